@@ -128,6 +128,8 @@ mod acquire;
 pub mod blocking;
 mod check;
 mod client;
+#[cfg(test)]
+mod coordinator;
 mod error;
 mod lease;
 mod node;
@@ -149,10 +151,10 @@ pub use client::{Redlock, Status, TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};
-pub use node::{Credentials, NodeState, RestartGuard, RuntimeDriver, VoteEligibility};
+pub use node::{Credentials, RestartGuard, RuntimeDriver};
 pub use observe::event;
 pub use observe::{FencingToken, ParseTokenError, TokenRangeError};
-pub use observe::{Holder, NodeReport, NodeVote, Observer, Report};
+pub use observe::{Holder, NodeReport, NodeState, NodeVote, Observer, Report, VoteEligibility};
 pub use protocol::{Loss, RetryPolicy};
 #[cfg(feature = "redis-1")]
 pub use redis;

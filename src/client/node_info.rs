@@ -2,7 +2,8 @@
 
 use super::redlock::Redlock;
 use crate::error::ClientError;
-use crate::node::{NodeShared, NodeState, VoteEligibility};
+use crate::node::NodeShared;
+use crate::observe::{NodeState, VoteEligibility};
 use std::fmt;
 
 /// Last known state of one node of a client.

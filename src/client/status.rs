@@ -1,8 +1,8 @@
 //! Status of a lock: its state and holder on each node, and its forced release.
 
 use crate::lease::Backing;
-use crate::node::{Ballot, Claim, Nodes, QueuedCommand, VoteEligibility};
-use crate::observe::{HeldBy, Holder, NodeVote, Report, debug_as_display};
+use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
+use crate::observe::{HeldBy, Holder, NodeVote, Report, VoteEligibility, debug_as_display};
 use crate::protocol::{Goal, Round};
 use crate::round::{Asked, Tally};
 use crate::wire::{Answer, Conflict, Keys, NodeFailure, RemainingTtl, Value, short};

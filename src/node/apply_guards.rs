@@ -1,10 +1,10 @@
 //! What a node's answer is worth: what it tells of the node's memory and clock, and whether that
 //! lets it count.
 
-use super::eligibility::VoteEligibility;
 use super::peer::Peer;
 use super::queued_command::QueuedCommand;
-use super::shared::{NodeShared, NodeState};
+use super::shared::NodeShared;
+use crate::observe::{NodeState, VoteEligibility};
 use crate::protocol::{Reading, Time};
 use crate::sync::contain;
 use crate::wire::{Answer, Grant, NodeFailure, ServerInfo};

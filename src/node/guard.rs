@@ -1,6 +1,6 @@
 //! Restart guard: excludes votes of nodes that may have lost keys in a restart or a flush.
 
-use crate::protocol::{Event, Exclusion, NodeId, Policy, Quarantine, Quorum, Server, Time};
+use crate::protocol::{NodeId, Policy, Quarantine, Quorum, Server, Time};
 use crate::sync::lock;
 use crate::wire::{NodeFailure, ServerInfo};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -199,21 +199,6 @@ impl Guard {
 impl Quarantine<Arc<str>> {
     fn failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
         let exclusion = self.exclusion(node, now).or_else(|| self.recent_start(node, now));
-        exclusion.map(|it| it.failure(now))
-    }
-}
-
-impl Exclusion {
-    fn ago(self, now: Time) -> Duration {
-        now.since(self.noticed).saturating_add(self.before)
-    }
-
-    fn failure(self, now: Time) -> NodeFailure {
-        let (ago, counts_in) = (self.ago(now), self.until.since(now));
-        match self.event {
-            Event::Restart => NodeFailure::Restarted { ago, counts_in },
-            Event::MaybeRestart(missing) => NodeFailure::MaybeRestarted { ago, counts_in, missing },
-            Event::Flush => NodeFailure::Flushed { ago, counts_in },
-        }
+        exclusion.map(|it| NodeFailure::excluded(it, now))
     }
 }

@@ -17,8 +17,8 @@
 use super::backlog::{Backlog, MAX_COMMANDS};
 use super::peer::{Peer, Stale};
 use super::queued_command::QueuedCommand;
-use super::shared::NodeState;
 use super::timer_clock::Moment;
+use crate::observe::NodeState;
 use crate::protocol::{Action, HEARTBEAT, Liveness, Time};
 use crate::wire::{Conversation, NodeFailure, append_sync_check};
 use redis::Value;

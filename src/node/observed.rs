@@ -2,9 +2,9 @@
 
 use super::backlog::Backlog;
 use super::queued_command::QueuedCommand;
-use super::shared::{NodeShared, NodeState};
+use super::shared::NodeShared;
 use crate::observe::event::{Event, NodeHealth};
-use crate::observe::{NodeVote, Weight};
+use crate::observe::{NodeState, NodeVote, Weight};
 use crate::protocol::Time;
 use crate::sync::lock;
 use crate::wire::{Answer, NodeFailure};

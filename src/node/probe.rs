@@ -1,6 +1,5 @@
 //! A look at one node, over a connection of its own.
 
-use super::omissions::Missing;
 use super::session::Session;
 use super::shared::NodeShared;
 use super::shield::shield;
@@ -8,8 +7,8 @@ use crate::protocol::{Offset, Reading};
 use crate::random::Random;
 use crate::time::Clock;
 use crate::wire::{
-    FoundLock, Inspection, Keys, NamedClient, NodeFailure, Value, ask_clients, ask_keys, ask_locks,
-    ask_time, found_locks, named_clients, scanned_keys, time_us,
+    FoundLock, Inspection, Keys, Missing, NamedClient, NodeFailure, Value, ask_clients, ask_keys,
+    ask_locks, ask_time, found_locks, named_clients, scanned_keys, time_us,
 };
 use redis::RedisError;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::backlog::{Backlog, MAX_COMMANDS};
 use super::connection::Link;
 use super::inlet::Inlet;
-use super::shared::NodeState;
 use super::shield::shield;
+use crate::observe::NodeState;
 use crate::protocol::Reconnect;
 use crate::wire::NodeFailure;
 use std::future::poll_fn;

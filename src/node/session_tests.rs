@@ -1,9 +1,9 @@
 //! Sessions over streams whose other end is in the test's hand.
 
-use super::super::omissions::Omissions;
 use super::super::timer_clock::TimerClock;
 use super::*;
 use crate::protocol::Time;
+use crate::wire::Omissions;
 use futures::FutureExt;
 use std::pin::Pin;
 use std::sync::LazyLock;

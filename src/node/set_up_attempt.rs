@@ -1,11 +1,10 @@
 //! One try to set up a connection: how its commands are sent, and how far it has come.
 
-use super::omissions::{Missing, Plan, Progress};
 use super::pipe::Pipe;
 use super::shared::NodeShared;
 use super::timer_clock::TimerClock;
 use crate::sync::lock;
-use crate::wire::{Conversation, NodeFailure, Optional};
+use crate::wire::{Conversation, Missing, NodeFailure, Optional, Plan, Progress};
 use std::pin::pin;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -5,7 +5,8 @@ mod faulty_stream;
 
 use super::super::shield::tests::node;
 use super::*;
-use crate::node::{Ballot, Claim, Environment, NodeState, Nodes, Pool, PushSink, VoteSink};
+use crate::node::{Ballot, Claim, Environment, Nodes, Pool, PushSink, VoteSink};
+use crate::observe::NodeState;
 use crate::protocol::{NodeId, Time, Ttl};
 use crate::random::Random;
 use crate::transport::{Address, Stream, StubNode, Transport};

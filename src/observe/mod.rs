@@ -17,9 +17,11 @@ macro_rules! debug_as_display {
 }
 pub(crate) use debug_as_display;
 
+mod eligibility;
 pub mod event;
 mod holder;
 mod node_health;
+mod node_state;
 mod observer;
 mod observers;
 mod report;
@@ -33,9 +35,13 @@ mod rate_limit;
 #[cfg(feature = "tracing")]
 mod spans;
 
+pub use eligibility::VoteEligibility;
 pub(crate) use event::{Tag, shown};
 pub use holder::Holder;
 pub(crate) use holder::{Excess, HeldBy};
+#[cfg(test)]
+pub(crate) use node_health::HealthRecord;
+pub use node_state::NodeState;
 pub use observer::Observer;
 pub(crate) use observers::Observers;
 pub use report::{NodeReport, NodeVote, Report};

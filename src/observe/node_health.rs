@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Health of each node, and since when.
 #[derive(Debug)]
-pub(super) struct HealthRecord {
+pub(crate) struct HealthRecord {
     quorum: Quorum,
     /// The time is `None` before the first report.
     nodes: Box<[(NodeHealth, Option<Time>)]>,
@@ -25,13 +25,13 @@ pub(crate) struct Change {
 }
 
 impl HealthRecord {
-    pub(super) fn new(quorum: Quorum) -> Self {
+    pub(crate) fn new(quorum: Quorum) -> Self {
         let nodes = quorum.ids().map(|_| (NodeHealth::Unknown, None)).collect();
         Self { quorum, nodes }
     }
 
     /// Records the health at `now`. `None` if it is unchanged.
-    pub(super) fn handle(&mut self, node: NodeId, health: NodeHealth, now: Time) -> Option<Change> {
+    pub(crate) fn handle(&mut self, node: NodeId, health: NodeHealth, now: Time) -> Option<Change> {
         let (from, since) = self.nodes.get(node.index()).copied()?;
         if from == health {
             return None;

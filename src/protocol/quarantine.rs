@@ -122,6 +122,13 @@ pub(crate) struct Exclusion {
     pub(crate) until: Time,
 }
 
+impl Exclusion {
+    /// How long ago the event happened.
+    pub(crate) fn ago(self, now: Time) -> Duration {
+        now.since(self.noticed).saturating_add(self.before)
+    }
+}
+
 /// An event in which a node may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {

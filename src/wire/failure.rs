@@ -1,5 +1,6 @@
 //! Reasons for a failed vote.
 
+use crate::protocol::{Event, Exclusion, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -176,6 +177,16 @@ impl NodeFailure {
     /// True for the error of a cluster node that does not serve the key: another node does, or it has become a replica.
     pub(crate) fn is_moved(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if &**code == "MOVED")
+    }
+
+    /// For a node whose grants do not count because of a restart or a flush.
+    pub(crate) fn excluded(exclusion: Exclusion, now: Time) -> Self {
+        let (ago, counts_in) = (exclusion.ago(now), exclusion.until.since(now));
+        match exclusion.event {
+            Event::Restart => Self::Restarted { ago, counts_in },
+            Event::MaybeRestart(missing) => Self::MaybeRestarted { ago, counts_in, missing },
+            Event::Flush => Self::Flushed { ago, counts_in },
+        }
     }
 
     /// For a connection that could not be established.

@@ -71,6 +71,12 @@ impl SetUpParts {
         &mut self.0[index].requests
     }
 
+    /// Number of commands.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|part| part.requests.len()).sum()
+    }
+
     /// The parts, grouped by exchange: one part each, or all in one.
     pub(crate) fn exchanges(&self, one_by_one: bool) -> Chunks<'_, Part> {
         self.0.chunks(if one_by_one { 1 } else { self.0.len().max(1) })

@@ -8,8 +8,8 @@
 //! or the next set-up succeeds. They must not lead to an omission: without `CLIENT ID` no broken connection can be
 //! killed, and without `INFO` a restart is assumed.
 
+use super::set_up_parts::{Optional, Optionals};
 use crate::protocol::Time;
-use crate::wire::{Optional, Optionals};
 use std::time::Duration;
 
 /// Set-ups in a row that stop within a pipeline before commands are sent one by one. One alone can be a connection that
@@ -22,7 +22,7 @@ const OMITTED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The record of one node, by the timers' clock.
 #[derive(Debug, Default)]
-pub(super) struct Omissions {
+pub(crate) struct Omissions {
     /// Set-ups in a row that stopped within a pipeline.
     stopped: u32,
     omitted: Optionals,
@@ -32,15 +32,15 @@ pub(super) struct Omissions {
 
 /// How one set-up sends its commands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    pub(super) omitted: Optionals,
+pub(crate) struct Plan {
+    pub(crate) omitted: Optionals,
     /// Of the record when the set-up began.
     stopped: u32,
 }
 
 /// The replies that a set-up lacked when the connect timeout ended it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(crate) enum Missing {
     /// None, or all of a pipeline, or bytes had arrived shortly before; or the set-up ended otherwise.
     #[default]
     Unknown,
@@ -52,7 +52,7 @@ pub(super) enum Missing {
 
 /// The exchange under way of a set-up.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     missing: Missing,
     /// True if an exchange has ended since the last connect timeout.
     has_answered: bool,
@@ -63,13 +63,13 @@ pub(super) struct Progress {
 }
 
 impl Omissions {
-    pub(super) fn plan(&self, now: Time) -> Plan {
+    pub(crate) fn plan(&self, now: Time) -> Plan {
         let omitted = if now < self.until { self.omitted } else { Optionals::default() };
         Plan { omitted, stopped: self.stopped }
     }
 
     /// A set-up by `plan` has ended. It lacked the replies `missing`.
-    pub(super) fn handle_end(&mut self, plan: Plan, missing: Missing, now: Time) {
+    pub(crate) fn handle_end(&mut self, plan: Plan, missing: Missing, now: Time) {
         // Another set-up that was under way at the same time shows the same fault, and may have been counted.
         let is_new = self.stopped == plan.stopped;
         match missing {
@@ -86,20 +86,20 @@ impl Omissions {
 
 impl Plan {
     /// True if the set-up waits for the reply to each command before it sends the next one.
-    pub(super) fn is_one_by_one(self) -> bool {
+    pub(crate) fn is_one_by_one(self) -> bool {
         self.stopped >= STOPPED
     }
 }
 
 impl Progress {
     /// An exchange begins; with the optional command that it consists of, if it is sent alone.
-    pub(super) fn handle_begin(&mut self, alone: Option<Optional>, now: Time) {
+    pub(crate) fn handle_begin(&mut self, alone: Option<Optional>, now: Time) {
         self.missing = alone.map_or(Missing::Unknown, Missing::Of);
         self.since = now;
     }
 
     /// The connection has `received` this many bytes.
-    pub(super) fn handle_received(&mut self, received: u64, is_partly_answered: bool, now: Time) {
+    pub(crate) fn handle_received(&mut self, received: u64, is_partly_answered: bool, now: Time) {
         if received != self.received {
             (self.received, self.since) = (received, now);
         }
@@ -109,18 +109,18 @@ impl Progress {
     }
 
     /// The exchange has ended.
-    pub(super) fn handle_answered(&mut self) {
+    pub(crate) fn handle_answered(&mut self) {
         (self.missing, self.has_answered) = (Missing::Unknown, true);
     }
 
     /// True if a one-by-one set-up may take another connect timeout: it has many round trips, and the server still replies.
-    pub(super) fn may_go_on(&mut self, connect_timeout: Duration, now: Time) -> bool {
+    pub(crate) fn may_go_on(&mut self, connect_timeout: Duration, now: Time) -> bool {
         let has_answered = std::mem::take(&mut self.has_answered);
         has_answered && self.missing(connect_timeout, now) == Missing::Unknown
     }
 
     /// The missing replies at the connect timeout, if no byte has arrived for half of it.
-    pub(super) fn missing(&self, connect_timeout: Duration, now: Time) -> Missing {
+    pub(crate) fn missing(&self, connect_timeout: Duration, now: Time) -> Missing {
         let has_stopped = now.since(self.since) >= connect_timeout / 2;
         if has_stopped { self.missing } else { Missing::Unknown }
     }

@@ -1,0 +1,158 @@
+//! Acquires and releases.
+
+use super::world_tests::{HostState, World, ms, request, waiting};
+use super::{AcquireFailure, Completion};
+use crate::protocol::{Outcome, Refusal};
+use std::time::Duration;
+
+#[test]
+fn lock_is_acquired_once_and_released() {
+    let mut world = World::new(5, 1);
+    let [a, b] = [world.process(), world.process()];
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(1));
+    assert_eq!(world.copies("k"), 5);
+    let id = world.acquire(b, request(&["k"]));
+    let failure = world.acquired(b, id).err();
+    let refused = matches!(
+        failure,
+        Some(AcquireFailure::Refused { refusal: Refusal::Contended, is_overloaded: false, .. })
+    );
+    assert!(refused, "{failure:?}");
+    assert!(world.is_valid(&held));
+    world.release(&held);
+    assert!(!world.is_valid(&held));
+    world.run_for(ms(10));
+    let outcome = world.processes[a].completions.iter().find_map(|it| match it {
+        Completion::Released { outcome, .. } => Some(*outcome),
+        _ => None,
+    });
+    assert_eq!(outcome, Some(Outcome::Won));
+    assert_eq!(world.copies("k"), 0);
+    let held = world.lock(b, request(&["k"]));
+    world.release(&held);
+    world.run_for(ms(10));
+    world.assert_idle();
+}
+
+#[test]
+fn waiting_acquire_gets_the_lock_soon_after_its_release() {
+    let mut world = World::new(5, 2);
+    let [a, b] = [world.connected(), world.connected()];
+    let held = world.lock(a, request(&["k"]));
+    let id = world.acquire(b, waiting(&["k"], world.now, Duration::from_secs(9)));
+    world.run_for(Duration::from_secs(3));
+    assert!(world.processes[b].completions.is_empty());
+    world.release(&held);
+    let released = world.now;
+    let held = world.acquired(b, id).expect("the lock is free");
+    assert!(world.now.since(released) < ms(5), "{:?}", world.now.since(released));
+    world.release(&held);
+    world.run_for(ms(10));
+    world.assert_idle();
+}
+
+#[test]
+fn waiting_acquire_ends_at_its_deadline() {
+    let mut world = World::new(3, 3);
+    let [a, b] = [world.connected(), world.connected()];
+    let held = world.lock(a, request(&["k"]));
+    let began = world.now;
+    let ids = [1, 2, 3].map(|_| world.acquire(b, waiting(&["k"], began, ms(700))));
+    for id in ids {
+        let failure = world.acquired(b, id).err();
+        let is_contended =
+            matches!(failure, Some(AcquireFailure::Refused { refusal: Refusal::Contended, .. }));
+        assert!(is_contended, "{failure:?}");
+    }
+    assert!(world.now.since(began) >= ms(700) && world.now.since(began) < ms(760));
+    world.release(&held);
+    world.run_for(ms(10));
+    world.assert_idle();
+}
+
+#[test]
+fn minority_of_hung_or_down_nodes_is_tolerated() {
+    let mut world = World::new(5, 4);
+    let a = world.connected();
+    world.set_state(0, HostState::Hung);
+    world.set_state(1, HostState::Down);
+    let began = world.now;
+    let held = world.lock(a, request(&["k"]));
+    assert!(world.now.since(began) < ms(5));
+    world.release(&held);
+    world.run_for(ms(500));
+    assert_eq!(world.copies("k"), 0);
+    world.set_state(0, HostState::Up);
+    world.set_state(1, HostState::Up);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.copies("k"), 0, "a hung node has received the release");
+    world.assert_idle();
+}
+
+#[test]
+fn majority_of_hung_nodes_gives_no_quorum_and_leaves_no_key() {
+    let mut world = World::new(5, 5);
+    let a = world.connected();
+    for host in 0..3 {
+        world.set_state(host, HostState::Hung);
+    }
+    let began = world.now;
+    let id = world.acquire(a, request(&["k"]));
+    let failure = world.acquired(a, id).err();
+    let is_no_quorum =
+        matches!(failure, Some(AcquireFailure::Refused { refusal: Refusal::NoQuorum, .. }));
+    assert!(is_no_quorum, "{failure:?}");
+    assert_eq!(world.now.since(began), ms(50));
+    for host in 0..3 {
+        world.set_state(host, HostState::Up);
+    }
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.copies("k"), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn cancelled_acquire_leaves_no_key() {
+    for micros in (0..700).step_by(50) {
+        let mut world = World::new(3, 6);
+        let [a, b] = [world.connected(), world.connected()];
+        let id = world.acquire(a, waiting(&["k"], world.now, Duration::from_secs(1)));
+        world.run_for(Duration::from_micros(micros));
+        let (coordinator, now) = world.coordinator(a);
+        coordinator.handle_cancel(id, now);
+        world.run_for(ms(5));
+        assert_eq!(world.copies("k"), 0, "cancelled after {micros} us");
+        let held = world.lock(b, request(&["k"]));
+        world.release(&held);
+        world.run_for(ms(5));
+        world.assert_idle();
+    }
+}
+
+#[test]
+fn many_processes_take_turns() {
+    let mut world = World::new(5, 7);
+    let processes: Vec<_> = (0..20).map(|_| world.connected()).collect();
+    let now = world.now;
+    let ids: Vec<_> = processes
+        .iter()
+        .map(|process| {
+            (*process, world.acquire(*process, waiting(&["k"], now, Duration::from_secs(30))))
+        })
+        .collect();
+    for _ in 0..20 {
+        let limit = world.now.after(Duration::from_secs(30));
+        let is_held = |world: &World| {
+            let mut completions = world.processes.iter().flat_map(|process| &process.completions);
+            completions.any(|completion| matches!(completion, Completion::Acquired { .. }))
+        };
+        assert!(world.run_until(limit, is_held));
+        let held = ids.iter().find_map(|(process, id)| world.take_acquired(*process, *id));
+        let held = held.expect("a lease").expect("acquired");
+        assert!(held.shared.take() && world.is_valid(&held));
+        world.release(&held);
+    }
+    world.run_for(ms(20));
+    world.assert_idle();
+}

@@ -1,0 +1,395 @@
+//! Attempts to acquire: an acquire round, and a second round if the fencing token must be confirmed.
+
+use super::acquire::{Acquire, Attempt, Phase, Stage, Terms};
+use super::claim::Claim;
+use super::command::NodeCommand;
+use super::completion::Completion;
+use super::slots::{AcquireId, LeaseId, RoundId};
+use super::stages::Step;
+use super::state::Coordinator;
+use super::votes::{Owner, VoteCounter};
+use crate::observe::Weight;
+use crate::observe::event::{AttemptOutcome, Event};
+use crate::protocol::{Next, NodeId, NodeSet, Outcome, Refusal, Time, hint};
+use crate::wire::{Command, Counters, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Number of attempts under way from which slow replies say more about this client than about the nodes. (If nodes are
+/// unresponsive, attempts end at once, and few are under way.)
+const CROWD: usize = 1 << 10;
+
+/// How long an attempt without a deadline waits for deferred grants to count.
+const MAX_LAG: Duration = Duration::from_secs(1);
+
+/// An acquire that has asked one node only, and was refused, asks all nodes after this time.
+const ALONE_FOR: Duration = Duration::from_millis(3);
+
+impl Coordinator {
+    pub(super) fn begin_attempt(&mut self, id: AcquireId, now: Time) -> Step {
+        let first = self.first_node(id);
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let terms = acquire.terms.clone();
+        let names_holder = acquire.refused.is_some() || first.is_some();
+        // T1: before the first command is sent (I4).
+        let (round, close_at) = acquire.acquisition.begin(now);
+        let valid_until = round.goal().valid_until().unwrap_or(now);
+        let claim = self.new_claim(&terms, now);
+        let previous =
+            terms.adopts.as_ref().and_then(|value| self.find_lease(terms.keys.first(), value));
+        let votes = VoteCounter::new(Owner::Acquire(id), round, now, close_at);
+        let round = self.rounds.insert(votes);
+        self.queues.begin(id, round, valid_until);
+        self.attempts += 1;
+        let command = terms.command(names_holder);
+        let nodes: NodeSet = self.cx.settings.quorum.ids().collect();
+        let nodes = first.map_or(nodes, |first| [first].into_iter().collect());
+        self.submit(nodes, &claim, &command, Some(round), now);
+        let limit = terms.deadline.unwrap_or_else(|| now.after(MAX_LAG)).max(close_at);
+        let phase = first.map_or(Phase::All, Phase::First);
+        let was_crowded = self.attempts >= CROWD;
+        let attempt = Attempt {
+            claim,
+            t1: now,
+            phase,
+            round,
+            confirmation: None,
+            limit,
+            names_holder,
+            was_crowded,
+            previous,
+        };
+        self.enter_stage(id, Stage::Attempting(attempt))
+    }
+
+    fn new_claim(&self, terms: &Terms, now: Time) -> Arc<Claim> {
+        let settings = &self.cx.settings;
+        let (uuid, metadata) = (self.cx.random.uuid(), terms.metadata.as_deref());
+        let value = Value::of_lease(uuid, settings.client, terms.keys.len(), metadata);
+        let hint = || hint(self.highest_number, self.wall_us(now));
+        let counters = terms.counters.clone().map(|keys| Counters::new(keys, hint()));
+        let (nodes, late_from) = (settings.quorum.nodes(), now.after(settings.node_timeout / 2));
+        Arc::new(Claim::new(terms.keys.clone(), value, counters, nodes, late_from))
+    }
+
+    /// The node that the next attempt asks before all others: of those that reported the key deleted, if any did, the
+    /// same for all clients, and different ones for different keys.
+    fn first_node(&mut self, id: AcquireId) -> Option<NodeId> {
+        let acquire = self.acquires.get_mut(id)?;
+        let asks_all = std::mem::take(&mut acquire.asks_all);
+        if asks_all || !acquire.acquisition.may_ask_one_first() {
+            return None;
+        }
+        let freed = self.queues.asks_one_of(id)?;
+        let sum = |sum: usize, byte: &u8| sum.wrapping_mul(31).wrapping_add(usize::from(*byte));
+        let count = self.cx.settings.quorum.nodes();
+        let start = acquire.terms.keys.first().iter().fold(0, sum) % count;
+        let mut ids = (start..count).chain(0..start).map(NodeId::new);
+        let is_free = |node| freed.len() == 0 || freed.contains(node);
+        ids.find(|node| is_free(*node) && self.nodes[node.index()].is_connected())
+    }
+
+    /// Continues an attempt after a vote or a timeout.
+    pub(super) fn step_attempt(&mut self, id: AcquireId, now: Time) -> Step {
+        let connected = self.connected();
+        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
+        let Some(attempt) = acquire.attempt() else { return Step::Over };
+        let (phase, limit, is_fenced) =
+            (attempt.phase, attempt.limit, attempt.claim.fence().is_some());
+        let current = attempt.current_round();
+        let Some(votes) = self.rounds.get_mut(current) else { return Step::Over };
+        let close_at = votes.close_at;
+        if let Phase::First(node) = phase {
+            let has_voted = votes.round().votes().contains(node);
+            return match has_voted {
+                true if votes.has_granted(node) => self.ask_others(id, node, now),
+                false if now < close_at => Step::Wait(close_at),
+                _ => self.handle_single_refusal(id, node, now),
+            };
+        }
+        if votes.round().outcome().is_none() {
+            // Some grants count later: waits for them, even beyond the node timeout.
+            let due = votes.round().due().filter(|due| *due <= limit);
+            match due {
+                Some(due) if now < due => return Step::Wait(due),
+                Some(_) => _ = votes.handle_time(now),
+                None if now < close_at => return Step::Wait(close_at),
+                None => _ = votes.close(connected, now),
+            }
+            return Step::Again;
+        }
+        if is_fenced && phase == Phase::All {
+            // Another reply can make the confirmation of the token unnecessary.
+            let until = votes.round().may_agree_until(votes.t1()).map(|at| at.min(close_at));
+            if let Some(until) = until.filter(|until| now < *until) {
+                return Step::Wait(until);
+            }
+        }
+        self.evaluate(id, connected, now)
+    }
+
+    /// The first node has granted: asks the others.
+    fn ask_others(&mut self, id: AcquireId, first: NodeId, now: Time) -> Step {
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let names_holder = acquire.attempt().is_some_and(|attempt| attempt.names_holder);
+        let command = acquire.terms.command(names_holder);
+        let Some(attempt) = acquire.attempt_mut() else { return Step::Over };
+        attempt.phase = Phase::All;
+        let (claim, round) = (attempt.claim.clone(), attempt.round);
+        let others = self.cx.settings.quorum.ids().filter(|node| *node != first).collect();
+        self.submit(others, &claim, &command, Some(round), now);
+        Step::Again
+    }
+
+    /// The round is decided.
+    fn evaluate(&mut self, id: AcquireId, connected: NodeSet, now: Time) -> Step {
+        let random = self.cx.random.number();
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let Stage::Attempting(attempt) = &acquire.stage else { return Step::Over };
+        let is_crowded = attempt.was_crowded || self.attempts >= CROWD;
+        let (claim, current) = (attempt.claim.clone(), attempt.current_round());
+        let Some(votes) = self.rounds.get_mut(current) else { return Step::Over };
+        votes.record_held_up(is_crowded, |node| {
+            connected.contains(node) && (is_crowded || claim.is_late(node))
+        });
+        if claim.fence().is_some() {
+            let numbers = votes.numbers().into_iter().map(|(_, number)| number);
+            self.highest_number = numbers.fold(self.highest_number, u64::max);
+        }
+        match acquire.acquisition.handle_outcome(votes.round(), now, random) {
+            Next::Lease { valid_until, token } => self.win(id, valid_until, token, now),
+            Next::Confirm { valid_until, token } => self.confirm(id, valid_until, token, now),
+            Next::Retry { at } => {
+                self.emit_attempt(id, AttemptOutcome::Refused, now);
+                self.retry(id, at, now)
+            }
+            Next::Refuse { refusal, latest } => {
+                self.emit_attempt(id, AttemptOutcome::Refused, now);
+                self.refuse(id, refusal, latest, now)
+            }
+        }
+    }
+
+    /// Starts the round that confirms the fencing token.
+    fn confirm(&mut self, id: AcquireId, valid_until: Time, token: u64, now: Time) -> Step {
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let (round, close_at) = acquire.acquisition.begin_confirm(valid_until, token, now);
+        let Some(attempt) = acquire.attempt_mut() else { return Step::Over };
+        let votes = VoteCounter::new(Owner::Acquire(id), round, now, close_at);
+        let round = self.rounds.insert(votes);
+        attempt.phase = Phase::Confirming;
+        attempt.confirmation = Some(round);
+        attempt.limit = attempt.limit.max(close_at);
+        let claim = attempt.claim.clone();
+        let all = self.cx.settings.quorum.ids().collect();
+        self.submit(all, &claim, &Command::ConfirmToken { token }, Some(round), now);
+        Step::Again
+    }
+
+    /// The lock is held.
+    fn win(&mut self, id: AcquireId, valid_until: Time, token: Option<u64>, now: Time) -> Step {
+        self.emit_attempt(id, AttemptOutcome::Won, now);
+        let prefix = self.cx.settings.prefix;
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
+        let Stage::Attempting(attempt) = stage else { return Step::Over };
+        let (terms, refused) = (acquire.terms.clone(), acquire.refused.take());
+        let waited =
+            acquire.wait_began.take().map(|began| (acquire.lock(prefix), now.since(began)));
+        if let Some((token, counters)) = token.zip(attempt.claim.fence()) {
+            let numbers = self.rounds.get(attempt.round).map(VoteCounter::numbers);
+            counters.commit(token, &numbers.unwrap_or_default());
+        }
+        self.end_attempt();
+        self.forget_round(refused);
+        self.forget_round(attempt.confirmation);
+        self.queues.handle_win(id);
+        let lease = self.insert_lease(id, &terms, &attempt, valid_until, now);
+        self.leave_queue(id, now);
+        if let Some((lock, elapsed)) = waited {
+            self.cx.emit(Weight::Detail, |_| Event::WaitFinished { lock, elapsed });
+        }
+        if let Some(shared) = self.leases.get(lease).map(|lease| lease.shared.clone()) {
+            self.completions.push_back(Completion::Acquired { acquire: id, lease, shared });
+        }
+        self.enter_stage(id, Stage::Delivered { lease, since: now })
+    }
+
+    /// The attempt was refused. The next one is at `at`, or earlier if there is a reason.
+    fn retry(&mut self, id: AcquireId, at: Time, now: Time) -> Step {
+        let counts_again_at = self.end_refused(id, now);
+        self.begin_wait(id, now);
+        let (random, mut ready) = (self.cx.random.number(), Vec::new());
+        self.queues.handle_refusal(id, &self.rounds, now, random, &mut ready);
+        self.ready.extend(ready);
+        let until = counts_again_at.map_or(at, |again| at.min(again));
+        self.enter_stage(id, Stage::Resting { until })
+    }
+
+    /// The acquire has failed. The reason is the last round, unless `latest` is false.
+    fn refuse(&mut self, id: AcquireId, refusal: Refusal, latest: bool, now: Time) -> Step {
+        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
+        let current = acquire.attempt().map(Attempt::current_round);
+        let reason = acquire.refused.filter(|_| !latest).or(current);
+        // If the deadline has ended the attempt, the last refusal of the head of the queue is the better reason.
+        let head = self.queues.refused(id).filter(|_| refusal == Refusal::Timeout);
+        let failure = match (head, reason.and_then(|round| self.rounds.get(round))) {
+            (Some(votes), _) => self.out_of_time(votes, now),
+            (None, Some(votes)) => self.refused(refusal, votes, now),
+            (None, None) => return Step::Over,
+        };
+        self.end_refused(id, now);
+        self.fail(id, failure, now)
+    }
+
+    /// Only `node` received the attempt, and did not grant it. If the node pushes the deletion of the key, waits for
+    /// that; otherwise the next attempt asks all nodes.
+    fn handle_single_refusal(&mut self, id: AcquireId, node: NodeId, now: Time) -> Step {
+        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
+        let Some(attempt) = acquire.attempt() else { return Step::Over };
+        let round = attempt.round;
+        let free_at = self.rounds.get(round).and_then(|votes| votes.pushed_expiry(node));
+        self.release_refused(id, now);
+        let random = self.cx.random.number();
+        let mut until = now;
+        if let Some(acquire) = self.acquires.get_mut(id) {
+            acquire.asks_all = free_at.is_none();
+            if let Some(free_at) = free_at {
+                until = acquire.acquisition.handle_single_refusal(free_at, now, random);
+                if acquire.refused.is_none() {
+                    // No other node has refused yet. A key that was left on this node must not delay the acquire.
+                    acquire.asks_all = true;
+                    until = until.min(now.after(ALONE_FOR));
+                }
+            }
+        }
+        if free_at.is_some() {
+            self.queues.handle_single_refusal(id, node, &self.rounds, now, random);
+        }
+        self.forget_round(Some(round));
+        self.enter_stage(id, Stage::Resting { until })
+    }
+
+    /// Ends a refused attempt, and keeps its last round for the report of a failure. Returns when a node counts again whose
+    /// vote did not count.
+    fn end_refused(&mut self, id: AcquireId, now: Time) -> Option<Time> {
+        let attempt = self.acquires.get(id)?.attempt()?;
+        let (round, current) = (attempt.round, attempt.current_round());
+        self.release_refused(id, now);
+        let acquire = self.acquires.get_mut(id)?;
+        let earlier = acquire.refused.replace(current);
+        self.forget_round(earlier);
+        self.forget_round(Some(round).filter(|round| *round != current));
+        self.rounds.get(current).and_then(VoteCounter::counts_again_at)
+    }
+
+    /// Releases what a refused attempt has set. Local waiters are not notified, because that exists for a round trip
+    /// only.
+    fn release_refused(&mut self, id: AcquireId, now: Time) {
+        let Some(acquire) = self.acquires.get_mut(id) else { return };
+        let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
+        let Stage::Attempting(attempt) = stage else { return };
+        attempt.claim.handle_refusal();
+        self.end_previous(&attempt, now);
+        self.release_claim(&attempt.claim, None, None, now);
+        self.end_attempt();
+    }
+
+    /// Releases what an attempt may have set whose acquire has ended. It may have won, and others were refused for it.
+    pub(super) fn abandon_attempt(&mut self, attempt: &Attempt, now: Time) {
+        self.end_previous(attempt, now);
+        self.release_claim(&attempt.claim, None, None, now);
+        self.handle_local_release(&attempt.claim, now, now);
+    }
+
+    /// If an adoption that is not won may have replaced the value of this client's lease, that lease ends before the
+    /// first release: from then on another client can acquire the lock.
+    fn end_previous(&mut self, attempt: &Attempt, now: Time) {
+        // No command is written from now on.
+        attempt.claim.withdraw();
+        if let Some(previous) = attempt.previous.filter(|_| attempt.claim.may_be_set()) {
+            self.take_over(previous, now);
+        }
+    }
+
+    /// The attempt is over: another acquire may begin one.
+    pub(super) fn end_attempt(&mut self) {
+        self.attempts -= 1;
+        if let Some(blocked) = self.blocked.pop_front() {
+            self.ready.push(blocked);
+        }
+    }
+
+    pub(super) fn forget_round(&mut self, round: Option<RoundId>) {
+        if let Some(round) = round {
+            self.rounds.remove(round);
+        }
+    }
+
+    /// Counts the attempt, and emits [`Event::AttemptFinished`].
+    fn emit_attempt(&mut self, id: AcquireId, outcome: AttemptOutcome, now: Time) {
+        let prefix = self.cx.settings.prefix;
+        let Some(acquire) = self.acquires.get_mut(id) else { return };
+        acquire.attempts = acquire.attempts.saturating_add(1);
+        let number = acquire.attempts;
+        let Some(attempt) = acquire.attempt() else { return };
+        let (t1, round, confirmation) = (attempt.t1, attempt.round, attempt.confirmation);
+        let (lock, elapsed) = (Acquire::lock(acquire, prefix), now.since(t1));
+        let report = |round| Some(self.rounds.get(round)?.report(&self.cx.names(), now));
+        if self.cx.wants(Weight::Detail)
+            && let Some(first) = report(round)
+        {
+            let confirmation = confirmation.and_then(report);
+            self.cx.emit(Weight::Detail, |_| Event::AttemptFinished {
+                lock,
+                number,
+                outcome,
+                elapsed,
+                report: first,
+                confirmation,
+            });
+        }
+    }
+
+    /// This client's lease on `key` with this value.
+    fn find_lease(&self, key: &[u8], value: &Value) -> Option<LeaseId> {
+        let id = *self.leases_by_key.get(key)?;
+        self.leases.get(id).filter(|lease| lease.shared.claim().value() == value).map(|_| id)
+    }
+
+    /// Submits a command to each of these `nodes`.
+    pub(super) fn submit(
+        &mut self,
+        nodes: NodeSet,
+        claim: &Arc<Claim>,
+        command: &Command,
+        round: Option<RoundId>,
+        now: Time,
+    ) {
+        for node in nodes.iter() {
+            let command = NodeCommand::new(claim.clone(), command.clone(), round);
+            self.nodes[node.index()].submit(command, now, &mut self.cx);
+        }
+    }
+
+    /// A node has voted in an acquire round.
+    pub(super) fn handle_acquire_vote(
+        &mut self,
+        id: AcquireId,
+        outcome: Option<Outcome>,
+        now: Time,
+    ) {
+        let Some(acquire) = self.acquires.get(id) else { return };
+        match &acquire.stage {
+            // Votes before the decision can change when deferred grants count.
+            Stage::Attempting(_) => self.advance(id, now),
+            // A node can report a conflicting key after an attempt for several keys was refused.
+            Stage::Resting { .. } if outcome.is_none() => {
+                if self.queues.handle_conflicts(id, &self.rounds, now) {
+                    self.advance(id, now);
+                }
+            }
+            _ => {}
+        }
+    }
+}

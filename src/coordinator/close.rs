@@ -1,0 +1,67 @@
+//! Close of a client.
+
+use super::closing::Closing;
+use super::completion::{Completion, Remains};
+use super::node::Node;
+use super::state::Coordinator;
+use super::timeout::Timeout;
+use crate::protocol::Time;
+use std::time::Duration;
+
+impl Coordinator {
+    /// Fails all acquires, now and later, and releases all leases. Ends with [`Completion::Closed`] once all releases are
+    /// delivered, or after `limit`. Later releases are still delivered.
+    pub(crate) fn handle_close(&mut self, limit: Duration, now: Time) {
+        let until = now.after(limit);
+        if self.closing != Closing::Closed {
+            self.closing = Closing::Delivering { until };
+            self.set_timeout(until, Timeout::Close);
+        }
+        for id in self.acquires.ids() {
+            self.advance(id, now);
+        }
+        self.close_leases(now);
+        for node in &mut self.nodes {
+            node.is_closing = true;
+        }
+        self.settle(now);
+        if self.closing == Closing::Closed && self.completions.is_empty() {
+            self.completions.push_back(Completion::Closed(Ok(())));
+        }
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing != Closing::Open
+    }
+
+    /// Reports the end of the close, and closes the connections once nothing is pending.
+    pub(super) fn step_close(&mut self, now: Time) {
+        if !matches!(self.closing, Closing::Delivering { .. } | Closing::Reported) {
+            return;
+        }
+        for node in &mut self.nodes {
+            node.prune(now, &mut self.cx);
+        }
+        let is_done = self.nodes.iter().all(Node::is_done);
+        let result = match self.closing {
+            Closing::Delivering { .. } if is_done => Some(Ok(())),
+            Closing::Delivering { until } if now >= until => Some(Err(self.remains())),
+            _ => None,
+        };
+        if let Some(result) = result {
+            self.closing = Closing::Reported;
+            self.completions.push_back(Completion::Closed(result));
+        }
+        if is_done {
+            self.closing = Closing::Closed;
+            for node in &mut self.nodes {
+                node.close(&mut self.cx);
+            }
+        }
+    }
+
+    fn remains(&self) -> Remains {
+        let pending = self.nodes.iter().map(Node::pending_releases);
+        Remains { pending_releases: pending.collect() }
+    }
+}

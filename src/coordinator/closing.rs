@@ -1,0 +1,17 @@
+//! How far a client is closed.
+
+use crate::protocol::Time;
+
+/// How far a client is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    Open,
+    /// Pending releases are delivered until then; the result is reported.
+    Delivering {
+        until: Time,
+    },
+    /// The result was reported, and pending releases are still delivered.
+    Reported,
+    /// All releases were delivered, and the connections are closed.
+    Closed,
+}

@@ -1,0 +1,85 @@
+//! Results of operations, for their callers.
+
+use super::shared_lease::SharedLease;
+use super::slots::{AcquireId, LeaseId, RoundId};
+use crate::observe::{Report, VoteEligibility};
+use crate::protocol::{Extended, Outcome, Refusal, Tenure};
+use crate::wire::Answer;
+use std::sync::Arc;
+
+/// The result of an operation, or the end of a lease.
+#[derive(Debug)]
+pub(crate) enum Completion {
+    /// The lock is held. The caller must [take](SharedLease::take) the lease. If that fails, the lease was revoked, and
+    /// the acquire continues.
+    Acquired {
+        acquire: AcquireId,
+        lease: LeaseId,
+        shared: Arc<SharedLease>,
+    },
+    AcquireFailed {
+        acquire: AcquireId,
+        failure: AcquireFailure,
+    },
+    Extended {
+        call: RoundId,
+        extended: Extended,
+        report: Report,
+    },
+    Released {
+        call: RoundId,
+        outcome: Outcome,
+        report: Report,
+    },
+    Status {
+        call: RoundId,
+        nodes: Box<[NodeLock]>,
+        report: Report,
+    },
+    ForceReleased {
+        call: RoundId,
+        report: Report,
+    },
+    LeaseEnded {
+        lease: LeaseId,
+        tenure: Tenure,
+    },
+    /// A quorum of nodes is connected.
+    Ready,
+    /// The client is closed. `Err` if its releases were not delivered in time.
+    Closed(Result<(), Remains>),
+}
+
+/// Why an acquire has failed.
+#[derive(Debug)]
+pub(crate) enum AcquireFailure {
+    /// `is_overloaded`: there was no quorum because nodes did not receive their commands in time.
+    Refused {
+        refusal: Refusal,
+        report: Report,
+        is_overloaded: bool,
+    },
+    /// The maximum number of attempts was under way.
+    Overloaded {
+        report: Option<Report>,
+    },
+    /// The lease was delivered and not taken before it ended or was revoked.
+    NotTaken {
+        report: Report,
+    },
+    Closed,
+}
+
+/// The lock on one node, as a status request has found it.
+#[derive(Debug)]
+pub(crate) struct NodeLock {
+    /// The reply, unless it is a grant. `None` without a reply.
+    pub(crate) answer: Option<Answer>,
+    pub(crate) eligibility: VoteEligibility,
+}
+
+/// Pending releases of a client whose close has reached its time limit, for each node.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) pending_releases: Box<[usize]>,
+}

@@ -1,0 +1,192 @@
+//! An established connection to a node: pipelines, and whether the node replies.
+
+use super::command::NodeCommand;
+use super::context::ConnectionId;
+use super::handshake::Peer;
+use crate::protocol::{Action, HEARTBEAT, Liveness, Time};
+use crate::wire::{Conversation, append_sync_check};
+use redis::{RedisError, Value};
+use std::time::Duration;
+
+/// Maximum number of pipelines in flight: enough to keep the node busy while replies travel, few enough that commands
+/// gather into larger pipelines under load.
+const MAX_IN_FLIGHT: usize = 4;
+
+/// A pipeline of fewer commands is delayed until other callers have run, if they are likely to submit more.
+const FEW: usize = 32;
+
+/// Age of the pipeline that was answered last from which the driver must read the connection before it writes: the
+/// server may have closed it while this process was stopped. Servers close idle connections after a second at the
+/// earliest.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Commands that were sent together.
+#[derive(Debug, Default)]
+pub(super) struct Pipeline {
+    pub(super) commands: Vec<NodeCommand>,
+    pub(super) written_at: Time,
+    /// True if `TIME` follows the commands.
+    pub(super) has_time: bool,
+    /// True for an isolated release: no other pipeline is written before its reply.
+    is_isolated: bool,
+}
+
+pub(super) struct Connection {
+    pub(super) id: ConnectionId,
+    pub(super) peer: Peer,
+    conversation: Conversation<Pipeline>,
+    liveness: Liveness,
+    /// Set while the driver has to read this connection before the node counts as stalled.
+    yielded_at: Option<Time>,
+    /// Number of commands in the last pipeline.
+    last_count: usize,
+    /// When `TIME` was last sent after the set-up.
+    last_time: Option<Time>,
+    /// When the pipeline that was answered last was written.
+    last_answered: Time,
+    /// True if an isolated release waits until a pipeline of other commands was written, if there are any.
+    pub(super) shared_first: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        id: ConnectionId,
+        conversation: Conversation<Pipeline>,
+        peer: Peer,
+        node_timeout: Duration,
+        now: Time,
+    ) -> Self {
+        let last_answered = peer.asked;
+        let liveness = Liveness::new(node_timeout, now);
+        let (yielded_at, last_count, last_time, shared_first) = (None, 0, None, true);
+        Self {
+            id,
+            peer,
+            conversation,
+            liveness,
+            yielded_at,
+            last_count,
+            last_time,
+            last_answered,
+            shared_first,
+        }
+    }
+
+    pub(super) fn is_stalled(&self) -> bool {
+        self.liveness.is_stalled()
+    }
+
+    /// How long the node has not replied.
+    pub(super) fn silence(&self, now: Time) -> Duration {
+        self.liveness.silence(now)
+    }
+
+    /// True if the connection must be read before it is written to.
+    pub(super) fn is_quiet(&self, now: Time) -> bool {
+        now.since(self.last_answered) >= QUIET
+    }
+
+    /// True if another pipeline may be written.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_stalled()
+            && self.conversation.in_flight() < MAX_IN_FLIGHT
+            && !self.conversation.unanswered().any(|pipeline| pipeline.is_isolated)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.conversation.in_flight() == 0
+    }
+
+    /// True if more commands are likely to come before `count` waiting ones should be written: the node is busy, or
+    /// callers that were answered together will submit their next commands together.
+    pub(super) fn expects_more_than(&self, count: usize) -> bool {
+        count < FEW && (self.conversation.in_flight() > 0 || self.last_count > 1)
+    }
+
+    /// Appends the commands of the next pipeline, and ends it with `TIME` if a command can grant something or the last
+    /// reading is too old. The caller has checked that no command is cancelled.
+    pub(super) fn write(&mut self, mut commands: Vec<NodeCommand>, now: Time) {
+        for command in &mut commands {
+            command.write(self.id.node, now, self.peer.can, self.conversation.requests());
+        }
+        let is_due = self.last_time.is_none_or(|last| now.since(last) >= HEARTBEAT);
+        let has_time = is_due || commands.iter().any(NodeCommand::needs_time);
+        self.end_pipeline(commands, has_time, now);
+    }
+
+    /// Sends `TIME` alone.
+    pub(super) fn write_heartbeat(&mut self, now: Time) {
+        self.end_pipeline(Vec::new(), true, now);
+    }
+
+    fn end_pipeline(&mut self, commands: Vec<NodeCommand>, has_time: bool, now: Time) {
+        if has_time {
+            self.last_time = Some(now);
+            append_sync_check(self.conversation.requests());
+        }
+        self.last_count = commands.len();
+        let is_isolated = commands.iter().any(NodeCommand::is_isolated);
+        self.shared_first = is_isolated;
+        let pipeline = Pipeline { commands, written_at: now, has_time, is_isolated };
+        self.conversation.end_pipeline(pipeline);
+        self.liveness.handle_written(now);
+    }
+
+    pub(super) fn to_send(&self) -> &[u8] {
+        self.conversation.to_send()
+    }
+
+    pub(super) fn handle_sent(&mut self, count: usize) {
+        self.conversation.handle_sent(count);
+    }
+
+    pub(super) fn conversation(&mut self) -> &mut Conversation<Pipeline> {
+        &mut self.conversation
+    }
+
+    /// The oldest pipeline and its replies, if they are complete. After an error the replies are out of sync.
+    pub(super) fn poll_replies(&mut self) -> Result<Option<(Pipeline, Vec<Value>)>, RedisError> {
+        let answered = self.conversation.poll_replies()?;
+        if let Some((pipeline, _)) = &answered {
+            self.last_answered = self.last_answered.max(pipeline.written_at);
+        }
+        Ok(answered)
+    }
+
+    /// A pipeline was answered. Returns true if the node was stalled and is back.
+    pub(super) fn handle_reply(&mut self, now: Time) -> bool {
+        let oldest = self.conversation.unanswered().next().map(|pipeline| pipeline.written_at);
+        self.liveness.handle_reply(oldest, now)
+    }
+
+    /// The commands without a reply, oldest first.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &NodeCommand> {
+        self.conversation.unanswered().flat_map(|pipeline| &pipeline.commands)
+    }
+
+    pub(super) fn take_unanswered(&mut self) -> Vec<NodeCommand> {
+        self.conversation.take_unanswered().flat_map(|pipeline| pipeline.commands).collect()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    pub(super) fn next_timeout(&self) -> Time {
+        self.yielded_at.unwrap_or_else(|| self.liveness.next_timeout())
+    }
+
+    /// Returns the next action that is due, except [`Action::Yield`]: before a node counts as stalled, the driver reads
+    /// the connection once more, and only then calls this method again.
+    pub(super) fn handle_timeout(&mut self, now: Time, is_quorum_silent: bool) -> Option<Action> {
+        if let Some(since) = self.yielded_at.take() {
+            self.liveness.handle_yielded(now.since(since), now);
+        } else if now >= self.liveness.next_timeout() {
+            self.liveness.handle_timeout(self.liveness.next_timeout(), now);
+        }
+        match self.liveness.poll(now, is_quorum_silent) {
+            Some(Action::Yield) => {
+                self.yielded_at = Some(now);
+                None
+            }
+            action => action,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! State that all nodes of a client share, and the output of the nodes.
+
+use super::settings::Settings;
+use super::slots::RoundId;
+use crate::observe::event::{Event, NodeHealth};
+use crate::observe::{HealthRecord, Weight};
+use crate::protocol::{Exclusion, NodeId, Quarantine, Server, Time};
+use crate::random::Random;
+use crate::wire::{Answer, NodeFailure, ServerInfo};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Identifies a connection. Identifiers are not reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnectionId {
+    pub(crate) node: NodeId,
+    serial: u64,
+}
+
+pub(super) struct Context {
+    pub(super) settings: Settings,
+    pub(super) random: Random,
+    quarantine: Quarantine<Arc<str>>,
+    /// The server process behind each node: two nodes must not be the same server.
+    run_ids: Box<[Option<Arc<str>>]>,
+    health: HealthRecord,
+    /// Level of the events that a receiver wants.
+    observed: Option<Weight>,
+    last_connection: u64,
+    pub(super) outputs: VecDeque<NodeOutput>,
+    pub(super) events: VecDeque<(Weight, Event)>,
+    /// Connections that the driver must close.
+    pub(super) closed: VecDeque<ConnectionId>,
+}
+
+/// Output of a node for the rounds, leases and waiting acquires of its client.
+#[derive(Debug)]
+pub(super) enum NodeOutput {
+    /// The vote of `node` in `round`, as read at `at`.
+    Vote { round: RoundId, node: NodeId, answer: Answer, at: Time },
+    /// `key` changed on `node`; any key, if `None`.
+    Changed { node: NodeId, key: Option<Box<[u8]>> },
+    /// The clock of `node` has stepped forward by at most `ahead`.
+    Stepped { node: NodeId, ahead: Duration },
+    /// A connection was established or lost, or a node could not be reached.
+    Connectivity,
+}
+
+impl Context {
+    pub(super) fn new(settings: Settings, random: Random) -> Self {
+        let quorum = settings.quorum;
+        let period = settings.drift.quarantine(settings.max_ttl);
+        Self {
+            quarantine: Quarantine::new(quorum, settings.policy, period),
+            run_ids: quorum.ids().map(|_| None).collect(),
+            health: HealthRecord::new(quorum),
+            observed: None,
+            last_connection: 0,
+            outputs: VecDeque::new(),
+            events: VecDeque::new(),
+            closed: VecDeque::new(),
+            settings,
+            random,
+        }
+    }
+
+    pub(super) fn next_connection(&mut self, node: NodeId) -> ConnectionId {
+        self.last_connection += 1;
+        ConnectionId { node, serial: self.last_connection }
+    }
+
+    pub(super) fn name(&self, node: NodeId) -> &Arc<str> {
+        &self.settings.nodes[node.index()].name
+    }
+
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.settings.nodes.iter().map(|node| node.name.clone()).collect()
+    }
+
+    pub(super) fn observe(&mut self, level: Option<Weight>) {
+        self.observed = level;
+    }
+
+    pub(super) fn wants(&self, weight: Weight) -> bool {
+        self.observed == Some(Weight::Detail) || self.observed == Some(weight)
+    }
+
+    pub(super) fn emit(&mut self, weight: Weight, event: impl FnOnce(&Self) -> Event) {
+        if self.wants(weight) {
+            let event = event(self);
+            self.events.push_back((weight, event));
+        }
+    }
+
+    /// Emits the health of `node` if it has changed.
+    pub(super) fn emit_health(
+        &mut self,
+        node: NodeId,
+        to: NodeHealth,
+        reason: Option<NodeFailure>,
+        now: Time,
+    ) {
+        let Some(change) = self.health.handle(node, to, now) else { return };
+        self.emit(Weight::Trouble, |cx| Event::NodeHealthChanged {
+            node: cx.name(node).clone(),
+            from: change.from,
+            to,
+            reason,
+            lasted: change.lasted,
+            counted: change.counted,
+            nodes: change.nodes,
+            needed: change.needed,
+        });
+    }
+
+    /// Records the server process of `node`. Fails if another node is the same process.
+    pub(super) fn record_run(
+        &mut self,
+        node: NodeId,
+        run_id: &Arc<str>,
+    ) -> Result<(), NodeFailure> {
+        let known = self.run_ids.iter().position(|known| known.as_ref() == Some(run_id));
+        if let Some(other) = known.filter(|other| *other != node.index()) {
+            // The two nodes may have exchanged their addresses: the previous server of this node is free for the other.
+            self.run_ids[node.index()] = None;
+            return Err(NodeFailure::SameServer(self.settings.nodes[other].name.clone()));
+        }
+        self.run_ids[node.index()] = Some(run_id.clone());
+        Ok(())
+    }
+
+    /// A connection to `node` was set up. `info` is the reply to requests that were sent at `asked`.
+    pub(super) fn handle_set_up(
+        &mut self,
+        node: NodeId,
+        info: &ServerInfo,
+        asked: Time,
+        now: Time,
+    ) {
+        let server = Server {
+            run: info.run_id.clone(),
+            unnamed: info.unnamed,
+            replid: info.replid.clone(),
+            uptime: info.uptime,
+            asked,
+            // A server that is known not to persist is never trusted.
+            is_trusted: self.settings.trusts_persistence && info.is_durable != Some(false),
+        };
+        self.quarantine.handle_set_up(node, server, now);
+    }
+
+    pub(super) fn handle_unreachable(&mut self, node: NodeId, now: Time) {
+        self.quarantine.handle_unreachable(node, now);
+    }
+
+    pub(super) fn handle_connection_loss(&mut self, node: NodeId) {
+        self.quarantine.handle_loss(node);
+    }
+
+    pub(super) fn handle_flush(&mut self, node: NodeId, now: Time) {
+        self.quarantine.handle_flush(node, now);
+    }
+
+    /// A key is missing that `node` had to keep.
+    pub(super) fn handle_missing(&mut self, node: NodeId, now: Time) {
+        self.quarantine.handle_missing(node, now);
+    }
+
+    /// True once it is known which recently started nodes count.
+    pub(super) fn is_settled(&self, now: Time) -> bool {
+        self.quarantine.is_settled(now)
+    }
+
+    /// Why the grants of `node` do not count after a restart or a flush.
+    pub(super) fn quarantine_failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
+        if now >= self.quarantine.ends(node) {
+            return None;
+        }
+        let exclusion = self.quarantine.exclusion(node, now);
+        exclusion
+            .or_else(|| self.quarantine.recent_start(node, now))
+            .map(|it| NodeFailure::excluded(it, now))
+    }
+
+    /// The recent start of `node`, if it is the only reason why its grants do not count.
+    pub(super) fn recent_start(&self, node: NodeId, now: Time) -> Option<Exclusion> {
+        let recent_start = self.quarantine.recent_start(node, now)?;
+        self.quarantine.exclusion(node, now).is_none().then_some(recent_start)
+    }
+}

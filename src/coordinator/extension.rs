@@ -1,0 +1,268 @@
+//! Extensions of leases: requested ones, renewals, and checks whether a lease is still held.
+
+use super::completion::Completion;
+use super::slots::{LeaseId, RoundId};
+use super::state::Coordinator;
+use super::timeout::Timeout;
+use super::votes::{Cause, Owner, VoteCounter};
+use crate::observe::Weight;
+use crate::observe::event::Event;
+use crate::protocol::{
+    CheckKind, Extended, Goal, NodeId, NodeSet, Outcome, Step, Tenure, Time, Ttl,
+};
+use crate::wire::Command;
+use std::time::Duration;
+
+impl Coordinator {
+    /// Extends the lease to `ttl`. Ends with [`Completion::Extended`]. Fails if the lease has ended.
+    pub(crate) fn handle_extend(
+        &mut self,
+        id: LeaseId,
+        ttl: Ttl,
+        now: Time,
+    ) -> Result<RoundId, Tenure> {
+        let call = self.begin_extension(id, Some(ttl), Cause::Requested, now);
+        self.settle(now);
+        call
+    }
+
+    /// Sends an extension to `ttl`, or a check if there is none.
+    fn begin_extension(
+        &mut self,
+        id: LeaseId,
+        ttl: Option<Ttl>,
+        cause: Cause,
+        now: Time,
+    ) -> Result<RoundId, Tenure> {
+        let Some(lease) = self.leases.get_mut(id) else { return Err(Tenure::Released) };
+        let (ttl, round) = match ttl {
+            Some(ttl) => (ttl, lease.renewal.begin(ttl, now)?),
+            None => lease.renewal.begin_check(now)?,
+        };
+        let timeout = now.after(self.cx.settings.node_timeout);
+        let close_at = match round.goal() {
+            // A renewal stays open for longer than the node timeout, because no caller waits. After a stall of the
+            // nodes, thousands of leases are renewed at once, and all replies together can take longer than a node
+            // timeout. If these rounds were closed early, all would be repeated.
+            Goal::Extend { current, .. } if cause == Cause::Renewal => {
+                now.after(current.since(now) / 2).max(timeout).min(current)
+            }
+            // An extension that is granted after the old end does not count (I9).
+            Goal::Extend { current, .. } => timeout.min(current),
+            _ => timeout,
+        };
+        let until = now.after(ttl.as_duration());
+        let owner = Owner::Extension { lease: id, cause, until };
+        let call = self.rounds.insert(VoteCounter::new(owner, round, now, close_at));
+        lease.handle_request();
+        if cause == Cause::Check {
+            lease.checks.handle_begun(close_at);
+        }
+        // Votes of earlier extensions that are decided do not matter any more.
+        let rounds = &mut self.rounds;
+        lease.extensions.retain(|round| {
+            let is_open = rounds.get(*round).is_some_and(|votes| votes.round().outcome().is_none());
+            if !is_open {
+                rounds.remove(*round);
+            }
+            is_open
+        });
+        lease.extensions.push(call);
+        let watches = cause != Cause::Requested || lease.is_watched;
+        let claim = lease.claim().clone();
+        if cause != Cause::Check {
+            // The votes on a check are evaluated whenever they arrive.
+            self.set_timeout(close_at, Timeout::Round(call));
+        }
+        let all = self.cx.settings.quorum.ids().collect();
+        self.submit(all, &claim, &Command::Extend { until, watches }, Some(call), now);
+        Ok(call)
+    }
+
+    /// `node` has voted on an extension. `outcome` is set if this vote decided it.
+    pub(super) fn handle_extension_vote(
+        &mut self,
+        call: RoundId,
+        node: NodeId,
+        outcome: Option<Outcome>,
+        now: Time,
+    ) {
+        let Some(votes) = self.rounds.get(call) else { return };
+        let Owner::Extension { lease: id, until, .. } = votes.owner else { return };
+        let is_won = votes.round().outcome() == Some(Outcome::Won);
+        let (is_granted, missing) = (votes.has_granted(node), votes.round().missing());
+        if is_granted
+            && outcome.is_none()
+            && let Some(lease) = self.leases.get_mut(id)
+        {
+            lease.handle_grant(node);
+        }
+        if outcome.is_some() {
+            self.complete_extension(call, now);
+        }
+        let Some(lease) = self.leases.get_mut(id).filter(|_| is_won) else { return };
+        if !matches!(lease.renewal.tenure(now), Tenure::Held { .. }) {
+            return;
+        }
+        // A majority holds the keys: sets them again on the nodes that lost them.
+        let lost: NodeSet =
+            missing.iter().filter(|lost| outcome.is_some() || *lost == node).collect();
+        let claim = lease.claim().clone();
+        self.submit(lost, &claim, &Command::Repair { until }, None, now);
+    }
+
+    /// An extension is decided or closed.
+    pub(super) fn complete_extension(&mut self, call: RoundId, now: Time) {
+        let Some(votes) = self.rounds.get(call) else { return };
+        let Owner::Extension { lease: id, cause, until } = votes.owner else { return };
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        let (t1, goal) = (votes.t1(), votes.round().goal());
+        lease.handle_votes(votes);
+        let slack = lease.renewal.valid_until(now).map_or(Duration::ZERO, |until| until.since(now));
+        let extended = if cause == Cause::Renewal {
+            lease.renewal.handle_auto_extension(votes.round(), t1, now)
+        } else {
+            lease.renewal.handle_outcome(votes.round(), now)
+        };
+        if let (Goal::Extend { proposed, .. }, Extended::Until(valid_until)) = (goal, extended) {
+            if proposed == valid_until {
+                lease.basis = (t1, Ttl::covering(until.since(t1)));
+            }
+            lease.shared.publish(Tenure::Held { valid_until });
+        }
+        if cause == Cause::Check {
+            lease.checks.handle_end();
+        }
+        if let Extended::Ended(tenure) = extended {
+            self.handle_end(id, tenure, now);
+        }
+        match cause {
+            Cause::Requested => {
+                let report = self.rounds.get(call).map(|votes| votes.report(&self.cx.names(), now));
+                if let Some(report) = report {
+                    self.completions.push_back(Completion::Extended { call, extended, report });
+                }
+            }
+            Cause::Renewal => self.emit_renewal(id, call, extended, slack, now),
+            Cause::Check => {}
+        }
+        self.step_lease(id, now);
+    }
+
+    /// Emits the outcome of a renewal. `slack` was the remaining validity when it was decided.
+    fn emit_renewal(
+        &mut self,
+        id: LeaseId,
+        call: RoundId,
+        extended: Extended,
+        slack: Duration,
+        now: Time,
+    ) {
+        let held = self.leases_by_key.len();
+        let lock = self.lock_info(id);
+        let Some((lock, lease)) = lock.zip(self.leases.get_mut(id)) else { return };
+        let failures = lease.failures;
+        match extended {
+            Extended::Until(until) => {
+                lease.failures = 0;
+                let validity = until.since(now);
+                self.cx.emit(Weight::Detail, |_| Event::LeaseRenewed {
+                    lock,
+                    slack,
+                    validity,
+                    failures,
+                });
+            }
+            Extended::Unchanged(_) => {
+                lease.failures = failures.saturating_add(1);
+                // Only the first of consecutive failures is reported as trouble.
+                let weight = if failures == 0 { Weight::Trouble } else { Weight::Detail };
+                let Some(votes) = self.rounds.get(call) else { return };
+                self.cx.emit(weight, |cx| Event::RenewalFailed {
+                    lock,
+                    failures: failures.saturating_add(1),
+                    remaining: slack,
+                    held,
+                    report: votes.report(&cx.names(), now),
+                });
+            }
+            Extended::Ended(_) => {}
+        }
+    }
+
+    /// Starts what is due: a check, a renewal, or the end of a lease that is watched.
+    pub(super) fn step_lease(&mut self, id: LeaseId, now: Time) {
+        self.begin_check_if_due(id, now);
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        if !lease.is_watched {
+            return self.set_lease_timeout(id, None);
+        }
+        let until = match lease.renewal.step(now) {
+            Step::Wait { until } => until,
+            Step::Ended(tenure) => return self.handle_end(id, tenure, now),
+            Step::Extend { ttl } => {
+                // An error means that the lease has ended. Its end is reported by the next step.
+                let _ended = self.begin_extension(id, Some(ttl), Cause::Renewal, now).is_err();
+                match self.leases.get_mut(id).map(|lease| lease.renewal.step(now)) {
+                    Some(Step::Wait { until }) => until,
+                    Some(Step::Ended(tenure)) => return self.handle_end(id, tenure, now),
+                    Some(Step::Extend { .. }) | None => return,
+                }
+            }
+        };
+        self.set_lease_timeout(id, Some(until));
+    }
+
+    fn set_lease_timeout(&mut self, id: LeaseId, until: Option<Time>) {
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        let at = [until, lease.checks.due()].into_iter().flatten().min();
+        if at != lease.timeout {
+            lease.timeout = at;
+            if let Some(at) = at {
+                self.set_timeout(at, Timeout::Lease(id));
+            }
+        }
+    }
+
+    /// Begins a requested check, if the limit of its rate permits it.
+    fn begin_check_if_due(&mut self, id: LeaseId, now: Time) {
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        let Some(kind) = lease.checks.begin(now) else { return };
+        if kind == CheckKind::Renewal {
+            lease.renewal.make_due(now);
+        }
+        // An error means that the lease has ended. Its end is reported by the next step.
+        let _ended = self.begin_extension(id, None, Cause::Check, now).is_err();
+    }
+
+    /// A key of a lease has changed on `node`, by another client. Checks the lease once a quorum may have been lost.
+    pub(super) fn handle_lease_change(&mut self, id: LeaseId, node: NodeId, now: Time) {
+        if !self.leases.get(id).is_some_and(|lease| lease.is_watched) {
+            return;
+        }
+        let suspected = self.suspected_nodes(id, node);
+        if suspected.is_some_and(|count| self.cx.settings.quorum.blocked(count)) {
+            self.request_check(id, CheckKind::Check, now);
+        }
+    }
+
+    /// The clock of `node` has stepped forward by at most `ahead`. If the steps exceed the drift allowance of a lease, its
+    /// keys may expire early: sets them to expire with the validity, and renews the lease at once if it is renewed.
+    pub(super) fn handle_clock_step(&mut self, node: NodeId, ahead: Duration, now: Time) {
+        self.steps.handle_step(node, ahead, now);
+        for id in self.leases.ids() {
+            let (steps, drift) = (&self.steps, self.cx.settings.drift);
+            let lease = self.leases.get(id);
+            if lease.is_some_and(|lease| lease.may_end_early(drift, |t1| steps.since(t1))) {
+                self.request_check(id, CheckKind::Renewal, now);
+            }
+        }
+    }
+
+    fn request_check(&mut self, id: LeaseId, kind: CheckKind, now: Time) {
+        if let Some(lease) = self.leases.get_mut(id) {
+            lease.checks.request(kind);
+            self.step_lease(id, now);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Set-up of a new connection: login, facts about the server, scripts, client tracking.
+//!
+//! All commands are sent as one pipeline, or one by one if the node left a part of earlier pipelines unanswered; see
+//! [`Omissions`](crate::wire::Omissions). Before other commands are sent, connections of this client that broke are
+//! killed, because they can still deliver commands (I8).
+
+use super::connection::Pipeline;
+use super::context::ConnectionId;
+use crate::protocol::{Broken, Reading, Time};
+use crate::wire::{
+    Capabilities, Conversation, Fingerprint, Greeting, Missing, NodeFailure, Plan, Progress,
+    ServerInfo, SetUp, SetUpParts, append_sync_check, omitted_reply, verify_sync,
+};
+use redis::{RedisConnectionInfo, RedisError, Value};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) struct Handshake {
+    pub(super) id: ConnectionId,
+    pub(super) plan: Plan,
+    progress: Progress,
+    connect_timeout: Duration,
+    deadline: Time,
+    conversation: Conversation<Pipeline>,
+    received: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The driver connects and obtains the credentials.
+    Opening,
+    /// Commands are sent. Boxed because the stage is short.
+    Asking(Box<Exchange>),
+    /// The server is to close the connections that broke.
+    Killing(Box<(Peer, Vec<Broken<Arc<str>>>)>),
+}
+
+struct Exchange {
+    parts: SetUpParts,
+    greeting: Greeting,
+    /// Number of replies to the greeting.
+    greeting_replies: usize,
+    /// Index of the exchange under way.
+    index: usize,
+    replies: Vec<Value>,
+    sent: Time,
+}
+
+/// The server at the other end of a connection, by its replies to the set-up.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) client_id: Option<i64>,
+    pub(super) info: ServerInfo,
+    /// When the set-up was sent.
+    pub(super) asked: Time,
+    /// The server's clock, if `TIME` is permitted.
+    pub(super) reading: Option<Reading>,
+    pub(super) can: Capabilities,
+}
+
+impl Peer {
+    /// The connection to this server, once it has broken.
+    pub(super) fn broken(&self) -> Broken<Arc<str>> {
+        Broken { run: self.info.run_id.clone(), client_id: self.client_id }
+    }
+}
+
+/// Progress of a handshake after bytes have arrived.
+pub(super) enum Step {
+    /// Replies are missing, or another request is to be sent.
+    Wait,
+    /// The server has replied to all requests. Call [`Handshake::kill`] or [`Handshake::finish`].
+    SetUp(Peer),
+    /// The connections that broke were handled over this one. `are_killed`: the server has closed those that it knows.
+    Killed { peer: Peer, broken: Vec<Broken<Arc<str>>>, are_killed: bool },
+}
+
+impl Handshake {
+    pub(super) fn new(id: ConnectionId, plan: Plan, connect_timeout: Duration, now: Time) -> Self {
+        Self {
+            id,
+            plan,
+            progress: Progress::default(),
+            connect_timeout,
+            deadline: now.after(connect_timeout),
+            conversation: Conversation::new(),
+            received: 0,
+            stage: Stage::Opening,
+        }
+    }
+
+    /// The driver has connected.
+    pub(super) fn handle_connected(
+        &mut self,
+        login: &RedisConnectionInfo,
+        fingerprint: &Fingerprint,
+        now: Time,
+    ) {
+        let mut parts = SetUpParts::default();
+        let greeting = Greeting::ask(login, fingerprint, &mut parts);
+        let greeting_replies = parts.len();
+        SetUp::ask(&mut parts);
+        let (index, replies, sent) = (0, Vec::new(), now);
+        let exchange = Exchange { parts, greeting, greeting_replies, index, replies, sent };
+        self.stage = Stage::Asking(Box::new(exchange));
+        self.send_next(now);
+    }
+
+    /// Sends the next exchange that is not omitted. Returns false if there is none.
+    fn send_next(&mut self, now: Time) -> bool {
+        let Stage::Asking(exchange) = &mut self.stage else { return false };
+        let Exchange { parts, index, replies, .. } = &mut **exchange;
+        let (omitted, one_by_one) = (self.plan.omitted, self.plan.is_one_by_one());
+        while let Some(parts) = parts.exchanges(one_by_one).nth(*index) {
+            let is_sent = |optional| !omitted.contains(optional);
+            let sent = parts.iter().filter(|part| part.optional.is_none_or(is_sent));
+            let count =
+                sent.map(|part| self.conversation.requests().append(&part.requests)).count();
+            if count > 0 {
+                self.progress.handle_begin(parts[0].optional.filter(|_| one_by_one), now);
+                self.conversation.end_pipeline(Pipeline::default());
+                return true;
+            }
+            // One optional command that is omitted.
+            *index += 1;
+            let count = parts.iter().map(|part| part.requests.len()).sum::<usize>();
+            replies.extend(omitted_reply().into_iter().cycle().take(count));
+        }
+        false
+    }
+
+    pub(super) fn to_send(&self) -> &[u8] {
+        self.conversation.to_send()
+    }
+
+    pub(super) fn handle_sent(&mut self, count: usize) {
+        self.conversation.handle_sent(count);
+    }
+
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], now: Time) -> Result<Step, NodeFailure> {
+        self.received += bytes.len() as u64;
+        self.conversation.handle_bytes(bytes);
+        let polled = self.conversation.poll_replies();
+        let is_partly_answered = self.conversation.is_partly_answered();
+        self.progress.handle_received(self.received, is_partly_answered, now);
+        let Some((_, replies)) = polled.map_err(|malformed| self.failure(&malformed.into()))?
+        else {
+            return Ok(Step::Wait);
+        };
+        self.progress.handle_answered();
+        match std::mem::replace(&mut self.stage, Stage::Opening) {
+            Stage::Opening => Ok(Step::Wait),
+            Stage::Asking(exchange) => self.handle_replies(exchange, replies, now),
+            Stage::Killing(killing) => {
+                let (peer, broken) = *killing;
+                let run = peer.info.run_id.as_ref();
+                let kills = broken.iter().filter(|one| one.to_kill(run).is_some()).count();
+                verify_sync(&replies, kills + 1, true)?;
+                let is_refused = |reply: &Value| matches!(reply, Value::ServerError(_));
+                let are_killed = !replies[..kills].iter().any(is_refused);
+                Ok(Step::Killed { peer, broken, are_killed })
+            }
+        }
+    }
+
+    fn handle_replies(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        replies: Vec<Value>,
+        now: Time,
+    ) -> Result<Step, NodeFailure> {
+        exchange.add(replies, self.plan);
+        self.stage = Stage::Asking(exchange);
+        if self.send_next(now) {
+            return Ok(Step::Wait);
+        }
+        let Stage::Asking(exchange) = std::mem::replace(&mut self.stage, Stage::Opening) else {
+            return Ok(Step::Wait);
+        };
+        let peer = exchange.finish(now).map_err(|error| NodeFailure::unreachable(&error))?;
+        Ok(if peer.info.is_replica { return Err(NodeFailure::Replica) } else { Step::SetUp(peer) })
+    }
+
+    /// Asks the server to close those of the `broken` connections that it knows, and waits for its reply.
+    ///
+    /// If it knows none, the reply still proves that the server is alive. A different run alone does not prove that the
+    /// earlier one has ended:
+    /// 1. A connection to run 1 is set up, and its driver is held up.
+    /// 2. The server is restarted, twice.
+    /// 3. A connection to run 3 breaks with a `SET` unanswered.
+    /// 4. The driver continues, and takes run 3 for an earlier run.
+    pub(super) fn kill(&mut self, peer: Peer, broken: Vec<Broken<Arc<str>>>) {
+        let requests = self.conversation.requests();
+        for id in broken.iter().filter_map(|one| one.to_kill(peer.info.run_id.as_ref())) {
+            requests.command("CLIENT", 3).args(["KILL", "ID", &id.to_string()]).end();
+        }
+        append_sync_check(requests);
+        self.conversation.end_pipeline(Pipeline::default());
+        self.stage = Stage::Killing(Box::new((peer, broken)));
+    }
+
+    /// The conversation, for the connection that was set up.
+    pub(super) fn finish(self) -> Conversation<Pipeline> {
+        self.conversation
+    }
+
+    /// The failure of a handshake whose connection has ended with `error`.
+    pub(super) fn failure(&self, error: &RedisError) -> NodeFailure {
+        match self.conversation.last_error() {
+            Some(reply) => {
+                let text = format!("closed by the server: {reply}");
+                let error = io::Error::new(io::ErrorKind::UnexpectedEof, text);
+                NodeFailure::unreachable(&error.into())
+            }
+            None => NodeFailure::unreachable(error),
+        }
+    }
+
+    /// True if the server has sent no byte.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.received == 0
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// The deadline has passed. Returns the missing replies, or `None` if the handshake may take another connect
+    /// timeout: it sends commands one by one, and the server still replies.
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Missing> {
+        if self.plan.is_one_by_one() && self.progress.may_go_on(self.connect_timeout, now) {
+            self.deadline = now.after(self.connect_timeout);
+            return None;
+        }
+        Some(self.progress.missing(self.connect_timeout, now))
+    }
+}
+
+impl Exchange {
+    /// Adds the `replies` to the exchange under way. An omitted command has an error reply.
+    fn add(&mut self, replies: Vec<Value>, plan: Plan) {
+        let mut replies = replies.into_iter();
+        for part in self.parts.exchanges(plan.is_one_by_one()).nth(self.index).into_iter().flatten()
+        {
+            let count = part.requests.len();
+            if part.optional.is_some_and(|optional| plan.omitted.contains(optional)) {
+                self.replies.extend(omitted_reply().into_iter().cycle().take(count));
+            } else {
+                self.replies.extend(replies.by_ref().take(count));
+            }
+        }
+        self.index += 1;
+    }
+
+    fn finish(self, now: Time) -> Result<Peer, RedisError> {
+        let (greeting, set_up) = self.replies.split_at(self.greeting_replies);
+        self.greeting.read(greeting)?;
+        let SetUp { client_id, info, shown_us, can } = SetUp::read(set_up)?;
+        let (sent, received) = (self.sent, now);
+        let reading = shown_us.map(|shown_us| Reading { sent, shown_us, received });
+        Ok(Peer { client_id, info, asked: sent, reading, can })
+    }
+}

@@ -1,0 +1,243 @@
+//! Leases: delivery, end and release.
+
+use super::acquire::{Attempt, Terms};
+use super::claim::Claim;
+use super::completion::Completion;
+use super::lease::Lease;
+use super::shared_lease::SharedLease;
+use super::slots::{AcquireId, LeaseId, RoundId};
+use super::state::Coordinator;
+use super::timeout::Timeout;
+use super::votes::{Owner, VoteCounter};
+use crate::observe::event::Event;
+use crate::observe::{Report, Weight};
+use crate::protocol::{
+    Goal, Loss, NodeId, Outcome, Renewal, Round, SuspectedLoss, Tenure, Time, Ttl,
+};
+use crate::wire::{Command, CoolDown, Key, Value};
+use std::sync::Arc;
+
+impl Coordinator {
+    /// Creates the lease of a won attempt. An older lease of this client on one of its keys is lost.
+    pub(super) fn insert_lease(
+        &mut self,
+        acquire: AcquireId,
+        terms: &Terms,
+        attempt: &Attempt,
+        valid_until: Time,
+        now: Time,
+    ) -> LeaseId {
+        let settings = &self.cx.settings;
+        let (quorum, drift) = (settings.quorum, settings.drift);
+        let mut renewal = Renewal::new(quorum, drift, valid_until);
+        if let Some(most) = terms.max_hold {
+            renewal = renewal.auto_extended(terms.ttl, attempt.t1, most);
+        }
+        let valid_until = renewal.valid_until(now).unwrap_or(valid_until);
+        let shared = SharedLease::new(attempt.claim.clone(), valid_until);
+        let mut lease = Lease::new(shared, renewal, terms, attempt, SuspectedLoss::new(quorum));
+        lease.acquire = Some(acquire);
+        if !terms.at_least.is_zero() {
+            let (value, until) =
+                (Value::cool_down(&self.cx.random), attempt.t1.after(terms.at_least));
+            lease.cooling = Some(Arc::new(CoolDown { value, until }));
+        }
+        let id = self.leases.insert(lease);
+        for key in terms.keys.iter() {
+            if let Some(older) = self.leases_by_key.insert(key.clone(), id) {
+                self.take_over(older, now);
+            }
+        }
+        id
+    }
+
+    /// The caller has taken the lease. Needed for leases that are renewed: renewal starts here.
+    pub(crate) fn handle_taken(&mut self, id: LeaseId, now: Time) {
+        if self.leases.get(id).is_some_and(|lease| lease.is_renewed) {
+            self.watch(id, now);
+        }
+        self.settle(now);
+    }
+
+    /// A caller waits for the end of the lease: [`Completion::LeaseEnded`].
+    pub(crate) fn handle_watch(&mut self, id: LeaseId, now: Time) {
+        self.watch(id, now);
+        self.settle(now);
+    }
+
+    pub(super) fn watch(&mut self, id: LeaseId, now: Time) {
+        if let Some(lease) = self.leases.get_mut(id) {
+            lease.is_watched = true;
+            self.step_lease(id, now);
+        }
+    }
+
+    /// The lease is lost, because this client has acquired or adopted the lock again.
+    pub(super) fn take_over(&mut self, id: LeaseId, now: Time) {
+        self.lose(id, Loss::TakenOver, now);
+    }
+
+    fn lose(&mut self, id: LeaseId, loss: Loss, now: Time) {
+        if let Some(lease) = self.leases.get_mut(id) {
+            let tenure = lease.renewal.lose(loss, now);
+            self.handle_end(id, tenure, now);
+        }
+    }
+
+    /// The lease has ended before its release. Reports that once.
+    pub(super) fn handle_end(&mut self, id: LeaseId, tenure: Tenure, now: Time) {
+        let prefix = self.cx.settings.prefix;
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        // Nothing but the release is written from now on.
+        lease.claim().withdraw();
+        lease.shared.publish(tenure);
+        if std::mem::replace(&mut lease.is_end_reported, true) {
+            return;
+        }
+        let (lock, held_for) = (lease.lock_info(prefix), now.since(lease.since));
+        self.completions.push_back(Completion::LeaseEnded { lease: id, tenure });
+        if let Tenure::Lost(reason) = tenure {
+            let weight = if reason == Loss::Closed { Weight::Detail } else { Weight::Trouble };
+            self.cx.emit(weight, |_| Event::LeaseLost { lock, reason, held_for });
+        }
+    }
+
+    /// Releases the lease, and keeps the resource locked for `cool_down`. Ends with [`Completion::Released`]. `None` if it
+    /// was released before. The caller calls [`SharedLease::end`] first.
+    pub(crate) fn handle_release(
+        &mut self,
+        id: LeaseId,
+        cool_down: Option<Ttl>,
+        now: Time,
+    ) -> Option<RoundId> {
+        let lease = self.leases.get_mut(id)?;
+        if let Some(cool_down) = cool_down {
+            let until = now.after(cool_down.as_duration());
+            if lease.cooling.as_ref().is_none_or(|known| known.until < until) {
+                let value = Value::cool_down(&self.cx.random);
+                lease.cooling = Some(Arc::new(CoolDown { value, until }));
+            }
+        }
+        let close_at = now.after(self.cx.settings.node_timeout);
+        let round = Round::new(self.cx.settings.quorum, Goal::Release);
+        let call = self.rounds.insert(VoteCounter::new(Owner::Release, round, now, close_at));
+        self.set_timeout(close_at, Timeout::Round(call));
+        self.end_lease(id, Some(call), now);
+        self.settle(now);
+        Some(call)
+    }
+
+    /// Releases the lease without waiting for the result.
+    pub(crate) fn handle_drop(&mut self, id: LeaseId, now: Time) {
+        self.end_lease(id, None, now);
+        self.settle(now);
+    }
+
+    /// Releases a lease that its caller has never used: the lock is free at once.
+    pub(super) fn drop_lease(&mut self, id: LeaseId, now: Time) {
+        if let Some(lease) = self.leases.get_mut(id) {
+            (lease.cooling, lease.acquire) = (None, None);
+            self.end_lease(id, None, now);
+        }
+    }
+
+    fn end_lease(&mut self, id: LeaseId, round: Option<RoundId>, now: Time) {
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        match lease.renewal.release(now) {
+            lost @ Tenure::Lost(_) => self.handle_end(id, lost, now),
+            Tenure::Held { .. } | Tenure::Released => lease.shared.publish(Tenure::Released),
+        }
+        let Some(lease) = self.leases.remove(id) else { return };
+        if let Some(acquire) = lease.acquire {
+            self.acquires.remove(acquire);
+        }
+        for key in lease.claim().keys().iter() {
+            if self.leases_by_key.get(key) == Some(&id) {
+                self.leases_by_key.remove(key);
+            }
+        }
+        self.forget_round(Some(lease.acquired));
+        lease.extensions.iter().for_each(|round| self.forget_round(Some(*round)));
+        let cooling = lease.cooling.clone().filter(|cooling| now < cooling.until);
+        let free_at = cooling.as_ref().map_or(now, |cooling| cooling.until);
+        self.release_claim(lease.claim(), cooling, round, now);
+        self.handle_local_release(lease.claim(), free_at, now);
+    }
+
+    /// Submits the release of a claim to all nodes (I5).
+    pub(super) fn release_claim(
+        &mut self,
+        claim: &Arc<Claim>,
+        cooling: Option<Arc<CoolDown>>,
+        round: Option<RoundId>,
+        now: Time,
+    ) {
+        claim.withdraw();
+        let all = self.cx.settings.quorum.ids().collect();
+        self.submit(all, claim, &Command::Release { cooling }, round, now);
+    }
+
+    /// The releases of a claim are submitted, so later commands run after them (I8). Notifies local waiters: its keys are
+    /// free from `free_at` on.
+    pub(super) fn handle_local_release(&mut self, claim: &Arc<Claim>, free_at: Time, now: Time) {
+        let (mut ready, has_rivals) = (Vec::new(), claim.has_rivals());
+        for key in claim.keys().iter() {
+            self.queues.handle_release(key, free_at, has_rivals, &self.rounds, now, &mut ready);
+        }
+        self.ready.extend(ready);
+    }
+
+    /// A vote for a release, or its timeout. Completes the release once it is decided.
+    pub(super) fn complete_release(&mut self, call: RoundId, now: Time) {
+        let Some(votes) = self.rounds.get(call) else { return };
+        let Some(outcome) = votes.round().outcome() else { return };
+        let report = votes.report(&self.cx.names(), now);
+        self.rounds.remove(call);
+        self.completions.push_back(Completion::Released { call, outcome, report });
+    }
+
+    /// Releases all leases. Returns the first key of each lease, and the call that ends with [`Completion::Released`].
+    pub(crate) fn handle_release_all(&mut self, now: Time) -> Vec<(Key, RoundId)> {
+        let leases: Vec<_> = self.leases.ids();
+        let released = leases.into_iter().filter_map(|id| {
+            let key = self.leases.get(id)?.claim().keys().first().clone();
+            self.lose(id, Loss::Closed, now);
+            Some((key, self.handle_release(id, None, now)?))
+        });
+        released.collect()
+    }
+
+    /// Releases all leases of a closed client.
+    pub(super) fn close_leases(&mut self, now: Time) {
+        for id in self.leases.ids() {
+            self.lose(id, Loss::Closed, now);
+            self.end_lease(id, None, now);
+        }
+    }
+
+    /// The replies to the acquire of the lease, including those after the quorum.
+    pub(crate) fn lease_report(&self, id: LeaseId, now: Time) -> Report {
+        let votes = self.leases.get(id).and_then(|lease| self.rounds.get(lease.acquired));
+        let nothing = || Report::new(self.cx.settings.quorum.needed(), Arc::new([]));
+        votes.map_or_else(nothing, |votes| votes.report(&self.cx.names(), now))
+    }
+
+    /// The ttl that the lease was acquired with. `None` if it was released.
+    pub(crate) fn lease_ttl(&self, id: LeaseId) -> Option<Ttl> {
+        self.leases.get(id).map(|lease| lease.ttl)
+    }
+
+    /// A key of the lease has changed on `node`. Returns the number of nodes that may have lost their keys.
+    pub(super) fn suspected_nodes(&mut self, id: LeaseId, node: NodeId) -> Option<usize> {
+        let lease = self.leases.get_mut(id)?;
+        let acquired = self.rounds.get(lease.acquired).filter(|_| lease.counts_acquire);
+        let granted = acquired.map(|votes| votes.round().granted()).unwrap_or_default();
+        Some(lease.suspected.handle_invalidation(node, granted))
+    }
+
+    /// The outcome of a release as `Released`, `Expired` or `TakenOver` is told apart by all votes.
+    #[cfg(test)]
+    pub(super) fn release_outcome(completion: &Completion) -> Option<Outcome> {
+        if let Completion::Released { outcome, .. } = completion { Some(*outcome) } else { None }
+    }
+}

@@ -1,0 +1,348 @@
+//! Connections of a node: when to connect, set-up, loss, replacement.
+
+use super::connection::Connection;
+use super::context::{ConnectionId, Context, NodeOutput};
+use super::handshake::{Handshake, Peer, Step};
+use super::node::{Link, Node};
+use crate::observe::event::{Event, NodeHealth};
+use crate::observe::{NodeState, Weight};
+use crate::protocol::{Broken, ConnectionLoss, LossCause, Time};
+use crate::wire::{Missing, NodeFailure};
+use redis::{RedisConnectionInfo, RedisError};
+use std::io;
+use std::sync::Arc;
+
+impl Node {
+    /// The connection that the driver has to open now, if any.
+    pub(super) fn poll_connect(&mut self, now: Time, cx: &mut Context) -> Option<ConnectionId> {
+        let is_second = std::mem::take(&mut self.wants_second);
+        let why = match &mut self.link {
+            Link::Connected(_) if is_second => None,
+            Link::Disconnected { why } if now >= self.reconnect.next_try() => Some(why.take()),
+            _ => return None,
+        };
+        let id = cx.next_connection(self.id);
+        let plan = self.omissions.plan(now);
+        let handshake = Handshake::new(id, plan, cx.settings.connect_timeout, now);
+        match why {
+            None => self.second = Some(handshake),
+            Some(why) => self.link = Link::Connecting { handshake: Box::new(handshake), why },
+        }
+        self.prune(now, cx);
+        Some(id)
+    }
+
+    /// The handshake of connection `id`.
+    fn handshake_mut(&mut self, id: ConnectionId) -> Option<&mut Handshake> {
+        let first = match &mut self.link {
+            Link::Connecting { handshake, .. } => Some(&mut **handshake),
+            Link::Disconnected { .. } | Link::Connected(_) => None,
+        };
+        first.into_iter().chain(&mut self.second).find(|handshake| handshake.id == id)
+    }
+
+    /// Takes the handshake of connection `id`, with whether it is a second connection.
+    pub(super) fn take_handshake(&mut self, id: ConnectionId) -> Option<(Handshake, bool)> {
+        if self.second.as_ref().is_some_and(|second| second.id == id) {
+            return self.second.take().map(|second| (second, true));
+        }
+        match std::mem::replace(&mut self.link, Link::Disconnected { why: None }) {
+            Link::Connecting { handshake, why } if handshake.id == id => {
+                self.link = Link::Disconnected { why };
+                Some((*handshake, false))
+            }
+            link => {
+                self.link = link;
+                None
+            }
+        }
+    }
+
+    /// The bytes to write to connection `id`.
+    pub(super) fn to_send(&self, id: ConnectionId) -> &[u8] {
+        let first = match &self.link {
+            Link::Connected(connection) if connection.id == id => return connection.to_send(),
+            Link::Connecting { handshake, .. } => Some(&**handshake),
+            Link::Disconnected { .. } | Link::Connected(_) => None,
+        };
+        let handshake = first.into_iter().chain(&self.second).find(|handshake| handshake.id == id);
+        handshake.map_or(&[], Handshake::to_send)
+    }
+
+    /// The driver has written the first `count` of these bytes.
+    pub(super) fn handle_sent(&mut self, id: ConnectionId, count: usize) {
+        if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
+            connection.handle_sent(count);
+        } else if let Some(handshake) = self.handshake_mut(id) {
+            handshake.handle_sent(count);
+        }
+    }
+
+    /// The driver has opened connection `id`, and `login` are its credentials.
+    pub(super) fn handle_connected(
+        &mut self,
+        id: ConnectionId,
+        login: &RedisConnectionInfo,
+        now: Time,
+        cx: &Context,
+    ) {
+        if let Some(handshake) = self.handshake_mut(id) {
+            handshake.handle_connected(login, &cx.settings.fingerprint, now);
+        }
+    }
+
+    /// The driver could not open connection `id`.
+    pub(super) fn handle_connect_failed(
+        &mut self,
+        id: ConnectionId,
+        failure: NodeFailure,
+        now: Time,
+        cx: &mut Context,
+    ) {
+        if let Some((handshake, is_second)) = self.take_handshake(id) {
+            self.omissions.handle_end(handshake.plan, Missing::Unknown, now);
+            self.handle_unreachable(is_second, failure, now, cx);
+        }
+    }
+
+    /// No connection could be established.
+    pub(super) fn handle_unreachable(
+        &mut self,
+        is_second: bool,
+        failure: NodeFailure,
+        now: Time,
+        cx: &mut Context,
+    ) {
+        if is_second {
+            return;
+        }
+        cx.handle_unreachable(self.id, now);
+        let reason = failure.clone();
+        let node = self.id;
+        cx.emit(Weight::Detail, |cx| Event::ConnectFailed { node: cx.name(node).clone(), reason });
+        let random = cx.random.number();
+        self.reconnect.handle_unreachable(failure.refuses_every_write(), now, random);
+        self.was_tried = true;
+        self.link = Link::Disconnected { why: Some(failure) };
+        self.refuse_all(now, cx);
+        self.prune(now, cx);
+        self.handle_state(now, cx);
+    }
+
+    /// Bytes of connection `id` were read at `now`.
+    pub(super) fn handle_bytes(
+        &mut self,
+        id: ConnectionId,
+        bytes: &[u8],
+        now: Time,
+        cx: &mut Context,
+    ) {
+        if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
+            connection.conversation().handle_bytes(bytes);
+            if let Err(failure) = self.handle_replies(now, cx) {
+                self.handle_break(failure, now, cx);
+            }
+            return;
+        }
+        let Some(handshake) = self.handshake_mut(id) else { return };
+        let step = handshake.handle_bytes(bytes, now);
+        match step {
+            Ok(Step::Wait) => {}
+            Ok(Step::SetUp(peer)) => self.handle_set_up(id, peer, now, cx),
+            Ok(Step::Killed { peer, broken, are_killed }) => {
+                self.handle_killed(&peer, &broken, are_killed, now);
+                self.establish(id, peer, now, cx);
+            }
+            Err(failure) => self.end_handshake(id, failure, now, cx),
+        }
+    }
+
+    fn end_handshake(
+        &mut self,
+        id: ConnectionId,
+        failure: NodeFailure,
+        now: Time,
+        cx: &mut Context,
+    ) {
+        cx.closed.push_back(id);
+        self.handle_connect_failed(id, failure, now, cx);
+    }
+
+    /// The server has replied to the set-up on connection `id`.
+    fn handle_set_up(&mut self, id: ConnectionId, peer: Peer, now: Time, cx: &mut Context) {
+        let recorded = peer.info.run_id.as_ref().map(|run_id| cx.record_run(self.id, run_id));
+        if let Some(Err(failure)) = recorded {
+            return self.end_handshake(id, failure, now, cx);
+        }
+        // A silent connection may still deliver commands. It ends before anything is written over the second one.
+        if let Some(second) = self.second.take_if(|second| second.id == id) {
+            self.replace_connection(second, now, cx);
+        }
+        let broken = self.stale.broken().to_vec();
+        match self.handshake_mut(id) {
+            Some(handshake) if !broken.is_empty() => handshake.kill(peer, broken),
+            _ => self.establish(id, peer, now, cx),
+        }
+    }
+
+    /// The connection is silent, and `second` takes its place.
+    fn replace_connection(&mut self, second: Handshake, now: Time, cx: &mut Context) {
+        let Some(connection) = self.connection() else { return };
+        let failure = NodeFailure::Stalled(connection.silence(now));
+        let (cause, random) = (LossCause::Hung(connection.silence(now)), cx.random.number());
+        self.reconnect.handle_loss(cause, now, random);
+        self.lose_connection(&failure, now, cx);
+        self.link = Link::Connecting { handshake: Box::new(second), why: Some(failure) };
+    }
+
+    fn handle_killed(
+        &mut self,
+        peer: &Peer,
+        broken: &[Broken<Arc<str>>],
+        are_killed: bool,
+        now: Time,
+    ) {
+        self.stale.handle_killed(broken, peer.info.run_id.as_ref(), are_killed, now);
+    }
+
+    /// Connection `id` was set up. Commands can be written.
+    fn establish(&mut self, id: ConnectionId, peer: Peer, now: Time, cx: &mut Context) {
+        let Some((handshake, _)) = self.take_handshake(id) else { return };
+        self.omissions.handle_end(handshake.plan, Missing::Unknown, now);
+        let reads_clock = peer.reading.is_some();
+        self.handle_reading(peer.reading, now, cx);
+        cx.handle_set_up(self.id, &peer.info, peer.asked, now);
+        self.info = peer.info.clone();
+        self.reconnect.handle_connected(now);
+        let timeout = cx.settings.node_timeout;
+        let connection = Connection::new(id, handshake.finish(), peer, timeout, now);
+        self.link = Link::Connected(Box::new(connection));
+        self.was_tried = true;
+        self.connections += 1;
+        let (node, connections) = (self.id, self.connections);
+        let weight = if reads_clock { Weight::Detail } else { Weight::Trouble };
+        cx.emit(weight, |cx| Event::ConnectionOpened {
+            node: cx.name(node).clone(),
+            reads_clock,
+            connections,
+        });
+        self.handle_recovery(now, cx);
+        // Changes during the outage were not pushed.
+        cx.outputs.push_back(NodeOutput::Changed { node, key: None });
+    }
+
+    /// The node replies again: pending commands may be written at once.
+    pub(super) fn handle_recovery(&mut self, now: Time, cx: &mut Context) {
+        self.repeats.recover(now);
+        self.is_silent = false;
+        self.handle_state(now, cx);
+    }
+
+    /// The driver has lost connection `id`.
+    pub(super) fn handle_closed(
+        &mut self,
+        id: ConnectionId,
+        error: &RedisError,
+        now: Time,
+        cx: &mut Context,
+    ) {
+        if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
+            let last_error = connection.conversation().last_error();
+            let failure = NodeFailure::disconnected(error, last_error.as_deref());
+            return self.handle_break(failure, now, cx);
+        }
+        let Some(handshake) = self.handshake_mut(id) else { return };
+        let mut failure = handshake.failure(error);
+        if error.is_connection_dropped() && handshake.is_unanswered() {
+            let hint = cx.settings.nodes[self.id.index()].hint_if_closed;
+            let text = format!("closed by the server without a reply to HELLO 3{hint}");
+            failure = NodeFailure::unreachable(
+                &io::Error::new(io::ErrorKind::UnexpectedEof, text).into(),
+            );
+        }
+        self.handle_connect_failed(id, failure, now, cx);
+    }
+
+    /// The connection has broken. One that had lasted is replaced at once, and commands wait. A node that stalled,
+    /// refuses all writes or drops connections at once is down.
+    pub(super) fn handle_break(&mut self, failure: NodeFailure, now: Time, cx: &mut Context) {
+        let cause = match &failure {
+            NodeFailure::Stalled(silence) => LossCause::Hung(*silence),
+            failure if failure.refuses_every_write() => LossCause::Refused,
+            // A server that sends malformed replies would do so again: the next connection is made after a pause.
+            NodeFailure::Unexpected(_) => LossCause::Refused,
+            _ => LossCause::Closed,
+        };
+        let loss = self.reconnect.handle_loss(cause, now, cx.random.number());
+        self.lose_connection(&failure, now, cx);
+        self.is_silent = matches!(cause, LossCause::Hung(_));
+        let why = (loss == ConnectionLoss::Outage).then_some(failure);
+        // A second connection that is being set up takes the place of this one.
+        self.link = match self.second.take() {
+            Some(second) => Link::Connecting { handshake: Box::new(second), why },
+            None => Link::Disconnected { why },
+        };
+        self.refuse_all(now, cx);
+        self.handle_state(now, cx);
+    }
+
+    /// Ends the connection. Its unanswered commands fail, and may still run.
+    fn lose_connection(&mut self, failure: &NodeFailure, now: Time, cx: &mut Context) {
+        let link = std::mem::replace(&mut self.link, Link::Disconnected { why: None });
+        let Link::Connected(mut connection) = link else { return };
+        cx.closed.push_back(connection.id);
+        cx.handle_connection_loss(self.id);
+        self.stale.handle_broken(connection.peer.broken());
+        for command in connection.take_unanswered() {
+            self.handle_unanswered(command, failure, now, cx);
+        }
+        self.emit_closed(Some(failure), cx);
+        self.emit_pending(cx);
+    }
+
+    /// Closes the connection of a closed client.
+    pub(super) fn close(&mut self, cx: &mut Context) {
+        if let Some(second) = self.second.take() {
+            cx.closed.push_back(second.id);
+        }
+        match std::mem::replace(&mut self.link, Link::Disconnected { why: None }) {
+            Link::Connected(connection) => {
+                cx.closed.push_back(connection.id);
+                self.emit_closed(None, cx);
+            }
+            Link::Connecting { handshake, .. } => cx.closed.push_back(handshake.id),
+            Link::Disconnected { .. } => {}
+        }
+    }
+
+    fn emit_closed(&mut self, reason: Option<&NodeFailure>, cx: &mut Context) {
+        self.connections -= 1;
+        let (node, connections) = (self.id, self.connections);
+        cx.emit(Weight::Detail, |cx| Event::ConnectionClosed {
+            node: cx.name(node).clone(),
+            reason: reason.cloned(),
+            connections,
+        });
+    }
+
+    /// Emits the health of the node if it has changed.
+    pub(super) fn emit_health(&self, now: Time, cx: &mut Context) {
+        if !cx.wants(Weight::Trouble) {
+            return;
+        }
+        let (health, reason) = match self.state() {
+            // The first connection, or the immediate replacement of one that broke.
+            NodeState::Connecting => return,
+            NodeState::Stalled => (NodeHealth::Stalled, None),
+            NodeState::Down(failure) => (NodeHealth::Down, Some(failure)),
+            NodeState::Up => match (cx.quarantine_failure(self.id, now), self.clock_failure(now)) {
+                // A recently started node may turn out to belong to a new deployment.
+                (Some(_), _) if !cx.is_settled(now) => return,
+                (Some(failure), _) => (NodeHealth::Quarantined, Some(failure)),
+                (None, Some(failure)) => (NodeHealth::Suspect, Some(failure)),
+                (None, None) => (NodeHealth::Counted, None),
+            },
+        };
+        cx.emit_health(self.id, health, reason, now);
+    }
+}

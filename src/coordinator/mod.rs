@@ -1,0 +1,50 @@
+//! Every decision of one client, without I/O.
+//!
+//! The [`Coordinator`] owns the state of all connections, rounds, waiting acquires, leases and pending releases of a
+//! client. It reads no clock, waits for nothing and calls no code of the user, so any thread can run it. Rules that
+//! need no state of several nodes or locks are in [`protocol`](crate::protocol); requests and replies as bytes are in
+//! [`wire`](crate::wire).
+
+mod acquire;
+mod attempt;
+mod claim;
+mod close;
+mod closing;
+mod command;
+mod completion;
+mod connection;
+mod context;
+mod extension;
+mod handshake;
+mod lease;
+mod leases;
+mod link;
+mod node;
+mod replies;
+mod sets;
+mod settings;
+mod shared_lease;
+mod silence;
+mod slots;
+mod stages;
+mod state;
+mod status;
+mod survey;
+mod timeout;
+mod timers;
+mod turn;
+mod votes;
+mod waiting;
+
+#[cfg(test)]
+mod acquire_tests;
+#[cfg(test)]
+mod world_tests;
+
+pub(crate) use acquire::AcquireRequest;
+pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Remains};
+pub(crate) use context::ConnectionId;
+pub(crate) use settings::{NodeSettings, Settings};
+pub(crate) use shared_lease::SharedLease;
+pub(crate) use slots::{AcquireId, LeaseId, RoundId};
+pub(crate) use state::Coordinator;

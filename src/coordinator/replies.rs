@@ -1,0 +1,298 @@
+//! Replies of a node: which votes they are, and what they show about the node's memory and clock.
+
+use super::command::NodeCommand;
+use super::connection::Pipeline;
+use super::context::{Context, NodeOutput};
+use super::node::Node;
+use crate::observe::{NodeState, VoteEligibility};
+use crate::protocol::{Reading, Time};
+use crate::wire::{Answer, Grant, Invalidations, NodeFailure, verify_sync};
+use redis::Value;
+use std::time::Duration;
+
+/// When the replies to a pipeline were read, and from when on the grants among them count.
+#[derive(Clone, Copy)]
+pub(super) struct Received {
+    at: Time,
+    counts_from: Time,
+}
+
+impl Node {
+    /// Handles all complete pipelines, then pushes. After an error the connection must be replaced.
+    pub(super) fn handle_replies(
+        &mut self,
+        now: Time,
+        cx: &mut Context,
+    ) -> Result<(), NodeFailure> {
+        loop {
+            let Some(connection) = self.connection_mut() else { return Ok(()) };
+            let polled = connection.poll_replies();
+            let Some((pipeline, replies)) = polled.map_err(|error| {
+                let last_error = connection.conversation().last_error();
+                NodeFailure::disconnected(&error, last_error.as_deref())
+            })?
+            else {
+                break;
+            };
+            self.handle_pipeline(pipeline, &replies, now, cx)?;
+            let is_back =
+                self.connection_mut().is_some_and(|connection| connection.handle_reply(now));
+            if is_back {
+                if let Some(second) = self.second.take() {
+                    cx.closed.push_back(second.id);
+                }
+                self.wants_second = false;
+                self.handle_recovery(now, cx);
+            }
+        }
+        let pushed = self
+            .connection_mut()
+            .and_then(|connection| connection.conversation().poll_invalidations());
+        if let Some(pushed) = pushed {
+            self.handle_invalidations(pushed, now, cx);
+        }
+        Ok(())
+    }
+
+    fn handle_invalidations(&self, pushed: Invalidations, now: Time, cx: &mut Context) {
+        let node = self.id;
+        if pushed.flushed {
+            cx.handle_flush(node, now);
+        }
+        if pushed.flushed || pushed.overflowed {
+            cx.outputs.push_back(NodeOutput::Changed { node, key: None });
+        }
+        for key in pushed.keys {
+            cx.outputs.push_back(NodeOutput::Changed { node, key: Some(key.into()) });
+        }
+    }
+
+    fn handle_pipeline(
+        &mut self,
+        pipeline: Pipeline,
+        replies: &[Value],
+        now: Time,
+        cx: &mut Context,
+    ) -> Result<(), NodeFailure> {
+        let Pipeline { commands, written_at, has_time, .. } = pipeline;
+        let expected = commands.iter().map(NodeCommand::reply_count).sum::<usize>();
+        let time = match verify_sync(replies, expected + usize::from(has_time), has_time) {
+            Ok(time) => time,
+            Err(failure) => {
+                for command in commands {
+                    self.handle_unanswered(command, &failure, now, cx);
+                }
+                return Err(failure);
+            }
+        };
+        let reading = time.map(|shown_us| Reading { sent: written_at, shown_us, received: now });
+        let received = if has_time {
+            self.handle_reading(reading, now, cx)
+        } else {
+            Received { at: now, counts_from: now }
+        };
+        let (mut repeated, mut refusal) = (Vec::new(), None);
+        let mut rest = replies;
+        for command in commands {
+            let (own, others) = rest.split_at(command.reply_count());
+            rest = others;
+            if command.is_native_refused(own)
+                && let Some(connection) = self.connection_mut()
+            {
+                connection.peer.can.deletes = None;
+            }
+            let written = (written_at, received);
+            repeated.extend(self.handle_command(command, own, written, &mut refusal, cx));
+        }
+        self.repeat_at_once(repeated);
+        self.emit_pending(cx);
+        self.emit_health(now, cx);
+        match refusal {
+            Some(refusal) if self.ends_connection(&refusal, now, cx) => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
+    /// True if `refusal` is a reason to resolve the address again and to reconnect. `MOVED` may concern one key while
+    /// others are served, so it ends a connection at most once per pause.
+    fn ends_connection(&mut self, refusal: &NodeFailure, now: Time, cx: &Context) -> bool {
+        if !refusal.is_moved() {
+            return true;
+        }
+        let is_due = now >= self.moves.next_try();
+        if is_due {
+            self.moves.handle_failure(now, cx.random.number());
+        }
+        is_due
+    }
+
+    /// Handles the replies to one command. Returns the command if it must be written again at once.
+    fn handle_command(
+        &mut self,
+        mut command: NodeCommand,
+        replies: &[Value],
+        (written_at, received): (Time, Received),
+        refusal: &mut Option<NodeFailure>,
+        cx: &mut Context,
+    ) -> Option<NodeCommand> {
+        if command.is_isolated() {
+            self.isolated.handle_success();
+        }
+        if command.fall_back(replies) {
+            return Some(command);
+        }
+        let now = received.at;
+        let answer = command.read(self.id, replies);
+        let failure = if let Answer::Failed(failure) = &answer { Some(failure) } else { None };
+        let has_failed = failure.is_some();
+        command.handle_reply(now, has_failed);
+        if let Some(failure) = failure.filter(|it| it.refuses_every_write() || it.is_moved()) {
+            *refusal = Some(failure.clone());
+        }
+        let is_freed = matches!(answer, Answer::Granted(_)) && command.frees_silently();
+        let answer = self.apply_guards(&command, answer, received, cx);
+        self.emit_command(command.kind(), &answer, Some(now.since(written_at)), cx);
+        self.vote(&mut command, answer, now, cx);
+        if is_freed {
+            for key in command.claim().keys().iter() {
+                let key = Some(Box::from(&**key));
+                cx.outputs.push_back(NodeOutput::Changed { node: self.id, key });
+            }
+        }
+        if !command.is_release() && !command.is_extension() {
+            return None;
+        }
+        let may_be_undone = command.is_release()
+            && command.claim().is_in_doubt(self.id)
+            && self.stale.may_undo(written_at);
+        if has_failed || may_be_undone {
+            self.keep(command);
+            self.repeats.handle_failure(now, cx.random.number());
+        } else if !self.has_pending() {
+            self.repeats.handle_success();
+        }
+        None
+    }
+
+    /// The connection ended before the reply to `command`, which can still run.
+    pub(super) fn handle_unanswered(
+        &mut self,
+        mut command: NodeCommand,
+        failure: &NodeFailure,
+        now: Time,
+        cx: &mut Context,
+    ) {
+        if command.is_isolated() {
+            self.isolated.handle_failure(now, cx.random.number());
+        }
+        command.handle_unanswered(self.id);
+        self.fail(&mut command, failure.clone(), now, cx);
+        self.keep(command);
+    }
+
+    /// Evaluates a reading of the node's clock that was received at `now`; `None` if `TIME` is not permitted.
+    pub(super) fn handle_reading(
+        &mut self,
+        reading: Option<Reading>,
+        now: Time,
+        cx: &mut Context,
+    ) -> Received {
+        let Some(reading) = reading else {
+            // Earlier readings still hold.
+            return Received { at: now, counts_from: now.after(self.clock.lag(now)) };
+        };
+        let result = self.clock.handle_reading(reading);
+        if let Some(ahead) = result.ahead {
+            cx.outputs.push_back(NodeOutput::Stepped { node: self.id, ahead });
+        }
+        Received { at: now, counts_from: result.counts_from }
+    }
+
+    /// The vote for `answer`, which the node has just given to `command`.
+    fn apply_guards(
+        &self,
+        command: &NodeCommand,
+        answer: Answer,
+        received: Received,
+        cx: &mut Context,
+    ) -> Answer {
+        let now = received.at;
+        self.record_kept(command, &answer, now, cx);
+        let Answer::Granted(grant) = answer else { return answer };
+        let excluded = if command.is_acquire() {
+            self.exclusion(now, cx)
+        } else if command.is_extension() {
+            self.clock_failure(now)
+        } else {
+            None
+        };
+        match excluded {
+            Some(failure) => Answer::Excluded(failure),
+            None => deferred(command, grant, received, cx),
+        }
+    }
+
+    /// Records until when the node has to keep the keys, and whether it has lost keys that it had to keep.
+    fn record_kept(&self, command: &NodeCommand, answer: &Answer, now: Time, cx: &mut Context) {
+        let (claim, node) = (command.claim(), self.id);
+        match answer {
+            Answer::Granted(_) => match command.kept_until(cx.settings.drift) {
+                Some(until) => claim.handle_kept(node, until),
+                None if command.is_release() => _ = claim.take_kept(node),
+                None => {}
+            },
+            Answer::Missing { .. } if command.is_extension() || command.is_first_release() => {
+                // Redis truncates a TTL to milliseconds.
+                let limit = now.after(Duration::from_millis(1));
+                if claim.take_kept(node).is_some_and(|until| until > limit) {
+                    cx.handle_missing(node, now);
+                }
+            }
+            Answer::Denied(_) if command.is_extension() => _ = claim.take_kept(node),
+            Answer::Missing { .. }
+            | Answer::Denied(_)
+            | Answer::Excluded(_)
+            | Answer::Failed(_) => {}
+        }
+    }
+
+    /// Whether the grants of the node count now.
+    pub(super) fn eligibility(&self, now: Time, cx: &Context) -> VoteEligibility {
+        if let Some(recent_start) = cx.recent_start(self.id, now) {
+            let (up_for, counts_in) = (recent_start.ago(now), recent_start.until.since(now));
+            return VoteEligibility::RecentStart { up_for, counts_in };
+        }
+        if let Some(failure) = self.exclusion(now, cx) {
+            return VoteEligibility::Excluded(failure);
+        }
+        if self.state() != NodeState::Up {
+            return VoteEligibility::Unavailable;
+        }
+        let lag = self.clock.lag(now);
+        if lag.is_zero() { VoteEligibility::Counted } else { VoteEligibility::Deferred { lag } }
+    }
+
+    fn exclusion(&self, now: Time, cx: &Context) -> Option<NodeFailure> {
+        cx.quarantine_failure(self.id, now).or_else(|| self.clock_failure(now))
+    }
+
+    /// Why no vote of the node counts: its clock runs fast.
+    pub(super) fn clock_failure(&self, now: Time) -> Option<NodeFailure> {
+        let fast = self.clock.fast(now)?;
+        Some(NodeFailure::Suspect { ahead: fast.ahead, counts_in: fast.until.since(now) })
+    }
+}
+
+/// I15: a free lock is not acquired before the time of its former holder has ended, even if the node's clock has stepped
+/// forward. A lock that was adopted, or that this client already holds, was not free for others.
+fn deferred(command: &NodeCommand, grant: Grant, received: Received, cx: &Context) -> Answer {
+    let Received { at, counts_from } = received;
+    if !command.is_plain_acquire() || counts_from <= at {
+        return Answer::Granted(grant);
+    }
+    if command.kept_until(cx.settings.drift).is_none_or(|until| counts_from >= until) {
+        let ahead = counts_from.since(at);
+        return Answer::Excluded(NodeFailure::Suspect { ahead, counts_in: ahead });
+    }
+    Answer::Granted(Grant { counts_from: Some(counts_from), ..grant })
+}

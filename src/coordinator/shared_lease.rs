@@ -1,0 +1,141 @@
+//! State of a lease that its handles read without the coordinator.
+
+use super::claim::Claim;
+use crate::protocol::{Loss, Tenure, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// The state of a lease, as published by the coordinator. A handle can end it before the coordinator does.
+#[derive(Debug)]
+pub(crate) struct SharedLease {
+    claim: Arc<Claim>,
+    /// In nanoseconds.
+    valid_until: AtomicU64,
+    /// [`HELD`], [`RELEASED`], or the number of a loss. Never changes back.
+    end: AtomicU8,
+    delivery: AtomicU8,
+}
+
+const HELD: u8 = 0;
+const RELEASED: u8 = 1;
+/// Losses in the order of their numbers, from [`FIRST_LOSS`] on.
+const LOSSES: [Loss; 5] =
+    [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed];
+const FIRST_LOSS: u8 = 2;
+
+const UNCLAIMED: u8 = 0;
+const CLAIMED: u8 = 1;
+const REVOKED: u8 = 2;
+
+impl SharedLease {
+    pub(super) fn new(claim: Arc<Claim>, valid_until: Time) -> Arc<Self> {
+        Arc::new(Self {
+            claim,
+            valid_until: AtomicU64::new(valid_until.as_nanos()),
+            end: AtomicU8::new(HELD),
+            delivery: AtomicU8::new(UNCLAIMED),
+        })
+    }
+
+    pub(crate) fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
+    /// The state at `now`. From `valid_until` on, the lease is lost (I10).
+    pub(crate) fn tenure(&self, now: Time) -> Tenure {
+        match self.end.load(Ordering::Acquire) {
+            HELD => {
+                let valid_until = Time::from_nanos(self.valid_until.load(Ordering::Acquire));
+                let is_held = now < valid_until;
+                if is_held { Tenure::Held { valid_until } } else { Tenure::Lost(Loss::Expired) }
+            }
+            RELEASED => Tenure::Released,
+            number => Tenure::Lost(LOSSES[usize::from(number - FIRST_LOSS)]),
+        }
+    }
+
+    /// Ends the lease as released. To be called before the release is submitted. Returns false if it has ended before.
+    pub(crate) fn end(&self) -> bool {
+        self.set_end(RELEASED)
+    }
+
+    /// Takes the lease that was delivered to an acquire. Returns false if it was revoked.
+    pub(crate) fn take(&self) -> bool {
+        self.set_delivery(CLAIMED)
+    }
+
+    /// Revokes a lease that was delivered and not taken. Returns false if it was taken.
+    pub(super) fn revoke(&self) -> bool {
+        self.set_delivery(REVOKED)
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        self.delivery.load(Ordering::Acquire) == CLAIMED
+    }
+
+    fn set_delivery(&self, to: u8) -> bool {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        self.delivery.compare_exchange(UNCLAIMED, to, success, failure).is_ok()
+    }
+
+    /// Publishes the state.
+    pub(super) fn publish(&self, tenure: Tenure) {
+        match tenure {
+            Tenure::Held { valid_until } => {
+                self.valid_until.store(valid_until.as_nanos(), Ordering::Release);
+            }
+            Tenure::Released => _ = self.set_end(RELEASED),
+            Tenure::Lost(loss) => {
+                let place = LOSSES.iter().position(|known| *known == loss).unwrap_or_default();
+                self.set_end(FIRST_LOSS + u8::try_from(place).unwrap_or_default());
+            }
+        }
+    }
+
+    fn set_end(&self, end: u8) -> bool {
+        self.end.compare_exchange(HELD, end, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Keys, Value};
+    use std::time::Duration;
+
+    fn at(ms: u64) -> Time {
+        Time::default().after(Duration::from_millis(ms))
+    }
+
+    fn lease() -> Arc<SharedLease> {
+        let keys = Keys::one(b"k".as_slice().into());
+        let claim = Claim::new(keys, Value::of(b"v"), None, 1, Time::END);
+        SharedLease::new(Arc::new(claim), at(10))
+    }
+
+    #[test]
+    fn lease_ends_once() {
+        for (loss, place) in LOSSES.into_iter().zip(0..) {
+            let lease = lease();
+            assert_eq!(lease.tenure(at(9)), Tenure::Held { valid_until: at(10) });
+            assert_eq!(lease.tenure(at(10)), Tenure::Lost(Loss::Expired));
+            lease.publish(Tenure::Held { valid_until: at(20) });
+            assert_eq!(lease.tenure(at(19)), Tenure::Held { valid_until: at(20) });
+            lease.publish(Tenure::Lost(loss));
+            assert!(!lease.end(), "{place}");
+            assert_eq!(lease.tenure(at(0)), Tenure::Lost(loss));
+        }
+        let lease = lease();
+        assert!(lease.end());
+        lease.publish(Tenure::Lost(Loss::Expired));
+        assert_eq!(lease.tenure(at(0)), Tenure::Released);
+    }
+
+    #[test]
+    fn delivered_lease_is_either_taken_or_revoked() {
+        let taken = lease();
+        assert!(!taken.is_taken() && taken.take() && taken.is_taken() && !taken.revoke());
+        let revoked = lease();
+        assert!(revoked.revoke() && !revoked.take() && !revoked.is_taken());
+    }
+}

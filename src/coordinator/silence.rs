@@ -1,0 +1,79 @@
+//! Timeouts of a node: set-ups that take too long, and commands without a reply.
+
+use super::connection::Connection;
+use super::context::{ConnectionId, Context, NodeOutput};
+use super::handshake::Handshake;
+use super::node::{Link, Node};
+use crate::protocol::{Action, Time};
+use crate::wire::{Missing, NodeFailure};
+
+impl Node {
+    /// When to call [`handle_timeout`](Self::handle_timeout) or [`poll_connect`](Self::poll_connect).
+    pub(super) fn next_timeout(&self, now: Time) -> Time {
+        let first = match &self.link {
+            Link::Disconnected { .. } => self.reconnect.next_try(),
+            Link::Connecting { handshake, .. } => handshake.deadline(),
+            Link::Connected(connection) => connection.next_timeout(),
+        };
+        let second = self.second.as_ref().map(Handshake::deadline);
+        [second, self.next_repeat(now)].into_iter().flatten().fold(first, Time::min)
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, is_quorum_silent: bool, cx: &mut Context) {
+        let first = match &mut self.link {
+            Link::Connecting { handshake, .. } => Some(&mut **handshake),
+            Link::Disconnected { .. } | Link::Connected(_) => None,
+        };
+        let late = first.into_iter().chain(&mut self.second).filter(|it| now >= it.deadline());
+        let late: Vec<_> = late
+            .filter_map(|handshake| Some((handshake.id, handshake.handle_timeout(now)?)))
+            .collect();
+        for (id, missing) in late {
+            self.time_out(id, missing, now, cx);
+        }
+        while let Some(connection) = self.connection_mut() {
+            match connection.handle_timeout(now, is_quorum_silent) {
+                None | Some(Action::Yield) => break,
+                Some(Action::Heartbeat) => connection.write_heartbeat(now),
+                Some(Action::Stall) => self.handle_stall(now, cx),
+                Some(Action::MakeSecond) => {
+                    let silence = connection.silence(now);
+                    self.wants_second = self.reconnect.may_make_second(silence, now);
+                }
+                Some(Action::Abandon(silence)) => {
+                    self.handle_break(NodeFailure::Stalled(silence), now, cx);
+                }
+            }
+        }
+    }
+
+    /// The set-up of connection `id` has reached the connect timeout, and lacked the `missing` replies.
+    fn time_out(&mut self, id: ConnectionId, missing: Missing, now: Time, cx: &mut Context) {
+        let Some((handshake, is_second)) = self.take_handshake(id) else { return };
+        cx.closed.push_back(id);
+        self.omissions.handle_end(handshake.plan, missing, now);
+        let hint = match missing {
+            Missing::Unknown => cx.settings.nodes[self.id.index()].hint_if_silent.to_owned(),
+            Missing::Rest => ": no reply to a command".to_owned(),
+            Missing::Of(optional) => format!(": no reply to {optional}"),
+        };
+        let failure = NodeFailure::Unreachable(format!("timeout while connecting{hint}").into());
+        self.handle_unreachable(is_second, failure, now, cx);
+    }
+
+    /// The node has left a command unanswered for longer than the node timeout.
+    fn handle_stall(&mut self, now: Time, cx: &mut Context) {
+        self.is_silent = true;
+        // The commands can run at any time, even after their TTL has passed.
+        let unanswered = self.connection().into_iter().flat_map(Connection::unanswered);
+        unanswered.for_each(|command| command.handle_in_doubt(self.id));
+        self.refuse_all(now, cx);
+        self.handle_state(now, cx);
+    }
+
+    /// The state of the connection may have changed.
+    pub(super) fn handle_state(&mut self, now: Time, cx: &mut Context) {
+        cx.outputs.push_back(NodeOutput::Connectivity);
+        self.emit_health(now, cx);
+    }
+}

@@ -1,0 +1,129 @@
+//! Storage whose identifiers are never reused, so that a late reply cannot reach a newer entry.
+
+use slab::Slab;
+use std::cmp::Ordering;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Identifies an entry of [`Slots`] of kind `K`. Ordered by the time of insertion.
+pub(crate) struct Id<K> {
+    serial: u64,
+    place: usize,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// An acquire, from its submission until its lease is claimed or it has failed.
+pub(crate) type AcquireId = Id<Acquires>;
+pub(crate) enum Acquires {}
+
+/// A lease, until it is released.
+pub(crate) type LeaseId = Id<Leases>;
+pub(crate) enum Leases {}
+
+/// A round of commands. Identifies an extension, a release or a status request to its caller.
+pub(crate) type RoundId = Id<Rounds>;
+pub(crate) enum Rounds {}
+
+pub(super) struct Slots<K, T> {
+    entries: Slab<(u64, T)>,
+    last_serial: u64,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K, T> Slots<K, T> {
+    pub(super) fn new() -> Self {
+        Self { entries: Slab::new(), last_serial: 0, kind: PhantomData }
+    }
+
+    pub(super) fn insert(&mut self, value: T) -> Id<K> {
+        self.last_serial += 1;
+        let serial = self.last_serial;
+        Id { serial, place: self.entries.insert((serial, value)), kind: PhantomData }
+    }
+
+    pub(super) fn get(&self, id: Id<K>) -> Option<&T> {
+        self.entries
+            .get(id.place)
+            .filter(|(serial, _)| *serial == id.serial)
+            .map(|(_, value)| value)
+    }
+
+    pub(super) fn get_mut(&mut self, id: Id<K>) -> Option<&mut T> {
+        let entry = self.entries.get_mut(id.place).filter(|(serial, _)| *serial == id.serial);
+        entry.map(|(_, value)| value)
+    }
+
+    pub(super) fn remove(&mut self, id: Id<K>) -> Option<T> {
+        self.get(id)?;
+        Some(self.entries.remove(id.place).1)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Id<K>, &T)> {
+        self.entries.iter().map(|(place, (serial, value))| {
+            (Id { serial: *serial, place, kind: PhantomData }, value)
+        })
+    }
+
+    /// All identifiers, in the order of insertion.
+    pub(super) fn ids(&self) -> Vec<Id<K>> {
+        let mut ids: Vec<_> = self.iter().map(|(id, _)| id).collect();
+        ids.sort_unstable();
+        ids
+    }
+}
+
+impl<K> Clone for Id<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Id<K> {}
+
+impl<K> PartialEq for Id<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.serial == other.serial
+    }
+}
+
+impl<K> Eq for Id<K> {}
+
+impl<K> PartialOrd for Id<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K> Ord for Id<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.serial.cmp(&other.serial)
+    }
+}
+
+impl<K> fmt::Debug for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.serial)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifier_of_a_removed_entry_finds_no_later_entry() {
+        let mut slots = Slots::<Rounds, _>::new();
+        let first = slots.insert('a');
+        assert_eq!(slots.remove(first), Some('a'));
+        let second = slots.insert('b');
+        assert!(slots.get(first).is_none() && slots.get_mut(first).is_none());
+        assert_eq!(slots.remove(first), None);
+        assert_eq!((slots.get(second), slots.len()), (Some(&'b'), 1));
+        assert!(first < second && first != second);
+        assert_eq!(slots.ids(), [second]);
+    }
+}

@@ -1,0 +1,310 @@
+//! Stages of an acquire: connections, its turn, attempts, rests, delivery.
+
+use super::acquire::{Acquire, AcquireRequest, Stage};
+use super::completion::{AcquireFailure, Completion};
+use super::slots::AcquireId;
+use super::state::Coordinator;
+use super::timeout::Timeout;
+use super::votes::{Owner, VoteCounter};
+use crate::observe::Weight;
+use crate::observe::event::{Event, LockInfo};
+use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Tenure, Time};
+use std::time::Duration;
+
+/// Maximum number of attempts under way in one client (I12). Further acquires wait.
+const MAX_ATTEMPTS: usize = 1 << 14;
+
+/// Added to the connect timeout while an acquire waits for the first connections.
+const CONNECT_MARGIN: Duration = Duration::from_millis(100);
+
+/// How long a delivered lease may stay untaken if other acquires of this client want one of its keys. Long enough for a
+/// `select!` whose other branches are slow.
+const UNTAKEN_LIMIT: Duration = Duration::from_secs(2);
+
+/// How an acquire continues.
+pub(super) enum Step {
+    /// In its next stage.
+    Again,
+    /// At this time, or at an event before.
+    Wait(Time),
+    /// It is over.
+    Over,
+}
+
+impl Coordinator {
+    /// Submits an acquire. It ends with [`Completion::Acquired`] or [`Completion::AcquireFailed`].
+    pub(crate) fn handle_acquire(&mut self, mut request: AcquireRequest, now: Time) -> AcquireId {
+        let settings = &self.cx.settings;
+        let deadline = request.deadline.unwrap_or(Time::END);
+        let schedule = std::mem::replace(
+            &mut request.schedule,
+            crate::protocol::RetryPolicy::none().schedule(),
+        );
+        let limits = (request.ttl, settings.drift);
+        let acquisition =
+            Acquisition::new(settings.quorum, limits, settings.node_timeout, deadline, schedule)
+                .giving_up_early(request.gives_up_early)
+                .fenced(request.counters.is_some())
+                .with_max_hold(request.max_hold);
+        let limit = settings.connect_timeout.saturating_add(CONNECT_MARGIN);
+        let stage = Stage::Connecting { until: now.after(limit).min(deadline) };
+        let (keys, waits) = (request.keys.clone(), request.deadline.is_some());
+        let id = self.acquires.insert(Acquire::new(request, acquisition, stage, now));
+        if waits {
+            self.queues.join(id, &keys, deadline, now);
+        }
+        self.advance(id, now);
+        self.settle(now);
+        id
+    }
+
+    /// The caller does not want the lock any more.
+    pub(crate) fn handle_cancel(&mut self, id: AcquireId, now: Time) {
+        self.end_acquire(id, now);
+        self.settle(now);
+    }
+
+    /// Continues the acquire as far as possible.
+    pub(super) fn advance(&mut self, id: AcquireId, now: Time) {
+        loop {
+            match self.step(id, now) {
+                Step::Again => {}
+                Step::Over => return,
+                Step::Wait(at) => {
+                    if let Some(acquire) = self.acquires.get_mut(id)
+                        && acquire.timeout != Some(at)
+                    {
+                        acquire.timeout = Some(at);
+                        self.set_timeout(at, Timeout::Acquire(id));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, id: AcquireId, now: Time) -> Step {
+        if self.is_closing() {
+            return self.fail_closed(id, now);
+        }
+        let is_warm = self.is_warm(now);
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let deadline = acquire.deadline();
+        match acquire.stage {
+            Stage::Connecting { until } if !is_warm && now < until => Step::Wait(until),
+            Stage::Connecting { .. } => self.enter_stage(id, Stage::Queued),
+            Stage::Queued if !self.queues.is_first(id) => {
+                self.begin_wait(id, now);
+                if now >= deadline { self.fail_out_of_time(id, now) } else { Step::Wait(deadline) }
+            }
+            Stage::Queued => {
+                let is_new = acquire.attempts == 0 && acquire.refused.is_none();
+                let until = self.queues.rests_until(id).filter(|_| is_new).unwrap_or(now);
+                self.enter_stage(id, Stage::HoldingBack { until: until.min(deadline) })
+            }
+            Stage::HoldingBack { until } if now < until => Step::Wait(until),
+            Stage::HoldingBack { .. } => {
+                let timeout = self.cx.settings.node_timeout;
+                let until = acquire.terms.deadline.unwrap_or(now.after(timeout));
+                self.enter_stage(id, Stage::Blocked { until })
+            }
+            Stage::Blocked { .. } if acquire.acquisition.is_over(now).is_some() => {
+                self.fail_out_of_time(id, now)
+            }
+            Stage::Blocked { until } if self.attempts >= MAX_ATTEMPTS => {
+                if now >= until {
+                    return self.fail_overloaded(id, now);
+                }
+                self.blocked.push_back(id);
+                Step::Wait(until)
+            }
+            Stage::Blocked { .. } => self.begin_attempt(id, now),
+            Stage::Attempting(_) => self.step_attempt(id, now),
+            Stage::Resting { until } => {
+                let at = self.queues.try_at(id).map_or(until, |at| at.min(until));
+                if now < at { Step::Wait(at) } else { self.enter_stage(id, Stage::Queued) }
+            }
+            Stage::Delivered { .. } => self.step_delivered(id, now),
+        }
+    }
+
+    pub(super) fn enter_stage(&mut self, id: AcquireId, stage: Stage) -> Step {
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        acquire.stage = stage;
+        Step::Again
+    }
+
+    /// Emits [`Event::WaitStarted`] once.
+    pub(super) fn begin_wait(&mut self, id: AcquireId, now: Time) {
+        if !self.cx.wants(Weight::Detail) {
+            return;
+        }
+        let prefix = self.cx.settings.prefix;
+        if let Some(acquire) =
+            self.acquires.get_mut(id).filter(|acquire| acquire.wait_began.is_none())
+        {
+            acquire.wait_began = Some(now);
+            let lock = acquire.lock(prefix);
+            self.cx.emit(Weight::Detail, |_| Event::WaitStarted { lock });
+        }
+    }
+
+    /// A lease was delivered. Revokes it if it has ended, or if it was not taken for a while and another acquire of this
+    /// client wants one of its keys.
+    fn step_delivered(&mut self, id: AcquireId, now: Time) -> Step {
+        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
+        let Stage::Delivered { lease, since } = acquire.stage else { return Step::Over };
+        let waits = acquire.terms.deadline.is_some();
+        let Some(shared) = self.leases.get(lease).map(|lease| lease.shared.clone()) else {
+            self.acquires.remove(id);
+            return Step::Over;
+        };
+        if shared.is_taken() {
+            self.acquires.remove(id);
+            return Step::Over;
+        }
+        let may_revoke = since.after(UNTAKEN_LIMIT);
+        let is_wanted = || shared.claim().keys().iter().any(|key| self.queues.is_wanted(key, id));
+        match shared.tenure(now) {
+            Tenure::Held { valid_until } if !waits || now < may_revoke || !is_wanted() => {
+                let next = if now < may_revoke { may_revoke } else { now.after(UNTAKEN_LIMIT) };
+                return Step::Wait(if waits { next.min(valid_until) } else { valid_until });
+            }
+            _ => {}
+        }
+        if !shared.revoke() {
+            self.acquires.remove(id);
+            return Step::Over;
+        }
+        let report = self.lease_report(lease, now);
+        self.drop_lease(lease, now);
+        self.retry_untaken(id, report, now)
+    }
+
+    /// The lease of the acquire was revoked. Tries again at the end of the queue, if there is time.
+    fn retry_untaken(&mut self, id: AcquireId, report: crate::observe::Report, now: Time) -> Step {
+        let random = self.cx.random.number();
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let keys = acquire.terms.keys.clone();
+        let deadline = acquire.terms.deadline;
+        acquire.stage = Stage::Queued;
+        match deadline {
+            Some(deadline) if acquire.acquisition.handle_abandoned(now, random) => {
+                self.queues.join(id, &keys, deadline, now);
+                Step::Again
+            }
+            _ => self.fail(id, AcquireFailure::NotTaken { report }, now),
+        }
+    }
+
+    /// Fails an acquire whose time is over: because of the last refusal, its own or that of the head of its queue.
+    pub(super) fn fail_out_of_time(&mut self, id: AcquireId, now: Time) -> Step {
+        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
+        let own = acquire.refused.and_then(|round| self.rounds.get(round));
+        let refused = own.or_else(|| self.queues.refused(id).map(|votes| &**votes));
+        if let Some(votes) = refused {
+            let failure = self.out_of_time(votes, now);
+            return self.fail(id, failure, now);
+        }
+        let connected = self.connected();
+        let round = Round::new(self.cx.settings.quorum, Goal::Survey);
+        let mut votes = VoteCounter::new(Owner::Acquire(id), round, acquire.begun, now);
+        votes.close(connected, now);
+        votes.record_held_up(false, |node| connected.contains(node));
+        let failure = self.refused(Refusal::Timeout, &votes, now);
+        self.fail(id, failure, now)
+    }
+
+    /// The failure of an acquire whose time ended after `votes` had refused an attempt.
+    pub(super) fn out_of_time(&self, votes: &VoteCounter, now: Time) -> AcquireFailure {
+        let refusal = match votes.round().outcome() {
+            Some(Outcome::NoQuorum) | None => Refusal::NoQuorum,
+            Some(Outcome::TooLate) => Refusal::Expired,
+            Some(Outcome::Denied | Outcome::Missing | Outcome::Won) => Refusal::Contended,
+        };
+        self.refused(refusal, votes, now)
+    }
+
+    pub(super) fn refused(
+        &self,
+        refusal: Refusal,
+        votes: &VoteCounter,
+        now: Time,
+    ) -> AcquireFailure {
+        let report = votes.report(&self.cx.names(), now);
+        AcquireFailure::Refused { refusal, report, is_overloaded: votes.is_overloaded() }
+    }
+
+    fn fail_overloaded(&mut self, id: AcquireId, now: Time) -> Step {
+        let refused = self.acquires.get(id).and_then(|acquire| self.rounds.get(acquire.refused?));
+        let report = refused.map(|votes| votes.report(&self.cx.names(), now));
+        self.fail(id, AcquireFailure::Overloaded { report }, now)
+    }
+
+    /// The client was closed. A lease that was delivered is released with the others.
+    fn fail_closed(&mut self, id: AcquireId, now: Time) -> Step {
+        match self.acquires.get(id).map(|acquire| &acquire.stage) {
+            None => Step::Over,
+            Some(Stage::Delivered { lease, .. }) => {
+                let shared = self.leases.get(*lease).map(|lease| lease.shared.clone());
+                if shared.is_some_and(|shared| !shared.revoke()) {
+                    self.acquires.remove(id);
+                    return Step::Over;
+                }
+                self.fail(id, AcquireFailure::Closed, now)
+            }
+            Some(_) => self.fail(id, AcquireFailure::Closed, now),
+        }
+    }
+
+    pub(super) fn fail(&mut self, acquire: AcquireId, failure: AcquireFailure, now: Time) -> Step {
+        self.end_acquire(acquire, now);
+        self.completions.push_back(Completion::AcquireFailed { acquire, failure });
+        Step::Over
+    }
+
+    /// Ends the acquire: releases what its attempt may have set, and a lease that was not taken.
+    fn end_acquire(&mut self, id: AcquireId, now: Time) {
+        let prefix = self.cx.settings.prefix;
+        let Some(mut acquire) = self.acquires.remove(id) else { return };
+        let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
+        match stage {
+            Stage::Attempting(attempt) => {
+                self.abandon_attempt(&attempt, now);
+                self.end_attempt();
+                self.forget_round(Some(attempt.round));
+                self.forget_round(attempt.confirmation);
+            }
+            Stage::Delivered { lease, .. } => {
+                let lease_shared = self.leases.get(lease).map(|lease| lease.shared.clone());
+                if lease_shared.is_some_and(|shared| shared.revoke()) {
+                    self.drop_lease(lease, now);
+                }
+            }
+            Stage::Connecting { .. }
+            | Stage::Queued
+            | Stage::HoldingBack { .. }
+            | Stage::Blocked { .. }
+            | Stage::Resting { .. } => {}
+        }
+        self.forget_round(acquire.refused);
+        self.leave_queue(id, now);
+        if let Some(began) = acquire.wait_began {
+            let (lock, elapsed) = (acquire.lock(prefix), now.since(began));
+            self.cx.emit(Weight::Detail, |_| Event::WaitFinished { lock, elapsed });
+        }
+    }
+
+    /// The acquire does not wait any more.
+    pub(super) fn leave_queue(&mut self, id: AcquireId, now: Time) {
+        let mut ready = Vec::new();
+        self.queues.leave(id, &self.rounds, now, &mut ready);
+        self.ready.extend(ready);
+    }
+}
+
+impl Acquire {
+    pub(super) fn lock(&self, prefix: usize) -> LockInfo {
+        self.terms.tag.lock(&self.terms.keys, prefix)
+    }
+}

@@ -1,0 +1,256 @@
+//! The state of a client, and how the outputs of its nodes are handled.
+
+use super::acquire::Acquire;
+use super::closing::Closing;
+use super::completion::Completion;
+use super::context::{Context, NodeOutput};
+use super::lease::Lease;
+use super::node::Node;
+use super::settings::Settings;
+use super::slots::{AcquireId, Acquires, LeaseId, Leases, RoundId, Rounds, Slots};
+use super::survey::Survey;
+use super::timeout::Timeout;
+use super::timers::Timers;
+use super::votes::{Owner, VoteCounter};
+use super::waiting::WaitQueues;
+use crate::observe::Weight;
+use crate::observe::event::LockInfo;
+use crate::protocol::{ClockSteps, NodeClock, NodeId, NodeSet, Time};
+use crate::random::Random;
+use crate::wire::Key;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The decisions of one client.
+///
+/// # Methods
+///
+/// | kind | methods | when to call |
+/// |---|---|---|
+/// | requests | [`handle_acquire`](Self::handle_acquire), [`handle_cancel`](Self::handle_cancel), [`handle_taken`](Self::handle_taken), [`handle_watch`](Self::handle_watch), [`handle_extend`](Self::handle_extend), [`handle_release`](Self::handle_release), [`handle_drop`](Self::handle_drop), [`handle_release_all`](Self::handle_release_all), [`handle_status`](Self::handle_status), [`handle_force_release`](Self::handle_force_release), [`handle_cancel_call`](Self::handle_cancel_call), [`handle_ready`](Self::handle_ready), [`handle_close`](Self::handle_close) | a caller has submitted one |
+/// | network | [`handle_connected`](Self::handle_connected), [`handle_connect_failed`](Self::handle_connect_failed), [`handle_bytes`](Self::handle_bytes), [`handle_sent`](Self::handle_sent), [`handle_closed`](Self::handle_closed) | the driver has opened, read, written or lost a connection |
+/// | time | [`handle_timeout`](Self::handle_timeout) | [`poll_timeout`](Self::poll_timeout) has passed |
+/// | output | [`poll_close`](Self::poll_close), [`poll_connect`](Self::poll_connect), [`poll_transmit`](Self::poll_transmit), [`poll_completion`](Self::poll_completion), [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout) | after any `handle_*`, until they return `None` or no bytes |
+///
+/// # Order of calls
+///
+/// A turn of the driver: all bytes that were read; then `handle_timeout` if it is due; then requests; then one
+/// `poll_transmit` for each connection. `now` never goes back, is read after the bytes that a `handle_bytes` passes
+/// (I3), and before the bytes of a `poll_transmit` are written (I4). A node counts as stalled only in a `handle_timeout`
+/// that follows another one, and the driver reads all connections in between.
+pub(crate) struct Coordinator {
+    pub(super) cx: Context,
+    pub(super) nodes: Box<[Node]>,
+    pub(super) rounds: Slots<Rounds, VoteCounter>,
+    pub(super) acquires: Slots<Acquires, Acquire>,
+    pub(super) queues: WaitQueues,
+    pub(super) leases: Slots<Leases, Lease>,
+    pub(super) leases_by_key: BTreeMap<Key, LeaseId>,
+    /// Forward steps of the nodes' clocks.
+    pub(super) steps: ClockSteps,
+    /// By their current round.
+    pub(super) surveys: BTreeMap<RoundId, Survey>,
+    pub(super) timers: Timers<Timeout>,
+    /// Number of attempts under way.
+    pub(super) attempts: usize,
+    /// Acquires that wait because the maximum number of attempts is under way.
+    pub(super) blocked: VecDeque<AcquireId>,
+    /// Acquires that may continue.
+    pub(super) ready: Vec<AcquireId>,
+    pub(super) completions: VecDeque<Completion>,
+    /// The highest number of a fencing counter that a node has reported.
+    pub(super) highest_number: u64,
+    /// A reading of the wall clock, in microseconds since 1970, for fencing tokens.
+    pub(super) wall_clock: (Time, u64),
+    /// True once it is known which nodes count. Stays true.
+    pub(super) is_warm: bool,
+    /// True while callers wait for [`Completion::Ready`].
+    pub(super) awaits_ready: bool,
+    pub(super) closing: Closing,
+}
+
+impl Coordinator {
+    pub(crate) fn new(settings: Settings, random: Random) -> Self {
+        let (quorum, drift) = (settings.quorum, settings.drift);
+        let key_lifetime = settings.max_ttl.as_duration();
+        let node = |node| Node::new(node, NodeClock::new(drift, key_lifetime));
+        Self {
+            nodes: quorum.ids().map(node).collect(),
+            cx: Context::new(settings, random),
+            rounds: Slots::new(),
+            acquires: Slots::new(),
+            queues: WaitQueues::new(quorum),
+            leases: Slots::new(),
+            leases_by_key: BTreeMap::new(),
+            steps: ClockSteps::default(),
+            surveys: BTreeMap::new(),
+            timers: Timers::new(),
+            attempts: 0,
+            blocked: VecDeque::new(),
+            ready: Vec::new(),
+            completions: VecDeque::new(),
+            highest_number: 0,
+            wall_clock: (Time::default(), 0),
+            is_warm: false,
+            awaits_ready: false,
+            closing: Closing::Open,
+        }
+    }
+
+    /// Sets the level of the events that receivers want; `None` if there are no receivers.
+    pub(crate) fn observe(&mut self, level: Option<Weight>) {
+        self.cx.observe(level);
+    }
+
+    /// A reading of the wall clock at `now`, in microseconds since 1970. Without it, fencing tokens start at 1.
+    pub(crate) fn set_wall_clock(&mut self, wall_us: u64, now: Time) {
+        self.wall_clock = (now, wall_us);
+    }
+
+    pub(super) fn wall_us(&self, now: Time) -> u64 {
+        let (at, wall_us) = self.wall_clock;
+        let elapsed = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
+        if wall_us == 0 { 0 } else { wall_us.saturating_add(elapsed) }
+    }
+
+    pub(super) fn close_round(&mut self, round: RoundId, now: Time) {
+        let connected = self.connected();
+        let Some(votes) = self.rounds.get_mut(round) else { return };
+        if votes.close(connected, now).is_some() {
+            self.handle_decision(round, now);
+        }
+    }
+
+    /// A round that belongs to no acquire is decided.
+    pub(super) fn handle_decision(&mut self, round: RoundId, now: Time) {
+        match self.rounds.get(round).map(|votes| votes.owner) {
+            Some(Owner::Extension { .. }) => self.complete_extension(round, now),
+            Some(Owner::Release) => self.complete_release(round, now),
+            Some(Owner::Status | Owner::ForcedRelease) => self.complete_survey(round, now),
+            Some(Owner::Acquire(_)) | None => {}
+        }
+    }
+
+    /// Handles the output of the nodes, and continues acquires, until there is nothing left to do.
+    pub(super) fn settle(&mut self, now: Time) {
+        loop {
+            if let Some(output) = self.cx.outputs.pop_front() {
+                self.handle_output(output, now);
+            } else if let Some(acquire) = self.ready.pop() {
+                self.advance(acquire, now);
+            } else {
+                break;
+            }
+        }
+        self.step_close(now);
+    }
+
+    fn handle_output(&mut self, output: NodeOutput, now: Time) {
+        match output {
+            NodeOutput::Vote { round, node, answer, at } => {
+                let Some(votes) = self.rounds.get_mut(round) else { return };
+                let outcome = votes.handle_reply(node, answer, at);
+                match votes.owner {
+                    Owner::Acquire(id) => self.handle_acquire_vote(id, outcome, now),
+                    Owner::Extension { .. } => {
+                        self.handle_extension_vote(round, node, outcome, now)
+                    }
+                    _ if outcome.is_some() => self.handle_decision(round, now),
+                    _ => {}
+                }
+            }
+            NodeOutput::Changed { node, key } => self.handle_changed(node, key.as_deref(), now),
+            NodeOutput::Stepped { node, ahead } => self.handle_clock_step(node, ahead, now),
+            NodeOutput::Connectivity => self.handle_connectivity(now),
+        }
+    }
+
+    fn handle_changed(&mut self, node: NodeId, key: Option<&[u8]>, now: Time) {
+        let mut ready = Vec::new();
+        self.queues.handle_changed(node, key, &self.rounds, now, &mut ready);
+        self.ready.extend(ready);
+        let leases = match key {
+            Some(key) => self.leases_by_key.get(key).copied().into_iter().collect(),
+            None => self.leases.ids(),
+        };
+        for lease in leases {
+            self.handle_lease_change(lease, node, now);
+        }
+    }
+
+    /// Asks to be notified when a quorum is connected: [`Completion::Ready`].
+    pub(crate) fn handle_ready(&mut self, now: Time) {
+        self.awaits_ready = true;
+        self.handle_connectivity(now);
+        self.settle(now);
+    }
+
+    /// A connection was established or lost.
+    pub(super) fn handle_connectivity(&mut self, now: Time) {
+        let was_warm = std::mem::replace(&mut self.is_warm, false);
+        let is_warm = was_warm || self.is_warm(now);
+        self.is_warm = is_warm;
+        if is_warm && !was_warm {
+            let waiting = self.acquires.ids();
+            self.ready.extend(waiting.into_iter().rev());
+        }
+        let has_quorum = self.cx.settings.quorum.reached(self.connected().len());
+        if is_warm && has_quorum && std::mem::take(&mut self.awaits_ready) {
+            self.completions.push_back(Completion::Ready);
+        }
+    }
+
+    /// True once an attempt is useful: a quorum has been connected, or every node was tried; and it is known which of
+    /// them count.
+    pub(super) fn is_warm(&self, now: Time) -> bool {
+        if self.is_warm {
+            return true;
+        }
+        let was_tried = self.nodes.iter().all(|node| node.was_tried);
+        let has_quorum = self.cx.settings.quorum.reached(self.connected().len());
+        (was_tried || has_quorum) && self.cx.is_settled(now)
+    }
+
+    pub(super) fn connected(&self) -> NodeSet {
+        self.nodes.iter().filter(|node| node.is_connected()).map(|node| node.id).collect()
+    }
+
+    pub(super) fn lock_info(&self, id: LeaseId) -> Option<LockInfo> {
+        self.leases.get(id).map(|lease| lease.lock_info(self.cx.settings.prefix))
+    }
+
+    /// The kinds of state that are left, with their numbers. Empty if all operations have ended and all nodes are done.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
+        let nodes = self.nodes.iter().filter(|node| !node.is_done()).count();
+        let waiting = usize::from(!self.queues.is_empty());
+        let all = [
+            ("acquires", self.acquires.len()),
+            ("leases", self.leases.len()),
+            ("keys of leases", self.leases_by_key.len()),
+            ("rounds", self.rounds.len()),
+            ("surveys", self.surveys.len()),
+            ("attempts", self.attempts),
+            ("waiting acquires", waiting),
+            ("nodes with commands", nodes),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+pub(super) fn is_current(
+    at: Time,
+    key: Timeout,
+    acquires: &Slots<Acquires, Acquire>,
+    leases: &Slots<Leases, Lease>,
+    rounds: &Slots<Rounds, VoteCounter>,
+    closing: Closing,
+) -> bool {
+    match key {
+        Timeout::Acquire(id) => acquires.get(id).is_some_and(|it| it.timeout == Some(at)),
+        Timeout::Lease(id) => leases.get(id).is_some_and(|it| it.timeout == Some(at)),
+        Timeout::Round(id) => rounds
+            .get(id)
+            .is_some_and(|votes| votes.close_at == at && votes.round().outcome().is_none()),
+        Timeout::Close => closing == Closing::Delivering { until: at },
+    }
+}

@@ -1,0 +1,116 @@
+//! Status and forced release of a lock.
+
+use super::claim::Claim;
+use super::command::NodeCommand;
+use super::completion::{Completion, NodeLock};
+use super::slots::RoundId;
+use super::state::Coordinator;
+use super::survey::Survey;
+use super::timeout::Timeout;
+use super::votes::{Owner, VoteCounter};
+use crate::protocol::{Goal, NodeId, Round, Time};
+use crate::wire::{Answer, Command, Conflict, Keys, NodeFailure, Value};
+use std::sync::Arc;
+
+impl Coordinator {
+    /// Reads the state of the lock on each node. Ends with [`Completion::Status`].
+    pub(crate) fn handle_status(&mut self, keys: Keys, now: Time) -> RoundId {
+        let call = self.begin_survey(keys, None, now);
+        self.settle(now);
+        call
+    }
+
+    /// Deletes, once, the value that each node reports. Ends with [`Completion::ForceReleased`].
+    pub(crate) fn handle_force_release(&mut self, keys: Keys, now: Time) -> RoundId {
+        let call = self.begin_survey(keys.clone(), Some(keys), now);
+        self.settle(now);
+        call
+    }
+
+    /// The caller of a status request or a forced release does not wait any more.
+    pub(crate) fn handle_cancel_call(&mut self, call: RoundId, now: Time) {
+        let round =
+            self.surveys.iter().find(|(_, survey)| survey.call == call).map(|(round, _)| *round);
+        if let Some(survey) = round.and_then(|round| self.surveys.remove(&round)) {
+            survey.claims.iter().for_each(|claim| claim.withdraw());
+        }
+        self.forget_round(round);
+        self.settle(now);
+    }
+
+    fn begin_survey(&mut self, keys: Keys, deletes: Option<Keys>, now: Time) -> RoundId {
+        let owner = if deletes.is_some() { Owner::ForcedRelease } else { Owner::Status };
+        let call = self.insert_survey_round(owner, now);
+        let claim = self.survey_claim(keys, Value::fresh(&self.cx.random));
+        self.surveys.insert(call, Survey { call, claims: vec![claim.clone()], deletes });
+        let all = self.cx.settings.quorum.ids().collect();
+        self.submit(all, &claim, &Command::Read, Some(call), now);
+        call
+    }
+
+    fn insert_survey_round(&mut self, owner: Owner, now: Time) -> RoundId {
+        let close_at = now.after(self.cx.settings.node_timeout);
+        let round = Round::new(self.cx.settings.quorum, Goal::Survey);
+        let round = self.rounds.insert(VoteCounter::new(owner, round, now, close_at));
+        self.set_timeout(close_at, Timeout::Round(round));
+        round
+    }
+
+    fn survey_claim(&self, keys: Keys, value: Value) -> Arc<Claim> {
+        let nodes = self.cx.settings.quorum.nodes();
+        Arc::new(Claim::new(keys, value, None, nodes, Time::END))
+    }
+
+    /// A vote of a survey, or its timeout. Continues once all nodes have voted.
+    pub(super) fn complete_survey(&mut self, round: RoundId, now: Time) {
+        if self.rounds.get(round).is_none_or(|votes| votes.round().outcome().is_none()) {
+            return;
+        }
+        let Some(votes) = self.rounds.remove(round) else { return };
+        let Some(survey) = self.surveys.remove(&round) else { return };
+        survey.claims.iter().for_each(|claim| claim.withdraw());
+        let call = survey.call;
+        match (votes.owner, survey.deletes) {
+            (Owner::ForcedRelease, Some(keys)) => self.delete_holders(call, &keys, &votes, now),
+            (Owner::ForcedRelease, None) => {
+                let report = votes.report(&self.cx.names(), now);
+                self.completions.push_back(Completion::ForceReleased { call, report });
+            }
+            _ => {
+                let report = votes.report(&self.cx.names(), now);
+                let lock = |node: NodeId| NodeLock {
+                    answer: votes.refusal(node).cloned(),
+                    eligibility: self.nodes[node.index()].eligibility(now, &self.cx),
+                };
+                let nodes = self.cx.settings.quorum.ids().map(lock).collect();
+                self.completions.push_back(Completion::Status { call, nodes, report });
+            }
+        }
+    }
+
+    /// Asks each node to delete the value that it has reported. The other nodes vote as before.
+    fn delete_holders(&mut self, call: RoundId, keys: &Keys, found: &VoteCounter, now: Time) {
+        let round = self.insert_survey_round(Owner::ForcedRelease, now);
+        let mut claims = Vec::new();
+        let timeout = self.cx.settings.node_timeout;
+        for node in self.cx.settings.quorum.ids() {
+            match found.refusal(node) {
+                Some(Answer::Denied(Conflict { value: Some(value), .. })) => {
+                    let claim = self.survey_claim(keys.clone(), value.clone());
+                    claims.push(claim.clone());
+                    let command = NodeCommand::new(claim, Command::ForceDelete, Some(round));
+                    self.nodes[node.index()].submit(command, now, &mut self.cx);
+                }
+                other => {
+                    let late = Answer::Failed(NodeFailure::Timeout(timeout));
+                    let answer = other.cloned().unwrap_or(late);
+                    if let Some(votes) = self.rounds.get_mut(round) {
+                        votes.handle_reply(node, answer, now);
+                    }
+                }
+            }
+        }
+        self.surveys.insert(round, Survey { call, claims, deletes: None });
+        self.complete_survey(round, now);
+    }
+}

@@ -1,0 +1,83 @@
+//! Timeouts of acquires, leases and rounds.
+//!
+//! A timeout is not removed when it is cancelled or moved. Each method takes a predicate that returns whether a timeout
+//! is still current, and drops those that are not.
+
+use crate::protocol::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Number of timeouts above which those that are not current are removed, if they are the majority.
+const MIN_COMPACTED: usize = 1 << 10;
+
+/// The timeouts of entries that `K` identifies.
+#[derive(Debug)]
+pub(super) struct Timers<K> {
+    timeouts: BinaryHeap<Reverse<(Time, K)>>,
+    /// Number of timeouts at which the next compaction is tried.
+    compact_at: usize,
+}
+
+impl<K: Copy + Ord> Timers<K> {
+    pub(super) fn new() -> Self {
+        Self { timeouts: BinaryHeap::new(), compact_at: MIN_COMPACTED }
+    }
+
+    pub(super) fn set(&mut self, at: Time, key: K, is_current: impl Fn(Time, K) -> bool) {
+        if self.timeouts.len() >= self.compact_at {
+            self.timeouts.retain(|Reverse((at, key))| is_current(*at, *key));
+            self.compact_at = MIN_COMPACTED.max(2 * self.timeouts.len());
+        }
+        self.timeouts.push(Reverse((at, key)));
+    }
+
+    /// The next timeout.
+    pub(super) fn next(&mut self, is_current: impl Fn(Time, K) -> bool) -> Option<Time> {
+        while let Some(Reverse((at, key))) = self.timeouts.peek() {
+            if is_current(*at, *key) {
+                return Some(*at);
+            }
+            self.timeouts.pop();
+        }
+        None
+    }
+
+    /// Takes the next timeout that has passed by `now`.
+    pub(super) fn pop(&mut self, now: Time, is_current: impl Fn(Time, K) -> bool) -> Option<K> {
+        self.next(is_current).filter(|at| *at <= now)?;
+        self.timeouts.pop().map(|Reverse((_, key))| key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(ms: u64) -> Time {
+        Time::default().after(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn timeouts_pass_in_order_and_cancelled_ones_are_dropped() {
+        let mut timers = Timers::new();
+        for (ms, key) in [(30, 'c'), (10, 'a'), (20, 'b')] {
+            timers.set(at(ms), key, |_, _| true);
+        }
+        let is_current = |_: Time, key: char| key != 'a';
+        assert_eq!(timers.next(is_current), Some(at(20)));
+        assert_eq!(timers.pop(at(19), is_current), None);
+        assert_eq!(timers.pop(at(20), is_current), Some('b'));
+        assert_eq!(timers.pop(at(90), is_current), Some('c'));
+        assert_eq!(timers.next(is_current), None);
+    }
+
+    #[test]
+    fn moved_timeouts_do_not_accumulate() {
+        let mut timers = Timers::new();
+        for ms in 0..100_000 {
+            timers.set(at(ms), 'a', |when, _| when.after(Duration::from_millis(1)) >= at(ms));
+        }
+        assert!(timers.timeouts.len() <= 2 * MIN_COMPACTED, "{}", timers.timeouts.len());
+    }
+}

@@ -1,0 +1,182 @@
+//! Calls of the driver: connections, bytes, timeouts and outputs; and getters.
+
+use super::closing::Closing;
+use super::completion::Completion;
+use super::context::ConnectionId;
+use super::shared_lease::SharedLease;
+use super::slots::LeaseId;
+use super::state::{Coordinator, is_current};
+use super::timeout::Timeout;
+use crate::observe::event::Event;
+use crate::observe::{NodeState, VoteEligibility, Weight};
+use crate::protocol::{NodeId, Time};
+use crate::wire::{NodeFailure, ServerInfo};
+use redis::{RedisConnectionInfo, RedisError};
+
+impl Coordinator {
+    /// The next connection that the driver has to open. It obtains the credentials, opens the stream, and calls
+    /// [`handle_connected`](Self::handle_connected) or [`handle_connect_failed`](Self::handle_connect_failed).
+    pub(crate) fn poll_connect(&mut self, now: Time) -> Option<ConnectionId> {
+        if self.closing == Closing::Closed {
+            return None;
+        }
+        let cx = &mut self.cx;
+        let connection = self.nodes.iter_mut().find_map(|node| node.poll_connect(now, cx));
+        self.settle(now);
+        connection
+    }
+
+    /// The driver has opened `connection`, and `login` are its credentials and its database.
+    pub(crate) fn handle_connected(
+        &mut self,
+        connection: ConnectionId,
+        login: &RedisConnectionInfo,
+        now: Time,
+    ) {
+        self.nodes[connection.node.index()].handle_connected(connection, login, now, &self.cx);
+    }
+
+    /// The driver could not open `connection`.
+    pub(crate) fn handle_connect_failed(
+        &mut self,
+        connection: ConnectionId,
+        failure: NodeFailure,
+        now: Time,
+    ) {
+        let node = &mut self.nodes[connection.node.index()];
+        node.handle_connect_failed(connection, failure, now, &mut self.cx);
+        self.settle(now);
+    }
+
+    /// The driver has read `bytes` from `connection`. `now` is read after that (I3).
+    pub(crate) fn handle_bytes(&mut self, connection: ConnectionId, bytes: &[u8], now: Time) {
+        self.nodes[connection.node.index()].handle_bytes(connection, bytes, now, &mut self.cx);
+        self.settle(now);
+    }
+
+    /// `connection` has ended with `error`.
+    pub(crate) fn handle_closed(
+        &mut self,
+        connection: ConnectionId,
+        error: &RedisError,
+        now: Time,
+    ) {
+        self.nodes[connection.node.index()].handle_closed(connection, error, now, &mut self.cx);
+        self.settle(now);
+    }
+
+    /// The bytes to write to `connection`. `now` is read before they are written (I4).
+    pub(crate) fn poll_transmit(&mut self, connection: ConnectionId, now: Time) -> &[u8] {
+        let node = &mut self.nodes[connection.node.index()];
+        if node.connection().is_some_and(|known| known.id == connection) {
+            node.write(now, &mut self.cx);
+        }
+        self.settle(now);
+        self.nodes[connection.node.index()].to_send(connection)
+    }
+
+    /// The driver has written the first `count` of these bytes.
+    pub(crate) fn handle_sent(&mut self, connection: ConnectionId, count: usize) {
+        self.nodes[connection.node.index()].handle_sent(connection, count);
+    }
+
+    /// True if the driver must read `connection` before it writes to it: the server may have closed it while this process
+    /// was stopped.
+    pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
+        let known = self.nodes[connection.node.index()].connection();
+        known.is_some_and(|known| known.id == connection && known.is_quiet(now))
+    }
+
+    /// True if the driver should let callers run before it writes to `connection`: they are likely to submit more.
+    pub(crate) fn may_gather(&self, connection: ConnectionId, now: Time) -> bool {
+        let node = &self.nodes[connection.node.index()];
+        let known = node.connection().filter(|known| known.id == connection);
+        known.is_some_and(|it| node.has_commands(now) && it.expects_more_than(node.waiting()))
+    }
+
+    /// A connection that the driver has to close.
+    pub(crate) fn poll_close(&mut self) -> Option<ConnectionId> {
+        self.cx.closed.pop_front()
+    }
+
+    pub(crate) fn poll_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<(Weight, Event)> {
+        self.cx.events.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    pub(crate) fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        let is_open = self.closing != Closing::Closed;
+        let nodes = self.nodes.iter().map(|node| node.next_timeout(now)).min().filter(|_| is_open);
+        let Self { timers, acquires, leases, rounds, closing, .. } = self;
+        let others = timers.next(|at, key| is_current(at, key, acquires, leases, rounds, *closing));
+        [nodes, others].into_iter().flatten().min()
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has passed. Ends of leases and renewals come first.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        let mut acquires = Vec::new();
+        while let Some(timeout) = self.next_timeout(now) {
+            match timeout {
+                Timeout::Lease(id) => {
+                    if let Some(lease) = self.leases.get_mut(id) {
+                        lease.timeout = None;
+                    }
+                    self.step_lease(id, now);
+                }
+                Timeout::Round(round) => self.close_round(round, now),
+                Timeout::Acquire(id) => {
+                    if let Some(acquire) = self.acquires.get_mut(id) {
+                        acquire.timeout = None;
+                    }
+                    acquires.push(id);
+                }
+                Timeout::Close => self.step_close(now),
+            }
+        }
+        let silent = self.nodes.iter().filter(|node| node.is_silent).count();
+        let is_quorum_silent = self.cx.settings.quorum.reached(silent);
+        if self.closing != Closing::Closed {
+            for node in &mut self.nodes {
+                node.handle_timeout(now, is_quorum_silent, &mut self.cx);
+            }
+        }
+        self.ready.extend(acquires);
+        self.settle(now);
+    }
+
+    fn next_timeout(&mut self, now: Time) -> Option<Timeout> {
+        let Self { timers, acquires, leases, rounds, closing, .. } = self;
+        timers.pop(now, |at, key| is_current(at, key, acquires, leases, rounds, *closing))
+    }
+
+    pub(super) fn set_timeout(&mut self, at: Time, key: Timeout) {
+        let Self { timers, acquires, leases, rounds, closing, .. } = self;
+        timers.set(at, key, |at, key| is_current(at, key, acquires, leases, rounds, *closing));
+    }
+
+    pub(crate) fn node_state(&self, node: NodeId) -> NodeState {
+        self.nodes[node.index()].state()
+    }
+
+    pub(crate) fn eligibility(&self, node: NodeId, now: Time) -> VoteEligibility {
+        self.nodes[node.index()].eligibility(now, &self.cx)
+    }
+
+    pub(crate) fn server_info(&self, node: NodeId) -> &ServerInfo {
+        &self.nodes[node.index()].info
+    }
+
+    /// Number of releases that `node` has not confirmed.
+    pub(crate) fn pending_releases(&self, node: NodeId) -> usize {
+        self.nodes[node.index()].pending_releases()
+    }
+
+    /// All leases that were not released.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (LeaseId, &SharedLease)> {
+        self.leases.iter().map(|(id, lease)| (id, &*lease.shared))
+    }
+}

@@ -1,0 +1,329 @@
+//! Votes of one round, with the replies that they come from.
+
+use super::slots::{AcquireId, LeaseId};
+use crate::observe::{Holder, NodeReport, NodeVote, Report};
+use crate::protocol::{ClientId, NodeId, NodeSet, Outcome, Round, Time, Vote};
+use crate::wire::{Answer, Conflict, Grant, NodeFailure, RemainingTtl};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The operation that a round belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owner {
+    Acquire(AcquireId),
+    /// The nodes that grant the extension keep the keys `until` then.
+    Extension {
+        lease: LeaseId,
+        cause: Cause,
+        until: Time,
+    },
+    Release,
+    Status,
+    ForcedRelease,
+}
+
+/// The reason of an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The holder has requested it.
+    Requested,
+    /// A scheduled renewal.
+    Renewal,
+    /// A check whether the lease is still held: a key has changed, or a node's clock has stepped.
+    Check,
+}
+
+/// A round under way or decided.
+#[derive(Clone, Debug)]
+pub(super) struct VoteCounter {
+    pub(super) owner: Owner,
+    /// When the round is closed, unless it is decided before.
+    pub(super) close_at: Time,
+    t1: Time,
+    round: Round,
+    replies: Box<[Option<Reply>]>,
+    /// How long the round was open, if it was closed without all votes.
+    closed_after: Option<Duration>,
+    /// Nodes that were not connected when the round was closed.
+    unconnected: NodeSet,
+    /// Connected nodes that did not receive their command in time.
+    held_up: NodeSet,
+    /// True if so many attempts were under way that the client read replies late.
+    is_crowded: bool,
+}
+
+/// A node's reply and when it was read. A lease keeps the replies to its acquire, so grants are stored without a box.
+#[derive(Clone, Debug)]
+struct Reply {
+    at: Time,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Granted(Option<NonZeroU64>),
+    /// A grant that counts only from this time on.
+    Deferred(Box<(Time, Option<NonZeroU64>)>),
+    Other(Box<Answer>),
+}
+
+impl VoteCounter {
+    /// Counts the votes of `round`. `t1` is read before its first command is sent.
+    pub(super) fn new(owner: Owner, round: Round, t1: Time, close_at: Time) -> Self {
+        Self {
+            owner,
+            close_at,
+            t1,
+            replies: round.quorum().ids().map(|_| None).collect(),
+            round,
+            closed_after: None,
+            unconnected: NodeSet::default(),
+            held_up: NodeSet::default(),
+            is_crowded: false,
+        }
+    }
+
+    pub(super) fn t1(&self) -> Time {
+        self.t1
+    }
+
+    pub(super) fn round(&self) -> &Round {
+        &self.round
+    }
+
+    /// Counts the reply of `node`, which was read by `now`. Returns the outcome if this vote decided the round.
+    pub(super) fn handle_reply(
+        &mut self,
+        node: NodeId,
+        answer: Answer,
+        now: Time,
+    ) -> Option<Outcome> {
+        if self.replies[node.index()].is_some() {
+            return None;
+        }
+        if let Some(number) = answer.number() {
+            self.round.note_counter(node, number);
+        }
+        match &answer {
+            Answer::Granted(Grant { counts_from: Some(counts_from), .. }) => {
+                self.round.note_counts_from(node, *counts_from);
+            }
+            Answer::Denied(Conflict { remaining: Some(remaining), is_watched, .. }) => {
+                self.round.note_free_at(now.after(remaining.at_most()));
+                if *is_watched {
+                    self.round.note_watching(node);
+                }
+            }
+            _ => {}
+        }
+        let vote = answer.vote();
+        self.replies[node.index()] = Some(Reply { at: now, content: answer.into() });
+        self.round.handle_vote(node, vote, now)
+    }
+
+    /// Re-evaluates the round: deferred grants may count since.
+    pub(super) fn handle_time(&mut self, now: Time) -> Option<Outcome> {
+        self.round.handle_time(now)
+    }
+
+    /// Closes the round. `connected` are the nodes that are connected now.
+    pub(super) fn close(&mut self, connected: NodeSet, now: Time) -> Option<Outcome> {
+        let outcome = self.round.handle_close(now);
+        if outcome.is_some() {
+            self.unconnected = self.round.quorum().ids().collect::<NodeSet>().without(connected);
+            self.closed_after = Some(now.since(self.t1));
+        }
+        outcome
+    }
+
+    /// Records which nodes did not receive their command in time, if the round was closed without all votes.
+    pub(super) fn record_held_up(&mut self, is_crowded: bool, is_held_up: impl Fn(NodeId) -> bool) {
+        self.is_crowded = is_crowded;
+        if self.closed_after.is_some() {
+            self.held_up = self.silent().filter(|node| is_held_up(*node)).collect();
+        }
+    }
+
+    fn silent(&self) -> impl Iterator<Item = NodeId> {
+        let votes = self.round.votes();
+        self.round.quorum().ids().filter(move |node| !votes.contains(*node))
+    }
+
+    /// True if there is no quorum because nodes did not receive their commands in time.
+    pub(super) fn is_overloaded(&self) -> bool {
+        let silent: NodeSet = self.silent().collect();
+        let has_failed = |node: NodeId| match self.reply(node) {
+            Some(reply) if reply.is_stalled() => !self.is_crowded,
+            Some(reply) => reply.vote() == Vote::Failed || self.round.is_void(node),
+            None => silent.contains(node) && !self.held_up.contains(node),
+        };
+        let failed = self.round.quorum().ids().filter(|node| has_failed(*node)).count();
+        (self.is_crowded || self.held_up.len() > 0) && !self.round.quorum().blocked(failed)
+    }
+
+    pub(super) fn has_granted(&self, node: NodeId) -> bool {
+        self.round.granted().contains(node)
+    }
+
+    /// When the conflicting key on `node` expires, if the node pushes its deletion.
+    pub(super) fn pushed_expiry(&self, node: NodeId) -> Option<Time> {
+        let reply = self.reply(node)?;
+        match reply.conflict()? {
+            Conflict { remaining: Some(remaining), is_watched: true, .. } => {
+                Some(reply.at.after(remaining.at_most()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The client that holds the lock, if all nodes that report a holder report the same client.
+    pub(super) fn holder(&self) -> Option<ClientId> {
+        let conflicts = self.replies.iter().flatten().filter_map(Reply::conflict);
+        let mut holders = conflicts.filter_map(|conflict| Some(conflict.value.as_ref()?.client()));
+        let holder = holders.next()??;
+        holders.all(|other| other == Some(holder)).then_some(holder)
+    }
+
+    /// The numbers of the fencing counters that nodes reported.
+    pub(super) fn numbers(&self) -> Vec<(NodeId, u64)> {
+        let ids = self.round.quorum().ids();
+        ids.filter_map(|node| Some((node, self.reply(node)?.number()?))).collect()
+    }
+
+    /// When the first node counts again whose vote did not count in this round.
+    pub(super) fn counts_again_at(&self) -> Option<Time> {
+        let again = |node: NodeId| {
+            let reply = self.reply(node)?;
+            match &reply.content {
+                Content::Granted(_) => None,
+                Content::Deferred(grant) => Some(grant.0).filter(|_| self.round.is_void(node)),
+                Content::Other(answer) => match &**answer {
+                    Answer::Excluded(failure) => Some(reply.at.after(failure.counts_in()?)),
+                    _ => None,
+                },
+            }
+        };
+        self.round.quorum().ids().filter_map(again).min()
+    }
+
+    /// The conflicting key on each node that reported one, as an index among the claim's keys.
+    pub(super) fn conflicts(&self) -> Vec<(NodeId, usize)> {
+        let ids = self.round.quorum().ids();
+        ids.filter_map(|node| Some((node, self.reply(node)?.conflict()?.place))).collect()
+    }
+
+    /// The conflicting key that most nodes reported; the first of several.
+    pub(super) fn main_conflict(&self) -> Option<usize> {
+        let places: Vec<_> = self.conflicts().into_iter().map(|(_, place)| place).collect();
+        let count = |place: &usize| places.iter().filter(|other| *other == place).count();
+        places.iter().rev().max_by_key(|place| count(place)).copied()
+    }
+
+    /// The reply of `node`, unless it is a grant.
+    pub(super) fn refusal(&self, node: NodeId) -> Option<&Answer> {
+        self.reply(node)?.other()
+    }
+
+    /// The replies so far, including those after the decision.
+    pub(super) fn report(&self, names: &[Arc<str>], now: Time) -> Report {
+        let report = |(name, node): (&Arc<str>, NodeId)| {
+            let reply = self.reply(node);
+            let vote = match (reply, self.closed_after) {
+                (Some(reply), _) => reply.node_vote(self.round.is_void(node)),
+                (None, Some(after)) => NodeVote::Failed(self.silence(node, after)),
+                (None, None) => NodeVote::Pending,
+            };
+            let latency = reply.map(|reply| reply.at.since(self.t1));
+            NodeReport::new(name.clone(), vote, latency).with_holder(reply.and_then(Reply::holder))
+        };
+        let nodes = names.iter().zip(self.round.quorum().ids()).map(report).collect();
+        // A key without expiry is never free.
+        let free_at = self.round.earliest_free().filter(|at| *at < Time::END);
+        let retry_after = free_at.map(|at| at.since(now));
+        Report::new(self.round.quorum().needed(), nodes).with_retry_after(retry_after)
+    }
+
+    /// Why `node` has not replied until the round was closed.
+    fn silence(&self, node: NodeId, after: Duration) -> NodeFailure {
+        if self.unconnected.contains(node) {
+            NodeFailure::Connecting(after)
+        } else if self.held_up.contains(node) {
+            NodeFailure::Queued(after)
+        } else {
+            NodeFailure::Timeout(after)
+        }
+    }
+
+    fn reply(&self, node: NodeId) -> Option<&Reply> {
+        self.replies[node.index()].as_ref()
+    }
+}
+
+impl From<Answer> for Content {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Granted(Grant { counts_from, number }) => {
+                // A grant leaves no counter at 0.
+                let number = number.and_then(NonZeroU64::new);
+                counts_from.map_or(Self::Granted(number), |counts_from| {
+                    Self::Deferred(Box::new((counts_from, number)))
+                })
+            }
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+impl Reply {
+    fn other(&self) -> Option<&Answer> {
+        if let Content::Other(answer) = &self.content { Some(answer) } else { None }
+    }
+
+    fn conflict(&self) -> Option<&Conflict> {
+        if let Answer::Denied(conflict) = self.other()? { Some(conflict) } else { None }
+    }
+
+    fn number(&self) -> Option<u64> {
+        match &self.content {
+            Content::Granted(number) => number.map(NonZeroU64::get),
+            Content::Deferred(grant) => grant.1.map(NonZeroU64::get),
+            Content::Other(answer) => answer.number(),
+        }
+    }
+
+    fn vote(&self) -> Vote {
+        self.other().map_or(Vote::Granted, Answer::vote)
+    }
+
+    fn is_stalled(&self) -> bool {
+        matches!(self.other(), Some(Answer::Failed(NodeFailure::Stalled(_))))
+    }
+
+    fn holder(&self) -> Option<Holder> {
+        let Conflict { value, remaining, .. } = self.conflict()?;
+        Some(Holder::new(value.clone()?, remaining.and_then(RemainingTtl::limited)))
+    }
+
+    /// `is_void`: it is a grant that did not count by the end of the round.
+    fn node_vote(&self, is_void: bool) -> NodeVote {
+        match &self.content {
+            Content::Deferred(grant) if is_void => {
+                let ahead = grant.0.since(self.at);
+                NodeVote::Failed(NodeFailure::Suspect { ahead, counts_in: ahead })
+            }
+            Content::Granted(_) | Content::Deferred(_) => NodeVote::Granted,
+            Content::Other(answer) => node_vote(answer),
+        }
+    }
+}
+
+/// The vote in reports and events.
+pub(super) fn node_vote(answer: &Answer) -> NodeVote {
+    match answer {
+        Answer::Granted(_) => NodeVote::Granted,
+        Answer::Denied(_) => NodeVote::Held,
+        Answer::Missing { .. } => NodeVote::Missing,
+        Answer::Excluded(failure) | Answer::Failed(failure) => NodeVote::Failed(failure.clone()),
+    }
+}

@@ -1,0 +1,449 @@
+//! Queues of the acquires that wait.
+//!
+//! The acquires for a key form a FIFO queue, and only its head contacts the nodes. An acquire of several keys enters no
+//! queue before its first attempt was refused; see [`Sets`].
+//!
+//! Methods that can end the wait of an acquire return it, or add it to `ready`.
+
+use super::sets::{Candidate, Conflicts, Sets};
+use super::slots::{AcquireId, RoundId, Rounds, Slots};
+use super::votes::VoteCounter;
+use crate::protocol::{Contention, FreeNodes, NodeId, NodeSet, Quorum, Time, Turns, Waiting};
+use crate::wire::{Key, Keys};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a client remembers that others compete for a lock, even if its own queue is empty.
+const RIVALS_FOR: Duration = Duration::from_secs(1);
+
+/// A set that can try this soon after its key is free keeps the turn for that key.
+const PROMPT: Duration = Duration::from_millis(5);
+
+pub(super) struct WaitQueues {
+    quorum: Quorum,
+    waiters: BTreeMap<AcquireId, Waiter>,
+    queues: BTreeMap<Key, Queue>,
+    sets: Sets,
+    last_place: u64,
+    /// Empty queues that are kept because of rivals, and when to check them again.
+    remembered: VecDeque<(Time, Key)>,
+}
+
+struct Waiter {
+    waiting: Waiting,
+    keys: Keys,
+    /// The key of its queue, and its place there.
+    queue: Option<(Key, u64)>,
+    /// The last attempt.
+    votes: Option<RoundId>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiters: BTreeMap<u64, AcquireId>,
+    turns: Turns,
+    /// The votes that refused the last attempt of the head.
+    refused: Option<Arc<VoteCounter>>,
+    /// When another client was last seen to compete for the lock.
+    rivals_at: Option<Time>,
+    /// State that the next acquire inherits.
+    contention: Contention,
+    is_remembered: bool,
+}
+
+type Votes = Slots<Rounds, VoteCounter>;
+
+impl Waiter {
+    fn is_set(&self) -> bool {
+        self.keys.len() > 1
+    }
+
+    fn last_votes<'a>(&self, votes: &'a Votes) -> Option<&'a VoteCounter> {
+        votes.get(self.votes?)
+    }
+
+    fn conflicts(&self, votes: &Votes) -> Vec<(NodeId, usize)> {
+        self.last_votes(votes).map(VoteCounter::conflicts).unwrap_or_default()
+    }
+
+    /// The nodes that granted the last attempt.
+    fn granted(&self, votes: &Votes) -> NodeSet {
+        self.last_votes(votes).map(|votes| votes.round().granted()).unwrap_or_default()
+    }
+}
+
+impl Queue {
+    fn has_rivals(&self, now: Time) -> bool {
+        self.rivals_at.is_some_and(|at| now.since(at) < RIVALS_FOR)
+    }
+}
+
+impl WaitQueues {
+    pub(super) fn new(quorum: Quorum) -> Self {
+        Self {
+            quorum,
+            waiters: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            sets: Sets::default(),
+            last_place: 0,
+            remembered: VecDeque::new(),
+        }
+    }
+
+    /// An acquire that waits until `deadline`.
+    pub(super) fn join(&mut self, acquire: AcquireId, keys: &Keys, deadline: Time, now: Time) {
+        self.forget_rivals(now);
+        let waiting = Waiting::new(deadline);
+        let waiter = Waiter { waiting, keys: keys.clone(), queue: None, votes: None };
+        self.waiters.insert(acquire, waiter);
+        if keys.len() == 1 {
+            // The caller checks whether the acquire is first.
+            self.enter(acquire, keys.first().clone(), now);
+        } else if let Some(waiter) = self.waiters.get_mut(&acquire) {
+            waiter.waiting.handle_turn();
+        }
+    }
+
+    /// The acquire goes to the end of the queue of `key`.
+    fn enter(&mut self, acquire: AcquireId, key: Key, now: Time) {
+        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        self.last_place += 1;
+        waiter.queue = Some((key.clone(), self.last_place));
+        let queue = self.queues.entry(key.clone()).or_default();
+        if queue.waiters.is_empty() && queue.has_rivals(now) {
+            waiter.waiting.handle_return(queue.contention, now);
+        }
+        queue.waiters.insert(self.last_place, acquire);
+        self.promote(&key);
+    }
+
+    /// Gives the turn to the head of the queue. Returns it, unless it had the turn before.
+    fn promote(&mut self, key: &[u8]) -> Option<AcquireId> {
+        let queue = self.queues.get(key)?;
+        let head = queue.waiters.values().next()?;
+        let waiter = self.waiters.get_mut(head).filter(|waiter| waiter.waiting.is_queued())?;
+        waiter.waiting.handle_turn();
+        if queue.rivals_at.is_some() {
+            waiter.waiting.handle_rivals(queue.contention);
+        }
+        Some(*head)
+    }
+
+    /// Takes the acquire out of its queue.
+    fn exit(&mut self, acquire: AcquireId, now: Time, ready: &mut Vec<AcquireId>) {
+        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let Some((key, place)) = waiter.queue.take() else { return };
+        let contention = waiter.waiting.contention();
+        let Some(queue) = self.queues.get_mut(&key) else { return };
+        if queue.waiters.keys().next() == Some(&place) {
+            queue.contention = contention;
+        }
+        queue.waiters.remove(&place);
+        if let Some(head) = self.promote(&key) {
+            self.schedule_try(head, now);
+            ready.push(head);
+        }
+        self.remove_if_over(&key, now);
+    }
+
+    fn remove_if_over(&mut self, key: &Key, now: Time) {
+        let Some(queue) = self.queues.get_mut(key).filter(|queue| queue.waiters.is_empty()) else {
+            return;
+        };
+        if !queue.has_rivals(now) {
+            self.queues.remove(key);
+        } else if !std::mem::replace(&mut queue.is_remembered, true) {
+            self.remembered.push_back((now.after(RIVALS_FOR), key.clone()));
+        }
+    }
+
+    /// Removes empty queues whose rivals are of the past.
+    fn forget_rivals(&mut self, now: Time) {
+        while self.remembered.front().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, key)) = self.remembered.pop_front()
+        {
+            if let Some(queue) = self.queues.get_mut(&key) {
+                queue.is_remembered = false;
+            }
+            self.remove_if_over(&key, now);
+        }
+    }
+
+    /// The acquire is over.
+    pub(super) fn leave(
+        &mut self,
+        acquire: AcquireId,
+        votes: &Votes,
+        now: Time,
+        ready: &mut Vec<AcquireId>,
+    ) {
+        self.forget_rivals(now);
+        self.exit(acquire, now, ready);
+        self.waiters.remove(&acquire);
+        for key in self.sets.remove(acquire) {
+            self.notify_sets(&key, votes, now, ready);
+        }
+    }
+
+    /// An attempt begins. It cannot be used from `valid_until` on.
+    pub(super) fn begin(&mut self, acquire: AcquireId, round: RoundId, valid_until: Time) {
+        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        waiter.waiting.handle_begin(valid_until);
+        waiter.votes = Some(round);
+        if waiter.is_set() {
+            self.sets.handle_begin(acquire, &waiter.keys);
+        }
+    }
+
+    /// The attempt was won. [`leave`](Self::leave) follows.
+    pub(super) fn handle_win(&mut self, acquire: AcquireId) {
+        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        waiter.waiting.handle_end();
+        waiter.waiting.handle_win();
+        // Sets that wait for one of the keys wait for the release.
+        self.sets.pass_on(acquire);
+    }
+
+    /// The attempt was refused. The acquire waits in the queue of the key that conflicts on most nodes.
+    pub(super) fn handle_refusal(
+        &mut self,
+        acquire: AcquireId,
+        votes: &Votes,
+        now: Time,
+        random: u64,
+        ready: &mut Vec<AcquireId>,
+    ) {
+        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        waiter.waiting.handle_end();
+        let place = waiter.last_votes(votes).and_then(VoteCounter::main_conflict);
+        let conflict = place.and_then(|place| waiter.keys.get(place)).cloned();
+        let queue = waiter.queue.as_ref().map(|(key, _)| key);
+        if let Some(key) = conflict.filter(|key| Some(key) != queue) {
+            self.exit(acquire, now, ready);
+            if let Some(waiter) = self.waiters.get_mut(&acquire) {
+                waiter.waiting.handle_requeued();
+            }
+            // That its turn may come at once is no reason for another attempt.
+            self.enter(acquire, key, now);
+        }
+        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);
+        let free = FreeNodes { nodes: waiter.granted(votes), ..FreeNodes::default() };
+        waiter.waiting.handle_holder(holder);
+        waiter.waiting.handle_refusal(free, self.quorum, now, random);
+        let (is_set, refused) = (waiter.is_set(), waiter.last_votes(votes).cloned().map(Arc::new));
+        let queue = waiter.queue.as_ref().map(|(key, _)| key.clone());
+        if let Some(queue) = queue.as_ref().and_then(|key| self.queues.get_mut(key)) {
+            queue.refused = refused;
+        }
+        if is_set {
+            // Another client holds the key of the queue: the deletion of that key notifies the next set, too.
+            let passed_on = self.sets.pass_on(acquire);
+            for key in passed_on.into_iter().filter(|key| Some(key) != queue.as_ref()) {
+                self.notify_sets(&key, votes, now, ready);
+            }
+            self.handle_conflicts(acquire, votes, now);
+        }
+    }
+
+    /// Only `node` received the attempt, and refused it. It pushes when the key is deleted.
+    pub(super) fn handle_single_refusal(
+        &mut self,
+        acquire: AcquireId,
+        node: NodeId,
+        votes: &Votes,
+        now: Time,
+        random: u64,
+    ) {
+        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        waiter.waiting.handle_end();
+        let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);
+        waiter.votes = None;
+        waiter.waiting.handle_holder(holder);
+        waiter.waiting.handle_single_refusal(node, self.quorum, now, random);
+    }
+
+    /// A set is refused by more nodes than before. Returns true if it can try again.
+    pub(super) fn handle_conflicts(
+        &mut self,
+        acquire: AcquireId,
+        votes: &Votes,
+        now: Time,
+    ) -> bool {
+        let Some(waiter) = self.waiters.get(&acquire).filter(|waiter| waiter.is_set()) else {
+            return false;
+        };
+        if !waiter.waiting.is_first() {
+            return false;
+        }
+        let queue = waiter.queue.as_ref().map(|(key, _)| key.clone());
+        let conflicts = waiter.conflicts(votes);
+        self.sets.watch(acquire, queue.as_ref(), &conflicts);
+        let at = self.next_useful_try(acquire, votes, now);
+        at.is_some_and(|at| self.schedule_try(acquire, at))
+    }
+
+    /// When it is useful for the acquire to try again.
+    fn next_useful_try(&mut self, acquire: AcquireId, votes: &Votes, now: Time) -> Option<Time> {
+        let waiter = self.waiters.get_mut(&acquire)?;
+        let granted = waiter.granted(votes);
+        let conflicts: &Conflicts = &waiter.conflicts(votes);
+        let freed = self.sets.free_nodes(acquire, conflicts);
+        let free = FreeNodes { nodes: granted.union(freed.nodes), ..freed };
+        waiter.waiting.next_useful_try(free, self.quorum, now)
+    }
+
+    fn schedule_try(&mut self, acquire: AcquireId, at: Time) -> bool {
+        let waiter = self.waiters.get_mut(&acquire);
+        waiter.is_some_and(|waiter| {
+            waiter.waiting.schedule_try(at);
+            true
+        })
+    }
+
+    /// `key` (any key, if `None`) was deleted or changed on `node`.
+    pub(super) fn handle_changed(
+        &mut self,
+        node: NodeId,
+        key: Option<&[u8]>,
+        votes: &Votes,
+        now: Time,
+        ready: &mut Vec<AcquireId>,
+    ) {
+        let Some(key) = key else {
+            let heads = self.queues.values().filter_map(|queue| queue.waiters.values().next());
+            let unqueued = self.waiters.iter().filter(|(_, waiter)| waiter.queue.is_none());
+            let all: Vec<_> = heads.chain(unqueued.map(|(acquire, _)| acquire)).copied().collect();
+            for acquire in all {
+                self.handle_freed(acquire, node);
+                self.try_if_useful(acquire, votes, now, ready);
+            }
+            return;
+        };
+        self.sets.handle_freed(node, key);
+        let head = self.queues.get(key).and_then(|queue| queue.waiters.values().next()).copied();
+        if let Some(acquire) = head {
+            // The deletions of several keys are recorded by key.
+            if self.waiters.get(&acquire).is_some_and(|waiter| !waiter.is_set()) {
+                self.handle_freed(acquire, node);
+            }
+            if self.try_if_useful(acquire, votes, now, ready)
+                && let Some(queue) = self.queues.get_mut(key)
+            {
+                queue.rivals_at = Some(now);
+                queue.turns.handle_freed_by_others();
+            }
+        }
+        self.notify_sets(key, votes, now, ready);
+    }
+
+    fn handle_freed(&mut self, acquire: AcquireId, node: NodeId) {
+        if let Some(waiter) = self.waiters.get_mut(&acquire) {
+            waiter.waiting.handle_freed(node);
+        }
+    }
+
+    fn try_if_useful(
+        &mut self,
+        acquire: AcquireId,
+        votes: &Votes,
+        now: Time,
+        ready: &mut Vec<AcquireId>,
+    ) -> bool {
+        let Some(at) = self.next_useful_try(acquire, votes, now) else { return false };
+        self.schedule_try(acquire, at);
+        ready.push(acquire);
+        true
+    }
+
+    /// A lease of this client on `key` has ended, and its releases are submitted. The key is free from `at` on.
+    /// `has_rivals`: another client tried to acquire it.
+    pub(super) fn handle_release(
+        &mut self,
+        key: &Key,
+        at: Time,
+        has_rivals: bool,
+        votes: &Votes,
+        now: Time,
+        ready: &mut Vec<AcquireId>,
+    ) {
+        if has_rivals {
+            self.queues.entry(key.clone()).or_default().rivals_at = Some(now);
+        }
+        self.sets.handle_release(key, at);
+        if let Some(queue) = self.queues.get_mut(key) {
+            let mut from = queue.turns.handle_release(at);
+            let head = queue.waiters.values().next().copied();
+            if let Some(acquire) = head
+                && let Some(waiter) = self.waiters.get_mut(&acquire)
+            {
+                if from > at {
+                    from = from.after(waiter.waiting.handle_yield());
+                }
+                waiter.waiting.schedule_try(from);
+                ready.push(acquire);
+            }
+        }
+        self.remove_if_over(key, now);
+        self.notify_sets(key, votes, now, ready);
+    }
+
+    /// Notifies the watchers of a deleted `key` that can try: the first that can try soon, and those before it.
+    fn notify_sets(&mut self, key: &[u8], votes: &Votes, now: Time, ready: &mut Vec<AcquireId>) {
+        while let Some(Candidate { acquire, from }) = self.sets.next_candidate(key) {
+            let is_first = self.waiters.get(&acquire).is_some_and(|it| it.waiting.is_first());
+            let at = if is_first { self.next_useful_try(acquire, votes, now) } else { None };
+            let Some(at) = at else { continue };
+            self.schedule_try(acquire, at);
+            ready.push(acquire);
+            if at <= from.max(now).after(PROMPT) {
+                self.sets.handle_notified(acquire, key);
+                break;
+            }
+        }
+    }
+
+    /// True if the acquire may compete on the nodes.
+    pub(super) fn is_first(&self, acquire: AcquireId) -> bool {
+        self.waiters.get(&acquire).is_none_or(|waiter| waiter.waiting.is_first())
+    }
+
+    /// When the acquire has a reason to try again.
+    pub(super) fn try_at(&self, acquire: AcquireId) -> Option<Time> {
+        self.waiters.get(&acquire)?.waiting.try_at()
+    }
+
+    /// When the acquire may compete again after a lost race or its own turn.
+    pub(super) fn rests_until(&self, acquire: AcquireId) -> Option<Time> {
+        self.waiters.get(&acquire).map(|waiter| waiter.waiting.rests_until())
+    }
+
+    /// The nodes that reported the key deleted, if the next attempt asks one of them before the others.
+    pub(super) fn asks_one_of(&self, acquire: AcquireId) -> Option<NodeSet> {
+        // Nodes can report different conflicts of several keys.
+        let waiter = self.waiters.get(&acquire).filter(|waiter| !waiter.is_set())?;
+        waiter.waiting.asks_one_first().then(|| waiter.waiting.freed())
+    }
+
+    /// The votes that refused the head of the acquire's queue.
+    pub(super) fn refused(&self, acquire: AcquireId) -> Option<&Arc<VoteCounter>> {
+        let (key, _) = self.waiters.get(&acquire)?.queue.as_ref()?;
+        self.queues.get(key)?.refused.as_ref()
+    }
+
+    /// True if another acquire of this client waits for `key`.
+    pub(super) fn is_wanted(&self, key: &[u8], except: AcquireId) -> bool {
+        let queued = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
+        let own = self.waiters.get(&except).and_then(|waiter| waiter.queue.as_ref());
+        let own = usize::from(own.is_some_and(|(queue, _)| **queue == *key));
+        queued > own || self.sets.is_wanted(key, except)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+            && self.sets.is_empty()
+            && self.queues.values().all(|queue| queue.waiters.is_empty())
+    }
+}

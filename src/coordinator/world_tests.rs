@@ -1,0 +1,541 @@
+//! Several coordinators and servers of the server model, on a virtual clock, in one thread.
+
+use super::{AcquireFailure, LeaseId, RoundId, SharedLease};
+use super::{
+    AcquireId, AcquireRequest, Completion, ConnectionId, Coordinator, NodeSettings, Settings,
+};
+use crate::observe::event::Event;
+use crate::observe::{Tag, Weight};
+use crate::protocol::{ClientId, Drift, NodeId, Policy, Quorum, RetryPolicy, Tenure, Time, Ttl};
+use crate::random::Random;
+use crate::wire::{Fingerprint, Key, Keys, NodeFailure};
+use quorlock_test::internals::{Config, ConnId, Output, Server};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use redis::RedisConnectionInfo;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The wall clock of all servers at the origin of the virtual clock, in microseconds.
+const WALL_US: u64 = 1_700_000_000_000_000;
+
+/// Uptime of the servers when a world begins.
+const UPTIME: Duration = Duration::from_secs(1_000);
+
+pub(super) const TTL: Duration = Duration::from_secs(10);
+pub(super) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+
+pub(super) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(super) fn keys(names: &[&str]) -> Keys {
+    let keys = names.iter().map(|name| Key::from(name.as_bytes())).collect();
+    Keys::all(keys).expect("at least one key")
+}
+
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) hosts: Vec<Host>,
+    pub(super) processes: Vec<Process>,
+    /// Time from a client to a server, and back.
+    pub(super) delay: Duration,
+    /// Additional random delay.
+    pub(super) jitter: Duration,
+    random: StdRng,
+    deliveries: BTreeMap<(Time, u64), Delivery>,
+    serial: u64,
+}
+
+pub(super) struct Host {
+    pub(super) server: Server,
+    /// How far its wall clock is ahead, in microseconds.
+    pub(super) ahead_us: u64,
+    pub(super) state: HostState,
+    /// Bytes that wait until the host answers again.
+    held: VecDeque<Delivery>,
+    peers: BTreeMap<ConnId, (usize, ConnectionId)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostState {
+    Up,
+    /// Accepts connections and bytes, and does not reply.
+    Hung,
+    /// Refuses connections.
+    Down,
+}
+
+pub(super) struct Process {
+    pub(super) coordinator: Coordinator,
+    streams: BTreeMap<ConnectionId, ConnId>,
+    /// When the last bytes in each direction arrive, by stream.
+    arrivals: BTreeMap<(ConnectionId, bool), Time>,
+    pub(super) completions: Vec<Completion>,
+    pub(super) events: Vec<Event>,
+    /// Number of pipelines and bytes sent.
+    pub(super) sent: u64,
+}
+
+#[derive(Debug)]
+enum Delivery {
+    Connect { process: usize, connection: ConnectionId },
+    ToServer { process: usize, connection: ConnectionId, bytes: Vec<u8> },
+    ToClient { process: usize, connection: ConnectionId, bytes: Vec<u8> },
+    Closed { process: usize, connection: ConnectionId },
+}
+
+/// A lease as its holder has it.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) process: usize,
+    pub(super) id: LeaseId,
+    pub(super) shared: Arc<SharedLease>,
+}
+
+pub(super) fn request(names: &[&str]) -> AcquireRequest {
+    AcquireRequest {
+        keys: keys(names),
+        ttl: Ttl::from_duration(TTL).expect("a ttl"),
+        metadata: None,
+        adopts: None,
+        counters: None,
+        schedule: RetryPolicy::none().schedule(),
+        has_one_attempt: true,
+        max_hold: None,
+        at_least: Duration::ZERO,
+        deadline: None,
+        gives_up_early: false,
+        tag: Tag::default(),
+    }
+}
+
+/// A request that waits for at most `wait` from `now` on.
+pub(super) fn waiting(names: &[&str], now: Time, wait: Duration) -> AcquireRequest {
+    let schedule = RetryPolicy::default().schedule();
+    AcquireRequest {
+        schedule,
+        has_one_attempt: false,
+        deadline: Some(now.after(wait)),
+        ..request(names)
+    }
+}
+
+impl World {
+    /// `count` servers that are older than the quarantine period.
+    pub(super) fn new(count: usize, seed: u64) -> Self {
+        let host = |place: usize| {
+            let run_id = format!("{place:040}");
+            let config = Config { run_id, ..Config::default() };
+            let wall_us = WALL_US - u64::try_from(UPTIME.as_micros()).expect("few");
+            Host {
+                server: Server::new(config, wall_us),
+                ahead_us: 0,
+                state: HostState::Up,
+                held: VecDeque::new(),
+                peers: BTreeMap::new(),
+            }
+        };
+        Self {
+            now: Time::default().after(Duration::from_secs(1)),
+            hosts: (0..count).map(host).collect(),
+            processes: Vec::new(),
+            delay: Duration::from_micros(100),
+            jitter: Duration::ZERO,
+            random: StdRng::seed_from_u64(seed),
+            deliveries: BTreeMap::new(),
+            serial: 0,
+        }
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        let names: Vec<_> = (0..self.hosts.len()).map(|place| format!("node-{place}")).collect();
+        let nodes = names.iter().map(|name| NodeSettings {
+            name: name.as_str().into(),
+            hint_if_closed: "",
+            hint_if_silent: "",
+        });
+        let quorum = Quorum::majority(names.len());
+        let max_ttl = Duration::from_secs(60);
+        Settings {
+            quorum,
+            drift: Drift::DEFAULT,
+            node_timeout: NODE_TIMEOUT,
+            connect_timeout: Duration::from_secs(1),
+            max_ttl: Ttl::from_duration(max_ttl).expect("a ttl"),
+            policy: Policy::Observed,
+            trusts_persistence: false,
+            client: ClientId(u32::try_from(self.processes.len()).expect("few") + 1),
+            nodes: nodes.collect(),
+            prefix: 0,
+            fingerprint: Fingerprint::new(names, quorum.needed(), max_ttl, b""),
+        }
+    }
+
+    /// A process with a client of all hosts.
+    pub(super) fn process(&mut self) -> usize {
+        self.process_with(self.settings())
+    }
+
+    pub(super) fn process_with(&mut self, settings: Settings) -> usize {
+        let random = Random::seeded(self.random.random());
+        let mut coordinator = Coordinator::new(settings, random);
+        coordinator.observe(Some(Weight::Detail));
+        coordinator.set_wall_clock(WALL_US + self.now.as_nanos() / 1_000, self.now);
+        self.processes.push(Process {
+            coordinator,
+            streams: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            completions: Vec::new(),
+            events: Vec::new(),
+            sent: 0,
+        });
+        self.processes.len() - 1
+    }
+
+    /// A process that is connected to all hosts.
+    pub(super) fn connected(&mut self) -> usize {
+        let process = self.process();
+        self.processes[process].coordinator.handle_ready(self.now);
+        self.run_for(ms(20));
+        let is_ready = |completion: &Completion| matches!(completion, Completion::Ready);
+        assert!(self.processes[process].completions.iter().any(is_ready));
+        self.processes[process].completions.clear();
+        process
+    }
+
+    pub(super) fn coordinator(&mut self, process: usize) -> (&mut Coordinator, Time) {
+        (&mut self.processes[process].coordinator, self.now)
+    }
+
+    fn wall_us(&self, host: usize) -> u64 {
+        WALL_US + self.now.as_nanos() / 1_000 + self.hosts[host].ahead_us
+    }
+
+    fn deliver(&mut self, stream: Option<(usize, ConnectionId, bool)>, delivery: Delivery) {
+        let jitter = self.jitter.as_nanos();
+        let jitter = u64::try_from(jitter).expect("short");
+        let delay = self.delay + Duration::from_nanos(self.random.random_range(0..=jitter));
+        let mut at = self.now.after(delay);
+        if let Some((process, connection, is_up)) = stream {
+            // Bytes of a stream stay in order.
+            let last = self.processes[process].arrivals.entry((connection, is_up)).or_insert(at);
+            at = at.max(*last);
+            *last = at;
+        }
+        self.serial += 1;
+        self.deliveries.insert((at, self.serial), delivery);
+    }
+
+    /// A turn of each driver.
+    fn turn(&mut self) {
+        for place in 0..self.processes.len() {
+            let now = self.now;
+            let process = &mut self.processes[place];
+            while let Some(connection) = process.coordinator.poll_connect(now) {
+                let delivery = Delivery::Connect { process: place, connection };
+                self.serial += 1;
+                self.deliveries.insert((now.after(self.delay), self.serial), delivery);
+            }
+            let mut out = Vec::new();
+            let connections: Vec<_> = process.streams.keys().copied().collect();
+            for connection in connections {
+                let bytes = process.coordinator.poll_transmit(connection, now).to_vec();
+                if !bytes.is_empty() {
+                    process.coordinator.handle_sent(connection, bytes.len());
+                    process.sent += 1;
+                    out.push((connection, bytes));
+                }
+            }
+            let mut closed = Vec::new();
+            while let Some(connection) = process.coordinator.poll_close() {
+                closed.extend(process.streams.remove(&connection).map(|conn| (connection, conn)));
+            }
+            while let Some(completion) = process.coordinator.poll_completion() {
+                process.completions.push(completion);
+            }
+            while let Some((_, event)) = process.coordinator.poll_event() {
+                process.events.push(event);
+            }
+            for (connection, bytes) in out {
+                let delivery = Delivery::ToServer { process: place, connection, bytes };
+                self.deliver(Some((place, connection, true)), delivery);
+            }
+            for (connection, conn) in closed {
+                // What was sent before may still arrive; then the server sees the end of the stream.
+                let delivery = Delivery::ToServer { process: place, connection, bytes: Vec::new() };
+                let _ = conn;
+                self.deliver(Some((place, connection, true)), delivery);
+            }
+        }
+    }
+
+    fn handle(&mut self, delivery: Delivery) {
+        match delivery {
+            Delivery::Connect { process, connection } => {
+                let host = connection.node.index();
+                let now = self.now;
+                if self.hosts[host].state == HostState::Down {
+                    let failure = NodeFailure::Unreachable("connection refused".into());
+                    let coordinator = &mut self.processes[process].coordinator;
+                    return coordinator.handle_connect_failed(connection, failure, now);
+                }
+                let conn = self.hosts[host].server.connect();
+                self.hosts[host].peers.insert(conn, (process, connection));
+                self.processes[process].streams.insert(connection, conn);
+                let login = RedisConnectionInfo::default();
+                self.processes[process].coordinator.handle_connected(connection, &login, now);
+            }
+            Delivery::ToServer { connection, .. }
+                if self.hosts[connection.node.index()].state == HostState::Hung =>
+            {
+                self.hosts[connection.node.index()].held.push_back(delivery);
+            }
+            Delivery::ToServer { process, connection, bytes } => {
+                let host = connection.node.index();
+                let peer = (process, connection);
+                let conn = self.hosts[host].peers.iter().find(|(_, known)| **known == peer);
+                let Some(conn) = conn.map(|(conn, _)| *conn) else { return };
+                if bytes.is_empty() {
+                    self.hosts[host].peers.remove(&conn);
+                    self.hosts[host].server.disconnect(conn);
+                    return;
+                }
+                let wall_us = self.wall_us(host);
+                let outputs = self.hosts[host].server.receive(conn, &bytes, wall_us);
+                self.send(host, outputs);
+            }
+            Delivery::ToClient { process, connection, bytes } => {
+                let now = self.now;
+                if self.processes[process].streams.contains_key(&connection) {
+                    self.processes[process].coordinator.handle_bytes(connection, &bytes, now);
+                }
+            }
+            Delivery::Closed { process, connection } => {
+                let now = self.now;
+                if self.processes[process].streams.remove(&connection).is_some() {
+                    let error = io::Error::from(io::ErrorKind::UnexpectedEof).into();
+                    self.processes[process].coordinator.handle_closed(connection, &error, now);
+                }
+            }
+        }
+    }
+
+    /// Sends the outputs of a server.
+    pub(super) fn send(&mut self, host: usize, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Bytes(conn, bytes) => {
+                    if let Some((process, connection)) = self.hosts[host].peers.get(&conn).copied()
+                    {
+                        let delivery = Delivery::ToClient { process, connection, bytes };
+                        self.deliver(Some((process, connection, false)), delivery);
+                    }
+                }
+                Output::Close(conn) => {
+                    if let Some((process, connection)) = self.hosts[host].peers.remove(&conn) {
+                        let delivery = Delivery::Closed { process, connection };
+                        self.deliver(Some((process, connection, false)), delivery);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The time of the next event.
+    fn next(&mut self) -> Option<Time> {
+        let now = self.now;
+        let delivery = self.deliveries.keys().next().map(|(at, _)| *at);
+        let timeouts: Vec<_> = self
+            .processes
+            .iter_mut()
+            .filter_map(|process| process.coordinator.poll_timeout(now))
+            .collect();
+        let expiry = (0..self.hosts.len()).filter_map(|host| {
+            let at_us = self.hosts[host].server.next_expiry()?;
+            Some(now.after(Duration::from_micros(at_us.saturating_sub(self.wall_us(host)))))
+        });
+        delivery.into_iter().chain(timeouts).chain(expiry).min()
+    }
+
+    /// Runs until `limit`, or until `is_done`. Returns true if it is done.
+    pub(super) fn run_until(&mut self, limit: Time, is_done: impl Fn(&Self) -> bool) -> bool {
+        let mut turns = 0_u32;
+        loop {
+            self.turn();
+            if is_done(self) {
+                return true;
+            }
+            let Some(next) = self.next().filter(|next| *next <= limit) else {
+                self.now = self.now.max(limit);
+                return false;
+            };
+            turns = if next > self.now { 0 } else { turns + 1 };
+            assert!(turns < 10_000, "no progress at {:?}", self.now);
+            self.now = self.now.max(next);
+            while let Some(entry) = self.deliveries.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let delivery = entry.remove();
+                self.handle(delivery);
+            }
+            for host in 0..self.hosts.len() {
+                let wall_us = self.wall_us(host);
+                if self.hosts[host].state == HostState::Up
+                    && self.hosts[host].server.next_expiry().is_some_and(|at| at <= wall_us)
+                {
+                    let outputs = self.hosts[host].server.expire(wall_us);
+                    self.send(host, outputs);
+                }
+            }
+            let now = self.now;
+            for process in &mut self.processes {
+                if process.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
+                    process.coordinator.handle_timeout(now);
+                }
+            }
+        }
+    }
+
+    pub(super) fn run_for(&mut self, duration: Duration) {
+        self.run_until(self.now.after(duration), |_| false);
+    }
+
+    /// The host stops to reply, replies again, or refuses connections.
+    pub(super) fn set_state(&mut self, host: usize, state: HostState) {
+        self.hosts[host].state = state;
+        if state == HostState::Down {
+            let peers = std::mem::take(&mut self.hosts[host].peers);
+            for (conn, (process, connection)) in peers {
+                self.hosts[host].server.disconnect(conn);
+                let delivery = Delivery::Closed { process, connection };
+                self.deliver(Some((process, connection, false)), delivery);
+            }
+        }
+        if state == HostState::Up {
+            for delivery in std::mem::take(&mut self.hosts[host].held) {
+                self.handle(delivery);
+            }
+        }
+    }
+
+    /// The server of the host is killed, and starts again without its keys.
+    pub(super) fn restart(&mut self, host: usize) {
+        let state = self.hosts[host].state;
+        self.set_state(host, HostState::Down);
+        self.hosts[host].held.clear();
+        let run_id = format!("{:040}", 1_000 + self.serial);
+        let config = Config { run_id, ..self.hosts[host].server.config().clone() };
+        let wall_us = self.wall_us(host);
+        self.hosts[host].server.restart(config, false, wall_us);
+        self.hosts[host].state = state;
+    }
+
+    pub(super) fn flush(&mut self, host: usize) {
+        let wall_us = self.wall_us(host);
+        let outputs = self.hosts[host].server.flush(wall_us);
+        self.send(host, outputs);
+    }
+
+    pub(super) fn put(&mut self, host: usize, key: &str, value: &str, ttl: Duration) {
+        let wall_us = self.wall_us(host);
+        let ttl_ms = i64::try_from(ttl.as_millis()).expect("short");
+        let outputs =
+            self.hosts[host].server.put(key.as_bytes(), value.as_bytes(), ttl_ms, wall_us);
+        self.send(host, outputs);
+    }
+
+    pub(super) fn delete(&mut self, host: usize, key: &str) {
+        let wall_us = self.wall_us(host);
+        let outputs = self.hosts[host].server.delete(key.as_bytes(), wall_us);
+        self.send(host, outputs);
+    }
+
+    /// Number of hosts that have the key.
+    pub(super) fn copies(&self, key: &str) -> usize {
+        let has_key = |host: &usize| {
+            let keys = self.hosts[*host].server.keys(self.wall_us(*host));
+            keys.into_iter().any(|(known, _)| known == key.as_bytes())
+        };
+        (0..self.hosts.len()).filter(has_key).count()
+    }
+
+    pub(super) fn acquire(&mut self, process: usize, request: AcquireRequest) -> AcquireId {
+        let (coordinator, now) = self.coordinator(process);
+        coordinator.handle_acquire(request, now)
+    }
+
+    /// Takes the result of an acquire, if it has ended.
+    pub(super) fn take_acquired(
+        &mut self,
+        process: usize,
+        id: AcquireId,
+    ) -> Option<Result<Held, AcquireFailure>> {
+        let completions = &mut self.processes[process].completions;
+        let place = completions.iter().position(|completion| match completion {
+            Completion::Acquired { acquire, .. } | Completion::AcquireFailed { acquire, .. } => {
+                *acquire == id
+            }
+            _ => false,
+        })?;
+        match completions.remove(place) {
+            Completion::Acquired { lease, shared, .. } => {
+                Some(Ok(Held { process, id: lease, shared }))
+            }
+            Completion::AcquireFailed { failure, .. } => Some(Err(failure)),
+            _ => None,
+        }
+    }
+
+    /// Runs until the acquire has ended, and takes the lease.
+    pub(super) fn acquired(
+        &mut self,
+        process: usize,
+        id: AcquireId,
+    ) -> Result<Held, AcquireFailure> {
+        let limit = self.now.after(Duration::from_secs(120));
+        let is_done = |world: &Self| {
+            world.processes[process].completions.iter().any(|completion| {
+                matches!(completion, Completion::Acquired { acquire, .. }
+                    | Completion::AcquireFailed { acquire, .. } if *acquire == id)
+            })
+        };
+        assert!(self.run_until(limit, is_done), "the acquire does not end");
+        let held = self.take_acquired(process, id).expect("it has ended")?;
+        assert!(held.shared.take());
+        let now = self.now;
+        self.processes[process].coordinator.handle_taken(held.id, now);
+        Ok(held)
+    }
+
+    /// Acquires and takes the lease.
+    pub(super) fn lock(&mut self, process: usize, request: AcquireRequest) -> Held {
+        let id = self.acquire(process, request);
+        self.acquired(process, id).unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    pub(super) fn is_valid(&self, held: &Held) -> bool {
+        matches!(held.shared.tenure(self.now), Tenure::Held { .. })
+    }
+
+    /// Submits the release of a lease.
+    pub(super) fn release(&mut self, held: &Held) -> RoundId {
+        held.shared.end();
+        let (coordinator, now) = self.coordinator(held.process);
+        coordinator.handle_release(held.id, None, now).expect("not released before")
+    }
+
+    /// Checks that no state is left in any process after all its operations have ended.
+    pub(super) fn assert_idle(&mut self) {
+        for (place, process) in self.processes.iter().enumerate() {
+            let left = process.coordinator.left();
+            assert!(left.is_empty(), "process {place}: {left:?}");
+        }
+    }
+
+    pub(super) fn node(place: usize) -> NodeId {
+        NodeId::new(place)
+    }
+}
