@@ -39,6 +39,12 @@ mod waiting;
 #[cfg(test)]
 mod acquire_tests;
 #[cfg(test)]
+mod lease_tests;
+#[cfg(test)]
+mod node_tests;
+#[cfg(test)]
+mod random_tests;
+#[cfg(test)]
 mod world_tests;
 
 pub(crate) use acquire::AcquireRequest;

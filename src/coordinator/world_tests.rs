@@ -9,6 +9,7 @@ use crate::observe::{Tag, Weight};
 use crate::protocol::{ClientId, Drift, NodeId, Policy, Quorum, RetryPolicy, Tenure, Time, Ttl};
 use crate::random::Random;
 use crate::wire::{Fingerprint, Key, Keys, NodeFailure};
+use quorlock_test::Trouble;
 use quorlock_test::internals::{Config, ConnId, Output, Server};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -57,6 +58,9 @@ pub(super) struct Host {
     /// Bytes that wait until the host answers again.
     held: VecDeque<Delivery>,
     peers: BTreeMap<ConnId, (usize, ConnectionId)>,
+    trouble: Option<Trouble>,
+    /// A command at which the server, or a proxy before it, closes the connection; empty for none.
+    closes_on: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +140,8 @@ impl World {
                 state: HostState::Up,
                 held: VecDeque::new(),
                 peers: BTreeMap::new(),
+                closes_on: "",
+                trouble: None,
             }
         };
         Self {
@@ -298,14 +304,24 @@ impl World {
                 let peer = (process, connection);
                 let conn = self.hosts[host].peers.iter().find(|(_, known)| **known == peer);
                 let Some(conn) = conn.map(|(conn, _)| *conn) else { return };
+                let all = bytes.len();
                 if bytes.is_empty() {
                     self.hosts[host].peers.remove(&conn);
                     self.hosts[host].server.disconnect(conn);
                     return;
                 }
-                let wall_us = self.wall_us(host);
-                let outputs = self.hosts[host].server.receive(conn, &bytes, wall_us);
+                let (wall_us, word) = (self.wall_us(host), self.hosts[host].closes_on.as_bytes());
+                let bytes = match bytes.windows(word.len().max(1)).position(|part| part == word) {
+                    Some(place) => &bytes[..place],
+                    None => &bytes[..],
+                };
+                let is_closed = bytes.len() < all;
+                let outputs = self.hosts[host].server.receive(conn, bytes, wall_us);
                 self.send(host, outputs);
+                if is_closed {
+                    self.hosts[host].server.disconnect(conn);
+                    self.send(host, vec![Output::Close(conn)]);
+                }
             }
             Delivery::ToClient { process, connection, bytes } => {
                 let now = self.now;
@@ -353,7 +369,8 @@ impl World {
             .iter_mut()
             .filter_map(|process| process.coordinator.poll_timeout(now))
             .collect();
-        let expiry = (0..self.hosts.len()).filter_map(|host| {
+        let is_up = |host: &usize| self.hosts[*host].state == HostState::Up;
+        let expiry = (0..self.hosts.len()).filter(is_up).filter_map(|host| {
             let at_us = self.hosts[host].server.next_expiry()?;
             Some(now.after(Duration::from_micros(at_us.saturating_sub(self.wall_us(host)))))
         });
@@ -421,11 +438,40 @@ impl World {
         }
     }
 
+    /// All connections of the host break for the clients. The server executes what was sent before.
+    pub(super) fn cut(&mut self, host: usize) {
+        let peers: Vec<_> = self.hosts[host].peers.values().copied().collect();
+        for (process, connection) in peers {
+            if self.processes[process].streams.remove(&connection).is_some() {
+                let error = io::Error::from(io::ErrorKind::ConnectionReset).into();
+                let now = self.now;
+                self.processes[process].coordinator.handle_closed(connection, &error, now);
+                let bytes = Vec::new();
+                let delivery = Delivery::ToServer { process, connection, bytes };
+                // The server sees the end of the stream late.
+                self.serial += 1;
+                let at = self.now.after(ms(self.random.random_range(0..3_000)));
+                let last = self.processes[process].arrivals.get(&(connection, true)).copied();
+                self.deliveries.insert((at.max(last.unwrap_or(at)), self.serial), delivery);
+            }
+        }
+    }
+
+    pub(super) fn trouble(&self, host: usize) -> Option<Trouble> {
+        self.hosts[host].trouble
+    }
+
+    pub(super) fn set_trouble(&mut self, host: usize, trouble: Option<Trouble>) {
+        self.hosts[host].trouble = trouble;
+        self.hosts[host].server.set_trouble(trouble);
+    }
+
     /// The server of the host is killed, and starts again without its keys.
     pub(super) fn restart(&mut self, host: usize) {
         let state = self.hosts[host].state;
         self.set_state(host, HostState::Down);
         self.hosts[host].held.clear();
+        self.serial += 1;
         let run_id = format!("{:040}", 1_000 + self.serial);
         let config = Config { run_id, ..self.hosts[host].server.config().clone() };
         let wall_us = self.wall_us(host);
@@ -451,6 +497,26 @@ impl World {
         let wall_us = self.wall_us(host);
         let outputs = self.hosts[host].server.delete(key.as_bytes(), wall_us);
         self.send(host, outputs);
+    }
+
+    /// The keys of the host.
+    pub(super) fn keys(&self, host: usize) -> Vec<String> {
+        let keys = self.hosts[host].server.keys(self.wall_us(host));
+        keys.map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+
+    /// From now on the host closes each connection on which it receives this word.
+    pub(super) fn close_on(&mut self, word: &'static str, host: usize) {
+        self.hosts[host].closes_on = word;
+    }
+
+    /// Number of nodes to which the process has two connections.
+    pub(super) fn second_connections(&self, process: usize) -> usize {
+        let streams = &self.processes[process].streams;
+        let count = |node: &usize| {
+            streams.keys().filter(|connection| connection.node.index() == *node).count()
+        };
+        (0..self.hosts.len()).filter(|node| count(node) > 1).count()
     }
 
     /// Number of hosts that have the key.

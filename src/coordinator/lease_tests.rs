@@ -1,0 +1,407 @@
+//! Leases: extension, renewal, loss, adoption, fencing tokens, close.
+
+use super::world_tests::{HostState, TTL, World, keys, ms, request, waiting};
+use super::{AcquireFailure, AcquireRequest, Completion};
+use crate::observe::event::Event;
+use crate::protocol::{Extended, Loss, Outcome, Refusal, Tenure, Ttl};
+use crate::wire::{CounterKeys, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ttl(duration: Duration) -> Ttl {
+    Ttl::from_duration(duration).expect("a ttl")
+}
+
+fn renewed(names: &[&str]) -> AcquireRequest {
+    AcquireRequest { max_hold: Some(Duration::from_secs(3_600)), ..request(names) }
+}
+
+fn fenced(names: &[&str]) -> AcquireRequest {
+    let keys = keys(names);
+    let counters = CounterKeys::for_keys(&keys, ttl(Duration::from_secs(600)));
+    AcquireRequest { counters: Some(Arc::new(counters.expect("plain keys"))), ..request(names) }
+}
+
+fn losses(world: &World, process: usize) -> Vec<Tenure> {
+    let ended = |completion: &Completion| match completion {
+        Completion::LeaseEnded { tenure, .. } => Some(*tenure),
+        _ => None,
+    };
+    world.processes[process].completions.iter().filter_map(ended).collect()
+}
+
+#[test]
+fn extension_lengthens_the_lease_on_all_nodes() {
+    let mut world = World::new(5, 1);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(8 * SECOND);
+    let (coordinator, now) = world.coordinator(a);
+    let call = coordinator.handle_extend(held.id, ttl(TTL), now).expect("held");
+    world.run_for(ms(5));
+    let extended = world.processes[a].completions.iter().find_map(|it| match it {
+        Completion::Extended { call: known, extended, report } if *known == call => {
+            assert_eq!(report.granted(), 3);
+            Some(*extended)
+        }
+        _ => None,
+    });
+    assert!(matches!(extended, Some(Extended::Until(_))), "{extended:?}");
+    world.run_for(9 * SECOND);
+    assert!(world.is_valid(&held));
+    assert_eq!(world.copies("k"), 5);
+    world.run_for(SECOND);
+    assert!(!world.is_valid(&held));
+    let (coordinator, now) = world.coordinator(a);
+    let refused = coordinator.handle_extend(held.id, ttl(TTL), now);
+    assert_eq!(refused, Err(Tenure::Lost(Loss::Expired)));
+}
+
+#[test]
+fn renewed_lease_outlives_its_ttl_with_a_minority_of_nodes_hung() {
+    let mut world = World::new(5, 2);
+    let a = world.connected();
+    let held = world.lock(a, renewed(&["k"]));
+    world.set_state(1, HostState::Hung);
+    world.set_state(2, HostState::Down);
+    world.run_for(60 * SECOND);
+    assert!(world.is_valid(&held));
+    let renewals = world.processes[a].events.iter();
+    let renewals = renewals.filter(|event| matches!(event, Event::LeaseRenewed { .. })).count();
+    assert!((18..=22).contains(&renewals), "{renewals}");
+    world.set_state(1, HostState::Up);
+    world.set_state(2, HostState::Up);
+    world.run_for(10 * SECOND);
+    assert_eq!(world.copies("k"), 5, "the nodes that missed extensions have the key again");
+    world.release(&held);
+    world.run_for(ms(10));
+    assert_eq!(world.copies("k"), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn loss_is_reported_before_the_validity_ends() {
+    let mut world = World::new(3, 3);
+    let a = world.connected();
+    let held = world.lock(a, renewed(&["k"]));
+    for host in 0..3 {
+        world.set_state(host, HostState::Hung);
+    }
+    let limit = world.now.after(20 * SECOND);
+    assert!(world.run_until(limit, |world| !losses(world, a).is_empty()));
+    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::Expired)]);
+    assert!(!world.is_valid(&held));
+    let elapsed = TTL - TTL / 100 - ms(2) - ms(2);
+    assert!(world.now.since(limit.before(20 * SECOND)) <= elapsed);
+}
+
+#[test]
+fn maximum_hold_time_ends_a_renewed_lease() {
+    let mut world = World::new(3, 4);
+    let a = world.connected();
+    let request = AcquireRequest { max_hold: Some(25 * SECOND), ..request(&["k"]) };
+    let began = world.now;
+    let held = world.lock(a, request);
+    world.run_for(30 * SECOND);
+    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::MaxHold)]);
+    assert!(!world.is_valid(&held) && world.now.since(began) >= 25 * SECOND);
+}
+
+#[test]
+fn deleted_keys_are_noticed_at_once() {
+    let mut world = World::new(5, 5);
+    let a = world.connected();
+    let held = world.lock(a, renewed(&["k"]));
+    world.run_for(ms(500));
+    world.delete(0, "k");
+    world.run_for(SECOND);
+    assert!(world.is_valid(&held), "one node of five");
+    for host in 1..4 {
+        world.delete(host, "k");
+    }
+    world.run_for(ms(250));
+    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::QuorumLost)]);
+    assert!(!world.is_valid(&held));
+}
+
+#[test]
+fn lost_key_of_a_minority_is_set_again_by_the_next_renewal() {
+    let mut world = World::new(5, 6);
+    let a = world.connected();
+    let held = world.lock(a, renewed(&["k"]));
+    world.run_for(ms(100));
+    for host in 0..2 {
+        world.delete(host, "k");
+    }
+    assert_eq!(world.copies("k"), 3);
+    world.run_for(4 * SECOND);
+    assert_eq!(world.copies("k"), 5);
+    assert!(world.is_valid(&held));
+}
+
+#[test]
+fn forced_release_ends_the_lease_and_frees_the_lock() {
+    let mut world = World::new(5, 7);
+    let [a, b] = [world.connected(), world.connected()];
+    let held = world.lock(a, renewed(&["k"]));
+    world.run_for(ms(5));
+    let id = world.acquire(b, waiting(&["k"], world.now, 9 * SECOND));
+    world.run_for(SECOND);
+    let (coordinator, now) = world.coordinator(b);
+    let call = coordinator.handle_force_release(keys(&["k"]), now);
+    let released = world.acquired(b, id).expect("the lock was freed");
+    world.run_for(ms(300));
+    let report = world.processes[b].completions.iter().find_map(|it| match it {
+        Completion::ForceReleased { call: known, report } if *known == call => {
+            Some(report.granted())
+        }
+        _ => None,
+    });
+    assert_eq!(report, Some(5));
+    assert!(!world.is_valid(&held) && world.is_valid(&released));
+    assert!(matches!(losses(&world, a)[..], [Tenure::Lost(Loss::TakenOver | Loss::QuorumLost)]));
+}
+
+#[test]
+fn status_reports_the_holder_on_each_node() {
+    let mut world = World::new(5, 8);
+    let [a, b] = [world.connected(), world.connected()];
+    let request = AcquireRequest { metadata: Some("worker-7".into()), ..request(&["k"]) };
+    let held = world.lock(a, request);
+    world.set_state(4, HostState::Hung);
+    world.run_for(ms(5));
+    let (coordinator, now) = world.coordinator(b);
+    let call = coordinator.handle_status(keys(&["k"]), now);
+    world.run_for(ms(100));
+    let found = world.processes[b].completions.iter().find_map(|it| match it {
+        Completion::Status { call: known, nodes, report } if *known == call => {
+            Some((nodes, report))
+        }
+        _ => None,
+    });
+    let (nodes, report) = found.expect("a result");
+    let holders = report.nodes().iter().filter_map(|node| node.holder()?.metadata());
+    assert_eq!(holders.collect::<Vec<_>>(), ["worker-7"; 4]);
+    assert_eq!(nodes.iter().filter(|node| node.answer.is_some()).count(), 4);
+    let counted = nodes.iter().filter(|node| node.eligibility.counts_in().is_zero()).count();
+    assert_eq!(counted, 5);
+    let (coordinator, now) = world.coordinator(b);
+    let cancelled = coordinator.handle_status(keys(&["k"]), now);
+    coordinator.handle_cancel_call(cancelled, now);
+    world.set_state(4, HostState::Up);
+    world.release(&held);
+    world.run_for(SECOND);
+    world.assert_idle();
+}
+
+#[test]
+fn adoption_takes_over_the_lock_of_another_client() {
+    let mut world = World::new(5, 9);
+    let [a, b] = [world.connected(), world.connected()];
+    let held = world.lock(a, renewed(&["k"]));
+    world.run_for(ms(5));
+    let value = Arc::new(held.shared.claim().value().clone());
+    let adopted = world.lock(b, AcquireRequest { adopts: Some(value.clone()), ..request(&["k"]) });
+    assert!(world.is_valid(&adopted));
+    world.run_for(ms(300));
+    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::TakenOver)]);
+    let id = world.acquire(b, AcquireRequest { adopts: Some(value), ..request(&["k"]) });
+    let failure = world.acquired(b, id).err();
+    assert!(matches!(failure, Some(AcquireFailure::Refused { .. })), "{failure:?}");
+    assert!(world.is_valid(&adopted), "the value of another lease was given");
+}
+
+#[test]
+fn adoption_by_the_same_client_ends_the_former_lease() {
+    let mut world = World::new(3, 10);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    let value = held.shared.claim().value().clone();
+    let adopt = AcquireRequest { adopts: Some(Arc::new(value)), ..request(&["k"]) };
+    let adopted = world.lock(a, adopt);
+    assert!(!world.is_valid(&held) && world.is_valid(&adopted));
+    let unknown = Value::of(b"no such value");
+    let adopt = AcquireRequest { adopts: Some(Arc::new(unknown)), ..request(&["k"]) };
+    let id = world.acquire(a, adopt);
+    let failure = world.acquired(a, id).err();
+    let is_contended =
+        matches!(failure, Some(AcquireFailure::Refused { refusal: Refusal::Contended, .. }));
+    assert!(is_contended && world.is_valid(&adopted), "{failure:?}");
+}
+
+#[test]
+fn fencing_tokens_grow_with_each_holder() {
+    let mut world = World::new(5, 11);
+    world.jitter = ms(2);
+    let processes = [world.connected(), world.connected(), world.connected()];
+    let mut last = 0;
+    for round in 0..30 {
+        // Each round, other nodes are unreachable, so that the counters differ.
+        for host in 0..5 {
+            let is_up = (host + round) % 5 > 1;
+            world.set_state(host, if is_up { HostState::Up } else { HostState::Down });
+        }
+        world.run_for(2 * SECOND);
+        let held = world.lock(processes[round % 3], fenced(&["k"]));
+        let token = held.shared.claim().fence().and_then(|fence| fence.token());
+        assert!(token.is_some_and(|token| token > last), "{token:?} after {last}");
+        last = token.unwrap_or_default();
+        world.release(&held);
+        world.run_for(ms(50));
+    }
+}
+
+#[test]
+fn counters_that_differ_are_confirmed_in_a_second_round() {
+    let mut world = World::new(3, 12);
+    let a = world.connected();
+    let first = world.lock(a, fenced(&["k"]));
+    world.release(&first);
+    world.run_for(ms(5));
+    // Other clients have drawn higher numbers on single nodes.
+    let token = first.shared.claim().fence().and_then(|fence| fence.token()).expect("a token");
+    for (host, ahead) in [(0, 10_000_000), (1, 5_000_000)] {
+        let keys = world.keys(host);
+        let [counter] = &keys[..] else { panic!("{keys:?}") };
+        world.put(host, counter, &(token + ahead).to_string(), Duration::from_secs(600));
+    }
+    let second = world.lock(a, fenced(&["k"]));
+    let confirmed = world.processes[a]
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::AttemptFinished { confirmation: Some(_), .. }));
+    assert!(confirmed);
+    let drawn = second.shared.claim().fence().and_then(|fence| fence.token());
+    assert!(drawn.is_some_and(|drawn| drawn >= token + 5_000_000), "{drawn:?}");
+    world.release(&second);
+    world.run_for(ms(5));
+    world.assert_idle();
+}
+
+#[test]
+fn minimum_hold_time_and_cool_down_keep_the_lock_after_the_release() {
+    let mut world = World::new(3, 13);
+    let [a, b] = [world.connected(), world.connected()];
+    let request_at_least = AcquireRequest { at_least: 2 * SECOND, ..request(&["k"]) };
+    let began = world.now;
+    let held = world.lock(a, request_at_least);
+    world.release(&held);
+    let id = world.acquire(b, waiting(&["k"], world.now, 9 * SECOND));
+    let held = world.acquired(b, id).expect("acquired after the minimum hold time");
+    assert!(world.now.since(began) >= 2 * SECOND && world.now.since(began) < 3 * SECOND);
+    held.shared.end();
+    let released = world.now;
+    let (coordinator, now) = world.coordinator(b);
+    coordinator.handle_release(held.id, Some(ttl(3 * SECOND)), now);
+    let id = world.acquire(a, waiting(&["k"], world.now, 9 * SECOND));
+    world.acquired(a, id).expect("acquired after the cool-down");
+    assert!(world.now.since(released) >= 3 * SECOND && world.now.since(released) < 4 * SECOND);
+}
+
+#[test]
+fn lease_that_is_not_taken_passes_to_another_acquire() {
+    let mut world = World::new(3, 14);
+    let a = world.connected();
+    let now = world.now;
+    let slow = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
+    world.run_for(ms(5));
+    let first = world.take_acquired(a, slow).expect("delivered").expect("acquired");
+    let other = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
+    world.run_for(ms(1_900));
+    assert!(world.take_acquired(a, other).is_none() && world.is_valid(&first));
+    let second = world.acquired(a, other).expect("the first lease was revoked");
+    assert!(world.now.since(now) < ms(2_100));
+    assert!(!first.shared.take(), "revoked");
+    world.release(&second);
+    let third = world.acquired(a, slow).expect("the slow acquire tries again");
+    world.release(&third);
+    world.run_for(ms(10));
+    world.assert_idle();
+}
+
+#[test]
+fn lease_that_is_never_taken_ends_with_its_validity() {
+    let mut world = World::new(3, 15);
+    let a = world.connected();
+    let id = world.acquire(a, request(&["k"]));
+    world.run_for(11 * SECOND);
+    let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
+    assert!(!held.shared.take() && !world.is_valid(&held));
+    let failure = world.take_acquired(a, id).expect("failed").err();
+    assert!(matches!(failure, Some(AcquireFailure::NotTaken { .. })), "{failure:?}");
+    world.assert_idle();
+}
+
+#[test]
+fn close_releases_leases_and_fails_acquires() {
+    let mut world = World::new(3, 16);
+    let [a, b] = [world.connected(), world.connected()];
+    let blocking = world.lock(b, request(&["other"]));
+    let held = world.lock(a, renewed(&["k"]));
+    let id = world.acquire(a, waiting(&["other"], world.now, 60 * SECOND));
+    world.run_for(ms(10));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    let failure = world.acquired(a, id).err();
+    assert!(matches!(failure, Some(AcquireFailure::Closed)), "{failure:?}");
+    world.run_for(ms(10));
+    let is_closed = |it: &Completion| matches!(it, Completion::Closed(Ok(())));
+    assert!(world.processes[a].completions.iter().any(is_closed));
+    assert_eq!((world.copies("k"), world.is_valid(&held)), (0, false));
+    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::Closed)]);
+    let id = world.acquire(a, request(&["k"]));
+    assert!(matches!(world.acquired(a, id), Err(AcquireFailure::Closed)));
+    world.release(&blocking);
+    world.run_for(ms(10));
+    world.assert_idle();
+}
+
+#[test]
+fn close_reports_releases_that_are_not_delivered_in_time() {
+    let mut world = World::new(3, 17);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.set_state(2, HostState::Hung);
+    held.shared.end();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_drop(held.id, now);
+    world.run_for(ms(1));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(ms(200), now);
+    world.run_for(ms(300));
+    let remains = world.processes[a].completions.iter().find_map(|it| match it {
+        Completion::Closed(Err(remains)) => Some(remains.pending_releases.to_vec()),
+        _ => None,
+    });
+    assert_eq!(remains, Some(vec![0, 0, 1]));
+    world.set_state(2, HostState::Up);
+    world.run_for(20 * SECOND);
+    assert_eq!(world.copies("k"), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn release_all_releases_every_lease_once() {
+    let mut world = World::new(3, 18);
+    let a = world.connected();
+    let held = [world.lock(a, request(&["k"])), world.lock(a, request(&["l", "m"]))];
+    let (coordinator, now) = world.coordinator(a);
+    assert_eq!(coordinator.leases().count(), 2);
+    let released = coordinator.handle_release_all(now);
+    assert_eq!(released.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), [b"k", b"l"]);
+    world.run_for(ms(10));
+    for (_, released) in released {
+        let is_released = |it: &&Completion| {
+            matches!(it, Completion::Released { call, outcome: Outcome::Won, report }
+                if *call == released && report.granted() >= 2)
+        };
+        assert_eq!(world.processes[a].completions.iter().filter(is_released).count(), 1);
+    }
+    assert!(held.iter().all(|held| !world.is_valid(held)));
+    let (coordinator, now) = world.coordinator(a);
+    assert_eq!(coordinator.handle_release(held[0].id, None, now), None, "released before");
+    world.assert_idle();
+}
