@@ -78,6 +78,7 @@ pub(super) enum Stage {
     /// Waits because the maximum number of attempts is under way.
     Blocked {
         until: Time,
+        is_queued: bool,
     },
     Attempting(Attempt),
     /// Waits for the next attempt, or for a reason to try earlier.

@@ -1,6 +1,7 @@
 //! Acquires and releases.
 
-use super::world_tests::{HostState, World, ms, request, waiting};
+use super::world_calls_tests::{request, waiting};
+use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, Completion};
 use crate::protocol::{Outcome, Refusal};
 use std::time::Duration;
@@ -155,4 +156,66 @@ fn many_processes_take_turns() {
     }
     world.run_for(ms(20));
     world.assert_idle();
+}
+
+#[test]
+fn driver_gathers_commands_behind_an_answered_pipeline() {
+    let mut world = World::new(3, 8);
+    let a = world.connected();
+    let held: Vec<_> = ["k", "l"].map(|name| world.acquire(a, request(&[name]))).into();
+    world.run_for(ms(5));
+    let held: Vec<_> = held.into_iter().map(|id| world.acquired(a, id).expect("free")).collect();
+    world.release(&held[0]);
+    let connections = world.connections(a);
+    let (coordinator, now) = world.coordinator(a);
+    // The last pipeline had two commands, so another one is likely to follow.
+    assert!(connections.iter().all(|connection| coordinator.may_gather(*connection, now)));
+    world.release(&held[1]);
+    let sent = world.processes[a].sent;
+    world.run_for(ms(5));
+    assert_eq!(world.processes[a].sent - sent, 3, "one pipeline for each node");
+    let (coordinator, now) = world.coordinator(a);
+    assert!(!connections.iter().any(|connection| coordinator.may_gather(*connection, now)));
+    world.assert_idle();
+}
+
+#[test]
+fn idle_connection_is_read_before_it_is_written_to() {
+    let mut world = World::new(3, 9);
+    let a = world.connected();
+    let connections = world.connections(a);
+    let must_read = |world: &mut World| {
+        let (coordinator, now) = world.coordinator(a);
+        connections.iter().filter(|it| coordinator.must_read_first(**it, now)).count()
+    };
+    let held = world.lock(a, request(&["k"]));
+    world.release(&held);
+    world.run_for(ms(99));
+    assert_eq!(must_read(&mut world), 0);
+    world.run_for(ms(2));
+    assert_eq!(must_read(&mut world), 3);
+}
+
+#[test]
+fn acquires_beyond_the_maximum_number_of_attempts_wait_or_fail() {
+    const MAX: usize = 1 << 14;
+    let mut world = World::new(1, 10);
+    let a = world.connected();
+    world.set_state(0, HostState::Hung);
+    let now = world.now;
+    for number in 0..MAX {
+        world.acquire(a, waiting(&[&format!("k{number}")], now, Duration::from_secs(9)));
+    }
+    let one = world.acquire(a, request(&["one"]));
+    let other = world.acquire(a, waiting(&["other"], now, ms(20)));
+    world.run_for(ms(30));
+    let failure = world.take_acquired(a, other).expect("its time is over").err();
+    let has_report = matches!(failure, Some(AcquireFailure::Overloaded { report: None }));
+    assert!(has_report, "{failure:?}");
+    world.run_for(ms(30));
+    let failure = world.take_acquired(a, one).expect("refused").err();
+    assert!(matches!(failure, Some(AcquireFailure::Overloaded { .. })), "{failure:?}");
+    world.set_state(0, HostState::Up);
+    let held = world.lock(a, request(&["free"]));
+    assert!(world.is_valid(&held));
 }

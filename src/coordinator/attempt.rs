@@ -315,8 +315,12 @@ impl Coordinator {
     /// The attempt is over: another acquire may begin one.
     pub(super) fn end_attempt(&mut self) {
         self.attempts -= 1;
-        if let Some(blocked) = self.blocked.pop_front() {
-            self.ready.push(blocked);
+        while let Some(blocked) = self.blocked.pop_front() {
+            let stage = self.acquires.get(blocked).map(|acquire| &acquire.stage);
+            if matches!(stage, Some(Stage::Blocked { .. })) {
+                self.ready.push_back(blocked);
+                break;
+            }
         }
     }
 
@@ -384,10 +388,10 @@ impl Coordinator {
             // Votes before the decision can change when deferred grants count.
             Stage::Attempting(_) => self.advance(id, now),
             // A node can report a conflicting key after an attempt for several keys was refused.
-            Stage::Resting { .. } if outcome.is_none() => {
-                if self.queues.handle_conflicts(id, &self.rounds, now) {
-                    self.advance(id, now);
-                }
+            Stage::Resting { .. }
+                if outcome.is_none() && self.queues.handle_conflicts(id, &self.rounds, now) =>
+            {
+                self.advance(id, now);
             }
             _ => {}
         }

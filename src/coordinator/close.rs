@@ -21,9 +21,7 @@ impl Coordinator {
             self.advance(id, now);
         }
         self.close_leases(now);
-        for node in &mut self.nodes {
-            node.is_closing = true;
-        }
+        self.cx.is_closing = true;
         self.settle(now);
         if self.closing == Closing::Closed && self.completions.is_empty() {
             self.completions.push_back(Completion::Closed(Ok(())));

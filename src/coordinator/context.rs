@@ -28,6 +28,8 @@ pub(super) struct Context {
     /// Level of the events that a receiver wants.
     observed: Option<Weight>,
     last_connection: u64,
+    /// True once the client is closed: pending releases get one last chance.
+    pub(super) is_closing: bool,
     pub(super) outputs: VecDeque<NodeOutput>,
     pub(super) events: VecDeque<(Weight, Event)>,
     /// Connections that the driver must close.
@@ -57,6 +59,7 @@ impl Context {
             health: HealthRecord::new(quorum),
             observed: None,
             last_connection: 0,
+            is_closing: false,
             outputs: VecDeque::new(),
             events: VecDeque::new(),
             closed: VecDeque::new(),

@@ -17,8 +17,6 @@ pub(super) struct Lease {
     pub(super) renewal: Renewal,
     /// T1 and ttl of the request that the validity comes from.
     pub(super) basis: (Time, Ttl),
-    /// The ttl that it was acquired with.
-    pub(super) ttl: Ttl,
     pub(super) tag: Tag,
     /// T1 of the acquire.
     pub(super) since: Time,
@@ -32,8 +30,8 @@ pub(super) struct Lease {
     pub(super) acquired: RoundId,
     /// Nodes that may have lost the keys since the last request.
     pub(super) suspected: SuspectedLoss,
-    /// True until the first extension: late votes of the acquire count as grants.
-    pub(super) counts_acquire: bool,
+    /// The round that acquired it, until the first extension: its late votes count as grants.
+    pub(super) latest_votes: Option<RoundId>,
     pub(super) checks: Checks,
     /// Rounds of extensions whose votes can still arrive.
     pub(super) extensions: Vec<RoundId>,
@@ -57,7 +55,6 @@ impl Lease {
             shared,
             renewal,
             basis: (attempt.t1, terms.ttl),
-            ttl: terms.ttl,
             tag: terms.tag,
             since: attempt.t1,
             is_renewed: terms.max_hold.is_some(),
@@ -65,7 +62,7 @@ impl Lease {
             acquire: None,
             acquired: attempt.round,
             suspected,
-            counts_acquire: true,
+            latest_votes: Some(attempt.round),
             checks: Checks::default(),
             extensions: Vec::new(),
             failures: 0,
@@ -86,7 +83,7 @@ impl Lease {
     /// Another request is sent to the nodes.
     pub(super) fn handle_request(&mut self) {
         self.suspected.handle_request();
-        self.counts_acquire = false;
+        self.latest_votes = None;
     }
 
     /// An extension was decided with these votes.

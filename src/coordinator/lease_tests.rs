@@ -1,10 +1,11 @@
 //! Leases: extension, renewal, loss, adoption, fencing tokens, close.
 
-use super::world_tests::{HostState, TTL, World, keys, ms, request, waiting};
+use super::world_calls_tests::{TTL, keys, request, waiting};
+use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
 use crate::observe::event::Event;
 use crate::protocol::{Extended, Loss, Outcome, Refusal, Tenure, Ttl};
-use crate::wire::{CounterKeys, Value};
+use crate::wire::{CounterKeys, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,8 +94,8 @@ fn loss_is_reported_before_the_validity_ends() {
     assert!(world.run_until(limit, |world| !losses(world, a).is_empty()));
     assert_eq!(losses(&world, a), [Tenure::Lost(Loss::Expired)]);
     assert!(!world.is_valid(&held));
-    let elapsed = TTL - TTL / 100 - ms(2) - ms(2);
-    assert!(world.now.since(limit.before(20 * SECOND)) <= elapsed);
+    let validity = TTL * 99 / 100;
+    assert!(world.now.since(limit.before(20 * SECOND)) + ms(4) <= validity);
 }
 
 #[test]
@@ -245,7 +246,7 @@ fn fencing_tokens_grow_with_each_holder() {
         }
         world.run_for(2 * SECOND);
         let held = world.lock(processes[round % 3], fenced(&["k"]));
-        let token = held.shared.claim().fence().and_then(|fence| fence.token());
+        let token = held.shared.claim().fence().and_then(Counters::token);
         assert!(token.is_some_and(|token| token > last), "{token:?} after {last}");
         last = token.unwrap_or_default();
         world.release(&held);
@@ -261,7 +262,7 @@ fn counters_that_differ_are_confirmed_in_a_second_round() {
     world.release(&first);
     world.run_for(ms(5));
     // Other clients have drawn higher numbers on single nodes.
-    let token = first.shared.claim().fence().and_then(|fence| fence.token()).expect("a token");
+    let token = first.shared.claim().fence().and_then(Counters::token).expect("a token");
     for (host, ahead) in [(0, 10_000_000), (1, 5_000_000)] {
         let keys = world.keys(host);
         let [counter] = &keys[..] else { panic!("{keys:?}") };
@@ -273,7 +274,7 @@ fn counters_that_differ_are_confirmed_in_a_second_round() {
         .iter()
         .any(|event| matches!(event, Event::AttemptFinished { confirmation: Some(_), .. }));
     assert!(confirmed);
-    let drawn = second.shared.claim().fence().and_then(|fence| fence.token());
+    let drawn = second.shared.claim().fence().and_then(Counters::token);
     assert!(drawn.is_some_and(|drawn| drawn >= token + 5_000_000), "{drawn:?}");
     world.release(&second);
     world.run_for(ms(5));
@@ -330,7 +331,8 @@ fn lease_that_is_never_taken_ends_with_its_validity() {
     let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
     assert!(!held.shared.take() && !world.is_valid(&held));
     let failure = world.take_acquired(a, id).expect("failed").err();
-    assert!(matches!(failure, Some(AcquireFailure::NotTaken { .. })), "{failure:?}");
+    let Some(AcquireFailure::NotTaken { report }) = failure else { panic!("{failure:?}") };
+    assert_eq!(report.granted(), 3);
     world.assert_idle();
 }
 
@@ -403,5 +405,56 @@ fn release_all_releases_every_lease_once() {
     assert!(held.iter().all(|held| !world.is_valid(held)));
     let (coordinator, now) = world.coordinator(a);
     assert_eq!(coordinator.handle_release(held[0].id, None, now), None, "released before");
+    world.assert_idle();
+}
+
+#[test]
+fn caller_that_waits_for_the_end_of_a_lease_is_notified() {
+    let mut world = World::new(3, 19);
+    let a = world.connected();
+    let [first, second] = ["k", "l"].map(|name| world.lock(a, request(&[name])));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_watch(first.id, now);
+    world.run_for(TTL);
+    let ended = world.processes[a].completions.iter().filter_map(|it| match it {
+        Completion::LeaseEnded { lease, tenure } => Some((*lease, *tenure)),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), [(first.id, Tenure::Lost(Loss::Expired))]);
+    assert!(!world.is_valid(&second));
+}
+
+#[test]
+fn sets_that_share_a_key_take_turns() {
+    let mut world = World::new(5, 20);
+    world.jitter = ms(1);
+    let [a, b] = [world.connected(), world.connected()];
+    let now = world.now;
+    let sets: [&[&str]; 4] = [&["x", "y"], &["y", "z"], &["z", "x"], &["x", "y", "z"]];
+    let mut under_way: Vec<_> = [a, b, a, b]
+        .into_iter()
+        .zip(sets)
+        .chain([(a, sets[3]), (b, sets[0])])
+        .map(|(process, names)| (process, world.acquire(process, waiting(names, now, 60 * SECOND))))
+        .collect();
+    while !under_way.is_empty() {
+        let limit = world.now.after(5 * SECOND);
+        let is_held = |world: &World| {
+            let mut completions = world.processes.iter().flat_map(|it| &it.completions);
+            completions.any(|completion| matches!(completion, Completion::Acquired { .. }))
+        };
+        assert!(world.run_until(limit, is_held), "{} sets wait", under_way.len());
+        let place = under_way.iter().position(|(process, id)| {
+            let is_won = |it: &Completion| {
+                matches!(it, Completion::Acquired { acquire, .. } if acquire == id)
+            };
+            world.processes[*process].completions.iter().any(is_won)
+        });
+        let (process, id) = under_way.remove(place.expect("one of them"));
+        let held = world.acquired(process, id).expect("acquired");
+        world.run_for(ms(20));
+        world.release(&held);
+    }
+    world.run_for(SECOND);
     world.assert_idle();
 }

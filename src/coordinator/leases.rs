@@ -11,9 +11,7 @@ use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::event::Event;
 use crate::observe::{Report, Weight};
-use crate::protocol::{
-    Goal, Loss, NodeId, Outcome, Renewal, Round, SuspectedLoss, Tenure, Time, Ttl,
-};
+use crate::protocol::{Goal, Loss, NodeId, Renewal, Round, SuspectedLoss, Tenure, Time, Ttl};
 use crate::wire::{Command, CoolDown, Key, Value};
 use std::sync::Arc;
 
@@ -222,22 +220,11 @@ impl Coordinator {
         votes.map_or_else(nothing, |votes| votes.report(&self.cx.names(), now))
     }
 
-    /// The ttl that the lease was acquired with. `None` if it was released.
-    pub(crate) fn lease_ttl(&self, id: LeaseId) -> Option<Ttl> {
-        self.leases.get(id).map(|lease| lease.ttl)
-    }
-
     /// A key of the lease has changed on `node`. Returns the number of nodes that may have lost their keys.
     pub(super) fn suspected_nodes(&mut self, id: LeaseId, node: NodeId) -> Option<usize> {
         let lease = self.leases.get_mut(id)?;
-        let acquired = self.rounds.get(lease.acquired).filter(|_| lease.counts_acquire);
+        let acquired = lease.latest_votes.and_then(|round| self.rounds.get(round));
         let granted = acquired.map(|votes| votes.round().granted()).unwrap_or_default();
         Some(lease.suspected.handle_invalidation(node, granted))
-    }
-
-    /// The outcome of a release as `Released`, `Expired` or `TakenOver` is told apart by all votes.
-    #[cfg(test)]
-    pub(super) fn release_outcome(completion: &Completion) -> Option<Outcome> {
-        if let Completion::Released { outcome, .. } = completion { Some(*outcome) } else { None }
     }
 }

@@ -20,6 +20,7 @@ mod lease;
 mod leases;
 mod link;
 mod node;
+mod queue;
 mod replies;
 mod sets;
 mod settings;
@@ -45,10 +46,12 @@ mod node_tests;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
+mod world_calls_tests;
+#[cfg(test)]
 mod world_tests;
 
 pub(crate) use acquire::AcquireRequest;
-pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Remains};
+pub(crate) use completion::{AcquireFailure, Completion};
 pub(crate) use context::ConnectionId;
 pub(crate) use settings::{NodeSettings, Settings};
 pub(crate) use shared_lease::SharedLease;

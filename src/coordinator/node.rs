@@ -39,8 +39,6 @@ pub(super) struct Node {
     /// True if the node has left a command unanswered for longer than the node timeout, until it replies.
     pub(super) is_silent: bool,
     pub(super) connections: usize,
-    /// True once the client is closed: pending releases get one last chance.
-    pub(super) is_closing: bool,
     /// Commands to be written next.
     inbox: Vec<NodeCommand>,
     /// Size of `inbox` at which cancelled commands are removed.
@@ -84,7 +82,6 @@ impl Node {
             was_tried: false,
             is_silent: false,
             connections: 0,
-            is_closing: false,
             inbox: Vec::new(),
             purge_at: CROWD,
             pending: PendingCommands::new(),
@@ -142,7 +139,9 @@ impl Node {
                 self.inbox.drain(..).partition(|command| command.is_cancelled(self.id, now));
             self.inbox = kept;
             self.purge_at = CROWD.max(2 * self.inbox.len());
-            cancelled.into_iter().for_each(|command| self.cancel(command, now, cx));
+            for command in cancelled {
+                self.cancel(command, now, cx);
+            }
         }
     }
 
@@ -216,13 +215,13 @@ impl Node {
 
     /// Drops pending commands that are of no more use.
     pub(super) fn prune(&mut self, now: Time, cx: &mut Context) {
-        self.prune_pending(now);
+        self.prune_pending(now, cx);
         self.emit_pending(cx);
     }
 
-    fn prune_pending(&mut self, now: Time) {
+    fn prune_pending(&mut self, now: Time, cx: &Context) {
         let id = self.id;
-        self.pending.prune(now, self.is_closing, |command| command.pending_work(id));
+        self.pending.prune(now, cx.is_closing, |command| command.pending_work(id));
     }
 
     pub(super) fn has_pending(&self) -> bool {
@@ -296,7 +295,7 @@ impl Node {
         }
         let mut commands = Vec::new();
         if self.pending.has_shared() && now >= self.repeats.next_try() {
-            self.prune_pending(now);
+            self.prune_pending(now, cx);
             commands = self.pending.take(MAX_COMMANDS);
         }
         let count = self.inbox.len().min(MAX_COMMANDS.saturating_sub(commands.len()));
@@ -319,7 +318,7 @@ impl Node {
 
     /// Writes one isolated release. Returns false if none is of use.
     fn write_isolated(&mut self, now: Time, cx: &mut Context) -> bool {
-        self.prune_pending(now);
+        self.prune_pending(now, cx);
         let Some(command) = self.pending.take_isolated() else { return false };
         if command.is_cancelled(self.id, now) {
             self.cancel(command, now, cx);

@@ -1,6 +1,7 @@
 //! Connections: restarts, stalls, broken connections, servers that refuse, clocks that step.
 
-use super::world_tests::{HostState, TTL, World, ms, request, waiting};
+use super::world_calls_tests::{TTL, request, waiting};
+use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, Completion};
 use crate::observe::event::Event;
 use crate::observe::{NodeState, VoteEligibility};

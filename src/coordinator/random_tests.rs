@@ -3,10 +3,11 @@
 //! `COORDINATOR_SEEDS=100000 cargo test --release --lib coordinator::random_tests` plays more runs, and
 //! `COORDINATOR_SEED=7` plays one.
 
-use super::world_tests::{Held, HostState, World, keys, ms, request, waiting};
+use super::world_calls_tests::{Held, keys, request, waiting};
+use super::world_tests::{HostState, World, ms};
 use super::{AcquireId, AcquireRequest, Completion};
 use crate::protocol::{Tenure, Time, Ttl};
-use crate::wire::CounterKeys;
+use crate::wire::{CounterKeys, Counters};
 use quorlock_test::Trouble;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -109,7 +110,7 @@ impl Run {
         });
         let max_hold = self.random.random_ratio(1, 3).then_some(60 * SECOND);
         let ttl = Ttl::from_duration(ttl).expect("a ttl");
-        let id = self.world.acquire(process, AcquireRequest { ttl, max_hold, counters, ..request });
+        let id = self.world.acquire(process, AcquireRequest { ttl, counters, max_hold, ..request });
         self.under_way.push((process, id, is_fenced));
     }
 
@@ -250,7 +251,7 @@ impl Run {
             return;
         }
         let claim = held.shared.claim();
-        let token = claim.fence().and_then(|fence| fence.token()).expect("a token");
+        let token = claim.fence().and_then(Counters::token).expect("a token");
         for key in claim.keys().iter() {
             let last = self.tokens.insert(key.to_vec(), token).unwrap_or_default();
             assert!(token > last, "token {token} after {last}");

@@ -106,17 +106,20 @@ impl Coordinator {
             Stage::HoldingBack { .. } => {
                 let timeout = self.cx.settings.node_timeout;
                 let until = acquire.terms.deadline.unwrap_or(now.after(timeout));
-                self.enter_stage(id, Stage::Blocked { until })
+                self.enter_stage(id, Stage::Blocked { until, is_queued: false })
+            }
+            Stage::Blocked { until, .. } if self.attempts >= MAX_ATTEMPTS && now >= until => {
+                self.fail_overloaded(id, now)
+            }
+            Stage::Blocked { until, is_queued } if self.attempts >= MAX_ATTEMPTS => {
+                if !is_queued {
+                    acquire.stage = Stage::Blocked { until, is_queued: true };
+                    self.blocked.push_back(id);
+                }
+                Step::Wait(until)
             }
             Stage::Blocked { .. } if acquire.acquisition.is_over(now).is_some() => {
                 self.fail_out_of_time(id, now)
-            }
-            Stage::Blocked { until } if self.attempts >= MAX_ATTEMPTS => {
-                if now >= until {
-                    return self.fail_overloaded(id, now);
-                }
-                self.blocked.push_back(id);
-                Step::Wait(until)
             }
             Stage::Blocked { .. } => self.begin_attempt(id, now),
             Stage::Attempting(_) => self.step_attempt(id, now),

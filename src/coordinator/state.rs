@@ -55,7 +55,7 @@ pub(crate) struct Coordinator {
     /// Acquires that wait because the maximum number of attempts is under way.
     pub(super) blocked: VecDeque<AcquireId>,
     /// Acquires that may continue.
-    pub(super) ready: Vec<AcquireId>,
+    pub(super) ready: VecDeque<AcquireId>,
     pub(super) completions: VecDeque<Completion>,
     /// The highest number of a fencing counter that a node has reported.
     pub(super) highest_number: u64,
@@ -86,7 +86,7 @@ impl Coordinator {
             timers: Timers::new(),
             attempts: 0,
             blocked: VecDeque::new(),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             completions: VecDeque::new(),
             highest_number: 0,
             wall_clock: (Time::default(), 0),
@@ -135,7 +135,7 @@ impl Coordinator {
         loop {
             if let Some(output) = self.cx.outputs.pop_front() {
                 self.handle_output(output, now);
-            } else if let Some(acquire) = self.ready.pop() {
+            } else if let Some(acquire) = self.ready.pop_front() {
                 self.advance(acquire, now);
             } else {
                 break;
@@ -152,7 +152,7 @@ impl Coordinator {
                 match votes.owner {
                     Owner::Acquire(id) => self.handle_acquire_vote(id, outcome, now),
                     Owner::Extension { .. } => {
-                        self.handle_extension_vote(round, node, outcome, now)
+                        self.handle_extension_vote(round, node, outcome, now);
                     }
                     _ if outcome.is_some() => self.handle_decision(round, now),
                     _ => {}
@@ -191,7 +191,7 @@ impl Coordinator {
         self.is_warm = is_warm;
         if is_warm && !was_warm {
             let waiting = self.acquires.ids();
-            self.ready.extend(waiting.into_iter().rev());
+            self.ready.extend(waiting);
         }
         let has_quorum = self.cx.settings.quorum.reached(self.connected().len());
         if is_warm && has_quorum && std::mem::take(&mut self.awaits_ready) {

@@ -5,17 +5,15 @@
 //!
 //! Methods that can end the wait of an acquire return it, or add it to `ready`.
 
+use super::queue::{Queue, RIVALS_FOR, Votes, Waiter};
 use super::sets::{Candidate, Conflicts, Sets};
-use super::slots::{AcquireId, RoundId, Rounds, Slots};
+use super::slots::{AcquireId, RoundId};
 use super::votes::VoteCounter;
-use crate::protocol::{Contention, FreeNodes, NodeId, NodeSet, Quorum, Time, Turns, Waiting};
+use crate::protocol::{FreeNodes, NodeId, NodeSet, Quorum, Time, Waiting};
 use crate::wire::{Key, Keys};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long a client remembers that others compete for a lock, even if its own queue is empty.
-const RIVALS_FOR: Duration = Duration::from_secs(1);
 
 /// A set that can try this soon after its key is free keeps the turn for that key.
 const PROMPT: Duration = Duration::from_millis(5);
@@ -28,55 +26,6 @@ pub(super) struct WaitQueues {
     last_place: u64,
     /// Empty queues that are kept because of rivals, and when to check them again.
     remembered: VecDeque<(Time, Key)>,
-}
-
-struct Waiter {
-    waiting: Waiting,
-    keys: Keys,
-    /// The key of its queue, and its place there.
-    queue: Option<(Key, u64)>,
-    /// The last attempt.
-    votes: Option<RoundId>,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiters: BTreeMap<u64, AcquireId>,
-    turns: Turns,
-    /// The votes that refused the last attempt of the head.
-    refused: Option<Arc<VoteCounter>>,
-    /// When another client was last seen to compete for the lock.
-    rivals_at: Option<Time>,
-    /// State that the next acquire inherits.
-    contention: Contention,
-    is_remembered: bool,
-}
-
-type Votes = Slots<Rounds, VoteCounter>;
-
-impl Waiter {
-    fn is_set(&self) -> bool {
-        self.keys.len() > 1
-    }
-
-    fn last_votes<'a>(&self, votes: &'a Votes) -> Option<&'a VoteCounter> {
-        votes.get(self.votes?)
-    }
-
-    fn conflicts(&self, votes: &Votes) -> Vec<(NodeId, usize)> {
-        self.last_votes(votes).map(VoteCounter::conflicts).unwrap_or_default()
-    }
-
-    /// The nodes that granted the last attempt.
-    fn granted(&self, votes: &Votes) -> NodeSet {
-        self.last_votes(votes).map(|votes| votes.round().granted()).unwrap_or_default()
-    }
-}
-
-impl Queue {
-    fn has_rivals(&self, now: Time) -> bool {
-        self.rivals_at.is_some_and(|at| now.since(at) < RIVALS_FOR)
-    }
 }
 
 impl WaitQueues {
@@ -99,14 +48,14 @@ impl WaitQueues {
         self.waiters.insert(acquire, waiter);
         if keys.len() == 1 {
             // The caller checks whether the acquire is first.
-            self.enter(acquire, keys.first().clone(), now);
+            self.enter(acquire, keys.first(), now);
         } else if let Some(waiter) = self.waiters.get_mut(&acquire) {
             waiter.waiting.handle_turn();
         }
     }
 
     /// The acquire goes to the end of the queue of `key`.
-    fn enter(&mut self, acquire: AcquireId, key: Key, now: Time) {
+    fn enter(&mut self, acquire: AcquireId, key: &Key, now: Time) {
         let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
         self.last_place += 1;
         waiter.queue = Some((key.clone(), self.last_place));
@@ -115,7 +64,7 @@ impl WaitQueues {
             waiter.waiting.handle_return(queue.contention, now);
         }
         queue.waiters.insert(self.last_place, acquire);
-        self.promote(&key);
+        self.promote(key);
     }
 
     /// Gives the turn to the head of the queue. Returns it, unless it had the turn before.
@@ -225,7 +174,7 @@ impl WaitQueues {
                 waiter.waiting.handle_requeued();
             }
             // That its turn may come at once is no reason for another attempt.
-            self.enter(acquire, key, now);
+            self.enter(acquire, &key, now);
         }
         let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
         let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);

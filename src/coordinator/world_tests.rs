@@ -1,14 +1,11 @@
 //! Several coordinators and servers of the server model, on a virtual clock, in one thread.
 
-use super::{AcquireFailure, LeaseId, RoundId, SharedLease};
-use super::{
-    AcquireId, AcquireRequest, Completion, ConnectionId, Coordinator, NodeSettings, Settings,
-};
+use super::{Completion, ConnectionId, Coordinator, NodeSettings, Settings};
+use crate::observe::Weight;
 use crate::observe::event::Event;
-use crate::observe::{Tag, Weight};
-use crate::protocol::{ClientId, Drift, NodeId, Policy, Quorum, RetryPolicy, Tenure, Time, Ttl};
+use crate::protocol::{ClientId, Drift, Policy, Quorum, Time, Ttl};
 use crate::random::Random;
-use crate::wire::{Fingerprint, Key, Keys, NodeFailure};
+use crate::wire::{Fingerprint, NodeFailure};
 use quorlock_test::Trouble;
 use quorlock_test::internals::{Config, ConnId, Output, Server};
 use rand::rngs::StdRng;
@@ -16,7 +13,6 @@ use rand::{RngExt, SeedableRng};
 use redis::RedisConnectionInfo;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The wall clock of all servers at the origin of the virtual clock, in microseconds.
@@ -25,16 +21,10 @@ const WALL_US: u64 = 1_700_000_000_000_000;
 /// Uptime of the servers when a world begins.
 const UPTIME: Duration = Duration::from_secs(1_000);
 
-pub(super) const TTL: Duration = Duration::from_secs(10);
 pub(super) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-pub(super) fn keys(names: &[&str]) -> Keys {
-    let keys = names.iter().map(|name| Key::from(name.as_bytes())).collect();
-    Keys::all(keys).expect("at least one key")
 }
 
 pub(super) struct World {
@@ -45,9 +35,9 @@ pub(super) struct World {
     pub(super) delay: Duration,
     /// Additional random delay.
     pub(super) jitter: Duration,
-    random: StdRng,
-    deliveries: BTreeMap<(Time, u64), Delivery>,
-    serial: u64,
+    pub(super) random: StdRng,
+    pub(super) deliveries: BTreeMap<(Time, u64), Delivery>,
+    pub(super) serial: u64,
 }
 
 pub(super) struct Host {
@@ -56,11 +46,11 @@ pub(super) struct Host {
     pub(super) ahead_us: u64,
     pub(super) state: HostState,
     /// Bytes that wait until the host answers again.
-    held: VecDeque<Delivery>,
-    peers: BTreeMap<ConnId, (usize, ConnectionId)>,
-    trouble: Option<Trouble>,
+    pub(super) held: VecDeque<Delivery>,
+    pub(super) peers: BTreeMap<ConnId, (usize, ConnectionId)>,
+    pub(super) trouble: Option<Trouble>,
     /// A command at which the server, or a proxy before it, closes the connection; empty for none.
-    closes_on: &'static str,
+    pub(super) closes_on: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +64,9 @@ pub(super) enum HostState {
 
 pub(super) struct Process {
     pub(super) coordinator: Coordinator,
-    streams: BTreeMap<ConnectionId, ConnId>,
+    pub(super) streams: BTreeMap<ConnectionId, ConnId>,
     /// When the last bytes in each direction arrive, by stream.
-    arrivals: BTreeMap<(ConnectionId, bool), Time>,
+    pub(super) arrivals: BTreeMap<(ConnectionId, bool), Time>,
     pub(super) completions: Vec<Completion>,
     pub(super) events: Vec<Event>,
     /// Number of pipelines and bytes sent.
@@ -84,47 +74,11 @@ pub(super) struct Process {
 }
 
 #[derive(Debug)]
-enum Delivery {
+pub(super) enum Delivery {
     Connect { process: usize, connection: ConnectionId },
     ToServer { process: usize, connection: ConnectionId, bytes: Vec<u8> },
     ToClient { process: usize, connection: ConnectionId, bytes: Vec<u8> },
     Closed { process: usize, connection: ConnectionId },
-}
-
-/// A lease as its holder has it.
-#[derive(Clone)]
-pub(super) struct Held {
-    pub(super) process: usize,
-    pub(super) id: LeaseId,
-    pub(super) shared: Arc<SharedLease>,
-}
-
-pub(super) fn request(names: &[&str]) -> AcquireRequest {
-    AcquireRequest {
-        keys: keys(names),
-        ttl: Ttl::from_duration(TTL).expect("a ttl"),
-        metadata: None,
-        adopts: None,
-        counters: None,
-        schedule: RetryPolicy::none().schedule(),
-        has_one_attempt: true,
-        max_hold: None,
-        at_least: Duration::ZERO,
-        deadline: None,
-        gives_up_early: false,
-        tag: Tag::default(),
-    }
-}
-
-/// A request that waits for at most `wait` from `now` on.
-pub(super) fn waiting(names: &[&str], now: Time, wait: Duration) -> AcquireRequest {
-    let schedule = RetryPolicy::default().schedule();
-    AcquireRequest {
-        schedule,
-        has_one_attempt: false,
-        deadline: Some(now.after(wait)),
-        ..request(names)
-    }
 }
 
 impl World {
@@ -216,11 +170,15 @@ impl World {
         (&mut self.processes[process].coordinator, self.now)
     }
 
-    fn wall_us(&self, host: usize) -> u64 {
+    pub(super) fn wall_us(&self, host: usize) -> u64 {
         WALL_US + self.now.as_nanos() / 1_000 + self.hosts[host].ahead_us
     }
 
-    fn deliver(&mut self, stream: Option<(usize, ConnectionId, bool)>, delivery: Delivery) {
+    pub(super) fn deliver(
+        &mut self,
+        stream: Option<(usize, ConnectionId, bool)>,
+        delivery: Delivery,
+    ) {
         let jitter = self.jitter.as_nanos();
         let jitter = u64::try_from(jitter).expect("short");
         let delay = self.delay + Duration::from_nanos(self.random.random_range(0..=jitter));
@@ -236,7 +194,7 @@ impl World {
     }
 
     /// A turn of each driver.
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         for place in 0..self.processes.len() {
             let now = self.now;
             let process = &mut self.processes[place];
@@ -278,7 +236,7 @@ impl World {
         }
     }
 
-    fn handle(&mut self, delivery: Delivery) {
+    pub(super) fn handle(&mut self, delivery: Delivery) {
         match delivery {
             Delivery::Connect { process, connection } => {
                 let host = connection.node.index();
@@ -361,7 +319,7 @@ impl World {
     }
 
     /// The time of the next event.
-    fn next(&mut self) -> Option<Time> {
+    pub(super) fn next(&mut self) -> Option<Time> {
         let now = self.now;
         let delivery = self.deliveries.keys().next().map(|(at, _)| *at);
         let timeouts: Vec<_> = self
@@ -418,190 +376,5 @@ impl World {
 
     pub(super) fn run_for(&mut self, duration: Duration) {
         self.run_until(self.now.after(duration), |_| false);
-    }
-
-    /// The host stops to reply, replies again, or refuses connections.
-    pub(super) fn set_state(&mut self, host: usize, state: HostState) {
-        self.hosts[host].state = state;
-        if state == HostState::Down {
-            let peers = std::mem::take(&mut self.hosts[host].peers);
-            for (conn, (process, connection)) in peers {
-                self.hosts[host].server.disconnect(conn);
-                let delivery = Delivery::Closed { process, connection };
-                self.deliver(Some((process, connection, false)), delivery);
-            }
-        }
-        if state == HostState::Up {
-            for delivery in std::mem::take(&mut self.hosts[host].held) {
-                self.handle(delivery);
-            }
-        }
-    }
-
-    /// All connections of the host break for the clients. The server executes what was sent before.
-    pub(super) fn cut(&mut self, host: usize) {
-        let peers: Vec<_> = self.hosts[host].peers.values().copied().collect();
-        for (process, connection) in peers {
-            if self.processes[process].streams.remove(&connection).is_some() {
-                let error = io::Error::from(io::ErrorKind::ConnectionReset).into();
-                let now = self.now;
-                self.processes[process].coordinator.handle_closed(connection, &error, now);
-                let bytes = Vec::new();
-                let delivery = Delivery::ToServer { process, connection, bytes };
-                // The server sees the end of the stream late.
-                self.serial += 1;
-                let at = self.now.after(ms(self.random.random_range(0..3_000)));
-                let last = self.processes[process].arrivals.get(&(connection, true)).copied();
-                self.deliveries.insert((at.max(last.unwrap_or(at)), self.serial), delivery);
-            }
-        }
-    }
-
-    pub(super) fn trouble(&self, host: usize) -> Option<Trouble> {
-        self.hosts[host].trouble
-    }
-
-    pub(super) fn set_trouble(&mut self, host: usize, trouble: Option<Trouble>) {
-        self.hosts[host].trouble = trouble;
-        self.hosts[host].server.set_trouble(trouble);
-    }
-
-    /// The server of the host is killed, and starts again without its keys.
-    pub(super) fn restart(&mut self, host: usize) {
-        let state = self.hosts[host].state;
-        self.set_state(host, HostState::Down);
-        self.hosts[host].held.clear();
-        self.serial += 1;
-        let run_id = format!("{:040}", 1_000 + self.serial);
-        let config = Config { run_id, ..self.hosts[host].server.config().clone() };
-        let wall_us = self.wall_us(host);
-        self.hosts[host].server.restart(config, false, wall_us);
-        self.hosts[host].state = state;
-    }
-
-    pub(super) fn flush(&mut self, host: usize) {
-        let wall_us = self.wall_us(host);
-        let outputs = self.hosts[host].server.flush(wall_us);
-        self.send(host, outputs);
-    }
-
-    pub(super) fn put(&mut self, host: usize, key: &str, value: &str, ttl: Duration) {
-        let wall_us = self.wall_us(host);
-        let ttl_ms = i64::try_from(ttl.as_millis()).expect("short");
-        let outputs =
-            self.hosts[host].server.put(key.as_bytes(), value.as_bytes(), ttl_ms, wall_us);
-        self.send(host, outputs);
-    }
-
-    pub(super) fn delete(&mut self, host: usize, key: &str) {
-        let wall_us = self.wall_us(host);
-        let outputs = self.hosts[host].server.delete(key.as_bytes(), wall_us);
-        self.send(host, outputs);
-    }
-
-    /// The keys of the host.
-    pub(super) fn keys(&self, host: usize) -> Vec<String> {
-        let keys = self.hosts[host].server.keys(self.wall_us(host));
-        keys.map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect()
-    }
-
-    /// From now on the host closes each connection on which it receives this word.
-    pub(super) fn close_on(&mut self, word: &'static str, host: usize) {
-        self.hosts[host].closes_on = word;
-    }
-
-    /// Number of nodes to which the process has two connections.
-    pub(super) fn second_connections(&self, process: usize) -> usize {
-        let streams = &self.processes[process].streams;
-        let count = |node: &usize| {
-            streams.keys().filter(|connection| connection.node.index() == *node).count()
-        };
-        (0..self.hosts.len()).filter(|node| count(node) > 1).count()
-    }
-
-    /// Number of hosts that have the key.
-    pub(super) fn copies(&self, key: &str) -> usize {
-        let has_key = |host: &usize| {
-            let keys = self.hosts[*host].server.keys(self.wall_us(*host));
-            keys.into_iter().any(|(known, _)| known == key.as_bytes())
-        };
-        (0..self.hosts.len()).filter(has_key).count()
-    }
-
-    pub(super) fn acquire(&mut self, process: usize, request: AcquireRequest) -> AcquireId {
-        let (coordinator, now) = self.coordinator(process);
-        coordinator.handle_acquire(request, now)
-    }
-
-    /// Takes the result of an acquire, if it has ended.
-    pub(super) fn take_acquired(
-        &mut self,
-        process: usize,
-        id: AcquireId,
-    ) -> Option<Result<Held, AcquireFailure>> {
-        let completions = &mut self.processes[process].completions;
-        let place = completions.iter().position(|completion| match completion {
-            Completion::Acquired { acquire, .. } | Completion::AcquireFailed { acquire, .. } => {
-                *acquire == id
-            }
-            _ => false,
-        })?;
-        match completions.remove(place) {
-            Completion::Acquired { lease, shared, .. } => {
-                Some(Ok(Held { process, id: lease, shared }))
-            }
-            Completion::AcquireFailed { failure, .. } => Some(Err(failure)),
-            _ => None,
-        }
-    }
-
-    /// Runs until the acquire has ended, and takes the lease.
-    pub(super) fn acquired(
-        &mut self,
-        process: usize,
-        id: AcquireId,
-    ) -> Result<Held, AcquireFailure> {
-        let limit = self.now.after(Duration::from_secs(120));
-        let is_done = |world: &Self| {
-            world.processes[process].completions.iter().any(|completion| {
-                matches!(completion, Completion::Acquired { acquire, .. }
-                    | Completion::AcquireFailed { acquire, .. } if *acquire == id)
-            })
-        };
-        assert!(self.run_until(limit, is_done), "the acquire does not end");
-        let held = self.take_acquired(process, id).expect("it has ended")?;
-        assert!(held.shared.take());
-        let now = self.now;
-        self.processes[process].coordinator.handle_taken(held.id, now);
-        Ok(held)
-    }
-
-    /// Acquires and takes the lease.
-    pub(super) fn lock(&mut self, process: usize, request: AcquireRequest) -> Held {
-        let id = self.acquire(process, request);
-        self.acquired(process, id).unwrap_or_else(|failure| panic!("{failure:?}"))
-    }
-
-    pub(super) fn is_valid(&self, held: &Held) -> bool {
-        matches!(held.shared.tenure(self.now), Tenure::Held { .. })
-    }
-
-    /// Submits the release of a lease.
-    pub(super) fn release(&mut self, held: &Held) -> RoundId {
-        held.shared.end();
-        let (coordinator, now) = self.coordinator(held.process);
-        coordinator.handle_release(held.id, None, now).expect("not released before")
-    }
-
-    /// Checks that no state is left in any process after all its operations have ended.
-    pub(super) fn assert_idle(&mut self) {
-        for (place, process) in self.processes.iter().enumerate() {
-            let left = process.coordinator.left();
-            assert!(left.is_empty(), "process {place}: {left:?}");
-        }
-    }
-
-    pub(super) fn node(place: usize) -> NodeId {
-        NodeId::new(place)
     }
 }

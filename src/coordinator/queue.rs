@@ -1,0 +1,61 @@
+//! One waiting acquire, and the queue of a key.
+
+use super::slots::{AcquireId, RoundId, Rounds, Slots};
+use super::votes::VoteCounter;
+use crate::protocol::{Contention, NodeId, NodeSet, Time, Turns, Waiting};
+use crate::wire::{Key, Keys};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a client remembers that others compete for a lock, even if its own queue is empty.
+pub(super) const RIVALS_FOR: Duration = Duration::from_secs(1);
+
+pub(super) type Votes = Slots<Rounds, VoteCounter>;
+
+pub(super) struct Waiter {
+    pub(super) waiting: Waiting,
+    pub(super) keys: Keys,
+    /// The key of its queue, and its place there.
+    pub(super) queue: Option<(Key, u64)>,
+    /// The last attempt.
+    pub(super) votes: Option<RoundId>,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) waiters: BTreeMap<u64, AcquireId>,
+    pub(super) turns: Turns,
+    /// The votes that refused the last attempt of the head.
+    pub(super) refused: Option<Arc<VoteCounter>>,
+    /// When another client was last seen to compete for the lock.
+    pub(super) rivals_at: Option<Time>,
+    /// State that the next acquire inherits.
+    pub(super) contention: Contention,
+    pub(super) is_remembered: bool,
+}
+
+impl Waiter {
+    pub(super) fn is_set(&self) -> bool {
+        self.keys.len() > 1
+    }
+
+    pub(super) fn last_votes<'a>(&self, votes: &'a Votes) -> Option<&'a VoteCounter> {
+        votes.get(self.votes?)
+    }
+
+    pub(super) fn conflicts(&self, votes: &Votes) -> Vec<(NodeId, usize)> {
+        self.last_votes(votes).map(VoteCounter::conflicts).unwrap_or_default()
+    }
+
+    /// The nodes that granted the last attempt.
+    pub(super) fn granted(&self, votes: &Votes) -> NodeSet {
+        self.last_votes(votes).map(|votes| votes.round().granted()).unwrap_or_default()
+    }
+}
+
+impl Queue {
+    pub(super) fn has_rivals(&self, now: Time) -> bool {
+        self.rivals_at.is_some_and(|at| now.since(at) < RIVALS_FOR)
+    }
+}
