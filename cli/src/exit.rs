@@ -1,6 +1,7 @@
 //! Exit codes, failures with their messages, and the tables of exit codes in the help.
 
-use crate::{output, resource, settings};
+use crate::settings::{self, VerbOptions};
+use crate::{output, resource};
 use clap::builder::StyledStr;
 use quorlock::{AcquireError, ClientError, ConfigError, ReleaseError};
 use std::fmt::Write as _;
@@ -74,39 +75,59 @@ impl Failure {
         }
         self.code.into()
     }
-}
 
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        Self::usage(settings::message(&error))
+    /// An invalid setting, in a verb with these `options`.
+    pub(crate) fn setting(error: &ConfigError, options: VerbOptions) -> Self {
+        Self::usage(settings::message(error, options))
     }
-}
 
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Invalid(error) => error.into(),
-            other => Self::new(Code::FAILED, other.to_string()),
-        }
-    }
-}
-
-impl From<AcquireError> for Failure {
-    fn from(error: AcquireError) -> Self {
-        let code = match &error {
-            AcquireError::Invalid(error) => return error.clone().into(),
+    /// A failed acquire, in a verb with these `options`.
+    pub(crate) fn acquire(error: &AcquireError, options: VerbOptions) -> Self {
+        let code = match error {
+            AcquireError::Invalid(error) => return Self::setting(error, options),
             AcquireError::Contended { .. } | AcquireError::NotHeld { .. } => Code::NEGATIVE,
             outage if outage.is_unavailable() => Code::NO_QUORUM,
             _ => Code::FAILED,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, acquire_message(error, options))
+    }
+}
+
+/// The message of `error`, with advice for users of the command.
+fn acquire_message(error: &AcquireError, options: VerbOptions) -> String {
+    let ttl = settings::named("ttl", options);
+    match error {
+        AcquireError::Expired { report } => format!(
+            "a majority granted the lock only after its validity had expired; increase {ttl}, or check the nodes and \
+             the network: {report}"
+        ),
+        AcquireError::NotPolled { report } => format!(
+            "the lock was released, because this process was suspended or too busy until its validity had expired; \
+             retry, or increase {ttl}: {report}"
+        ),
+        AcquireError::Timeout { report } => {
+            let report = report.as_ref().map_or_else(String::new, |report| format!(": {report}"));
+            let wait = settings::named("wait", options);
+            format!("the wait ended before an attempt completed; increase {wait}{report}")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The names of the resources are the only settings of these requests.
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Invalid(error) => Self::setting(&error, VerbOptions::Nodes),
+            other => Self::new(Code::FAILED, other.to_string()),
+        }
     }
 }
 
 impl From<ReleaseError> for Failure {
     fn from(error: ReleaseError) -> Self {
         let code = match &error {
-            ReleaseError::Invalid(error) => return error.clone().into(),
+            ReleaseError::Invalid(error) => return Self::setting(error, VerbOptions::Nodes),
             ReleaseError::NoQuorum { .. } => Code::NO_QUORUM,
             _ => Code::FAILED,
         };
@@ -194,4 +215,22 @@ fn write_codes(text: &mut StyledStr, codes: &[Row]) -> std::fmt::Result {
     write!(text, "{head}Exit codes:{head:#}")?;
     codes.iter().try_for_each(|(code, meaning)| write!(text, "\n  {code:width$}  {meaning}"))?;
     text.write_str("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout_names_the_wait_option_of_the_verb() {
+        let timeout = AcquireError::Timeout { report: None };
+        for (options, name) in
+            [(VerbOptions::Lock, "--wait (QUORLOCK_WAIT)"), (VerbOptions::Nodes, "QUORLOCK_WAIT")]
+        {
+            let failure = Failure::acquire(&timeout, options);
+            assert_eq!(failure.code, Code::NO_QUORUM);
+            let message = format!("the wait ended before an attempt completed; increase {name}");
+            assert_eq!(failure.message, message);
+        }
+    }
 }

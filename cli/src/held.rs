@@ -4,6 +4,7 @@ use crate::exit::{Code, Failure};
 use crate::guard::{self, End, Guard, Signals, orphans};
 use crate::nodes::Client;
 use crate::options::{LockOptions, WaitOptions};
+use crate::settings::VerbOptions;
 use crate::{output, progress, quarantine, resource};
 use quorlock::{Acquire, AcquireError, Holder, Lease, ReleaseError, ReleaseOutcome};
 use std::time::Duration;
@@ -110,7 +111,7 @@ async fn acquire_failure(
 ) -> Failure {
     let AcquireError::Contended { report, .. } = &error else {
         let is_unavailable = error.is_unavailable();
-        let mut failure = Failure::from(error).about(wanted.resources);
+        let mut failure = Failure::acquire(&error, VerbOptions::Lock).about(wanted.resources);
         if is_unavailable && let Some(reason) = quarantine::reason(client) {
             failure.message = format!("{}; {reason}", failure.message);
         }

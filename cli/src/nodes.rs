@@ -4,6 +4,7 @@ use crate::exit::Failure;
 use crate::options::{LockOptions, NodeOptions, RestartOptions};
 use crate::output;
 use crate::renewals::Renewals;
+use crate::settings::VerbOptions;
 use quorlock::{Builder, Config, NodeState, Redlock, RestartGuard};
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, MapDeserializer};
@@ -47,7 +48,7 @@ pub(crate) struct Client {
 impl Client {
     /// A client that acquires no locks. `guard` overrides the settings.
     pub(crate) fn new(options: &NodeOptions, guard: Option<RestartGuard>) -> Result<Self, Failure> {
-        Self::build(config(options)?, guard)
+        Self::build(config(options)?, guard, VerbOptions::Nodes)
     }
 
     /// A client that acquires locks.
@@ -64,15 +65,20 @@ impl Client {
         } else if config.metadata.is_none() {
             config.owner = config.owner.or(Some(true));
         }
-        Self::build(config, restarts.guard())
+        Self::build(config, restarts.guard(), VerbOptions::Lock)
     }
 
     /// Builds the client. The restart guard is strict unless an option or a setting names another, because a new client
-    /// has observed no restarts.
-    fn build(mut config: Config, guard: Option<RestartGuard>) -> Result<Self, Failure> {
+    /// has observed no restarts. Errors name the `options` of the verb.
+    fn build(
+        mut config: Config,
+        guard: Option<RestartGuard>,
+        options: VerbOptions,
+    ) -> Result<Self, Failure> {
         config.restart_guard = guard.or(config.restart_guard).or(Some(RestartGuard::Strict));
         let builder = Builder::from_config(config.clone());
-        let redlock = builder.observer(Renewals::default()).build()?;
+        let built = builder.observer(Renewals::default()).build();
+        let redlock = built.map_err(|error| Failure::setting(&error, options))?;
         Ok(Self {
             redlock,
             ttl: config.ttl.unwrap_or(TTL),
@@ -131,7 +137,9 @@ fn config(options: &NodeOptions) -> Result<Config, Failure> {
         None => Config::new(urls_without_secrets(&options.node)?),
     };
     let nodes = std::mem::take(&mut given.nodes);
-    let mut config = given.with_env(PREFIX)?;
+    // The errors are about variables only.
+    let config = given.with_env(PREFIX);
+    let mut config = config.map_err(|error| Failure::setting(&error, VerbOptions::Nodes))?;
     if !nodes.is_empty() {
         config.nodes = nodes;
     }

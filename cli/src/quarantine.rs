@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) const IF_NEW: &str =
     "for a new deployment, on which no lock has been held yet, use --restart-guard observed";
 
-const PERMIT_INFO: &str = "permit INFO (+info), which reports the uptime of a node";
+const PERMIT_INFO: &str = "permit INFO (+info), so that quorlock can read the uptime of the nodes";
 
 /// Prints why and for how long no lock can be acquired, if the restart guard excludes a majority. Then stays pending.
 pub(crate) async fn warn(client: &Client) -> Infallible {
@@ -41,19 +41,24 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
         nodes.len(),
         without_vote.join("; ")
     );
-    let missing = |node: &NodeInfo| match node.eligibility() {
-        VoteEligibility::Excluded(NodeFailure::MaybeRestarted { missing, .. }) => Some(*missing),
-        _ => None,
-    };
-    if let Some(missing) = up().find_map(missing) {
-        let advice = if missing == "INFO is not permitted" { PERMIT_INFO } else { missing };
-        reason = format!("{reason}; {advice}");
+    if up().any(lacks_info) {
+        reason = format!("{reason}; {PERMIT_INFO}");
     }
     // An older node would show that the deployment is not new.
     if client.is_strict() && recent == up().count() {
         reason = format!("{reason}; {IF_NEW}");
     }
     Some(reason)
+}
+
+/// True for a node without a vote, because the user of this client may not read its `INFO`.
+fn lacks_info(node: &NodeInfo) -> bool {
+    match node.eligibility() {
+        VoteEligibility::Excluded(NodeFailure::MaybeRestarted { missing, .. }) => {
+            *missing == "INFO is not permitted"
+        }
+        _ => false,
+    }
 }
 
 /// Time until a majority of `all` nodes has a vote. `waits` contains the time of each node that replies. `None` if a

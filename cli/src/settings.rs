@@ -2,9 +2,28 @@
 
 use quorlock::ConfigError;
 
-/// The message of `error`. The library's own message names methods of its builder, which do not exist in a shell.
-pub(crate) fn message(error: &ConfigError) -> String {
-    match error {
+/// The options of a verb that are settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VerbOptions {
+    /// Options of the lock and of the nodes: `run`, `hold` and `lead`.
+    Lock,
+    /// Only options of the nodes.
+    Nodes,
+}
+
+/// The message of `error`, with the names of the verb's `options`. The library's own message names methods of its
+/// builder, which do not exist in a shell.
+pub(crate) fn message(error: &ConfigError, options: VerbOptions) -> String {
+    time_message(error, options)
+        .or_else(|| text_message(error, options))
+        .or_else(|| tls_message(error, options))
+        .unwrap_or_else(|| error.to_string())
+}
+
+/// Messages about durations and clocks.
+fn time_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
+    let named = |setting| named(setting, options);
+    Some(match error {
         ConfigError::BadTtl { setting, ttl } => {
             format!("invalid {} {ttl:?}: must be between 1 ms and 100 years", named(setting))
         }
@@ -14,15 +33,14 @@ pub(crate) fn message(error: &ConfigError) -> String {
             named("ttl"),
             named("max_ttl")
         ),
-        ConfigError::AtLeastExceedsTtl { at_least, ttl } => {
-            format!(
-                "--at-least {at_least:?} exceeds the ttl of {ttl:?}: reduce it, or increase --ttl"
-            )
-        }
+        ConfigError::AtLeastExceedsTtl { at_least, ttl } => format!(
+            "--at-least {at_least:?} exceeds the ttl of {ttl:?}: reduce --at-least, or increase {}",
+            named("ttl")
+        ),
         ConfigError::TokenTtlBelowMax { token_ttl, max_ttl } => format!(
-            "{} {token_ttl:?} is shorter than {} {max_ttl:?}: increase it",
-            named("token_ttl"),
-            named("max_ttl")
+            "{token} {token_ttl:?} is shorter than {} {max_ttl:?}: increase {token}",
+            named("max_ttl"),
+            token = named("token_ttl")
         ),
         ConfigError::BadDriftFactor { factor } => {
             format!("invalid {} {factor}: must be at least 0 and below 1", named("drift_factor"))
@@ -42,23 +60,45 @@ pub(crate) fn message(error: &ConfigError) -> String {
         ConfigError::MaxHoldTooShort { max_hold, node_timeout } => format!(
             "--max-hold {max_hold:?} must exceed the node timeout of {node_timeout:?}: increase --max-hold"
         ),
-        ConfigError::TooManyResources { given, most } => {
-            format!("{given} resources given, at most {most} can be locked together")
+        ConfigError::ZeroTimeout { setting } => {
+            format!("{} is zero: use a positive duration", named(setting))
         }
-        ConfigError::LongMetadata { length, most } => {
-            format!("{} has {length} bytes, at most {most} are allowed", named("metadata"))
-        }
+        _ => return None,
+    })
+}
+
+/// Messages about nodes, names, metadata and values.
+fn text_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
+    let named = |setting| named(setting, options);
+    Some(match error {
+        ConfigError::NoNodes => "no nodes: use --node, --nodes-file or QUORLOCK_NODES".to_owned(),
+        ConfigError::TooManyResources { given, most } => format!(
+            "{given} resources given, at most {most} can be locked together: lock fewer resources"
+        ),
+        ConfigError::LongMetadata { length, most } => format!(
+            "{} has {length} bytes, at most {most} are allowed: use a shorter text",
+            named("metadata")
+        ),
+        ConfigError::LongValue { length, most } => format!(
+            "--value has {length} bytes, but values of locks have at most {most}: use the value that `quorlock hold` printed"
+        ),
         ConfigError::ReservedPrefix { prefix } => format!(
             "invalid {} {prefix:?}: no key may contain \"#quorlock:\", which is reserved for fencing counters and \
              other internal keys",
             named("key_prefix")
         ),
+        // `--metadata` overrides both.
         ConfigError::OwnerAndMetadata => {
-            format!("{} and {} are both set: unset one", named("owner"), named("metadata"))
+            format!("{} and {} are both set: unset one", variable("owner"), variable("metadata"))
         }
-        ConfigError::ZeroTimeout { setting } => {
-            format!("{} is zero: use a positive duration", named(setting))
-        }
+        _ => return None,
+    })
+}
+
+/// Messages about certificate files.
+fn tls_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
+    let named = |setting| named(setting, options);
+    Some(match error {
         ConfigError::BadTlsFile { setting, path, reason } => {
             let reason = reason.replace("tls_cert_file", &named("tls_cert_file"));
             format!("{} {}: {reason}", named(setting), path.display())
@@ -69,22 +109,27 @@ pub(crate) fn message(error: &ConfigError) -> String {
             named("tls_cert_file"),
             named("tls_key_file")
         ),
-        ConfigError::NoNodes => "no nodes: use --node, --nodes-file or QUORLOCK_NODES".to_owned(),
-        other => other.to_string(),
+        _ => return None,
+    })
+}
+
+/// The name of a setting: its option, if the verb has one, and its environment variable. The key in a file is the name
+/// of the variable in lower case, without the prefix.
+pub(crate) fn named(setting: &str, options: VerbOptions) -> String {
+    let variable = variable(setting);
+    match (setting, options) {
+        ("tls_ca_cert_file", _) => format!("--cacert ({variable})"),
+        ("tls_cert_file", _) => format!("--cert ({variable})"),
+        ("tls_key_file", _) => format!("--key ({variable})"),
+        ("ttl" | "max_ttl" | "metadata" | "wait", VerbOptions::Lock) => {
+            format!("--{} ({variable})", setting.replace('_', "-"))
+        }
+        _ => variable,
     }
 }
 
-/// The name of a setting: its option, if it has one, and its environment variable. The key in a file is the name of the
-/// variable in lower case, without the prefix.
-fn named(setting: &str) -> String {
-    let variable = format!("QUORLOCK_{}", setting.to_ascii_uppercase());
-    match setting {
-        "tls_ca_cert_file" => format!("--cacert ({variable})"),
-        "tls_cert_file" => format!("--cert ({variable})"),
-        "tls_key_file" => format!("--key ({variable})"),
-        "ttl" | "max_ttl" | "metadata" => format!("--{} ({variable})", setting.replace('_', "-")),
-        _ => variable,
-    }
+fn variable(setting: &str) -> String {
+    format!("QUORLOCK_{}", setting.to_ascii_uppercase())
 }
 
 #[cfg(test)]
@@ -93,12 +138,14 @@ mod tests {
 
     #[test]
     fn settings_are_named_by_option_and_variable() {
-        for (setting, name) in [
-            ("ttl", "--ttl (QUORLOCK_TTL)"),
-            ("max_ttl", "--max-ttl (QUORLOCK_MAX_TTL)"),
-            ("node_timeout", "QUORLOCK_NODE_TIMEOUT"),
+        for (setting, options, name) in [
+            ("ttl", VerbOptions::Lock, "--ttl (QUORLOCK_TTL)"),
+            ("max_ttl", VerbOptions::Lock, "--max-ttl (QUORLOCK_MAX_TTL)"),
+            ("max_ttl", VerbOptions::Nodes, "QUORLOCK_MAX_TTL"),
+            ("node_timeout", VerbOptions::Lock, "QUORLOCK_NODE_TIMEOUT"),
+            ("tls_key_file", VerbOptions::Nodes, "--key (QUORLOCK_TLS_KEY_FILE)"),
         ] {
-            assert_eq!(named(setting), name);
+            assert_eq!(named(setting, options), name);
         }
     }
 }

@@ -68,19 +68,21 @@ impl fmt::Display for Disagreement {
             Self::Nodes { theirs, shared, splits } => {
                 write!(f, "use {theirs} nodes, {shared} of them shared with this client: ")?;
                 f.write_str(if *splits {
-                    "both can hold the same lock; configure the same nodes on all clients"
+                    "they and this client can hold the same lock at once; configure the same nodes on all clients"
                 } else {
-                    "configure the same nodes on all clients, and change one node at a time"
+                    "this is safe only while one node is added, removed or replaced; otherwise configure the same \
+                     nodes on all clients"
                 })
             }
             Self::Names => f.write_str(
-                "use different addresses for the same nodes: use the same addresses, so that differences can be detected",
+                "use different addresses for the same nodes: configure the same addresses on all clients, so that a \
+                 check can detect different nodes",
             ),
             Self::MaxTtl { theirs, ours } => {
                 let (theirs, ours) = (short(*theirs), short(*ours));
-                write!(f, "use max_ttl {theirs} instead of {ours}: with the shorter max_ttl, a ")?;
-                write!(f, "restarted node counts again before all locks that it may have lost ")?;
-                write!(f, "have expired; configure the same max_ttl on all clients")
+                write!(f, "use max_ttl {theirs}, and this client uses {ours}: with the shorter ")?;
+                write!(f, "value, a restarted node counts again before all lost locks have ")?;
+                write!(f, "expired; configure the same max_ttl on all clients")
             }
             Self::KeyPrefix => f.write_str("use a different key_prefix: their locks are independent of this client's"),
         }

@@ -3,7 +3,7 @@
 use super::disagreement::Disagreement;
 use super::offset::ClockOffset;
 use crate::observe::Excess;
-use crate::wire::{Fsync, NodeFailure, Persistence, short};
+use crate::wire::{Fsync, INFO_NOT_PERMITTED, NodeFailure, Persistence, short};
 use std::fmt;
 use std::time::Duration;
 
@@ -233,8 +233,8 @@ fn loss(persistence: Persistence) -> &'static str {
 
 fn forgets(persistence: Persistence) -> String {
     format!(
-        "{}; the restart guard excludes a restarted node for max_ttl. To count it at once, set appendonly yes, \
-         appendfsync always and trust_persistence",
+        "{}; the restart guard excludes a restarted node for max_ttl plus a margin (62.2 s by default). To count it \
+         at once, set appendonly yes, appendfsync always and trust_persistence",
         loss(persistence)
     )
 }
@@ -243,9 +243,13 @@ fn forgets(persistence: Persistence) -> String {
 const QUARANTINED: &str = "it may have lost locks, and has no vote in acquires until then; do not restart another \
                            node before that";
 
+/// Remedy if a client cannot prove that a server was not restarted, because it may not read `INFO`.
+const PERMIT_INFO: &str =
+    "; permit +info, so that clients can detect whether the server was restarted";
+
 /// Consequence of a failover to a replica, and the remedy.
-const PROMOTED: &str = "a promoted replica may miss the latest locks, and new clients cannot detect \
-                        that: use a single server per node, without trust_persistence";
+const PROMOTED: &str = "a promoted replica may miss the latest locks, and new clients cannot detect that; use a single \
+                        server per node, and while a node has replicas, do not set trust_persistence";
 
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -299,25 +303,50 @@ impl Finding {
             _ => Ok(()),
         }
     }
+
+    fn fmt_refusal(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { command: command @ "SCRIPT LOAD", failure } => {
+                write!(f, "{command} is refused ({failure}): every command contains its full ")?;
+                write!(f, "script; for NOPERM, permit +script|load")
+            }
+            Self::Refused { command, failure } => {
+                let right = command.to_ascii_lowercase();
+                write!(f, "{command} is refused ({failure}): locks require it; for NOPERM, ")?;
+                write!(f, "permit +{right} on the keys of the locks")
+            }
+            Self::NoPushes { failure } => {
+                write!(f, "it sends no notification when a lock is released ({failure}): ")?;
+                write!(f, "waiting takes longer; for NOPERM, permit +client|tracking")
+            }
+            Self::Unknown { what, needs } => {
+                write!(f, "cannot determine: {what} (no reply in time, not permitted or not ")?;
+                write!(f, "supported); for NOPERM, permit {needs}")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { failure } => write!(f, "cannot be used: {failure}; it has no vote"),
-            Self::Quarantined { failure, .. } => write!(f, "{failure}: {QUARANTINED}"),
+            Self::Quarantined { failure, .. } => {
+                let lacks_info = matches!(
+                    failure,
+                    NodeFailure::MaybeRestarted { missing: INFO_NOT_PERMITTED, .. }
+                );
+                write!(f, "{failure}: {QUARANTINED}{}", if lacks_info { PERMIT_INFO } else { "" })
+            }
             Self::Replica => {
                 write!(f, "it is a replica and has no vote; configure the address of a master")
             }
             Self::SameServer { other } => {
                 write!(f, "it is the same server as {other}; each node must be a different server")
             }
-            Self::Refused { command: command @ "SCRIPT LOAD", failure } => {
-                write!(f, "{command} is refused ({failure}): every command contains its full ")?;
-                write!(f, "script; permit +script|load")
-            }
-            Self::Refused { command, failure } => {
-                write!(f, "{command} is refused ({failure}): locks require it")
+            Self::Refused { .. } | Self::NoPushes { .. } | Self::Unknown { .. } => {
+                self.fmt_refusal(f)
             }
             Self::Evicting { policy, evicted } => {
                 write!(
@@ -343,13 +372,6 @@ impl fmt::Display for Finding {
                 write!(f, "it is compatible with Redis {major}.{minor}, but the oldest tested ")?;
                 write!(f, "version is 6.2; use a newer version")
             }
-            Self::NoPushes { failure } => {
-                write!(
-                    f,
-                    "it sends no notification when a lock is released ({failure}): waiting "
-                )?;
-                write!(f, "takes longer; permit +client|tracking")
-            }
             Self::HasReplicas { count } => write!(f, "replicas: {count}; {PROMOTED}"),
             Self::Watched { sentinels } => {
                 write!(f, "monitored by Sentinels: {sentinels}; {PROMOTED}")
@@ -361,9 +383,6 @@ impl fmt::Display for Finding {
                     "it runs in cluster mode: resources that are locked together must be in one "
                 )?;
                 write!(f, "slot, and this node must serve the slots of all resources")
-            }
-            Self::Unknown { what, needs } => {
-                write!(f, "unknown {what}: no reply in time, or not permitted ({needs})")
             }
         }
     }

@@ -213,8 +213,7 @@ fn acquires_beyond_the_maximum_number_of_attempts_wait_or_fail() {
     let has_report = matches!(failure, Some(AcquireFailure::Overloaded { report: None }));
     assert!(has_report, "{failure:?}");
     world.run_for(ms(30));
-    let failure = world.take_acquired(a, one).expect("refused").err();
-    assert!(matches!(failure, Some(AcquireFailure::Overloaded { .. })), "{failure:?}");
+    assert!(world.take_acquired(a, one).expect("refused").is_err());
     world.set_state(0, HostState::Up);
     let held = world.lock(a, request(&["free"]));
     assert!(world.is_valid(&held));

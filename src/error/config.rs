@@ -243,7 +243,7 @@ pub enum ConfigError {
     /// The key of the resource contains `#quorlock:`, which is reserved for internal keys of quorlock, such as fencing
     /// counters.
     #[error(
-        "cannot lock the resource \"{resource}\": no key may contain \"#quorlock:\", which is \
+        "invalid resource name \"{resource}\": no key may contain \"#quorlock:\", which is \
          reserved for fencing counters and other internal keys; use another name"
     )]
     ReservedResource {

@@ -154,6 +154,7 @@ fn is_no_tls(error: &io::Error) -> bool {
 /// Why a server whose certificate is not to be looked at is not connected to.
 pub(super) fn insecure() -> io::Error {
     io::Error::other(
-        "#insecure is not supported: set tls_ca_cert_file to the CA certificates to trust",
+        "#insecure is not supported: remove it from the URL, and set tls_ca_cert_file (command: --cacert) to a file \
+         with the trusted CA certificates",
     )
 }

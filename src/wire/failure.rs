@@ -128,12 +128,12 @@ pub enum NodeFailure {
     ///
     /// Correct the clock (`chronyd`, `ntpd`).
     #[error(
-        "suspect: its clock is {} ahead, counts again in {}",
+        "suspect: its clock stepped forward or runs fast (by about {}), counts again in {}; check its time service",
         short(*ahead),
         short(*counts_in)
     )]
     Suspect {
-        /// Minimum amount by which the server's clock is ahead of this client's clock.
+        /// Approximate time that the server's clock has gained on this client's clock.
         #[cfg_attr(
             feature = "serde",
             serde(rename = "ahead_seconds", serialize_with = "crate::wire::seconds")

@@ -55,7 +55,7 @@ pub(crate) use scan::{FoundLock, ask_keys, ask_locks, found_locks, scanned_keys}
 pub(crate) use script::Form;
 #[cfg(feature = "serde")]
 pub(crate) use seconds::seconds;
-pub(crate) use set_up::{ServerInfo, SetUp};
+pub(crate) use set_up::{INFO_NOT_PERMITTED, ServerInfo, SetUp};
 pub(crate) use set_up_parts::{Optional, SetUpParts, omitted_reply};
 pub(crate) use sync_check::{append_sync_check, verify_sync};
 pub(crate) use value::{MAX_VALUE, Value};

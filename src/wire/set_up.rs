@@ -118,10 +118,13 @@ fn temporary_error(reply: &Value) -> Option<RedisError> {
     }
 }
 
+/// Reason for an unknown run ID that the permission `+info` removes.
+pub(crate) const INFO_NOT_PERMITTED: &str = "INFO is not permitted";
+
 /// Why the run ID is unknown, if `reply` is an error.
 fn info_error(reply: &Value) -> Option<&'static str> {
     match reply {
-        Value::ServerError(error) if error.code() == "NOPERM" => Some("INFO is not permitted"),
+        Value::ServerError(error) if error.code() == "NOPERM" => Some(INFO_NOT_PERMITTED),
         Value::ServerError(error) if error.code() == OMITTED => Some("no reply to INFO"),
         Value::ServerError(_) => Some("the server does not support INFO"),
         _ => None,

@@ -266,6 +266,12 @@ async fn a_node_that_does_not_tell_may_have_been_restarted() {
     let refused = redlock.try_acquire("r").await.expect_err("one is left");
     assert!(reason(&refused, 0).starts_with(maybe), "{refused}");
     assert!(reason(&refused, 1).contains("(INFO is not permitted)"), "{refused}");
+    let checks = redlock.check().await.expect("a client that works");
+    for check in &checks[..2] {
+        let finding = check.findings().iter().find(|it| matches!(it, Finding::Quarantined { .. }));
+        let finding = finding.expect("it is in quarantine").to_string();
+        assert!(finding.contains("; permit +info, so that "), "{finding}");
+    }
 }
 
 #[tokio::test]

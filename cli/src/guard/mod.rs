@@ -22,7 +22,7 @@ use crate::options::{ChildOptions, LockOptions, OnLost};
 use crate::{output, resource};
 use group::Group;
 use nested::LockEnvironment;
-use quorlock::Lease;
+use quorlock::{Lease, Loss};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -157,6 +157,7 @@ impl Running<'_> {
     fn cause(&self, left: Duration) -> String {
         let seconds = left.as_secs_f64();
         match self.lease.loss() {
+            Some(Loss::MaxHold) => "--max-hold is reached".to_owned(),
             Some(loss) => format!("the lock was lost ({loss})"),
             None if left.is_zero() => "the lock was lost".to_owned(),
             None if self.started.elapsed() + left + START_DELAY >= self.guard.max_hold => {

@@ -54,7 +54,8 @@ impl LockEnvironment {
                 return Err(Failure::new(
                     conflict,
                     format!(
-                        "{} is already held by the quorlock process that runs this command: waiting for it would never end",
+                        "{} is already held by an outer quorlock process: waiting would be a deadlock, because that \
+                         process releases the lock only when its command ends",
                         resource::shown(resource)
                     ),
                 ));

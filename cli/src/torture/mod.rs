@@ -70,6 +70,8 @@ struct FaultInjector<'a> {
     done: Vec<record::Fault>,
     /// The faults that could not be applied so far.
     skipped: Vec<SkippedFault>,
+    /// Number of mending commands that failed so far.
+    failed_mends: usize,
     shown: Instant,
 }
 
@@ -100,12 +102,13 @@ impl Torture {
             stop,
             done: Vec::new(),
             skipped: Vec::new(),
+            failed_mends: 0,
             shown: Instant::now(),
         };
         let stopped = injector.run();
-        let FaultInjector { done: faults, skipped, .. } = injector;
+        let FaultInjector { done: faults, skipped, failed_mends, .. } = injector;
         let span = (boot::nanos(from), boot::nanos(since()));
-        let unrecovered = self.check_recovery();
+        let unrecovered = self.check_recovery(failed_mends);
         session.show(&faults);
         let mut outcome = self.judged(session.end(), (faults, skipped), span);
         outcome.findings.others.extend(self.dangers.iter().cloned().chain(unrecovered));
@@ -147,7 +150,7 @@ impl Torture {
     }
 
     /// Checks that a new client acquires a lock from all nodes; returns a finding if not.
-    fn check_recovery(&self) -> Option<String> {
+    fn check_recovery(&self, failed_mends: usize) -> Option<String> {
         Handle::current().block_on(async {
             let redlock = match self.nodes.client(PROBE_CLIENT) {
                 Ok(redlock) => redlock,
@@ -167,10 +170,13 @@ impl Torture {
             }
             let _ = redlock.close().await;
             let all = self.nodes.urls.len();
+            let when = match (self.faults.len(), failed_mends) {
+                (0, _) => "after the run".to_owned(),
+                (_, 0) => "after all faults were mended".to_owned(),
+                (_, failed) => format!("after the run (mending commands that failed: {failed})"),
+            };
             let is_short = granted < all;
-            is_short.then(|| {
-                format!("only {granted} of {all} nodes grant a lock after all faults were mended")
-            })
+            is_short.then(|| format!("only {granted} of {all} nodes grant a lock {when}"))
         })
     }
 
@@ -226,6 +232,7 @@ impl FaultInjector<'_> {
         }
         let applied = run_all(&faults, Fault::apply);
         let mut stopped = None;
+        let mut unmended = Vec::new();
         if applied.iter().any(Result::is_ok) {
             stopped = self.wait_until(Instant::now() + wave.lasts);
         }
@@ -233,24 +240,32 @@ impl FaultInjector<'_> {
         let now = self.now();
         let records: Vec<_> = self.done.drain(begun..).collect();
         for ((record, applied), mended) in records.into_iter().zip(applied).zip(mended) {
-            match applied {
-                Ok(()) => self.done.push(record::Fault { until: now, ..record }),
-                // Ignores an error of the mending command: the node may not be broken.
-                Err(why) => {
+            self.failed_mends += usize::from(mended.is_err());
+            match (applied, mended) {
+                (Ok(()), mended) => {
+                    self.done.push(record::Fault { until: now, ..record });
+                    unmended.extend(mended.err());
+                }
+                // Does not end the run if the mending command fails, too: the node may not be broken.
+                (Err(why), mended) => {
+                    let why = with_failed_mend(why, mended);
                     output::print_message(format_args!(
                         "skipped a fault that could not be applied: {why}"
                     ));
                     let record::Fault { nemesis, target, from, .. } = record;
                     self.skipped.push(SkippedFault { nemesis, target, from, until: now, why });
-                    continue;
                 }
             }
-            if let Err(why) = mended {
-                output::print_message(format_args!(
-                    "a fault is NOT MENDED, repair the node manually: {why}"
-                ));
-                stopped = Some(Stop::Failed(why));
-            }
+        }
+        for why in &unmended {
+            output::print_message(format_args!(
+                "a fault is NOT MENDED, repair the node manually: {why}"
+            ));
+        }
+        if !unmended.is_empty() {
+            let whys = unmended.join("; ");
+            let why = format!("the run ended early, because a fault is not mended: {whys}");
+            stopped = Some(Stop::Failed(why));
         }
         if stopped.is_some() || Instant::now() >= until {
             return stopped;
@@ -308,6 +323,14 @@ fn exit_code(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
         Some(Stop::Failed(_)) => Code::FAILED,
         Some(Stop::Signal(signal)) => guard::code(*signal),
         None => Code::OK,
+    }
+}
+
+/// Why a fault was not applied, with the error of its mending command.
+fn with_failed_mend(why: String, mended: Result<(), String>) -> String {
+    match mended {
+        Ok(()) => why,
+        Err(error) => format!("{why}; check the node, because mending failed, too: {error}"),
     }
 }
 

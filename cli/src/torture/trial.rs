@@ -1,6 +1,7 @@
 //! Tries each fault once before the clients start, so that a broken command is an error and not a run without faults.
 
 use super::fault::{Fault, PAUSE, TRIES};
+use super::with_failed_mend;
 use crate::exit::{Code, Failure};
 use rustix::process::Signal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -18,16 +19,18 @@ pub(super) fn trial(
     for (number, fault) in (1..).zip(faults) {
         let applied = apply(fault, stop);
         let mended = fault.mend();
-        let signal = applied.map_err(|why| {
-            format!("fault {number} could not be applied in {TRIES} attempts: {why}")
-        });
-        let mended = mended.map_err(|why| {
-            format!("fault {number} is NOT MENDED, repair the node manually: {why}")
-        });
-        let signal =
-            signal.and_then(|signal| mended.map(|()| signal)).map_err(|why| failure(&why))?;
-        if signal.is_some() {
-            return Ok(signal);
+        match (applied, mended) {
+            (Ok(None), Ok(())) => {}
+            (Ok(signal), Ok(())) => return Ok(signal),
+            (Ok(_), Err(why)) => {
+                let why = format!("fault {number} is NOT MENDED, repair the node manually: {why}");
+                return Err(failure(&why));
+            }
+            (Err(why), mended) => {
+                let why = with_failed_mend(why, mended);
+                let what = format!("fault {number} could not be applied in {TRIES} attempts");
+                return Err(failure(&format!("{what}: {why}")));
+            }
         }
     }
     let rest = if faults.is_empty() { Duration::ZERO } else { rest };

@@ -8,7 +8,7 @@ use crate::notify::{self, State};
 use crate::options::{LockOptions, NodeOptions, RestartOptions, WaitOptions};
 use crate::{nodes::Client, output, resource};
 use clap::Args;
-use quorlock::{FencingToken, Lease};
+use quorlock::{FencingToken, Lease, Loss};
 use serde::Serialize;
 use std::ffi::OsString;
 use tokio::select;
@@ -26,7 +26,7 @@ use tokio::select;
     &[("quorlock hold -n --while-stdin nightly", "Hold a lock for the parent process, until it closes the pipe to stdin")],
     &[
         ("0", "the lock was held until a signal or the end of stdin (--while-stdin), and released"),
-        ("1", "held by another client (limited wait or -n); -E changes this code"),
+        ("1", "held by another client (limited wait or -n) or an outer quorlock; -E changes this code"),
         ("69", "no quorum (limited wait or -n): too few nodes reply, or too many are excluded"),
         ("124", "the lock was lost, or --max-hold was reached"),
         ("128+N", "signal N ended the wait for the lock; N is 1 for the end of stdin (--while-stdin)"),
@@ -94,7 +94,10 @@ async fn hold_until_end(
         biased;
         cause = lease.lost() => {
             let names = resource::all_shown(resources);
-            output::print_message(format_args!("{names}: the lock was lost: {cause}"));
+            match cause {
+                Loss::MaxHold => output::print_message(format_args!("{names}: --max-hold is reached")),
+                cause => output::print_message(format_args!("{names}: the lock was lost: {cause}")),
+            }
             Ok(Code::LOST)
         }
         _ = signals.end() => Ok(Code::OK),

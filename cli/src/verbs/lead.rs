@@ -18,7 +18,7 @@ use std::ffi::OsString;
 #[command(after_long_help = exit::help(
     &[("quorlock lead scheduler -- ./scheduler", "Service on all hosts: one of them runs the scheduler")],
     &[
-        ("1", "held by another client, and QUORLOCK_RETRY limits the attempts"),
+        ("1", "held by an outer quorlock, or by another client if QUORLOCK_RETRY limits the attempts"),
         ("69", "no quorum, and QUORLOCK_RETRY limits the attempts"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),

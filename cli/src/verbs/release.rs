@@ -3,6 +3,7 @@
 use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
 use crate::options::NodeOptions;
+use crate::settings::VerbOptions;
 use crate::{output, resource};
 use clap::Args;
 use quorlock::{
@@ -69,7 +70,7 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
             "{shown}: this value belongs to a lock on {resources} resources, which can only be released together: \
              terminate its holder, or use --force for each resource"
         )),
-        other => Failure::from(other).about(&[name]),
+        other => Failure::acquire(&other, VerbOptions::Nodes).about(&[name]),
     })?;
     let released = lease.release().await.map_err(|error| Failure::from(error).about(&[name]))?;
     match released {

@@ -41,7 +41,7 @@ use std::ffi::OsString;
         ),
     ],
     &[
-        ("1", "held by another client (limited wait or -n); -E changes this code"),
+        ("1", "held by another client (limited wait or -n) or an outer quorlock; -E changes this code"),
         ("69", "no quorum (limited wait or -n): too few nodes reply, or too many are excluded"),
         ("124", "CMD was terminated: the lock was lost or about to expire, or --max-hold was reached"),
         ("126", "CMD cannot be executed"),

@@ -6,6 +6,7 @@ use crate::guard::shim;
 use crate::nodes::{self, Client};
 use crate::options::{NodeOptions, duration};
 use crate::output;
+use crate::settings::VerbOptions;
 use crate::torture::Torture;
 use crate::torture::fault::Fault;
 use clap::Args;
@@ -104,8 +105,8 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let client = Client::new(&arguments.nodes, Some(RestartGuard::Off))?;
     if client.config.tls_ca_cert_file.is_some() || client.config.tls_cert_file.is_some() {
         return Err(Failure::usage(
-            "torture does not support --cacert, --cert and --key: set SSL_CERT_FILE to a file with the trusted CA \
-             certificates",
+            "torture does not support certificate files: remove --cacert, --cert, --key and the tls_* settings; to trust \
+             a CA, set SSL_CERT_FILE to a file with its certificate; client certificates are not supported",
         ));
     }
     let seed = arguments.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
@@ -188,8 +189,10 @@ fn workload(config: &Config, arguments: &Arguments, seed: u64) -> Result<Nodes, 
         is_trusting: config.trust_persistence.unwrap_or_default(),
     };
     // Reports invalid settings here, and not in each client process.
-    nodes.client(0)?;
-    nodes.client(1)?;
+    for number in [0, 1] {
+        let client = nodes.client(number);
+        client.map_err(|error| Failure::setting(&error, VerbOptions::Nodes))?;
+    }
     Ok(nodes)
 }
 

@@ -50,6 +50,13 @@ fn hold_after_a_forced_release_reports_the_loss_once() {
 }
 
 #[test]
+fn hold_ends_when_max_hold_is_reached() {
+    let (_nodes, scene) = Scene::start(3);
+    let ended = scene.execute(&["hold", "--max-hold", "3s", "a"]);
+    assert_eq!((ended.code, &*ended.err), (124, "quorlock: a: --max-hold is reached\n"));
+}
+
+#[test]
 fn hold_can_be_suspended_and_continued() {
     let (nodes, scene) = Scene::start(3);
     let command = scene.command(&["hold", "--ttl", "60s", "a"]);

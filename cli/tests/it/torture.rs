@@ -173,6 +173,7 @@ fn fault_that_fails_during_the_run_is_recorded_and_skipped() {
             && err.contains("unable to freeze"),
         "{err}"
     );
+    assert!(err.contains("because mending failed, too: `kill -CONT "), "{err}");
     assert!(out.contains("skipped (node 3)"), "{out}");
     let record = field.record();
     let skipped = &record["skipped"][0];
@@ -206,7 +207,20 @@ fn mend_that_fails_is_reported_with_its_command() {
     let Ended { err, code, .. } = field.run(&["--for", "1h", "--fault", "true", "--mend", &mend]);
     assert_eq!(code, 125, "{err}");
     assert!(err.contains("NOT MENDED, repair the node manually: `echo x"), "{err}");
+    let last = err.lines().last().unwrap_or_default();
+    assert!(last.contains("ended early, because a fault is not mended: `echo x"), "{err}");
     assert_eq!(field.tries(), 1 + 3);
+    field.assert_restored();
+}
+
+#[test]
+fn fault_and_mend_that_both_fail_are_both_reported() {
+    let field = Field::new();
+    let Ended { err, code, .. } =
+        field.run(&["--for", "1h", "--fault", "exit 6", "--mend", "exit 5"]);
+    assert_eq!(code, 125, "{err}");
+    assert!(err.contains("in 3 attempts: `exit 6` failed (exit status: 6)"), "{err}");
+    assert!(err.contains("because mending failed, too: `exit 5` failed"), "{err}");
     field.assert_restored();
 }
 
@@ -272,6 +286,35 @@ fn node_that_grants_nothing_after_the_run_is_a_finding() {
     field.assert_restored();
 }
 
+#[test]
+fn finding_after_a_run_without_faults_mentions_no_faults() {
+    let field = Field::new();
+    let mut running = Running::of(&mut field.command(&["--for", "6s"]));
+    // All clients have connected.
+    let _ = running.line();
+    field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory", "1"]);
+    let Ended { out, code, .. } = running.end();
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("only 2 of 3 nodes grant a lock after the run\n"), "{out}");
+    field.assert_restored();
+}
+
+#[test]
+fn finding_after_a_failed_mend_mentions_the_failure() {
+    let field = Field::new();
+    // Both commands work in the trial. Mending the second fault fails.
+    let tries = field.text("tries");
+    let (fault, mend) = (format!("echo x >> {tries}"), format!("[ $(cat {tries} | wc -l) -eq 1 ]"));
+    let faults = ["--for", "1h", "--fault", &fault, "--mend", &mend];
+    let running = Running::of(&mut field.command(&faults));
+    eventually("it has begun", || field.tries() == 2);
+    field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory", "1"]);
+    let Ended { out, code, .. } = running.end();
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("grant a lock after the run (mending commands that failed: 1)"), "{out}");
+    field.assert_restored();
+}
+
 /// A Redis user that may only use keys with the prefix, and may not list them.
 #[test]
 fn keys_have_the_prefix_and_are_deleted_without_listing() {
@@ -333,27 +376,6 @@ fn children(of: &Running) -> Vec<u32> {
     }
     all.sort_unstable();
     all
-}
-
-#[test]
-fn invalid_options_are_refused_before_the_run() {
-    let mut scene =
-        Scene::default().with("QUORLOCK_NODES", "redis://127.0.0.1:1 redis://127.0.0.1:2");
-    for options in [
-        &["--fault", "a"][..],
-        &["--mend", "b"],
-        &["--fault", "a", "--mend", "b"],
-        &["--fault", "3: a", "--mend", "b"],
-        &["--fault", " ", "--mend", "b"],
-        &["--for", "5"],
-        &["--clients", "0"],
-        &["--also-nodes-file", "/no/such/file"],
-        &["--out", "/dev/null/here"],
-    ] {
-        scene.run(&[&["torture"], options].concat());
-    }
-    scene.run_with("QUORLOCK_NODE_TIMEOUT", "251ms", &["torture"]);
-    scene.compare_with("usage-torture.txt");
 }
 
 #[test]

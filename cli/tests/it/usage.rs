@@ -79,7 +79,36 @@ fn invalid_options_are_refused() {
     {
         scene.run(options);
     }
+    // These verbs have no options for the lock.
+    for verb in [&["check"][..], &["status", "a"], &["release", "a", "--force"], &["torture"]] {
+        scene.run_with("QUORLOCK_TTL", "2m", verb);
+    }
+    scene.run_with("QUORLOCK_METADATA", &long, &["check"]);
+    let value = "v".repeat(5000);
+    scene.name("[VALUE]", &value);
+    scene.run(&["release", "a", "--value", &value]);
     scene.compare_with("usage-options.txt");
+}
+
+#[test]
+fn invalid_torture_options_are_refused() {
+    let mut scene =
+        Scene::default().with("QUORLOCK_NODES", "redis://127.0.0.1:1 redis://127.0.0.1:2");
+    for options in [
+        &["--fault", "a"][..],
+        &["--mend", "b"],
+        &["--fault", "a", "--mend", "b"],
+        &["--fault", "3: a", "--mend", "b"],
+        &["--fault", " ", "--mend", "b"],
+        &["--for", "5"],
+        &["--clients", "0"],
+        &["--also-nodes-file", "/no/such/file"],
+        &["--out", "/dev/null/here"],
+    ] {
+        scene.run(&[&["torture"], options].concat());
+    }
+    scene.run_with("QUORLOCK_NODE_TIMEOUT", "251ms", &["torture"]);
+    scene.compare_with("usage-torture.txt");
 }
 
 #[test]
