@@ -215,6 +215,44 @@ fn acquires_beyond_the_maximum_number_of_attempts_wait_or_fail() {
     world.run_for(ms(30));
     assert!(world.take_acquired(a, one).expect("refused").is_err());
     world.set_state(0, HostState::Up);
+    world.run_for(ms(200));
     let held = world.lock(a, request(&["free"]));
     assert!(world.is_valid(&held));
+}
+
+#[test]
+fn sets_that_share_a_key_take_turns() {
+    let mut world = World::new(5, 20);
+    world.jitter = ms(1);
+    let [a, b] = [world.connected(), world.connected()];
+    let now = world.now;
+    let sets: [&[&str]; 4] = [&["x", "y"], &["y", "z"], &["z", "x"], &["x", "y", "z"]];
+    let mut under_way: Vec<_> = [a, b, a, b]
+        .into_iter()
+        .zip(sets)
+        .chain([(a, sets[3]), (b, sets[0])])
+        .map(|(process, names)| {
+            (process, world.acquire(process, waiting(names, now, Duration::from_secs(60))))
+        })
+        .collect();
+    while !under_way.is_empty() {
+        let limit = world.now.after(Duration::from_secs(5));
+        let is_held = |world: &World| {
+            let mut completions = world.processes.iter().flat_map(|it| &it.completions);
+            completions.any(|completion| matches!(completion, Completion::Acquired { .. }))
+        };
+        assert!(world.run_until(limit, is_held), "{} sets wait", under_way.len());
+        let place = under_way.iter().position(|(process, id)| {
+            let is_won = |it: &Completion| {
+                matches!(it, Completion::Acquired { acquire, .. } if acquire == id)
+            };
+            world.processes[*process].completions.iter().any(is_won)
+        });
+        let (process, id) = under_way.remove(place.expect("one of them"));
+        let held = world.acquired(process, id).expect("acquired");
+        world.run_for(ms(20));
+        world.release(&held);
+    }
+    world.run_for(Duration::from_secs(1));
+    world.assert_idle();
 }

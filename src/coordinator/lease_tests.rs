@@ -1,10 +1,10 @@
 //! Leases: extension, renewal, loss, adoption, fencing tokens, close.
 
-use super::world_calls_tests::{TTL, keys, request, waiting};
+use super::world_calls_tests::{TTL, keys, renewed, request, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
 use crate::observe::event::Event;
-use crate::protocol::{Extended, Loss, Outcome, Refusal, Tenure, Ttl};
+use crate::protocol::{Extended, Loss, Refusal, Tenure, Ttl};
 use crate::wire::{CounterKeys, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,10 @@ fn ttl(duration: Duration) -> Ttl {
     Ttl::from_duration(duration).expect("a ttl")
 }
 
-fn renewed(names: &[&str]) -> AcquireRequest {
-    AcquireRequest { max_hold: Some(Duration::from_secs(3_600)), ..request(names) }
-}
-
 fn fenced(names: &[&str]) -> AcquireRequest {
     let keys = keys(names);
     let counters = CounterKeys::for_keys(&keys, ttl(Duration::from_secs(600)));
     AcquireRequest { counters: Some(Arc::new(counters.expect("plain keys"))), ..request(names) }
-}
-
-fn losses(world: &World, process: usize) -> Vec<Tenure> {
-    let ended = |completion: &Completion| match completion {
-        Completion::LeaseEnded { tenure, .. } => Some(*tenure),
-        _ => None,
-    };
-    world.processes[process].completions.iter().filter_map(ended).collect()
 }
 
 #[test]
@@ -91,8 +79,8 @@ fn loss_is_reported_before_the_validity_ends() {
         world.set_state(host, HostState::Hung);
     }
     let limit = world.now.after(20 * SECOND);
-    assert!(world.run_until(limit, |world| !losses(world, a).is_empty()));
-    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::Expired)]);
+    assert!(world.run_until(limit, |world| !world.losses(a).is_empty()));
+    assert_eq!(world.losses(a), [Tenure::Lost(Loss::Expired)]);
     assert!(!world.is_valid(&held));
     let validity = TTL * 99 / 100;
     assert!(world.now.since(limit.before(20 * SECOND)) + ms(4) <= validity);
@@ -106,7 +94,7 @@ fn maximum_hold_time_ends_a_renewed_lease() {
     let began = world.now;
     let held = world.lock(a, request);
     world.run_for(30 * SECOND);
-    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::MaxHold)]);
+    assert_eq!(world.losses(a), [Tenure::Lost(Loss::MaxHold)]);
     assert!(!world.is_valid(&held) && world.now.since(began) >= 25 * SECOND);
 }
 
@@ -123,7 +111,7 @@ fn deleted_keys_are_noticed_at_once() {
         world.delete(host, "k");
     }
     world.run_for(ms(250));
-    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::QuorumLost)]);
+    assert_eq!(world.losses(a), [Tenure::Lost(Loss::QuorumLost)]);
     assert!(!world.is_valid(&held));
 }
 
@@ -162,7 +150,7 @@ fn forced_release_ends_the_lease_and_frees_the_lock() {
     });
     assert_eq!(report, Some(5));
     assert!(!world.is_valid(&held) && world.is_valid(&released));
-    assert!(matches!(losses(&world, a)[..], [Tenure::Lost(Loss::TakenOver | Loss::QuorumLost)]));
+    assert!(matches!(world.losses(a)[..], [Tenure::Lost(Loss::TakenOver | Loss::QuorumLost)]));
 }
 
 #[test]
@@ -207,7 +195,7 @@ fn adoption_takes_over_the_lock_of_another_client() {
     let adopted = world.lock(b, AcquireRequest { adopts: Some(value.clone()), ..request(&["k"]) });
     assert!(world.is_valid(&adopted));
     world.run_for(ms(300));
-    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::TakenOver)]);
+    assert_eq!(world.losses(a), [Tenure::Lost(Loss::TakenOver)]);
     let id = world.acquire(b, AcquireRequest { adopts: Some(value), ..request(&["k"]) });
     let failure = world.acquired(b, id).err();
     assert!(matches!(failure, Some(AcquireFailure::Refused { .. })), "{failure:?}");
@@ -337,78 +325,6 @@ fn lease_that_is_never_taken_ends_with_its_validity() {
 }
 
 #[test]
-fn close_releases_leases_and_fails_acquires() {
-    let mut world = World::new(3, 16);
-    let [a, b] = [world.connected(), world.connected()];
-    let blocking = world.lock(b, request(&["other"]));
-    let held = world.lock(a, renewed(&["k"]));
-    let id = world.acquire(a, waiting(&["other"], world.now, 60 * SECOND));
-    world.run_for(ms(10));
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_close(SECOND, now);
-    let failure = world.acquired(a, id).err();
-    assert!(matches!(failure, Some(AcquireFailure::Closed)), "{failure:?}");
-    world.run_for(ms(10));
-    let is_closed = |it: &Completion| matches!(it, Completion::Closed(Ok(())));
-    assert!(world.processes[a].completions.iter().any(is_closed));
-    assert_eq!((world.copies("k"), world.is_valid(&held)), (0, false));
-    assert_eq!(losses(&world, a), [Tenure::Lost(Loss::Closed)]);
-    let id = world.acquire(a, request(&["k"]));
-    assert!(matches!(world.acquired(a, id), Err(AcquireFailure::Closed)));
-    world.release(&blocking);
-    world.run_for(ms(10));
-    world.assert_idle();
-}
-
-#[test]
-fn close_reports_releases_that_are_not_delivered_in_time() {
-    let mut world = World::new(3, 17);
-    let a = world.connected();
-    let held = world.lock(a, request(&["k"]));
-    world.run_for(ms(5));
-    world.set_state(2, HostState::Hung);
-    held.shared.end();
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_drop(held.id, now);
-    world.run_for(ms(1));
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_close(ms(200), now);
-    world.run_for(ms(300));
-    let remains = world.processes[a].completions.iter().find_map(|it| match it {
-        Completion::Closed(Err(remains)) => Some(remains.pending_releases.to_vec()),
-        _ => None,
-    });
-    assert_eq!(remains, Some(vec![0, 0, 1]));
-    world.set_state(2, HostState::Up);
-    world.run_for(20 * SECOND);
-    assert_eq!(world.copies("k"), 0);
-    world.assert_idle();
-}
-
-#[test]
-fn release_all_releases_every_lease_once() {
-    let mut world = World::new(3, 18);
-    let a = world.connected();
-    let held = [world.lock(a, request(&["k"])), world.lock(a, request(&["l", "m"]))];
-    let (coordinator, now) = world.coordinator(a);
-    assert_eq!(coordinator.leases().count(), 2);
-    let released = coordinator.handle_release_all(now);
-    assert_eq!(released.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), [b"k", b"l"]);
-    world.run_for(ms(10));
-    for (_, released) in released {
-        let is_released = |it: &&Completion| {
-            matches!(it, Completion::Released { call, outcome: Outcome::Won, report }
-                if *call == released && report.granted() >= 2)
-        };
-        assert_eq!(world.processes[a].completions.iter().filter(is_released).count(), 1);
-    }
-    assert!(held.iter().all(|held| !world.is_valid(held)));
-    let (coordinator, now) = world.coordinator(a);
-    assert_eq!(coordinator.handle_release(held[0].id, None, now), None, "released before");
-    world.assert_idle();
-}
-
-#[test]
 fn caller_that_waits_for_the_end_of_a_lease_is_notified() {
     let mut world = World::new(3, 19);
     let a = world.connected();
@@ -422,39 +338,4 @@ fn caller_that_waits_for_the_end_of_a_lease_is_notified() {
     });
     assert_eq!(ended.collect::<Vec<_>>(), [(first.id, Tenure::Lost(Loss::Expired))]);
     assert!(!world.is_valid(&second));
-}
-
-#[test]
-fn sets_that_share_a_key_take_turns() {
-    let mut world = World::new(5, 20);
-    world.jitter = ms(1);
-    let [a, b] = [world.connected(), world.connected()];
-    let now = world.now;
-    let sets: [&[&str]; 4] = [&["x", "y"], &["y", "z"], &["z", "x"], &["x", "y", "z"]];
-    let mut under_way: Vec<_> = [a, b, a, b]
-        .into_iter()
-        .zip(sets)
-        .chain([(a, sets[3]), (b, sets[0])])
-        .map(|(process, names)| (process, world.acquire(process, waiting(names, now, 60 * SECOND))))
-        .collect();
-    while !under_way.is_empty() {
-        let limit = world.now.after(5 * SECOND);
-        let is_held = |world: &World| {
-            let mut completions = world.processes.iter().flat_map(|it| &it.completions);
-            completions.any(|completion| matches!(completion, Completion::Acquired { .. }))
-        };
-        assert!(world.run_until(limit, is_held), "{} sets wait", under_way.len());
-        let place = under_way.iter().position(|(process, id)| {
-            let is_won = |it: &Completion| {
-                matches!(it, Completion::Acquired { acquire, .. } if acquire == id)
-            };
-            world.processes[*process].completions.iter().any(is_won)
-        });
-        let (process, id) = under_way.remove(place.expect("one of them"));
-        let held = world.acquired(process, id).expect("acquired");
-        world.run_for(ms(20));
-        world.release(&held);
-    }
-    world.run_for(SECOND);
-    world.assert_idle();
 }

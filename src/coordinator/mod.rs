@@ -40,6 +40,8 @@ mod waiting;
 #[cfg(test)]
 mod acquire_tests;
 #[cfg(test)]
+mod close_tests;
+#[cfg(test)]
 mod lease_tests;
 #[cfg(test)]
 mod node_tests;

@@ -57,6 +57,10 @@ pub(super) fn waiting(names: &[&str], now: Time, wait: Duration) -> AcquireReque
     }
 }
 
+pub(super) fn renewed(names: &[&str]) -> AcquireRequest {
+    AcquireRequest { max_hold: Some(Duration::from_secs(3_600)), ..request(names) }
+}
+
 impl World {
     /// The host stops to reply, replies again, or refuses connections.
     pub(super) fn set_state(&mut self, host: usize, state: HostState) {
@@ -234,6 +238,15 @@ impl World {
         held.shared.end();
         let (coordinator, now) = self.coordinator(held.process);
         coordinator.handle_release(held.id, None, now).expect("not released before")
+    }
+
+    /// The ends of leases that the process was notified of.
+    pub(super) fn losses(&self, process: usize) -> Vec<Tenure> {
+        let ended = |completion: &Completion| match completion {
+            Completion::LeaseEnded { tenure, .. } => Some(*tenure),
+            _ => None,
+        };
+        self.processes[process].completions.iter().filter_map(ended).collect()
     }
 
     /// Checks that no state is left in any process after all its operations have ended.

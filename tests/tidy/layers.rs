@@ -11,7 +11,7 @@ const MAX_FILES_AT_ROOT: usize = 8;
 const MIN_DESCRIPTION_LINES: usize = 3;
 
 /// The top-level modules, lowest layer first. A module imports only from modules before it.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "sync",
     "protocol",
     "random",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 16] = [
     "wire",
     "observe",
     "transport",
+    "coordinator",
     "node",
     "round",
     "error",

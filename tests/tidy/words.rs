@@ -62,6 +62,26 @@ fn the_protocol_is_pure() {
 }
 
 /// The published package does not contain `tests/kit`, which starts servers, but its unit tests must compile.
+/// Impure identifiers that the coordinator may use: values and errors of the `redis` crate, the state of nodes' clocks, and
+/// UUIDs from its source of randomness.
+const PERMITTED_IN_COORDINATOR: [&str; 4] = ["redis", "io", "clock", "uuid"];
+
+#[test]
+fn the_coordinator_is_sans_io() {
+    let mut impure = Vec::new();
+    let sources = sources("src/coordinator");
+    assert!(sources.len() >= 20, "src/coordinator has too few files: {}", sources.len());
+    for source in sources.iter().filter(|source| !source.is_test_file()) {
+        for (name, line) in identifiers_of(&source.production()) {
+            let name = name.as_str();
+            if IMPURE.contains(&name) && !PERMITTED_IN_COORDINATOR.contains(&name) {
+                impure.push(format!("{}:{line}: {name}", source.path.display()));
+            }
+        }
+    }
+    assert!(impure.is_empty(), "src/coordinator uses {impure:#?}");
+}
+
 #[test]
 fn unit_tests_start_no_servers() {
     let mut users = sources("src");

@@ -1,0 +1,81 @@
+//! Close of a client, and releases of all its leases.
+
+use super::world_calls_tests::{renewed, request, waiting};
+use super::world_tests::{HostState, World, ms};
+use super::{AcquireFailure, Completion};
+use crate::protocol::{Loss, Outcome, Tenure};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn close_releases_leases_and_fails_acquires() {
+    let mut world = World::new(3, 16);
+    let [a, b] = [world.connected(), world.connected()];
+    let blocking = world.lock(b, request(&["other"]));
+    let held = world.lock(a, renewed(&["k"]));
+    let id = world.acquire(a, waiting(&["other"], world.now, 60 * SECOND));
+    world.run_for(ms(10));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    let failure = world.acquired(a, id).err();
+    assert!(matches!(failure, Some(AcquireFailure::Closed)), "{failure:?}");
+    world.run_for(ms(10));
+    let is_closed = |it: &Completion| matches!(it, Completion::Closed(Ok(())));
+    assert!(world.processes[a].completions.iter().any(is_closed));
+    assert_eq!((world.copies("k"), world.is_valid(&held)), (0, false));
+    assert_eq!(world.losses(a), [Tenure::Lost(Loss::Closed)]);
+    let id = world.acquire(a, request(&["k"]));
+    assert!(matches!(world.acquired(a, id), Err(AcquireFailure::Closed)));
+    world.release(&blocking);
+    world.run_for(ms(10));
+    world.assert_idle();
+}
+
+#[test]
+fn close_reports_releases_that_are_not_delivered_in_time() {
+    let mut world = World::new(3, 17);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.set_state(2, HostState::Hung);
+    held.shared.end();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_drop(held.id, now);
+    world.run_for(ms(1));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(ms(200), now);
+    world.run_for(ms(300));
+    let remains = world.processes[a].completions.iter().find_map(|it| match it {
+        Completion::Closed(Err(remains)) => Some(remains.pending_releases.to_vec()),
+        _ => None,
+    });
+    assert_eq!(remains, Some(vec![0, 0, 1]));
+    world.set_state(2, HostState::Up);
+    world.run_for(20 * SECOND);
+    assert_eq!(world.copies("k"), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn release_all_releases_every_lease_once() {
+    let mut world = World::new(3, 18);
+    let a = world.connected();
+    let held = [world.lock(a, request(&["k"])), world.lock(a, request(&["l", "m"]))];
+    let (coordinator, now) = world.coordinator(a);
+    assert_eq!(coordinator.leases().count(), 2);
+    let released = coordinator.handle_release_all(now);
+    assert_eq!(released.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), [b"k", b"l"]);
+    world.run_for(ms(10));
+    for (_, released) in released {
+        let is_released = |it: &&Completion| {
+            matches!(it, Completion::Released { call, outcome: Outcome::Won, report }
+                if *call == released && report.granted() >= 2)
+        };
+        assert_eq!(world.processes[a].completions.iter().filter(is_released).count(), 1);
+    }
+    assert!(held.iter().all(|held| !world.is_valid(held)));
+    let (coordinator, now) = world.coordinator(a);
+    assert_eq!(coordinator.handle_release(held[0].id, None, now), None, "released before");
+    world.assert_idle();
+}
