@@ -1,4 +1,4 @@
-//! Acquires: what is requested, and the stages until a lease is delivered.
+//! Acquires: their requests, and the stages until a lease is delivered.
 
 use super::claim::Claim;
 use super::slots::{LeaseId, RoundId};
@@ -105,7 +105,7 @@ pub(super) struct Attempt {
     pub(super) limit: Time,
     /// True if the nodes report the holder.
     pub(super) names_holder: bool,
-    /// True if so many attempts were under way when it began that replies are read late.
+    /// True if a crowd of attempts was under way when it began: the client reads replies late.
     pub(super) was_crowded: bool,
     /// This client's lease whose value is adopted.
     pub(super) previous: Option<LeaseId>,

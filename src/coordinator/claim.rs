@@ -33,8 +33,8 @@ pub(crate) struct Claim {
     is_refused: AtomicBool,
     /// When the last key that was written so far must have expired, in nanoseconds.
     expiry: AtomicU64,
-    /// Until when each node keeps the keys at least, by its latest grant, in nanoseconds; 0 if it granted nothing or
-    /// has lost the keys.
+    /// Until when each node keeps the keys at least, by its latest grant, in nanoseconds; 0 without a grant or if it
+    /// lost the keys.
     kept_until: Box<[AtomicU64]>,
 }
 
@@ -143,7 +143,7 @@ impl Claim {
         !self.is_written(node) || self.late.contains(node)
     }
 
-    /// `node` refused to set the keys. This proves nothing while an earlier command can still run there.
+    /// `node` refused to set the keys. An earlier command that can still run there may set the keys.
     pub(super) fn handle_denied(&self, node: NodeId) {
         if !self.is_in_doubt(node) {
             self.refused.insert(node);

@@ -32,7 +32,7 @@ impl Coordinator {
         self.closing != Closing::Open
     }
 
-    /// Reports the end of the close, and closes the connections once nothing is pending.
+    /// Reports the end of the close, and closes the connections once all releases are delivered.
     pub(super) fn step_close(&mut self, now: Time) {
         if !matches!(self.closing, Closing::Delivering { .. } | Closing::Reported) {
             return;

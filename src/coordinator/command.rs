@@ -146,7 +146,7 @@ impl NodeCommand {
         Some(valid_until(written.at, written.ttl?, drift))
     }
 
-    /// True if a grant of this command frees keys that local waiters know nothing about, because nodes push no changes
+    /// True if a grant of this command frees keys without a notification of local waiters: nodes push no changes
     /// of the client's own connection:
     ///
     /// - a release that is written again in another form: commands that were written behind its first form ran before it;

@@ -182,7 +182,7 @@ impl Handshake {
         Ok(if peer.info.is_replica { return Err(NodeFailure::Replica) } else { Step::SetUp(peer) })
     }
 
-    /// Asks the server to close those of the `broken` connections that it knows, and waits for its reply.
+    /// Asks the server to close the `broken` connections that it knows, and waits for its reply.
     ///
     /// If it knows none, the reply still proves that the server is alive. A different run alone does not prove that the
     /// earlier one has ended:

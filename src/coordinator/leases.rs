@@ -86,7 +86,7 @@ impl Coordinator {
     pub(super) fn handle_end(&mut self, id: LeaseId, tenure: Tenure, now: Time) {
         let prefix = self.cx.settings.prefix;
         let Some(lease) = self.leases.get_mut(id) else { return };
-        // Nothing but the release is written from now on.
+        // From now on only the release is written.
         lease.claim().withdraw();
         lease.shared.publish(tenure);
         if std::mem::replace(&mut lease.is_end_reported, true) {

@@ -1,7 +1,7 @@
 //! Every decision of one client, without I/O.
 //!
 //! The [`Coordinator`] owns the state of all connections, rounds, waiting acquires, leases and pending releases of a
-//! client. It reads no clock, waits for nothing and calls no code of the user, so any thread can run it. Rules that
+//! client. It reads no clock, never waits and never calls code of the user, so any thread can run it. Rules that
 //! need no state of several nodes or locks are in [`protocol`](crate::protocol); requests and replies as bytes are in
 //! [`wire`](crate::wire).
 

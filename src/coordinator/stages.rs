@@ -64,7 +64,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Continues the acquire as far as possible.
+    /// Continues the acquire until it waits or is over.
     pub(super) fn advance(&mut self, id: AcquireId, now: Time) {
         loop {
             match self.step(id, now) {
@@ -200,7 +200,7 @@ impl Coordinator {
         }
     }
 
-    /// Fails an acquire whose time is over: because of the last refusal, its own or that of the head of its queue.
+    /// Fails an acquire whose time is over. The reason is its own last refusal, or the last refusal of its queue's head.
     pub(super) fn fail_out_of_time(&mut self, id: AcquireId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let own = acquire.refused.and_then(|round| self.rounds.get(round));

@@ -130,7 +130,7 @@ impl Coordinator {
         }
     }
 
-    /// Handles the output of the nodes, and continues acquires, until there is nothing left to do.
+    /// Handles the output of the nodes and continues ready acquires, until both queues are empty.
     pub(super) fn settle(&mut self, now: Time) {
         loop {
             if let Some(output) = self.cx.outputs.pop_front() {

@@ -1,4 +1,4 @@
-//! What a timeout belongs to.
+//! Owners of timeouts.
 
 use super::slots::{AcquireId, LeaseId, RoundId};
 

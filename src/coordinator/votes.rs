@@ -49,7 +49,7 @@ pub(super) struct VoteCounter {
     unconnected: NodeSet,
     /// Connected nodes that did not receive their command in time.
     held_up: NodeSet,
-    /// True if so many attempts were under way that the client read replies late.
+    /// True if a crowd of attempts was under way: the client read replies late.
     is_crowded: bool,
 }
 

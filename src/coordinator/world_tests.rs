@@ -228,7 +228,7 @@ impl World {
                 self.deliver(Some((place, connection, true)), delivery);
             }
             for (connection, conn) in closed {
-                // What was sent before may still arrive; then the server sees the end of the stream.
+                // Earlier bytes still arrive; then the server sees the end of the stream.
                 let delivery = Delivery::ToServer { process: place, connection, bytes: Vec::new() };
                 let _ = conn;
                 self.deliver(Some((place, connection, true)), delivery);
