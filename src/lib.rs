@@ -1,4 +1,5 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(quorlock_coordinator, allow(dead_code, unused_imports))]
 //! Distributed locks on N independent Redis or Valkey servers, using the [Redlock algorithm].
 //!
 //! # Types
@@ -128,8 +129,10 @@ mod acquire;
 pub mod blocking;
 mod check;
 mod client;
-#[cfg(test)]
+#[cfg(any(test, quorlock_coordinator))]
 mod coordinator;
+#[cfg(quorlock_coordinator)]
+mod engine;
 mod error;
 mod lease;
 mod node;

@@ -105,6 +105,13 @@ impl Acquire {
             let mut request = request?;
             let (ttl, keys) = (request.ttl, request.keys.clone());
             let watch = AcquireWatch::start(&client, &mut request, &keys, wait);
+            #[cfg(quorlock_coordinator)]
+            let ended = client
+                .acquire_by_engine(request, schedule, at_least)
+                .await
+                .map(|lease| lease.stopping_at(margin))
+                .map_err(|error| if is_adoption { error.of_adoption() } else { error });
+            #[cfg(not(quorlock_coordinator))]
             let ended = match client.driver.acquire(request, schedule).await {
                 Ok(acquired) => Lease::new(&client.backing, acquired, ttl, (max_hold, at_least))
                     .map(|lease| lease.stopping_at(margin))
@@ -124,8 +131,12 @@ impl Acquire {
             Target::HandedOver(resource, value) => {
                 check_value(value)?;
                 let (key, value) = (settings.key(resource.clone())?, value.clone());
+                #[cfg(not(quorlock_coordinator))]
                 let previous = self.client.backing.registry.find(&key, &value);
+                #[cfg(not(quorlock_coordinator))]
                 let previous = previous.map(|lease| lease as Arc<dyn PreviousLease>);
+                #[cfg(quorlock_coordinator)]
+                let previous = None;
                 (Keys::one(key), Some(Adoption { value, previous }))
             }
             Target::All(resources) => (settings.keys(resources)?, None),

@@ -4,6 +4,7 @@ use super::settings::Settings;
 use crate::acquire::Driver;
 use crate::error::ClientError;
 use crate::lease::Backing;
+#[cfg(not(quorlock_coordinator))]
 use crate::node::Nodes;
 use crate::wire::Keys;
 use std::sync::Arc;
@@ -16,7 +17,15 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Returns the key of `resource`, if the nodes can be asked.
+    #[cfg(quorlock_coordinator)]
+    pub(super) fn reach(&self, resource: &[u8]) -> Result<((), Keys), ClientError> {
+        self.driver.check_ready()?;
+        Ok(((), Keys::one(self.settings.key(resource)?)))
+    }
+
     /// Returns the nodes and the key of `resource`.
+    #[cfg(not(quorlock_coordinator))]
     pub(super) fn reach(&self, resource: &[u8]) -> Result<(Arc<Nodes>, Keys), ClientError> {
         let nodes = self.driver.ready()?;
         Ok((nodes, Keys::one(self.settings.key(resource)?)))

@@ -70,6 +70,22 @@ impl fmt::Display for NodeInfo {
     }
 }
 
+#[cfg(quorlock_coordinator)]
+impl Redlock {
+    fn node_of_engine(&self, node: &NodeShared) -> NodeInfo {
+        self.inner.driver.engine().with(|it, now| {
+            let info = it.server_info(node.id);
+            NodeInfo {
+                name: node.name.to_string(),
+                eligibility: it.eligibility(node.id, now),
+                state: it.node_state(node.id),
+                version: info.version.as_deref().map(str::to_owned),
+                evicting: info.evicting.as_deref().map(str::to_owned),
+            }
+        })
+    }
+}
+
 impl Redlock {
     /// Resolves when a quorum of nodes is connected on the current runtime, or on the
     /// [configured](crate::Builder::runtime) runtime. Resolves immediately if a quorum is already connected. Starts the
@@ -107,6 +123,9 @@ impl Redlock {
     /// Returns the last known state of each node. Does no I/O.
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let nodes = self.inner.backing.pool.shared().iter();
+        #[cfg(quorlock_coordinator)]
+        return nodes.map(|node| self.node_of_engine(node)).collect();
+        #[cfg(not(quorlock_coordinator))]
         nodes.map(|node| NodeInfo::of(node)).collect()
     }
 }

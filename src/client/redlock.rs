@@ -24,8 +24,8 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    pub(crate) fn new(driver: Driver, backing: Arc<Backing>, settings: Settings) -> Self {
-        Self { inner: Arc::new(Inner { driver: Arc::new(driver), backing, settings }) }
+    pub(crate) fn new(driver: Arc<Driver>, backing: Arc<Backing>, settings: Settings) -> Self {
+        Self { inner: Arc::new(Inner { driver, backing, settings }) }
     }
 
     /// Tries once to lock `resource`. The attempt takes at most one [node timeout](crate::Builder::node_timeout), or
@@ -142,7 +142,7 @@ impl Redlock {
     /// The future can be dropped at any time.
     pub async fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
         let (nodes, keys) = self.inner.reach(resource.as_ref())?;
-        Ok(status(&self.inner.backing, &nodes, keys).await)
+        Ok(status(&self.inner, &nodes, keys).await)
     }
 
     /// Deletes the lock on `resource`, regardless of its holder. The client first reads the lock's value from each
@@ -169,7 +169,7 @@ impl Redlock {
     /// If the future is dropped, some nodes may already have deleted the lock.
     pub async fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
         let (nodes, keys) = self.inner.reach(resource.as_ref())?;
-        Ok(force_release(&self.inner.backing, &nodes, keys).await)
+        Ok(force_release(&self.inner, &nodes, keys).await)
     }
 
     /// Releases all leases of this client and its clones. Each lease is then lost, with the reason
@@ -273,6 +273,7 @@ impl Redlock {
     /// If the future is dropped after its first poll, the client remains closed and the releases continue in the
     /// background.
     pub async fn close(&self) -> Result<(), CloseError> {
+        #[cfg(not(quorlock_coordinator))]
         self.inner.backing.close();
         self.inner.driver.close(self.inner.settings.connect_timeout).await
     }

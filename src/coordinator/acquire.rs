@@ -154,6 +154,10 @@ impl Acquire {
         self.terms.deadline.unwrap_or(Time::END)
     }
 
+    pub(super) fn is_delivered(&self) -> bool {
+        matches!(self.stage, Stage::Delivered { .. })
+    }
+
     pub(super) fn attempt(&self) -> Option<&Attempt> {
         if let Stage::Attempting(attempt) = &self.stage { Some(attempt) } else { None }
     }

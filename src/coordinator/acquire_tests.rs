@@ -151,7 +151,7 @@ fn many_processes_take_turns() {
         assert!(world.run_until(limit, is_held));
         let held = ids.iter().find_map(|(process, id)| world.take_acquired(*process, *id));
         let held = held.expect("a lease").expect("acquired");
-        assert!(held.shared.take() && world.is_valid(&held));
+        assert!(held.shared.take(world.now) && world.is_valid(&held));
         world.release(&held);
     }
     world.run_for(ms(20));

@@ -302,7 +302,7 @@ fn lease_that_is_not_taken_passes_to_another_acquire() {
     assert!(world.take_acquired(a, other).is_none() && world.is_valid(&first));
     let second = world.acquired(a, other).expect("the first lease was revoked");
     assert!(world.now.since(now) < ms(2_100));
-    assert!(!first.shared.take(), "revoked");
+    assert!(!first.shared.take(world.now), "revoked");
     world.release(&second);
     let third = world.acquired(a, slow).expect("the slow acquire tries again");
     world.release(&third);
@@ -317,7 +317,7 @@ fn lease_that_is_never_taken_ends_with_its_validity() {
     let id = world.acquire(a, request(&["k"]));
     world.run_for(11 * SECOND);
     let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
-    assert!(!held.shared.take() && !world.is_valid(&held));
+    assert!(!held.shared.take(world.now) && !world.is_valid(&held));
     let failure = world.take_acquired(a, id).expect("failed").err();
     let Some(AcquireFailure::NotTaken { report }) = failure else { panic!("{failure:?}") };
     assert_eq!(report.granted(), 3);

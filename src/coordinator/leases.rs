@@ -93,6 +93,8 @@ impl Coordinator {
             return;
         }
         let (lock, held_for) = (lease.lock_info(prefix), now.since(lease.since));
+        // If the lease was not taken yet, its acquire tries again.
+        self.ready.extend(lease.acquire.filter(|_| !lease.shared.is_taken()));
         self.completions.push_back(Completion::LeaseEnded { lease: id, tenure });
         if let Tenure::Lost(reason) = tenure {
             let weight = if reason == Loss::Closed { Weight::Detail } else { Weight::Trouble };
@@ -198,7 +200,9 @@ impl Coordinator {
     pub(crate) fn handle_release_all(&mut self, now: Time) -> Vec<(Key, RoundId)> {
         let leases: Vec<_> = self.leases.ids();
         let released = leases.into_iter().filter_map(|id| {
-            let key = self.leases.get(id)?.claim().keys().first().clone();
+            // A lease that was not taken yet belongs to an acquire under way.
+            let lease = self.leases.get(id).filter(|lease| lease.shared.is_taken())?;
+            let key = lease.claim().keys().first().clone();
             self.lose(id, Loss::Closed, now);
             Some((key, self.handle_release(id, None, now)?))
         });
@@ -218,6 +222,11 @@ impl Coordinator {
         let votes = self.leases.get(id).and_then(|lease| self.rounds.get(lease.acquired));
         let nothing = || Report::new(self.cx.settings.quorum.needed(), Arc::new([]));
         votes.map_or_else(nothing, |votes| votes.report(&self.cx.names(), now))
+    }
+
+    /// T1 of the acquire of the lease.
+    pub(crate) fn lease_since(&self, id: LeaseId) -> Option<Time> {
+        self.leases.get(id).map(|lease| lease.since)
     }
 
     /// A key of the lease has changed on `node`. Returns the number of nodes that may have lost their keys.

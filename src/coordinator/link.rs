@@ -58,6 +58,38 @@ impl Node {
         }
     }
 
+    /// True until connection `id` has ended.
+    pub(super) fn is_open(&self, id: ConnectionId) -> bool {
+        let first = match &self.link {
+            Link::Connected(connection) => Some(connection.id),
+            Link::Connecting { handshake, .. } => Some(handshake.id),
+            Link::Disconnected { .. } => None,
+        };
+        first == Some(id) || self.second.as_ref().is_some_and(|second| second.id == id)
+    }
+
+    /// True if a connection has to be opened.
+    pub(super) fn wants_connection(&self, now: Time) -> bool {
+        match &self.link {
+            Link::Connected(_) => self.wants_second,
+            Link::Connecting { .. } => false,
+            Link::Disconnected { .. } => now >= self.reconnect.next_try(),
+        }
+    }
+
+    /// True if there are bytes or commands to write.
+    pub(super) fn wants_to_write(&self, now: Time) -> bool {
+        let second = self.second.as_ref().is_some_and(|second| !second.to_send().is_empty());
+        let first = match &self.link {
+            Link::Connected(connection) => {
+                !connection.to_send().is_empty() || self.has_commands(now)
+            }
+            Link::Connecting { handshake, .. } => !handshake.to_send().is_empty(),
+            Link::Disconnected { .. } => false,
+        };
+        first || second
+    }
+
     /// The bytes to write to connection `id`.
     pub(super) fn to_send(&self, id: ConnectionId) -> &[u8] {
         let first = match &self.link {

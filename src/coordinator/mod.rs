@@ -53,7 +53,8 @@ mod world_calls_tests;
 mod world_tests;
 
 pub(crate) use acquire::AcquireRequest;
-pub(crate) use completion::{AcquireFailure, Completion};
+pub(crate) use claim::Claim;
+pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Remains};
 pub(crate) use context::ConnectionId;
 pub(crate) use settings::{NodeSettings, Settings};
 pub(crate) use shared_lease::SharedLease;

@@ -231,7 +231,10 @@ impl Run {
                     self.under_way.push((process, id, is_fenced));
                 }
                 Some(Ok(held)) => {
-                    assert!(held.shared.take(), "revoked at once");
+                    if !held.shared.take(self.world.now) {
+                        self.under_way.push((process, id, is_fenced));
+                        continue;
+                    }
                     let (coordinator, now) = self.world.coordinator(process);
                     coordinator.handle_taken(held.id, now);
                     self.acquired += 1;

@@ -59,9 +59,15 @@ impl SharedLease {
         self.set_end(RELEASED)
     }
 
-    /// Takes the lease that was delivered to an acquire. Returns false if it was revoked.
-    pub(crate) fn take(&self) -> bool {
-        self.set_delivery(CLAIMED)
+    /// Ends the lease as lost, before its release is submitted.
+    pub(crate) fn end_as(&self, loss: Loss) {
+        self.publish(Tenure::Lost(loss));
+    }
+
+    /// Takes the lease that was delivered to an acquire. Returns false if it has ended or was revoked: the acquire
+    /// continues.
+    pub(crate) fn take(&self, now: Time) -> bool {
+        matches!(self.tenure(now), Tenure::Held { .. }) && self.set_delivery(CLAIMED)
     }
 
     /// Revokes a lease that was delivered and not taken. Returns false if it was taken.
@@ -134,8 +140,10 @@ mod tests {
     #[test]
     fn delivered_lease_is_either_taken_or_revoked() {
         let taken = lease();
-        assert!(!taken.is_taken() && taken.take() && taken.is_taken() && !taken.revoke());
+        assert!(!taken.is_taken() && taken.take(at(0)) && taken.is_taken() && !taken.revoke());
         let revoked = lease();
-        assert!(revoked.revoke() && !revoked.take() && !revoked.is_taken());
+        assert!(revoked.revoke() && !revoked.take(at(0)) && !revoked.is_taken());
+        let ended = lease();
+        assert!(!ended.take(at(10)) && ended.revoke());
     }
 }

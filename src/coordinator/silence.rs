@@ -8,15 +8,17 @@ use crate::protocol::{Action, Time};
 use crate::wire::{Missing, NodeFailure};
 
 impl Node {
-    /// When to call [`handle_timeout`](Self::handle_timeout) or [`poll_connect`](Self::poll_connect).
-    pub(super) fn next_timeout(&self, now: Time) -> Time {
+    /// When to call [`handle_timeout`](Self::handle_timeout), or when a connection can be opened or commands can be
+    /// written that have to wait. What can be done now is no timeout.
+    pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
         let first = match &self.link {
-            Link::Disconnected { .. } => self.reconnect.next_try(),
-            Link::Connecting { handshake, .. } => handshake.deadline(),
-            Link::Connected(connection) => connection.next_timeout(),
+            Link::Disconnected { .. } => Some(self.reconnect.next_try()).filter(|at| *at > now),
+            Link::Connecting { handshake, .. } => Some(handshake.deadline()),
+            Link::Connected(connection) => Some(connection.next_timeout()),
         };
         let second = self.second.as_ref().map(Handshake::deadline);
-        [second, self.next_repeat(now)].into_iter().flatten().fold(first, Time::min)
+        let repeat = self.next_repeat(now).filter(|at| *at > now);
+        [first, second, repeat].into_iter().flatten().min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time, is_quorum_silent: bool, cx: &mut Context) {

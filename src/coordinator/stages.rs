@@ -244,20 +244,20 @@ impl Coordinator {
         self.fail(id, AcquireFailure::Overloaded { report }, now)
     }
 
-    /// The client was closed. A lease that was delivered is released with the others.
+    /// The client was closed. A lease that was taken is released with the others.
     fn fail_closed(&mut self, id: AcquireId, now: Time) -> Step {
-        match self.acquires.get(id).map(|acquire| &acquire.stage) {
-            None => Step::Over,
-            Some(Stage::Delivered { lease, .. }) => {
-                let shared = self.leases.get(*lease).map(|lease| lease.shared.clone());
-                if shared.is_some_and(|shared| !shared.revoke()) {
-                    self.acquires.remove(id);
-                    return Step::Over;
-                }
-                self.fail(id, AcquireFailure::Closed, now)
+        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
+        let is_taken = match acquire.stage {
+            Stage::Delivered { lease, .. } => {
+                self.leases.get(lease).is_none_or(|lease| lease.shared.is_taken())
             }
-            Some(_) => self.fail(id, AcquireFailure::Closed, now),
+            _ => false,
+        };
+        if is_taken {
+            self.acquires.remove(id);
+            return Step::Over;
         }
+        self.fail(id, AcquireFailure::Closed, now)
     }
 
     pub(super) fn fail(&mut self, acquire: AcquireId, failure: AcquireFailure, now: Time) -> Step {

@@ -9,7 +9,7 @@ use super::state::{Coordinator, is_current};
 use super::timeout::Timeout;
 use crate::observe::event::Event;
 use crate::observe::{NodeState, VoteEligibility, Weight};
-use crate::protocol::{NodeId, Time};
+use crate::protocol::{NodeId, Tenure, Time};
 use crate::wire::{NodeFailure, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 
@@ -24,6 +24,58 @@ impl Coordinator {
         let connection = self.nodes.iter_mut().find_map(|node| node.poll_connect(now, cx));
         self.settle(now);
         connection
+    }
+
+    /// Like [`poll_connect`](Self::poll_connect), for one node.
+    pub(crate) fn poll_connect_to(&mut self, node: NodeId, now: Time) -> Option<ConnectionId> {
+        if self.closing == Closing::Closed {
+            return None;
+        }
+        let connection = self.nodes[node.index()].poll_connect(now, &mut self.cx);
+        self.settle(now);
+        connection
+    }
+
+    /// True until `connection` has ended.
+    pub(crate) fn is_open(&self, connection: ConnectionId) -> bool {
+        self.nodes[connection.node.index()].is_open(connection)
+    }
+
+    /// True if the driver has to open a connection to `node`.
+    pub(crate) fn wants_connection(&self, node: NodeId, now: Time) -> bool {
+        self.closing != Closing::Closed && self.nodes[node.index()].wants_connection(now)
+    }
+
+    /// True if the driver has bytes to write to `node`.
+    pub(crate) fn wants_to_write(&self, node: NodeId, now: Time) -> bool {
+        self.nodes[node.index()].wants_to_write(now)
+    }
+
+    /// True once the client is closed and all its releases are delivered.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing == Closing::Closed
+    }
+
+    /// True if a quorum is connected, and it is known which nodes count.
+    pub(crate) fn is_ready(&self, now: Time) -> bool {
+        self.is_warm(now) && self.cx.settings.quorum.reached(self.connected().len())
+    }
+
+    /// Number of acquires that wait or make an attempt, and of attempts under way.
+    pub(crate) fn acquires(&self) -> (usize, usize) {
+        let waiting = self.acquires.iter().filter(|(_, acquire)| !acquire.is_delivered());
+        (waiting.count(), self.attempts)
+    }
+
+    /// True if a lease on `key` is valid in this client.
+    pub(crate) fn holds(&self, key: &[u8], now: Time) -> bool {
+        let lease = self.leases_by_key.get(key).and_then(|id| self.leases.get(*id));
+        lease.is_some_and(|lease| matches!(lease.shared.tenure(now), Tenure::Held { .. }))
+    }
+
+    /// Number of keys that the client has leases of.
+    pub(crate) fn held_keys(&self) -> usize {
+        self.leases_by_key.len()
     }
 
     /// The driver has opened `connection`, and `login` are its credentials and its database.
@@ -110,7 +162,8 @@ impl Coordinator {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub(crate) fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         let is_open = self.closing != Closing::Closed;
-        let nodes = self.nodes.iter().map(|node| node.next_timeout(now)).min().filter(|_| is_open);
+        let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(now));
+        let nodes = nodes.min().filter(|_| is_open);
         let Self { timers, acquires, leases, rounds, closing, .. } = self;
         let others = timers.next(|at, key| is_current(at, key, acquires, leases, rounds, *closing));
         [nodes, others].into_iter().flatten().min()

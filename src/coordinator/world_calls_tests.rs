@@ -217,7 +217,7 @@ impl World {
         };
         assert!(self.run_until(limit, is_done), "the acquire does not end");
         let held = self.take_acquired(process, id).expect("it has ended")?;
-        assert!(held.shared.take());
+        assert!(held.shared.take(self.now));
         let now = self.now;
         self.processes[process].coordinator.handle_taken(held.id, now);
         Ok(held)

@@ -2,7 +2,8 @@
 
 use super::limits::Limits;
 use super::registry::LeaseRegistry;
-use super::release::{ReleaseOutcome, release};
+use super::release::ReleaseOutcome;
+use super::sending::release;
 use crate::error::ReleaseError;
 use crate::node::{NodeShared, Pool};
 use crate::observe::Observers;

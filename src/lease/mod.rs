@@ -4,35 +4,50 @@
 //! The acquire itself is in [`acquire`](crate::acquire). The rules of validity are in
 //! [`protocol`](crate::protocol).
 
+#[cfg(not(quorlock_coordinator))]
+mod acquired;
+#[cfg(not(quorlock_coordinator))]
 mod backing;
+#[cfg(quorlock_coordinator)]
+#[path = "engine_backing.rs"]
+mod backing;
+#[cfg(not(quorlock_coordinator))]
 mod doubts;
 mod ending;
+#[cfg(not(quorlock_coordinator))]
 mod extension;
+#[cfg(not(quorlock_coordinator))]
 mod kept;
 mod limits;
+#[cfg(not(quorlock_coordinator))]
 mod observed;
+#[cfg(not(quorlock_coordinator))]
 mod registry;
 mod release;
+#[cfg(not(quorlock_coordinator))]
+mod sending;
+#[cfg(not(quorlock_coordinator))]
 mod state;
+#[cfg(quorlock_coordinator)]
+#[path = "engine_state.rs"]
+mod state;
+#[cfg(not(quorlock_coordinator))]
 mod takeover;
 mod view;
 
 pub(crate) use backing::Backing;
 pub use ending::Ended;
 pub(crate) use limits::{Limits, to_ttl};
+#[cfg(not(quorlock_coordinator))]
 pub(crate) use registry::LeaseRegistry;
 pub use release::ReleaseOutcome;
 pub(crate) use state::LeaseState;
 pub use view::LeaseRef;
 
-use self::observed::ReleaseWatch;
-use self::release::release;
-use crate::acquire::{Acquired, AttemptGuard};
 use crate::error::ReleaseError;
-use crate::protocol::{Renewal, Ttl};
+use crate::protocol::Ttl;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A held lock. A lease ends at [`valid_until`](LeaseRef::valid_until) unless it is extended. It
@@ -57,39 +72,6 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease with one guard from an acquired lock. It is renewed for up to `max_hold`, if
-    /// given. `None` if the client was closed during the acquire.
-    pub(crate) fn new(
-        backing: &Arc<Backing>,
-        acquired: Acquired,
-        ttl: Ttl,
-        (max_hold, at_least): (Option<Duration>, Duration),
-    ) -> Option<Self> {
-        // The permit is kept until the lease is in the registry.
-        let Acquired { guard, valid_until, tally, tag } = acquired;
-        let AttemptGuard { previous, mut release, permit: _permit, .. } = guard;
-        if let Some(previous) = previous {
-            previous.disarm();
-        }
-        if !at_least.is_zero() {
-            release.keep_until(tally.t1().after(at_least));
-        }
-        let mut renewal = Renewal::new(backing.quorum, backing.limits.drift, valid_until);
-        if let Some(most) = max_hold {
-            renewal = renewal.auto_extended(ttl, tally.t1(), most);
-        }
-        let state = LeaseState::new(backing.clone(), release, (ttl, renewal), tally.clone(), tag);
-        if !backing.registry.enter(&state) {
-            // The caller never held this lock: do not apply `at_least`.
-            state.release().iter_mut().for_each(|bond| bond.guard.keep_no_longer());
-            return None;
-        }
-        if max_hold.is_some() {
-            state.watch();
-        }
-        Some(Self::guard(LeaseRef::new(state, tally)))
-    }
-
     /// Creates a guard that [`LeaseState::enter`] has already counted.
     pub(crate) fn guard(lease: LeaseRef) -> Self {
         Self { lease, is_guard: true }
@@ -139,9 +121,9 @@ impl Lease {
     /// # Cancel safety
     /// If the future is dropped, the release continues in the background.
     pub async fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
-        // Without access, the lease has already been released and needs no cool-down.
-        let (ttl, checked) = match self.lease.state().access() {
-            Some((backing, _)) => backing.limits.check_cool_down(cool_down),
+        // Without limits, the lease has already been released and needs no cool-down.
+        let (ttl, checked) = match self.lease.state().limits() {
+            Some(limits) => limits.check_cool_down(cool_down),
             None => (None, Ok(())),
         };
         let ended = self.end(ttl).await;
@@ -153,15 +135,7 @@ impl Lease {
         self.is_guard = false;
         let state = self.lease.state();
         match state.leave() {
-            0 => match state.release() {
-                Some(bond) => {
-                    let watch = ReleaseWatch::start(state);
-                    let ended = release(bond, cool_down).await;
-                    watch.finish(&ended);
-                    ended
-                }
-                None => Ok(ReleaseOutcome::AlreadyReleased),
-            },
+            0 => state.end(cool_down).await,
             guards => Ok(ReleaseOutcome::StillHeld { guards }),
         }
     }
@@ -170,13 +144,8 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let state = self.lease.state();
-        if self.is_guard
-            && state.leave() == 0
-            && let Some(bond) = state.release()
-        {
-            // Dropped after `bond`: the event follows once the releases are in the mailboxes.
-            let _watch = ReleaseWatch::start(state);
-            drop(bond);
+        if self.is_guard && state.leave() == 0 {
+            state.end_in_background();
         }
     }
 }

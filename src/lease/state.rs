@@ -4,9 +4,10 @@ use super::backing::{Backing, Origin};
 use super::doubts::Doubts;
 use super::extension::{Cause, Extension};
 use super::kept::Kept;
+use super::limits::Limits;
 use super::observed::Observed;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
-use crate::observe::Tag;
+use crate::observe::{Report, Tag};
 use crate::protocol::{
     CheckKind, Checks, Extended, Goal, Loss, NodeId, Renewal, Round, Step, Tenure, Time, Ttl,
 };
@@ -26,6 +27,8 @@ use tokio::sync::futures::Notified;
 /// it.
 pub(crate) struct LeaseState {
     claim: Arc<Claim>,
+    /// The round that acquired it.
+    won: Arc<Tally>,
     pub(super) origin: Arc<Origin>,
     pub(super) observed: Observed,
     /// The ttl that it was acquired with.
@@ -73,6 +76,7 @@ impl LeaseState {
         let quorum = backing.quorum;
         Arc::new(Self {
             claim,
+            won: acquired.clone(),
             origin,
             observed: Observed::new(tag, acquired.t1()),
             ttl,
@@ -118,6 +122,16 @@ impl LeaseState {
     pub(crate) fn access(&self) -> Option<(Arc<Backing>, Arc<Nodes>)> {
         let bond = lock(&self.bond);
         bond.as_ref().map(|bond| (bond.backing.clone(), bond.nodes()))
+    }
+
+    /// The replies to its acquire, including those after the quorum.
+    pub(super) fn report(&self) -> Report {
+        self.won.report(self.names())
+    }
+
+    /// The limits of the client. `None` after the release.
+    pub(super) fn limits(&self) -> Option<Limits> {
+        lock(&self.bond).as_ref().map(|bond| bond.backing.limits)
     }
 
     /// Resolves at the next notification of an end.

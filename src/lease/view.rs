@@ -1,15 +1,12 @@
 //! [`LeaseRef`]: a view of a lease that does not keep the lock.
 
-use super::backing::Backing;
 use super::ending::Ended;
-use super::observed::ExtendWatch;
+use super::limits::Limits;
 use super::state::LeaseState;
 use crate::error::{ExtendError, ReenterError};
 use crate::lease::Lease;
-use crate::node::Nodes;
 use crate::observe::{FencingToken, Report};
 use crate::protocol::{Extended, Loss, Tenure, Ttl};
-use crate::round::Tally;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,14 +28,13 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub struct LeaseRef {
     state: Arc<LeaseState>,
-    won: Arc<Tally>,
     /// Remaining validity at which [`stopping`](Self::stopping) resolves.
     pub(crate) margin: Duration,
 }
 
 impl LeaseRef {
-    pub(crate) fn new(state: Arc<LeaseState>, won: Arc<Tally>) -> Self {
-        Self { state, won, margin: Duration::ZERO }
+    pub(crate) fn new(state: Arc<LeaseState>) -> Self {
+        Self { state, margin: Duration::ZERO }
     }
 
     pub(crate) fn state(&self) -> &Arc<LeaseState> {
@@ -113,7 +109,7 @@ impl LeaseRef {
     /// Returns the reply of each node to the attempt that acquired the lock, including replies that
     /// arrived after the quorum was reached.
     pub fn report(&self) -> Report {
-        self.won.report(self.state.names())
+        self.state.report()
     }
 
     /// Returns the number of guards of this lease; see [`reenter`](Self::reenter). Returns zero
@@ -161,7 +157,7 @@ impl LeaseRef {
     /// If the future is dropped, nodes may keep the lock for longer, but the validity of the lease
     /// does not change.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let ttl = self.access()?.0.limits.check_ttl(ttl)?;
+        let ttl = self.limits()?.check_ttl(ttl)?;
         self.extend_to(ttl, Duration::ZERO).await
     }
 
@@ -200,43 +196,36 @@ impl LeaseRef {
     /// # Cancel safety
     /// Same as for [`extend`](Self::extend).
     pub async fn ensure(&self, validity: Duration) -> Result<(), ExtendError> {
-        let (backing, _) = self.access()?;
+        let limits = self.limits()?;
         if self.validity() >= validity {
             // With a `validity` of zero, the lease may already have ended: check that it is still
             // held.
-            return self.access().map(drop);
+            return self.limits().map(drop);
         }
-        let ttl = backing.limits.ttl_for(validity)?.max(self.state.ttl());
-        drop(backing);
+        let ttl = limits.ttl_for(validity)?.max(self.state.ttl());
         self.extend_to(ttl, validity).await
     }
 
-    fn access(&self) -> Result<(Arc<Backing>, Arc<Nodes>), ExtendError> {
+    /// The limits of the client. Fails if the lease has ended.
+    fn limits(&self) -> Result<Limits, ExtendError> {
         match self.state.tenure() {
-            Tenure::Held { .. } => self.state.access().ok_or(ExtendError::Released),
+            Tenure::Held { .. } => self.state.limits().ok_or(ExtendError::Released),
             ended => Err(refusal(ended, None)),
         }
     }
 
+    /// Extends the lease to `ttl`. Fails if less than `least` remains after that.
     async fn extend_to(&self, ttl: Ttl, least: Duration) -> Result<(), ExtendError> {
-        let (_backing, nodes) = self.access()?;
-        let begun = self.state.extend(ttl);
-        let extension = begun.map_err(|ended| refusal(ended, None))?;
-        let tally = &extension.tally;
-        let watch = ExtendWatch::start(&self.state, ttl);
-        tally.decided(&nodes, extension.close_at).await;
-        let report = || Box::new(tally.report(nodes.names().cloned()));
-        let extended = self.state.settle(&extension);
-        watch.finish(extended, tally);
-        match extended {
-            Extended::Until(until) | Extended::Unchanged(until) => {
+        self.limits()?;
+        let extended = self.state.extend_to(ttl, least).await;
+        let (extended, report) = extended.map_err(|ended| refusal(ended, None))?;
+        match (extended, report.map(Box::new)) {
+            (_, None) => Ok(()),
+            (Extended::Until(until) | Extended::Unchanged(until), Some(report)) => {
                 let still_valid_for = until.since(self.state.now());
-                if matches!(extended, Extended::Until(_)) && still_valid_for >= least {
-                    return Ok(());
-                }
-                Err(ExtendError::NoQuorum { still_valid_for, report: report() })
+                Err(ExtendError::NoQuorum { still_valid_for, report })
             }
-            Extended::Ended(ended) => Err(refusal(ended, Some(report()))),
+            (Extended::Ended(ended), report) => Err(refusal(ended, report)),
         }
     }
 

@@ -100,7 +100,7 @@ impl NodeShared {
     ///
     /// # Cancel safety
     /// Dropping the future drops the callback's future.
-    pub(super) async fn log_in(
+    pub(crate) async fn log_in(
         &self,
     ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
         let Login { by_address, source, .. } = &self.login;

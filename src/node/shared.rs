@@ -93,8 +93,13 @@ impl NodeShared {
         }
     }
 
+    #[cfg(quorlock_coordinator)]
+    pub(crate) fn hints(&self) -> (&'static str, &'static str) {
+        (self.address.hint_if_closed(), self.address.hint_if_silent())
+    }
+
     /// A new stream to the node.
-    pub(super) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+    pub(crate) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         self.environment.transport.connect(&self.address).await
     }
 

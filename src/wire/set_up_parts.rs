@@ -72,7 +72,7 @@ impl SetUpParts {
     }
 
     /// Number of commands.
-    #[cfg(test)]
+    #[cfg(any(test, quorlock_coordinator))]
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|part| part.requests.len()).sum()
     }

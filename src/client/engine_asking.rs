@@ -1,0 +1,29 @@
+//! Requests of the status and of a forced release.
+
+use super::{LockState, NodeStatus, Status};
+use crate::client::inner::Inner;
+use crate::observe::Report;
+use crate::wire::Keys;
+use std::sync::Arc;
+
+/// Reads the state of `keys` from each node.
+pub(crate) async fn status(inner: &Inner, (): &(), keys: Keys) -> Status {
+    let max_ttl = inner.settings.limits.max_ttl;
+    let Some((found, report)) = inner.driver.status(keys).await else {
+        return Status { needed: inner.backing.quorum.needed(), nodes: Box::new([]) };
+    };
+    let each = report.nodes().iter().zip(found).map(|(node, lock)| NodeStatus {
+        name: node.name().into(),
+        state: LockState::new(node.vote(), lock.answer, max_ttl),
+        eligibility: lock.eligibility,
+        latency: node.latency(),
+    });
+    Status { needed: report.needed(), nodes: each.collect() }
+}
+
+/// Deletes, once, the value that each node reported.
+pub(crate) async fn force_release(inner: &Inner, (): &(), keys: Keys) -> Report {
+    let nothing = || Report::new(inner.backing.quorum.needed(), Arc::new([]));
+    inner.driver.force_release(keys).await.unwrap_or_else(nothing)
+}
+

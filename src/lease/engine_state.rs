@@ -1,0 +1,340 @@
+//! State of a lease, shared by its guards and the tasks that wait for its end.
+
+use super::limits::Limits;
+use super::release::ReleaseOutcome;
+use crate::coordinator::{Claim, Completion, LeaseId, SharedLease};
+use crate::engine::{Client, Won};
+use crate::error::ReleaseError;
+use crate::observe::event::{Event, ExtendOutcome, LockInfo, ReleaseResult};
+use crate::observe::{Observers, Report, Tag, Weight};
+use crate::protocol::{Extended, Loss, Outcome, Tenure, Time, Ttl};
+use crate::sync::lock;
+use crate::time::Clock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// A held lock and its guards.
+pub(crate) struct LeaseState {
+    id: LeaseId,
+    shared: Arc<SharedLease>,
+    /// `None` after the release: a remaining view keeps neither the client nor a connection.
+    client: Mutex<Option<Arc<Client>>>,
+    clock: Clock,
+    observers: Observers,
+    limits: Limits,
+    /// Length of the key prefix in bytes.
+    prefix: usize,
+    ttl: Ttl,
+    tag: Tag,
+    /// T1 of the acquire.
+    since: Time,
+    guards: AtomicUsize,
+    is_watched: AtomicBool,
+    ended: Notify,
+    /// The report at the release.
+    report: Mutex<Option<Report>>,
+}
+
+impl LeaseState {
+    pub(crate) fn new(
+        client: &Arc<Client>,
+        won: Won,
+        limits: Limits,
+        prefix: usize,
+        (ttl, tag): (Ttl, Tag),
+    ) -> Arc<Self> {
+        let environment = client.engine().environment();
+        let state = Arc::new(Self {
+            id: won.id,
+            client: Mutex::new(Some(client.clone())),
+            clock: environment.clock.clone(),
+            observers: environment.observers.clone(),
+            limits,
+            prefix,
+            ttl,
+            tag,
+            since: client.engine().with(|it, _| it.lease_since(won.id)).unwrap_or_default(),
+            shared: won.shared,
+            guards: AtomicUsize::new(1),
+            is_watched: AtomicBool::new(false),
+            ended: Notify::new(),
+            report: Mutex::default(),
+        });
+        client.engine().enter_lease(state.id, &state);
+        state
+    }
+
+    pub(crate) fn claim(&self) -> &Arc<Claim> {
+        self.shared.claim()
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// The names of the locked resources, in the order of the keys.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &[u8]> {
+        self.claim().keys().iter().map(|key| key.get(self.prefix..).unwrap_or_default())
+    }
+
+    fn lock_info(&self) -> LockInfo {
+        self.tag.lock(self.claim().keys(), self.prefix)
+    }
+
+    fn client(&self) -> Option<Arc<Client>> {
+        lock(&self.client).clone()
+    }
+
+    /// The limits of the client. `None` after the release.
+    pub(super) fn limits(&self) -> Option<Limits> {
+        self.client().map(|_| self.limits)
+    }
+
+    /// The replies to its acquire, including those after the quorum.
+    pub(super) fn report(&self) -> Report {
+        if let Some(client) = self.client() {
+            return client.engine().with(|it, now| it.lease_report(self.id, now));
+        }
+        lock(&self.report).clone().unwrap_or_else(|| Report::new(0, Arc::new([])))
+    }
+
+    pub(crate) fn news(&self) -> Notified<'_> {
+        self.ended.notified()
+    }
+
+    pub(crate) fn validity(&self, now: Time) -> Duration {
+        match self.shared.tenure(now) {
+            Tenure::Held { valid_until } => valid_until.since(now),
+            Tenure::Lost(_) | Tenure::Released => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn tenure(&self) -> Tenure {
+        self.shared.tenure(self.now())
+    }
+
+    /// Adds a guard. `None` if no guard was left.
+    pub(crate) fn enter(&self) -> Option<usize> {
+        let more = |guards: usize| if guards == 0 { None } else { guards.checked_add(1) };
+        let before = self.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        before.ok().map(|before| before + 1)
+    }
+
+    /// Removes a guard and returns the number that is left.
+    pub(crate) fn leave(&self) -> usize {
+        self.guards.fetch_sub(1, Ordering::AcqRel) - 1
+    }
+
+    pub(crate) fn guards(&self) -> usize {
+        self.guards.load(Ordering::Acquire)
+    }
+
+    /// The end of the lease is reported to tasks that wait for it.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        let Some(client) = self.client() else { return };
+        // An error means that there is no runtime here: a task of another one may serve the nodes.
+        let _no_runtime = client.engine().ensure_tasks().is_err();
+        if !self.is_watched.swap(true, Ordering::AcqRel) {
+            client.engine().with(|it, now| it.handle_watch(self.id, now));
+        }
+    }
+
+    /// The coordinator has ended the lease.
+    pub(crate) fn handle_end(&self) {
+        self.ended.notify_waiters();
+    }
+
+    /// Extends the lease to `ttl`. Returns a report unless at least `least` remains. Fails if the lease has ended before.
+    pub(super) async fn extend_to(
+        self: &Arc<Self>,
+        ttl: Ttl,
+        least: Duration,
+    ) -> Result<(Extended, Option<Report>), Tenure> {
+        let Some(client) = self.client() else { return Err(self.tenure()) };
+        let call = client.engine().extend(self.id, ttl)?;
+        let watch = ExtendWatch::start(self, ttl);
+        let Completion::Extended { extended, report, .. } = call.await else {
+            return Err(self.tenure());
+        };
+        watch.finish(extended, &report);
+        let remaining = match extended {
+            Extended::Until(until) => Some(until.since(self.now())),
+            Extended::Unchanged(_) | Extended::Ended(_) => None,
+        };
+        let is_enough = remaining >= Some(least);
+        Ok((extended, (!is_enough).then_some(report)))
+    }
+
+    /// Ends the lease in this process. Returns the client unless it was released before.
+    fn take_client(&self) -> Option<Arc<Client>> {
+        self.shared.end();
+        let client = lock(&self.client).take()?;
+        let report = client.engine().with(|it, now| it.lease_report(self.id, now));
+        *lock(&self.report) = Some(report);
+        client.engine().forget_lease(self.id);
+        self.ended.notify_waiters();
+        Some(client)
+    }
+
+    /// Releases the lease, whose last guard has gone.
+    pub(super) async fn end(
+        self: &Arc<Self>,
+        cool_down: Option<Ttl>,
+    ) -> Result<ReleaseOutcome, ReleaseError> {
+        let loss = self.loss();
+        let Some(client) = self.take_client() else { return Ok(ReleaseOutcome::AlreadyReleased) };
+        let watch = ReleaseWatch::start(self, loss);
+        let Some(call) = client.engine().release(self.id, cool_down) else {
+            return Ok(ReleaseOutcome::AlreadyReleased);
+        };
+        let ended = release_outcome(call.await);
+        watch.finish(&ended);
+        ended
+    }
+
+    /// Like [`end`](Self::end), without waiting for the result.
+    pub(super) fn end_in_background(self: &Arc<Self>) {
+        let loss = self.loss();
+        if let Some(client) = self.take_client() {
+            let _watch = ReleaseWatch::start(self, loss);
+            client.engine().with(|it, now| it.handle_drop(self.id, now));
+        }
+    }
+
+    /// The client is closed, and releases the lease.
+    pub(crate) fn end_by_close(&self) {
+        self.shared.end_as(Loss::Closed);
+        if let Some(client) = lock(&self.client).take() {
+            let report = client.engine().with(|it, now| it.lease_report(self.id, now));
+            *lock(&self.report) = Some(report);
+        }
+        self.ended.notify_waiters();
+    }
+
+    fn loss(&self) -> Option<Loss> {
+        if let Tenure::Lost(loss) = self.tenure() { Some(loss) } else { None }
+    }
+}
+
+/// The outcome of a release by its completion.
+pub(crate) fn release_outcome(completion: Completion) -> Result<ReleaseOutcome, ReleaseError> {
+    let Completion::Released { outcome, report, .. } = completion else {
+        return Ok(ReleaseOutcome::AlreadyReleased);
+    };
+    match outcome {
+        Outcome::Won => Ok(ReleaseOutcome::Released),
+        Outcome::Denied => Ok(ReleaseOutcome::TakenOver),
+        Outcome::Missing => Ok(ReleaseOutcome::Expired),
+        Outcome::TooLate | Outcome::NoQuorum => {
+            Err(ReleaseError::NoQuorum { report: Box::new(report) })
+        }
+    }
+}
+
+/// Emits [`Event::ExtendStarted`], and [`Event::ExtendFinished`] at the end or when it is dropped.
+struct ExtendWatch<'a> {
+    state: &'a LeaseState,
+    started: Option<(u64, Time)>,
+}
+
+impl<'a> ExtendWatch<'a> {
+    fn start(state: &'a LeaseState, ttl: Ttl) -> Self {
+        let observers = &state.observers;
+        let started = observers.wants(Weight::Detail).then(|| (observers.next_id(), state.now()));
+        if let Some((id, _)) = started {
+            let (lock, ttl) = (state.lock_info(), ttl.as_duration());
+            observers.emit(Weight::Detail, || Event::ExtendStarted { lock, id, ttl });
+        }
+        Self { state, started }
+    }
+
+    fn finish(mut self, extended: Extended, report: &Report) {
+        let outcome = match extended {
+            Extended::Until(_) => ExtendOutcome::Extended,
+            Extended::Unchanged(_) => ExtendOutcome::NoQuorum,
+            Extended::Ended(_) => ExtendOutcome::Ended,
+        };
+        self.emit(outcome, Some(report.clone()));
+    }
+
+    fn emit(&mut self, outcome: ExtendOutcome, report: Option<Report>) {
+        let Some((id, started)) = self.started.take() else { return };
+        let state = self.state;
+        state.observers.emit(Weight::Detail, || {
+            let now = state.now();
+            let (elapsed, validity) = (now.since(started), state.validity(now));
+            Event::ExtendFinished { lock: state.lock_info(), id, outcome, elapsed, validity, report }
+        });
+    }
+}
+
+impl Drop for ExtendWatch<'_> {
+    fn drop(&mut self) {
+        self.emit(ExtendOutcome::Dropped, None);
+    }
+}
+
+/// Emits [`Event::ReleaseStarted`], and [`Event::ReleaseFinished`] at the end or when it is dropped.
+struct ReleaseWatch<'a> {
+    state: &'a LeaseState,
+    started: Option<Time>,
+}
+
+impl<'a> ReleaseWatch<'a> {
+    fn start(state: &'a LeaseState, loss: Option<Loss>) -> Self {
+        let started = state.observers.wants(Weight::Trouble).then(|| state.now());
+        if let Some(now) = started {
+            let (lock, held_for) = (state.lock_info(), now.since(state.since));
+            let event = || Event::ReleaseStarted { lock, held_for, loss };
+            state.observers.emit(Weight::Detail, event);
+        }
+        Self { state, started }
+    }
+
+    fn finish(mut self, ended: &Result<ReleaseOutcome, ReleaseError>) {
+        let result = match ended {
+            Ok(ReleaseOutcome::Expired) => ReleaseResult::Expired,
+            Ok(ReleaseOutcome::TakenOver) => ReleaseResult::TakenOver,
+            Ok(_) => ReleaseResult::Released,
+            Err(_) => ReleaseResult::NoQuorum,
+        };
+        self.emit(result, ended.as_ref().err().and_then(ReleaseError::report).cloned());
+    }
+
+    fn emit(&mut self, result: ReleaseResult, report: Option<Report>) {
+        let Some(started) = self.started.take() else { return };
+        let is_unconfirmed = result == ReleaseResult::NoQuorum;
+        let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
+        self.state.observers.emit(weight, || Event::ReleaseFinished {
+            lock: self.state.lock_info(),
+            result,
+            elapsed: self.state.now().since(started),
+            report,
+        });
+    }
+}
+
+impl Drop for ReleaseWatch<'_> {
+    fn drop(&mut self) {
+        self.emit(ReleaseResult::InBackground, None);
+    }
+}
