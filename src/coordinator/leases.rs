@@ -135,6 +135,7 @@ impl Coordinator {
     pub(super) fn drop_lease(&mut self, id: LeaseId, now: Time) {
         if let Some(lease) = self.leases.get_mut(id) {
             (lease.cooling, lease.acquire) = (None, None);
+            lease.is_end_reported = true;
             self.end_lease(id, None, now);
         }
     }

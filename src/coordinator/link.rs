@@ -139,7 +139,9 @@ impl Node {
     ) {
         if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
             connection.conversation().handle_bytes(bytes);
-            if let Err(failure) = self.handle_replies(now, cx) {
+            let result = self.handle_replies(now, cx);
+            self.handle_pushes(now, cx);
+            if let Err(failure) = result {
                 self.handle_break(failure, now, cx);
             }
             return;

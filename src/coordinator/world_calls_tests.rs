@@ -84,7 +84,13 @@ impl World {
     pub(super) fn cut(&mut self, host: usize) {
         let peers: Vec<_> = self.hosts[host].peers.values().copied().collect();
         for (process, connection) in peers {
-            if self.processes[process].streams.remove(&connection).is_some() {
+            if self.is_frozen(process) {
+                // It notices that once it runs again.
+                self.deliver(
+                    Some((process, connection, false)),
+                    Delivery::Closed { process, connection },
+                );
+            } else if self.processes[process].streams.remove(&connection).is_some() {
                 let error = io::Error::from(io::ErrorKind::ConnectionReset).into();
                 let now = self.now;
                 self.processes[process].coordinator.handle_closed(connection, &error, now);
@@ -124,6 +130,16 @@ impl World {
     pub(super) fn flush(&mut self, host: usize) {
         let wall_us = self.wall_us(host);
         let outputs = self.hosts[host].server.flush(wall_us);
+        self.send(host, outputs);
+    }
+
+    /// Another client runs `SCRIPT FLUSH`.
+    pub(super) fn flush_scripts(&mut self, host: usize) {
+        let wall_us = self.wall_us(host);
+        let server = &mut self.hosts[host].server;
+        let conn = server.connect();
+        let outputs = server.receive(conn, b"*2\r\n$6\r\nSCRIPT\r\n$5\r\nFLUSH\r\n", wall_us);
+        server.disconnect(conn);
         self.send(host, outputs);
     }
 

@@ -44,6 +44,8 @@ pub(super) struct Host {
     pub(super) server: Server,
     /// How far its wall clock is ahead, in microseconds.
     pub(super) ahead_us: u64,
+    /// How many microseconds its wall clock gains in a second.
+    pub(super) gains_us: i64,
     pub(super) state: HostState,
     /// Bytes that wait until the host answers again.
     pub(super) held: VecDeque<Delivery>,
@@ -71,6 +73,8 @@ pub(super) struct Process {
     pub(super) events: Vec<Event>,
     /// Number of pipelines and bytes sent.
     pub(super) sent: u64,
+    /// The process does not run until then.
+    pub(super) frozen_until: Time,
 }
 
 #[derive(Debug)]
@@ -91,6 +95,7 @@ impl World {
             Host {
                 server: Server::new(config, wall_us),
                 ahead_us: 0,
+                gains_us: 0,
                 state: HostState::Up,
                 held: VecDeque::new(),
                 peers: BTreeMap::new(),
@@ -151,6 +156,7 @@ impl World {
             completions: Vec::new(),
             events: Vec::new(),
             sent: 0,
+            frozen_until: Time::default(),
         });
         self.processes.len() - 1
     }
@@ -171,7 +177,24 @@ impl World {
     }
 
     pub(super) fn wall_us(&self, host: usize) -> u64 {
-        WALL_US + self.now.as_nanos() / 1_000 + self.hosts[host].ahead_us
+        let elapsed_us = self.now.as_nanos() / 1_000;
+        let gained = i64::try_from(elapsed_us).expect("few") * self.hosts[host].gains_us / 1_000_000;
+        (WALL_US + elapsed_us + self.hosts[host].ahead_us).saturating_add_signed(gained)
+    }
+
+    pub(super) fn is_frozen(&self, process: usize) -> bool {
+        self.processes[process].frozen_until > self.now
+    }
+
+    /// When a process handles this event, if it does not run now.
+    fn postponed(&self, delivery: &Delivery) -> Option<Time> {
+        let (Delivery::Connect { process, .. }
+        | Delivery::ToClient { process, .. }
+        | Delivery::Closed { process, .. }) = delivery
+        else {
+            return None;
+        };
+        self.is_frozen(*process).then_some(self.processes[*process].frozen_until)
     }
 
     pub(super) fn deliver(
@@ -197,6 +220,9 @@ impl World {
     pub(super) fn turn(&mut self) {
         for place in 0..self.processes.len() {
             let now = self.now;
+            if self.is_frozen(place) {
+                continue;
+            }
             let process = &mut self.processes[place];
             while let Some(connection) = process.coordinator.poll_connect(now) {
                 let delivery = Delivery::Connect { process: place, connection };
@@ -325,7 +351,10 @@ impl World {
         let timeouts: Vec<_> = self
             .processes
             .iter_mut()
-            .filter_map(|process| process.coordinator.poll_timeout(now))
+            .filter_map(|process| {
+                let timeout = process.coordinator.poll_timeout(now);
+                if process.frozen_until > now { Some(process.frozen_until) } else { timeout }
+            })
             .collect();
         let is_up = |host: &usize| self.hosts[*host].state == HostState::Up;
         let expiry = (0..self.hosts.len()).filter(is_up).filter_map(|host| {
@@ -353,8 +382,12 @@ impl World {
             while let Some(entry) = self.deliveries.first_entry()
                 && entry.key().0 <= self.now
             {
+                let serial = entry.key().1;
                 let delivery = entry.remove();
-                self.handle(delivery);
+                match self.postponed(&delivery) {
+                    Some(until) => _ = self.deliveries.insert((until, serial), delivery),
+                    None => self.handle(delivery),
+                }
             }
             for host in 0..self.hosts.len() {
                 let wall_us = self.wall_us(host);
@@ -367,7 +400,8 @@ impl World {
             }
             let now = self.now;
             for process in &mut self.processes {
-                if process.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
+                let timeout = process.coordinator.poll_timeout(now);
+                if process.frozen_until <= now && timeout.is_some_and(|at| at <= now) {
                     process.coordinator.handle_timeout(now);
                 }
             }
