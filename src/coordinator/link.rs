@@ -304,6 +304,7 @@ impl Node {
 
     /// Closes the connection of a closed client.
     pub(super) fn close(&mut self, cx: &mut Context) {
+        self.drop_waiting();
         if let Some(second) = self.second.take() {
             cx.closed.push_back(second.id);
         }
