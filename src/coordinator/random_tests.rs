@@ -9,6 +9,7 @@ use super::{AcquireFailure, AcquireId, AcquireRequest, Completion, RoundId};
 use crate::protocol::{Tenure, Time, Ttl};
 use crate::wire::{CounterKeys, Counters};
 use quorlock_test::Trouble;
+use quorlock_test::internals::{Config, Version};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
@@ -26,7 +27,8 @@ const STEPS: usize = 120;
 const NAMES: [&[&str]; 6] = [&["a"], &["a"], &["b"], &["a", "b"], &["b", "c"], &["a", "b", "c"]];
 
 /// Words at which a server may close connections.
-const WORDS: [&str; 6] = ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING"];
+const WORDS: [&str; 8] =
+    ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING", "TIME", "KILL"];
 
 /// An acquire under way.
 #[derive(Clone, Copy)]
@@ -80,6 +82,31 @@ impl Run {
             for host in &mut world.hosts {
                 host.gains_us = random.random_range(-3_000..3_000);
             }
+        }
+        world.splits = random.random_ratio(1, 3);
+        let versions = [
+            Version::redis(6, 0, 0),
+            Version::redis(7, 2, 0),
+            Version::redis(8, 4, 0),
+            Version::valkey(9, 0, 0),
+        ];
+        let forbidden = [
+            "client|kill",
+            "client|id",
+            "client|tracking",
+            "script|load",
+            "delex",
+            "delifeq",
+            "evalsha",
+        ];
+        for host in &mut world.hosts {
+            let version = versions[random.random_range(0..versions.len())].clone();
+            let word = forbidden[random.random_range(0..forbidden.len())].to_owned();
+            let is_forbidden = random.random_ratio(1, 3);
+            host.server.configure(|config: &mut Config| {
+                config.version = version;
+                config.forbidden.extend(is_forbidden.then_some(word));
+            });
         }
         for _ in 0..random.random_range(2..5) {
             world.process();
@@ -176,11 +203,16 @@ impl Run {
                 let host = self.random.random_range(0..self.world.hosts.len());
                 self.world.flush(host);
             }
+            82..84 => self.hold_up(),
             80..82 => {
                 let host = self.random.random_range(0..self.world.hosts.len());
                 let word = WORDS[self.random.random_range(0..WORDS.len())];
-                let is_closing = !self.world.hosts[host].closes_on.is_empty();
-                self.world.close_on(if is_closing { "" } else { word }, host);
+                let host = &mut self.world.hosts[host];
+                let fault = match self.random.random() {
+                    true => &mut host.closes_on,
+                    false => &mut host.swallows,
+                };
+                *fault = if fault.is_empty() { word } else { "" };
             }
             _ => self.fault(),
         }
@@ -281,6 +313,18 @@ impl Run {
         let duration = Duration::from_millis(self.random.random_range(1..2_500));
         let duration = if self.random.random() { duration / 20 } else { duration };
         self.world.processes[process].frozen_until = self.world.now.after(duration);
+    }
+
+    /// Bytes of some connections of a process arrive late.
+    fn hold_up(&mut self) {
+        let Some(process) = self.any_running() else { return };
+        let delay = Duration::from_millis(self.random.random_range(10..6_000));
+        let of_all = self.random.random();
+        for connection in self.world.connections(process) {
+            if of_all || self.random.random_ratio(1, 3) {
+                self.world.hold_up(process, connection, delay);
+            }
+        }
     }
 
     /// Reads the state of a lock, or releases it by force.
@@ -384,7 +428,10 @@ impl Run {
             self.world.set_state(host, HostState::Up);
             self.world.set_trouble(host, None);
             self.world.close_on("", host);
+            self.world.hosts[host].swallows = "";
         }
+        // Rounds end before the replies if these take longer than the node timeout.
+        self.world.jitter = self.world.jitter.min(ms(5));
         for process in &mut self.world.processes {
             process.frozen_until = process.frozen_until.min(self.world.now);
         }

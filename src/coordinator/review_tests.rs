@@ -240,3 +240,86 @@ fn state_of_a_lease_that_was_released_with_all_others_is_closed() {
     let refused = coordinator.handle_extend(held.id, ttl(TTL), now);
     assert_eq!(refused, Err(Tenure::Lost(Loss::Closed)));
 }
+
+#[test]
+fn lease_that_has_ended_is_not_released_afterwards() {
+    let mut world = World::new(3, 14);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(11 * SECOND);
+    let expired = Tenure::Lost(Loss::Expired);
+    assert_eq!(held.shared.tenure(world.now), expired);
+    // The holder releases it, and another task reads its state.
+    world.release(&held);
+    assert_eq!(held.shared.tenure(world.now), expired, "a lost lease stays lost");
+}
+
+#[test]
+fn reason_of_a_loss_does_not_change() {
+    let mut world = World::new(3, 15);
+    let a = world.connected();
+    let request = AcquireRequest { max_hold: Some(5 * SECOND), ..request(&["k"]) };
+    let held = world.lock(a, request);
+    // The driver is late.
+    world.now = world.now.after(6 * SECOND);
+    let before = held.shared.tenure(world.now);
+    world.run_for(ms(10));
+    let after = held.shared.tenure(world.now);
+    assert_eq!((before, after), (Tenure::Lost(Loss::MaxHold), Tenure::Lost(Loss::MaxHold)));
+}
+
+#[test]
+fn acquire_reports_the_start_of_its_wait_once() {
+    let mut world = World::new(3, 16);
+    let [a, b] = [world.connected(), world.connected()];
+    let blocking = world.lock(b, request(&["k"]));
+    let now = world.now;
+    let slow = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
+    world.run_for(ms(100));
+    world.release(&blocking);
+    world.run_for(ms(100));
+    assert!(matches!(world.take_acquired(a, slow), Some(Ok(_))));
+    let other = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
+    let held = world.acquired(a, other).expect("the first lease was revoked");
+    world.run_for(ms(100));
+    world.release(&held);
+    world.acquired(a, slow).expect("tries again");
+    let started = |event: &&Event| matches!(event, Event::WaitStarted { .. });
+    assert_eq!(world.processes[a].events.iter().filter(started).count(), 2, "two acquires");
+}
+
+#[test]
+fn server_that_never_replies_to_an_optional_command_is_connected() {
+    for word in ["SETINFO", "SETNAME", "INFO", "LOAD", "TRACKING", "appendfsync"] {
+        let mut world = World::new(1, 17);
+        world.hosts[0].swallows = word;
+        let a = world.process();
+        world.run_for(12 * SECOND);
+        let (coordinator, _) = world.coordinator(a);
+        let state = coordinator.node_state(World::node(0));
+        assert_eq!(state, crate::observe::NodeState::Up, "{word}");
+    }
+}
+
+#[test]
+fn set_of_a_silent_connection_arrives_after_the_second_one() {
+    for seconds in 1..8 {
+        let mut world = World::new(3, 18);
+        let [a, b] = [world.connected(), world.connected()];
+        for connection in world.connections(a) {
+            world.hold_up(a, connection, seconds * SECOND);
+        }
+        let id = world.acquire(a, request(&["k"]));
+        assert!(world.acquired(a, id).is_err());
+        world.run_for(ms(300));
+        let own = world.lock(a, request(&["k"]));
+        assert!(world.is_valid(&own));
+        world.release(&own);
+        world.run_for(ms(5));
+        let held = world.lock(b, request(&["k"]));
+        world.release(&held);
+        world.run_for(20 * SECOND);
+        assert_eq!(world.copies("k"), 0, "{seconds} s");
+        world.assert_idle();
+    }
+}

@@ -133,6 +133,15 @@ impl World {
         self.send(host, outputs);
     }
 
+    /// From now on, what was not delivered over this connection arrives after `delay`; new connections work.
+    pub(super) fn hold_up(&mut self, process: usize, connection: ConnectionId, delay: Duration) {
+        let at = self.now.after(delay);
+        for is_up in [true, false] {
+            let last = self.processes[process].arrivals.entry((connection, is_up)).or_insert(at);
+            *last = at.max(*last);
+        }
+    }
+
     /// Another client runs `SCRIPT FLUSH`.
     pub(super) fn flush_scripts(&mut self, host: usize) {
         let wall_us = self.wall_us(host);
