@@ -316,8 +316,10 @@ impl Coordinator {
     pub(super) fn end_attempt(&mut self) {
         self.attempts -= 1;
         while let Some(blocked) = self.blocked.pop_front() {
-            let stage = self.acquires.get(blocked).map(|acquire| &acquire.stage);
-            if matches!(stage, Some(Stage::Blocked { .. })) {
+            let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);
+            if let Some(Stage::Blocked { is_queued, .. }) = stage {
+                // Another acquire can be faster: then this one enters the queue again.
+                *is_queued = false;
                 self.ready.push_back(blocked);
                 break;
             }
@@ -331,7 +333,7 @@ impl Coordinator {
     }
 
     /// Counts the attempt, and emits [`Event::AttemptFinished`].
-    fn emit_attempt(&mut self, id: AcquireId, outcome: AttemptOutcome, now: Time) {
+    pub(super) fn emit_attempt(&mut self, id: AcquireId, outcome: AttemptOutcome, now: Time) {
         let prefix = self.cx.settings.prefix;
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         acquire.attempts = acquire.attempts.saturating_add(1);

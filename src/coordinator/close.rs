@@ -12,8 +12,8 @@ impl Coordinator {
     /// Fails all acquires, now and later, and releases all leases. Ends with [`Completion::Closed`] once all releases are
     /// delivered, or after `limit`. Later releases are still delivered.
     pub(crate) fn handle_close(&mut self, limit: Duration, now: Time) {
-        let until = now.after(limit);
-        if self.closing != Closing::Closed {
+        let (until, was_closed) = (now.after(limit), self.closing == Closing::Closed);
+        if !was_closed {
             self.closing = Closing::Delivering { until };
             self.set_timeout(until, Timeout::Close);
         }
@@ -23,7 +23,7 @@ impl Coordinator {
         self.close_leases(now);
         self.cx.is_closing = true;
         self.settle(now);
-        if self.closing == Closing::Closed && self.completions.is_empty() {
+        if was_closed {
             self.completions.push_back(Completion::Closed(Ok(())));
         }
     }
@@ -40,7 +40,8 @@ impl Coordinator {
         for node in &mut self.nodes {
             node.prune(now, &mut self.cx);
         }
-        let is_done = self.nodes.iter().all(Node::is_done);
+        // No other command matters to anyone now.
+        let is_done = self.nodes.iter().all(|node| node.pending_releases() == 0);
         let result = match self.closing {
             Closing::Delivering { .. } if is_done => Some(Ok(())),
             Closing::Delivering { until } if now >= until => Some(Err(self.remains())),

@@ -137,6 +137,7 @@ impl Coordinator {
     pub(super) fn drop_lease(&mut self, id: LeaseId, now: Time) {
         if let Some(lease) = self.leases.get_mut(id) {
             (lease.cooling, lease.acquire) = (None, None);
+            lease.is_end_reported = true;
             self.end_lease(id, None, now);
         }
     }
@@ -146,6 +147,11 @@ impl Coordinator {
         match lease.renewal.release(now) {
             lost @ Tenure::Lost(_) => self.handle_end(id, lost, now),
             Tenure::Held { .. } | Tenure::Released => lease.shared.publish(Tenure::Released),
+        }
+        if let Some(lease) = self.leases.get_mut(id) {
+            // Callers wait for the results of their extensions.
+            lease.is_end_reported = true;
+            lease.extensions.clone().into_iter().for_each(|round| self.close_round(round, now));
         }
         let Some(lease) = self.leases.remove(id) else { return };
         if let Some(acquire) = lease.acquire {

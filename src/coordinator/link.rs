@@ -171,7 +171,9 @@ impl Node {
     ) {
         if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
             connection.conversation().handle_bytes(bytes);
-            if let Err(failure) = self.handle_replies(now, cx) {
+            let result = self.handle_replies(now, cx);
+            self.handle_pushes(now, cx);
+            if let Err(failure) = result {
                 self.handle_break(failure, now, cx);
             }
             return;
@@ -334,6 +336,7 @@ impl Node {
 
     /// Closes the connection of a closed client.
     pub(super) fn close(&mut self, cx: &mut Context) {
+        self.drop_waiting();
         if let Some(second) = self.second.take() {
             cx.closed.push_back(second.id);
         }

@@ -48,6 +48,8 @@ mod node_tests;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
+mod review_tests;
+#[cfg(test)]
 mod world_calls_tests;
 #[cfg(test)]
 mod world_tests;

@@ -228,6 +228,11 @@ impl Node {
         !self.pending.is_empty()
     }
 
+    /// Drops the commands that were not written, none of which is a release of use.
+    pub(super) fn drop_waiting(&mut self) {
+        self.inbox.clear();
+    }
+
     /// True if the node has executed or refused all commands.
     pub(super) fn is_done(&self) -> bool {
         self.inbox.is_empty()

@@ -18,7 +18,7 @@ pub(super) struct Received {
 }
 
 impl Node {
-    /// Handles all complete pipelines, then pushes. After an error the connection must be replaced.
+    /// Handles all complete pipelines. After an error the connection must be replaced.
     pub(super) fn handle_replies(
         &mut self,
         now: Time,
@@ -45,24 +45,21 @@ impl Node {
                 self.handle_recovery(now, cx);
             }
         }
-        let pushed = self
-            .connection_mut()
-            .and_then(|connection| connection.conversation().poll_invalidations());
-        if let Some(pushed) = pushed {
-            self.handle_invalidations(pushed, now, cx);
-        }
         Ok(())
     }
 
-    fn handle_invalidations(&self, pushed: Invalidations, now: Time, cx: &mut Context) {
+    /// Handles pushes, which can precede bytes that end the connection.
+    pub(super) fn handle_pushes(&mut self, now: Time, cx: &mut Context) {
+        let pushed = self.connection_mut().and_then(|it| it.conversation().poll_invalidations());
+        let Some(Invalidations { keys, flushed, overflowed }) = pushed else { return };
         let node = self.id;
-        if pushed.flushed {
+        if flushed {
             cx.handle_flush(node, now);
         }
-        if pushed.flushed || pushed.overflowed {
+        if flushed || overflowed {
             cx.outputs.push_back(NodeOutput::Changed { node, key: None });
         }
-        for key in pushed.keys {
+        for key in keys {
             cx.outputs.push_back(NodeOutput::Changed { node, key: Some(key.into()) });
         }
     }

@@ -7,7 +7,7 @@ use super::state::Coordinator;
 use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::Weight;
-use crate::observe::event::{Event, LockInfo};
+use crate::observe::event::{AttemptOutcome, Event, LockInfo};
 use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Tenure, Time};
 use std::time::Duration;
 
@@ -20,6 +20,9 @@ const CONNECT_MARGIN: Duration = Duration::from_millis(100);
 /// How long a delivered lease may stay untaken if other acquires of this client want one of its keys. Long enough for a
 /// `select!` whose other branches are slow.
 const UNTAKEN_LIMIT: Duration = Duration::from_secs(2);
+
+/// How often after that the coordinator checks whether another acquire wants one.
+const UNTAKEN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How an acquire continues.
 pub(super) enum Step {
@@ -170,7 +173,7 @@ impl Coordinator {
         let is_wanted = || shared.claim().keys().iter().any(|key| self.queues.is_wanted(key, id));
         match shared.tenure(now) {
             Tenure::Held { valid_until } if !waits || now < may_revoke || !is_wanted() => {
-                let next = if now < may_revoke { may_revoke } else { now.after(UNTAKEN_LIMIT) };
+                let next = may_revoke.max(now.after(UNTAKEN_INTERVAL));
                 return Step::Wait(if waits { next.min(valid_until) } else { valid_until });
             }
             _ => {}
@@ -244,20 +247,25 @@ impl Coordinator {
         self.fail(id, AcquireFailure::Overloaded { report }, now)
     }
 
-    /// The client was closed. A lease that was taken is released with the others.
+    /// The client was closed. A lease that was delivered and not taken is released.
     fn fail_closed(&mut self, id: AcquireId, now: Time) -> Step {
-        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
-        let is_taken = match acquire.stage {
-            Stage::Delivered { lease, .. } => {
-                self.leases.get(lease).is_none_or(|lease| lease.shared.is_taken())
+        match self.acquires.get(id).map(|acquire| &acquire.stage) {
+            None => Step::Over,
+            Some(Stage::Delivered { lease, .. }) => {
+                let lease = *lease;
+                let shared = self.leases.get(lease).map(|lease| lease.shared.clone());
+                if shared.is_some_and(|shared| !shared.revoke()) {
+                    self.acquires.remove(id);
+                    return Step::Over;
+                }
+                self.drop_lease(lease, now);
+                self.fail(id, AcquireFailure::Closed, now)
             }
-            _ => false,
-        };
-        if is_taken {
-            self.acquires.remove(id);
-            return Step::Over;
+            Some(_) => {
+                self.emit_attempt(id, AttemptOutcome::Abandoned, now);
+                self.fail(id, AcquireFailure::Closed, now)
+            }
         }
-        self.fail(id, AcquireFailure::Closed, now)
     }
 
     pub(super) fn fail(&mut self, acquire: AcquireId, failure: AcquireFailure, now: Time) -> Step {

@@ -38,6 +38,11 @@ impl Coordinator {
         self.settle(now);
     }
 
+    #[cfg(test)]
+    pub(super) fn is_survey(&self, call: RoundId) -> bool {
+        self.surveys.values().any(|survey| survey.call == call)
+    }
+
     fn begin_survey(&mut self, keys: Keys, deletes: Option<Keys>, now: Time) -> RoundId {
         let owner = if deletes.is_some() { Owner::ForcedRelease } else { Owner::Status };
         let call = self.insert_survey_round(owner, now);

@@ -84,7 +84,13 @@ impl World {
     pub(super) fn cut(&mut self, host: usize) {
         let peers: Vec<_> = self.hosts[host].peers.values().copied().collect();
         for (process, connection) in peers {
-            if self.processes[process].streams.remove(&connection).is_some() {
+            if self.is_frozen(process) {
+                // It notices that once it runs again.
+                self.deliver(
+                    Some((process, connection, false)),
+                    Delivery::Closed { process, connection },
+                );
+            } else if self.processes[process].streams.remove(&connection).is_some() {
                 let error = io::Error::from(io::ErrorKind::ConnectionReset).into();
                 let now = self.now;
                 self.processes[process].coordinator.handle_closed(connection, &error, now);
@@ -124,6 +130,25 @@ impl World {
     pub(super) fn flush(&mut self, host: usize) {
         let wall_us = self.wall_us(host);
         let outputs = self.hosts[host].server.flush(wall_us);
+        self.send(host, outputs);
+    }
+
+    /// From now on, what was not delivered over this connection arrives after `delay`; new connections work.
+    pub(super) fn hold_up(&mut self, process: usize, connection: ConnectionId, delay: Duration) {
+        let at = self.now.after(delay);
+        for is_up in [true, false] {
+            let last = self.processes[process].arrivals.entry((connection, is_up)).or_insert(at);
+            *last = at.max(*last);
+        }
+    }
+
+    /// Another client runs `SCRIPT FLUSH`.
+    pub(super) fn flush_scripts(&mut self, host: usize) {
+        let wall_us = self.wall_us(host);
+        let server = &mut self.hosts[host].server;
+        let conn = server.connect();
+        let outputs = server.receive(conn, b"*2\r\n$6\r\nSCRIPT\r\n$5\r\nFLUSH\r\n", wall_us);
+        server.disconnect(conn);
         self.send(host, outputs);
     }
 

@@ -27,6 +27,20 @@ pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// `bytes`, without the commands that contain this word.
+fn without(word: &str, bytes: &[u8]) -> Vec<u8> {
+    if word.is_empty() {
+        return bytes.to_vec();
+    }
+    let is_begin = |at: &usize| bytes[*at] == b'*' && (*at == 0 || bytes[..*at].ends_with(b"\r\n"));
+    let begins: Vec<_> = (0..bytes.len()).filter(is_begin).chain([bytes.len()]).collect();
+    let commands = begins.windows(2).map(|range| &bytes[range[0]..range[1]]);
+    let has_word =
+        |command: &&[u8]| command.windows(word.len()).any(|part| part == word.as_bytes());
+    let rest = &bytes[..begins[0]];
+    [rest].into_iter().chain(commands.filter(|it| !has_word(it))).flatten().copied().collect()
+}
+
 pub(super) struct World {
     pub(super) now: Time,
     pub(super) hosts: Vec<Host>,
@@ -35,6 +49,8 @@ pub(super) struct World {
     pub(super) delay: Duration,
     /// Additional random delay.
     pub(super) jitter: Duration,
+    /// True if bytes are written and read in parts.
+    pub(super) splits: bool,
     pub(super) random: StdRng,
     pub(super) deliveries: BTreeMap<(Time, u64), Delivery>,
     pub(super) serial: u64,
@@ -44,6 +60,8 @@ pub(super) struct Host {
     pub(super) server: Server,
     /// How far its wall clock is ahead, in microseconds.
     pub(super) ahead_us: u64,
+    /// How many microseconds its wall clock gains in a second.
+    pub(super) gains_us: i64,
     pub(super) state: HostState,
     /// Bytes that wait until the host answers again.
     pub(super) held: VecDeque<Delivery>,
@@ -51,6 +69,8 @@ pub(super) struct Host {
     pub(super) trouble: Option<Trouble>,
     /// A command at which the server, or a proxy before it, closes the connection; empty for none.
     pub(super) closes_on: &'static str,
+    /// The server does not receive commands that contain this word; empty for none.
+    pub(super) swallows: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +91,10 @@ pub(super) struct Process {
     pub(super) events: Vec<Event>,
     /// Number of pipelines and bytes sent.
     pub(super) sent: u64,
+    /// True if not all bytes were written.
+    pub(super) writes_on: bool,
+    /// The process does not run until then.
+    pub(super) frozen_until: Time,
 }
 
 #[derive(Debug)]
@@ -91,10 +115,12 @@ impl World {
             Host {
                 server: Server::new(config, wall_us),
                 ahead_us: 0,
+                gains_us: 0,
                 state: HostState::Up,
                 held: VecDeque::new(),
                 peers: BTreeMap::new(),
                 closes_on: "",
+                swallows: "",
                 trouble: None,
             }
         };
@@ -104,6 +130,7 @@ impl World {
             processes: Vec::new(),
             delay: Duration::from_micros(100),
             jitter: Duration::ZERO,
+            splits: false,
             random: StdRng::seed_from_u64(seed),
             deliveries: BTreeMap::new(),
             serial: 0,
@@ -151,6 +178,8 @@ impl World {
             completions: Vec::new(),
             events: Vec::new(),
             sent: 0,
+            writes_on: false,
+            frozen_until: Time::default(),
         });
         self.processes.len() - 1
     }
@@ -171,7 +200,24 @@ impl World {
     }
 
     pub(super) fn wall_us(&self, host: usize) -> u64 {
-        WALL_US + self.now.as_nanos() / 1_000 + self.hosts[host].ahead_us
+        let elapsed_us = self.now.as_nanos() / 1_000;
+        let gained = i64::try_from(elapsed_us).expect("few") * self.hosts[host].gains_us / 1_000_000;
+        (WALL_US + elapsed_us + self.hosts[host].ahead_us).saturating_add_signed(gained)
+    }
+
+    pub(super) fn is_frozen(&self, process: usize) -> bool {
+        self.processes[process].frozen_until > self.now
+    }
+
+    /// When a process handles this event, if it does not run now.
+    fn postponed(&self, delivery: &Delivery) -> Option<Time> {
+        let (Delivery::Connect { process, .. }
+        | Delivery::ToClient { process, .. }
+        | Delivery::Closed { process, .. }) = delivery
+        else {
+            return None;
+        };
+        self.is_frozen(*process).then_some(self.processes[*process].frozen_until)
     }
 
     pub(super) fn deliver(
@@ -197,7 +243,11 @@ impl World {
     pub(super) fn turn(&mut self) {
         for place in 0..self.processes.len() {
             let now = self.now;
+            if self.is_frozen(place) {
+                continue;
+            }
             let process = &mut self.processes[place];
+            process.writes_on = false;
             while let Some(connection) = process.coordinator.poll_connect(now) {
                 let delivery = Delivery::Connect { process: place, connection };
                 self.serial += 1;
@@ -206,8 +256,12 @@ impl World {
             let mut out = Vec::new();
             let connections: Vec<_> = process.streams.keys().copied().collect();
             for connection in connections {
-                let bytes = process.coordinator.poll_transmit(connection, now).to_vec();
+                let mut bytes = process.coordinator.poll_transmit(connection, now).to_vec();
                 if !bytes.is_empty() {
+                    if self.splits && self.random.random_ratio(1, 4) {
+                        bytes.truncate(self.random.random_range(1..=bytes.len()));
+                        process.writes_on = true;
+                    }
                     process.coordinator.handle_sent(connection, bytes.len());
                     process.sent += 1;
                     out.push((connection, bytes));
@@ -274,6 +328,7 @@ impl World {
                     None => &bytes[..],
                 };
                 let is_closed = bytes.len() < all;
+                let bytes = &without(self.hosts[host].swallows, bytes);
                 let outputs = self.hosts[host].server.receive(conn, bytes, wall_us);
                 self.send(host, outputs);
                 if is_closed {
@@ -304,8 +359,14 @@ impl World {
                 Output::Bytes(conn, bytes) => {
                     if let Some((process, connection)) = self.hosts[host].peers.get(&conn).copied()
                     {
-                        let delivery = Delivery::ToClient { process, connection, bytes };
-                        self.deliver(Some((process, connection, false)), delivery);
+                        let stream = Some((process, connection, false));
+                        let mut bytes = bytes;
+                        if self.splits && self.random.random_ratio(1, 4) {
+                            let rest = bytes.split_off(self.random.random_range(0..bytes.len()));
+                            self.deliver(stream, Delivery::ToClient { process, connection, bytes });
+                            bytes = rest;
+                        }
+                        self.deliver(stream, Delivery::ToClient { process, connection, bytes });
                     }
                 }
                 Output::Close(conn) => {
@@ -325,7 +386,14 @@ impl World {
         let timeouts: Vec<_> = self
             .processes
             .iter_mut()
-            .filter_map(|process| process.coordinator.poll_timeout(now))
+            .filter_map(|process| {
+                let timeout = process.coordinator.poll_timeout(now);
+                let soon = process.writes_on.then(|| now.after(Duration::from_micros(100)));
+                match process.frozen_until {
+                    until if until > now => Some(until),
+                    _ => [timeout, soon].into_iter().flatten().min(),
+                }
+            })
             .collect();
         let is_up = |host: &usize| self.hosts[*host].state == HostState::Up;
         let expiry = (0..self.hosts.len()).filter(is_up).filter_map(|host| {
@@ -337,7 +405,7 @@ impl World {
 
     /// Runs until `limit`, or until `is_done`. Returns true if it is done.
     pub(super) fn run_until(&mut self, limit: Time, is_done: impl Fn(&Self) -> bool) -> bool {
-        let mut turns = 0_u32;
+        let (mut turns, mut spins) = (0_u32, 0_u32);
         loop {
             self.turn();
             if is_done(self) {
@@ -349,13 +417,20 @@ impl World {
             };
             turns = if next > self.now { 0 } else { turns + 1 };
             assert!(turns < 10_000, "no progress at {:?}", self.now);
+            spins = if next > self.now { 0 } else { spins + 1 };
             self.now = self.now.max(next);
             while let Some(entry) = self.deliveries.first_entry()
                 && entry.key().0 <= self.now
             {
+                let serial = entry.key().1;
+                spins = 0;
                 let delivery = entry.remove();
-                self.handle(delivery);
+                match self.postponed(&delivery) {
+                    Some(until) => _ = self.deliveries.insert((until, serial), delivery),
+                    None => self.handle(delivery),
+                }
             }
+            assert!(spins < 8, "timeouts that have passed are reported again at {:?}", self.now);
             for host in 0..self.hosts.len() {
                 let wall_us = self.wall_us(host);
                 if self.hosts[host].state == HostState::Up
@@ -367,7 +442,8 @@ impl World {
             }
             let now = self.now;
             for process in &mut self.processes {
-                if process.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
+                let timeout = process.coordinator.poll_timeout(now);
+                if process.frozen_until <= now && timeout.is_some_and(|at| at <= now) {
                     process.coordinator.handle_timeout(now);
                 }
             }

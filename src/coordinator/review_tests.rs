@@ -1,0 +1,325 @@
+//! Rules that the engine of tasks had, and the coordinator lacked at first.
+
+use super::world_calls_tests::{TTL, keys, renewed, request, waiting};
+use super::world_tests::{HostState, World, ms};
+use super::{AcquireFailure, AcquireRequest, Completion};
+use crate::observe::VoteEligibility;
+use crate::observe::event::{AttemptOutcome, Event};
+use crate::protocol::{Extended, Loss, Tenure, Ttl};
+use crate::wire::NodeFailure;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ttl(duration: Duration) -> Ttl {
+    Ttl::from_duration(duration).expect("a ttl")
+}
+
+/// The results of extensions of this process.
+fn extended(world: &World, process: usize) -> Vec<Extended> {
+    let extended = |it: &Completion| match it {
+        Completion::Extended { extended, .. } => Some(*extended),
+        _ => None,
+    };
+    world.processes[process].completions.iter().filter_map(extended).collect()
+}
+
+fn closed(world: &World, process: usize) -> Vec<bool> {
+    let closed = |it: &Completion| match it {
+        Completion::Closed(result) => Some(result.is_ok()),
+        _ => None,
+    };
+    world.processes[process].completions.iter().filter_map(closed).collect()
+}
+
+#[test]
+fn extension_ends_with_the_release_of_its_lease() {
+    let mut world = World::new(3, 1);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_extend(held.id, ttl(TTL), now).expect("held");
+    // Another task releases the lease while the extension is under way.
+    world.release(&held);
+    world.run_for(2 * SECOND);
+    assert_eq!(extended(&world, a), [Extended::Ended(Tenure::Released)]);
+    world.assert_idle();
+}
+
+#[test]
+fn extension_ends_with_the_close_of_its_client() {
+    let mut world = World::new(3, 2);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_extend(held.id, ttl(TTL), now).expect("held");
+    coordinator.handle_close(SECOND, now);
+    world.run_for(2 * SECOND);
+    assert_eq!(extended(&world, a), [Extended::Ended(Tenure::Lost(Loss::Closed))]);
+}
+
+#[test]
+fn lease_that_was_not_taken_before_a_close_has_no_minimum_hold_time() {
+    let mut world = World::new(3, 3);
+    let a = world.connected();
+    let request = AcquireRequest { at_least: 30 * SECOND, ..request(&["k"]) };
+    let id = world.acquire(a, request);
+    world.run_for(ms(5));
+    assert!(matches!(world.take_acquired(a, id), Some(Ok(_))));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(10));
+    assert!(matches!(world.take_acquired(a, id), Some(Err(AcquireFailure::Closed))));
+    assert_eq!(world.copies("k"), 0);
+}
+
+#[test]
+fn close_does_not_wait_for_commands_that_are_not_releases() {
+    let mut world = World::new(3, 4);
+    world.set_state(2, HostState::Hung);
+    let a = world.process();
+    let held = world.lock(a, request(&["k"]));
+    world.release(&held);
+    world.run_for(ms(10));
+    // An acquire that was given up waits for the connection to the third node.
+    let (coordinator, now) = world.coordinator(a);
+    assert_eq!(coordinator.pending_releases(World::node(2)), 0);
+    coordinator.handle_close(ms(200), now);
+    world.run_for(ms(1));
+    assert_eq!(closed(&world, a), [true]);
+}
+
+#[test]
+fn close_does_not_wait_for_a_status_request() {
+    let mut world = World::new(3, 5);
+    let a = world.connected();
+    world.set_state(2, HostState::Hung);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_status(keys(&["k"]), now);
+    world.run_for(ms(10));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(ms(200), now);
+    world.run_for(ms(300));
+    assert_eq!(closed(&world, a), [true], "no release is pending");
+}
+
+#[test]
+fn each_close_is_answered() {
+    let mut world = World::new(3, 6);
+    let a = world.connected();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(10));
+    assert_eq!(closed(&world, a), [true]);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_acquire(request(&["k"]), now);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(10));
+    assert_eq!(closed(&world, a), [true, true]);
+}
+
+#[test]
+fn ready_ends_with_the_close_of_the_client() {
+    let mut world = World::new(3, 7);
+    for host in 0..3 {
+        world.set_state(host, HostState::Down);
+    }
+    let a = world.process();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_ready(now);
+    world.run_for(ms(10));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(10));
+    assert_eq!(closed(&world, a), [true]);
+    // A caller that asks after the close gets an answer as well.
+    world.processes[a].completions.clear();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_ready(now);
+    world.run_for(ms(200));
+    assert!(!world.processes[a].completions.is_empty(), "ready never ends");
+}
+
+#[test]
+fn blocked_acquire_that_loses_a_free_attempt_to_another_stays_in_line() {
+    let mut world = World::new(3, 8);
+    let a = world.connected();
+    let now = world.now;
+    let (coordinator, _) = world.coordinator(a);
+    // As if so many attempts were under way.
+    coordinator.attempts += 1 << 14;
+    let blocked = world.acquire(a, waiting(&["x"], now, 9 * SECOND));
+    let (coordinator, _) = world.coordinator(a);
+    // One of them ends, and its acquire tries again at once, like one that was refused by a single node.
+    coordinator.end_attempt();
+    let other = coordinator.handle_acquire(waiting(&["y"], now, 9 * SECOND), now);
+    world.run_for(ms(5));
+    assert!(matches!(world.take_acquired(a, other), Some(Ok(_))));
+    let result = world.take_acquired(a, blocked);
+    assert!(matches!(result, Some(Ok(_))), "{}", result.is_none());
+}
+
+#[test]
+fn lease_that_is_not_taken_passes_to_an_acquire_that_comes_late() {
+    let mut world = World::new(3, 9);
+    let a = world.connected();
+    let now = world.now;
+    let slow = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
+    world.run_for(ms(2_100));
+    assert!(matches!(world.take_acquired(a, slow), Some(Ok(_))));
+    let began = world.now;
+    let other = world.acquire(a, waiting(&["k"], began, SECOND));
+    let held = world.acquired(a, other);
+    assert!(held.is_ok(), "{:?}", held.err());
+    assert!(world.now.since(began) < ms(200));
+}
+
+#[test]
+fn lease_that_was_never_taken_is_not_reported_as_lost() {
+    let mut world = World::new(3, 10);
+    let a = world.connected();
+    let id = world.acquire(a, request(&["k"]));
+    world.run_for(11 * SECOND);
+    assert!(world.take_acquired(a, id).is_some_and(|it| it.is_ok()));
+    assert!(world.take_acquired(a, id).is_some_and(|it| it.is_err()));
+    let lost = |event: &&Event| matches!(event, Event::LeaseLost { .. });
+    assert_eq!(world.processes[a].events.iter().filter(lost).count(), 0);
+}
+
+#[test]
+fn flush_before_malformed_bytes_is_noticed() {
+    let mut world = World::new(3, 11);
+    let a = world.connected();
+    let held = world.lock(a, renewed(&["k"]));
+    world.run_for(2 * SECOND);
+    let wall_us = world.wall_us(0);
+    // The push is read together with bytes that end the connection.
+    let _not_sent = world.hosts[0].server.flush(wall_us);
+    let connection = world.connections(a)[0];
+    assert_eq!(connection.node, World::node(0));
+    let (coordinator, now) = world.coordinator(a);
+    let bytes = b">2\r\n$10\r\ninvalidate\r\n_\r\n+unsolicited\r\n";
+    coordinator.handle_bytes(connection, bytes, now);
+    world.run_for(ms(200));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_extend(held.id, ttl(TTL), now).expect("held");
+    world.run_for(3 * SECOND);
+    let (coordinator, now) = world.coordinator(a);
+    let eligibility = coordinator.eligibility(World::node(0), now);
+    let flushed = matches!(eligibility, VoteEligibility::Excluded(NodeFailure::Flushed { .. }));
+    assert!(flushed, "{eligibility:?}");
+}
+
+#[test]
+fn attempt_that_a_close_ends_is_reported() {
+    let mut world = World::new(3, 12);
+    let a = world.connected();
+    for host in 0..3 {
+        world.set_state(host, HostState::Hung);
+    }
+    world.acquire(a, waiting(&["k"], world.now, 9 * SECOND));
+    world.run_for(ms(5));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(5));
+    let abandoned = |event: &&Event| {
+        matches!(event, Event::AttemptFinished { outcome: AttemptOutcome::Abandoned, .. })
+    };
+    assert_eq!(world.processes[a].events.iter().filter(abandoned).count(), 1);
+}
+
+#[test]
+fn state_of_a_lease_that_was_released_with_all_others_is_closed() {
+    let mut world = World::new(3, 13);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_release_all(now);
+    let refused = coordinator.handle_extend(held.id, ttl(TTL), now);
+    assert_eq!(refused, Err(Tenure::Lost(Loss::Closed)));
+}
+
+#[test]
+fn lease_that_has_ended_is_not_released_afterwards() {
+    let mut world = World::new(3, 14);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(11 * SECOND);
+    let expired = Tenure::Lost(Loss::Expired);
+    assert_eq!(held.shared.tenure(world.now), expired);
+    // The holder releases it, and another task reads its state.
+    world.release(&held);
+    assert_eq!(held.shared.tenure(world.now), expired, "a lost lease stays lost");
+}
+
+#[test]
+fn reason_of_a_loss_does_not_change() {
+    let mut world = World::new(3, 15);
+    let a = world.connected();
+    let request = AcquireRequest { max_hold: Some(5 * SECOND), ..request(&["k"]) };
+    let held = world.lock(a, request);
+    // The driver is late.
+    world.now = world.now.after(6 * SECOND);
+    let before = held.shared.tenure(world.now);
+    world.run_for(ms(10));
+    let after = held.shared.tenure(world.now);
+    assert_eq!((before, after), (Tenure::Lost(Loss::MaxHold), Tenure::Lost(Loss::MaxHold)));
+}
+
+#[test]
+fn acquire_reports_the_start_of_its_wait_once() {
+    let mut world = World::new(3, 16);
+    let [a, b] = [world.connected(), world.connected()];
+    let blocking = world.lock(b, request(&["k"]));
+    let now = world.now;
+    let slow = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
+    world.run_for(ms(100));
+    world.release(&blocking);
+    world.run_for(ms(100));
+    assert!(matches!(world.take_acquired(a, slow), Some(Ok(_))));
+    let other = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
+    let held = world.acquired(a, other).expect("the first lease was revoked");
+    world.run_for(ms(100));
+    world.release(&held);
+    world.acquired(a, slow).expect("tries again");
+    let started = |event: &&Event| matches!(event, Event::WaitStarted { .. });
+    assert_eq!(world.processes[a].events.iter().filter(started).count(), 2, "two acquires");
+}
+
+#[test]
+fn server_that_never_replies_to_an_optional_command_is_connected() {
+    for word in ["SETINFO", "SETNAME", "INFO", "LOAD", "TRACKING", "appendfsync"] {
+        let mut world = World::new(1, 17);
+        world.hosts[0].swallows = word;
+        let a = world.process();
+        world.run_for(12 * SECOND);
+        let (coordinator, _) = world.coordinator(a);
+        let state = coordinator.node_state(World::node(0));
+        assert_eq!(state, crate::observe::NodeState::Up, "{word}");
+    }
+}
+
+#[test]
+fn set_of_a_silent_connection_arrives_after_the_second_one() {
+    for seconds in 1..8 {
+        let mut world = World::new(3, 18);
+        let [a, b] = [world.connected(), world.connected()];
+        for connection in world.connections(a) {
+            world.hold_up(a, connection, seconds * SECOND);
+        }
+        let id = world.acquire(a, request(&["k"]));
+        assert!(world.acquired(a, id).is_err());
+        world.run_for(ms(300));
+        let own = world.lock(a, request(&["k"]));
+        assert!(world.is_valid(&own));
+        world.release(&own);
+        world.run_for(ms(5));
+        let held = world.lock(b, request(&["k"]));
+        world.release(&held);
+        world.run_for(20 * SECOND);
+        assert_eq!(world.copies("k"), 0, "{seconds} s");
+        world.assert_idle();
+    }
+}
