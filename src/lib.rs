@@ -130,6 +130,7 @@ pub mod blocking;
 mod check;
 mod client;
 #[cfg(any(test, quorlock_coordinator))]
+#[cfg_attr(not(quorlock_coordinator), allow(dead_code, unused_imports))]
 mod coordinator;
 #[cfg(quorlock_coordinator)]
 mod engine;

@@ -3,10 +3,10 @@
 use super::attempt::Context;
 use super::course::Course;
 use super::permits::Permits;
-use super::request::{AcquireFailure, AcquireRequest, Acquired, Unready};
+use super::request::{AcquireFailure, AcquireRequest, Acquired};
 use super::wait_queue::WaitQueues;
 use crate::error::CloseError;
-use crate::node::{NoRuntime, Nodes, Pool, Timings, sleep_until};
+use crate::node::{NoRuntime, Nodes, Pool, Timings, Unready, sleep_until};
 use crate::observe::Observers;
 use crate::protocol::{ClientId, Drift, Quorum, Schedule, Time};
 use std::future::poll_fn;
@@ -92,6 +92,12 @@ impl Driver {
     #[cfg(feature = "test-util")]
     pub(crate) fn token_confirmations(&self) -> u64 {
         self.context.raises.load(Ordering::Relaxed)
+    }
+
+    /// The number of releases that the nodes have not confirmed.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn pending_releases(&self) -> usize {
+        self.pool.shared().iter().map(|node| node.pending_releases()).sum()
     }
 
     /// How many attempts are under way.

@@ -17,11 +17,7 @@ mod wait_queue;
 mod waiter;
 
 pub(crate) use adoption::{Adoption, PreviousLease};
-#[cfg(not(quorlock_coordinator))]
 pub(crate) use driver::Driver;
-#[cfg(quorlock_coordinator)]
-pub(crate) use crate::engine::Client as Driver;
-pub(crate) use request::Unready;
 pub(crate) use request::{AcquireFailure, AcquireRequest, Acquired};
 pub(crate) use wait_queue::WaitQueues;
 pub(crate) use waiter::AttemptGuard;

@@ -3,7 +3,7 @@
 use super::adoption::Adoption;
 use super::waiter::AttemptGuard;
 use crate::error::ClientError;
-use crate::node::{Ballot, Claim, NoRuntime, QueuedCommand};
+use crate::node::{Ballot, Claim, NoRuntime, QueuedCommand, Unready};
 use crate::observe::Tag;
 use crate::protocol::{Refusal, Time, Ttl};
 use crate::round::Tally;
@@ -52,12 +52,6 @@ pub(crate) enum AcquireFailure {
     NotPolled(Arc<Tally>),
     /// So many other rounds of this client were under way that there was no room for one more.
     Overloaded(Option<Arc<Tally>>),
-    Closed,
-    NoRuntime(NoRuntime),
-}
-
-/// Why the nodes cannot be asked.
-pub(crate) enum Unready {
     Closed,
     NoRuntime(NoRuntime),
 }

@@ -4,7 +4,7 @@ use super::inner::Inner;
 use super::lock_options::{LockOptions, lock_option_setters};
 use super::observed::AcquireWatch;
 use super::settings::check_value;
-use crate::acquire::{AcquireRequest, Adoption, PreviousLease};
+use crate::acquire::{AcquireRequest, Adoption};
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::observe::Tag;
@@ -93,7 +93,7 @@ impl Acquire {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));
         // An adoption cannot succeed later: waiting does not help.
-        let LockOptions { wait, ref retry, auto_extend: max_hold, .. } = self.options;
+        let LockOptions { wait, ref retry, .. } = self.options;
         // Retries need a limit: a single attempt that was given a retry policy uses the client's.
         let wait = wait.or_else(|| self.client.settings.lock.wait.filter(|_| retry.retries()));
         let wait = wait.filter(|_| !is_adoption);
@@ -103,21 +103,12 @@ impl Acquire {
         let (at_least, margin) = (self.options.at_least, self.options.stop_before);
         Box::pin(async move {
             let mut request = request?;
-            let (ttl, keys) = (request.ttl, request.keys.clone());
+            let keys = request.keys.clone();
             let watch = AcquireWatch::start(&client, &mut request, &keys, wait);
-            #[cfg(quorlock_coordinator)]
-            let ended = client
-                .acquire_by_engine(request, schedule, at_least)
-                .await
-                .map(|lease| lease.stopping_at(margin))
-                .map_err(|error| if is_adoption { error.of_adoption() } else { error });
-            #[cfg(not(quorlock_coordinator))]
-            let ended = match client.driver.acquire(request, schedule).await {
-                Ok(acquired) => Lease::new(&client.backing, acquired, ttl, (max_hold, at_least))
-                    .map(|lease| lease.stopping_at(margin))
-                    .ok_or(AcquireError::Closed),
-                Err(failure) if is_adoption => Err(client.explain(failure, &keys).of_adoption()),
-                Err(failure) => Err(client.explain(failure, &keys)),
+            let ended = match client.obtain(request, schedule, at_least).await {
+                Ok(lease) => Ok(lease.stopping_at(margin)),
+                Err(error) if is_adoption => Err(error.of_adoption()),
+                Err(error) => Err(error),
             };
             watch.finish(&ended);
             ended
@@ -131,13 +122,7 @@ impl Acquire {
             Target::HandedOver(resource, value) => {
                 check_value(value)?;
                 let (key, value) = (settings.key(resource.clone())?, value.clone());
-                #[cfg(not(quorlock_coordinator))]
-                let previous = self.client.backing.registry.find(&key, &value);
-                #[cfg(not(quorlock_coordinator))]
-                let previous = previous.map(|lease| lease as Arc<dyn PreviousLease>);
-                #[cfg(quorlock_coordinator)]
-                let previous = None;
-                (Keys::one(key), Some(Adoption { value, previous }))
+                (Keys::one(key), Some(Adoption { value, previous: None }))
             }
             Target::All(resources) => (settings.keys(resources)?, None),
         };
@@ -193,6 +178,16 @@ impl fmt::Debug for Target {
                 .debug_list()
                 .entries(resources.iter().map(|one| String::from_utf8_lossy(one)))
                 .finish(),
+        }
+    }
+}
+
+impl AcquireError {
+    /// For an adoption, contention means that the key no longer has the value to adopt.
+    fn of_adoption(self) -> Self {
+        match self {
+            Self::Contended { report, .. } => Self::NotHeld { report },
+            other => other,
         }
     }
 }

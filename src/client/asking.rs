@@ -1,7 +1,7 @@
 //! Requests of the status and of a forced release.
 
-use super::{LockState, NodeStatus, Status};
-use crate::client::inner::Inner;
+use super::inner::Inner;
+use super::status::{LockState, NodeStatus, Status};
 use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::observe::Report;
@@ -59,4 +59,3 @@ async fn look(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
     tally.decided(nodes, t1.after(backing.limits.node_timeout)).await;
     tally
 }
-

@@ -1,22 +1,14 @@
 //! Builder of a client: its settings, their defaults, and their validation.
 
+use super::assembly::Parts;
 use super::config::Config;
-use super::listeners::Listeners;
 use super::redlock::Redlock;
 use super::settings::Settings;
-#[cfg(not(quorlock_coordinator))]
-use crate::acquire::{Driver, WaitQueues};
 use crate::client::address::{self, Place};
 use crate::error::ConfigError;
-#[cfg(not(quorlock_coordinator))]
-use crate::lease::LeaseRegistry;
-use crate::lease::{Backing, Limits};
-use crate::node::{
-    Clocks, CredentialSource, Endpoint, Environment, Guard, Login, NodeShared, Pool, RestartGuard,
-    Siblings, Timings,
-};
+use crate::node::{CredentialSource, Environment, RestartGuard};
 use crate::observe::{Observer, Observers, shown};
-use crate::protocol::{ClientId, MAX_NODES, Quorum, RetryPolicy};
+use crate::protocol::{MAX_NODES, Quorum, RetryPolicy};
 #[cfg(test)]
 use crate::transport::Transport;
 use std::fmt;
@@ -273,81 +265,18 @@ impl Builder {
         let observers = Observers::new(observer, &names, quorum, &environment.clock);
         let environment = Environment { observers, ..environment };
 
-        let Limits { max_ttl, node_timeout, drift } = settings.limits;
-        let term = settings.term;
-        let fingerprint = address::fingerprint(&places, quorum, max_ttl, &settings.prefix);
-        let siblings = Arc::new(Siblings::new(names.clone()));
-        let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
-        #[cfg(not(quorlock_coordinator))]
-        let waiters = WaitQueues::new(quorum, &environment);
-        #[cfg(not(quorlock_coordinator))]
-        let registry = Arc::new(LeaseRegistry::default());
-        #[cfg(not(quorlock_coordinator))]
-        let listeners =
-            Arc::new(Listeners { waiters: waiters.clone(), registry: registry.clone() });
-        #[cfg(quorlock_coordinator)]
-        let listeners = Arc::new(Listeners);
-        let guard = Guard::new(quorum, config.restart_guard.unwrap_or_default(), term);
-        let guard =
-            Arc::new(guard.trusting_persistence(config.trust_persistence.unwrap_or_default()));
-        let clocks = Arc::new(Clocks::new(quorum, drift, term));
-        let shared = quorum.ids().zip(places).zip(names).map(|((id, place), name)| {
-            let (address, login) = place;
-            let login = Login::new(login, credentials.clone(), fingerprint);
-            let endpoint = Endpoint { name, address, login, environment: environment.clone() };
-            let (siblings, pushes) = (siblings.clone(), listeners.clone());
-            let (guard, clocks) = (guard.clone(), clocks.clone());
-            let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
-            Arc::new(node)
-        });
-        let client = ClientId::from_random(environment.random.number());
-        let shared: Box<[_]> = shared.collect();
-        #[cfg(quorlock_coordinator)]
-        {
-            let policy = match config.restart_guard.unwrap_or_default() {
-                RestartGuard::Off => crate::protocol::Policy::Off,
-                RestartGuard::Observed => crate::protocol::Policy::Observed,
-                RestartGuard::Strict => crate::protocol::Policy::Strict,
-            };
-            let nodes = shared.iter().map(|node| crate::coordinator::NodeSettings {
-                name: node.name.clone(),
-                hint_if_closed: node.hints().0,
-                hint_if_silent: node.hints().1,
-            });
-            let coordinator = crate::coordinator::Settings {
-                quorum,
-                drift,
-                node_timeout,
-                connect_timeout: settings.connect_timeout,
-                max_ttl: crate::lease::to_ttl("max_ttl", max_ttl)?,
-                policy,
-                trusts_persistence: config.trust_persistence.unwrap_or_default(),
-                client,
-                fingerprint,
-                nodes: nodes.collect(),
-                prefix: settings.prefix.len(),
-            };
-            let random = environment.random.clone();
-            let mut coordinator = crate::coordinator::Coordinator::new(coordinator, random);
-            coordinator.observe(Some(crate::observe::Weight::Detail));
-            let pool = Arc::new(Pool::new(shared, runtime, environment));
-            let engine = crate::engine::Engine::new(coordinator, pool.clone());
-            let (limits, prefix) = (settings.limits, settings.prefix.len());
-            let client = crate::engine::Client::new(engine);
-            let backing = Backing::new(pool, client, quorum, limits, prefix);
-            let driver = backing.client.clone();
-            return Ok(Redlock::new(driver, Arc::new(backing), settings));
+        Parts {
+            quorum,
+            places,
+            names,
+            restart_guard: config.restart_guard.unwrap_or_default(),
+            trusts_persistence: config.trust_persistence.unwrap_or_default(),
+            runtime,
+            environment,
+            credentials,
+            settings,
         }
-        #[cfg(not(quorlock_coordinator))]
-        let pool = Arc::new(Pool::new(shared, runtime, environment));
-        #[cfg(not(quorlock_coordinator))]
-        let driver = Driver::new(client, quorum, drift, timings, pool.clone(), waiters);
-        #[cfg(not(quorlock_coordinator))]
-        {
-            let (limits, prefix) = (settings.limits, settings.prefix.len());
-            let backing = Backing::new(pool, registry, quorum, limits, prefix);
-            Ok(Redlock::new(Arc::new(driver), Arc::new(backing), settings))
-        }
+        .assemble()
     }
 }
 

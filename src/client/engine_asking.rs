@@ -1,7 +1,7 @@
 //! Requests of the status and of a forced release.
 
-use super::{LockState, NodeStatus, Status};
-use crate::client::inner::Inner;
+use super::inner::Inner;
+use super::status::{LockState, NodeStatus, Status};
 use crate::observe::Report;
 use crate::wire::Keys;
 use std::sync::Arc;
@@ -26,4 +26,3 @@ pub(crate) async fn force_release(inner: &Inner, (): &(), keys: Keys) -> Report 
     let nothing = || Report::new(inner.backing.quorum.needed(), Arc::new([]));
     inner.driver.force_release(keys).await.unwrap_or_else(nothing)
 }
-

@@ -1,20 +1,36 @@
 //! Converts the internal failure of an acquire to the public [`AcquireError`].
 
 use super::inner::Inner;
-#[cfg(not(quorlock_coordinator))]
-use crate::acquire::AcquireFailure;
+use crate::acquire::{AcquireFailure, AcquireRequest, PreviousLease};
 use crate::error::AcquireError;
+use crate::lease::Lease;
 use crate::node::NoRuntime;
-use crate::protocol::Refusal;
-#[cfg(not(quorlock_coordinator))]
+use crate::protocol::{Refusal, Schedule};
 use crate::round::Tally;
 use crate::wire::Keys;
-#[cfg(not(quorlock_coordinator))]
 use std::sync::Arc;
+use std::time::Duration;
 
-#[cfg(not(quorlock_coordinator))]
 impl Inner {
-    pub(super) fn explain(&self, failure: AcquireFailure, keys: &Keys) -> AcquireError {
+    /// Acquires a lock.
+    pub(super) async fn obtain(
+        &self,
+        mut request: AcquireRequest,
+        schedule: Schedule,
+        at_least: Duration,
+    ) -> Result<Lease, AcquireError> {
+        let (ttl, max_hold, keys) = (request.ttl, request.max_hold, request.keys.clone());
+        if let Some(adoption) = &mut request.adopts {
+            let previous = self.backing.registry.find(keys.first(), &adoption.value);
+            adoption.previous = previous.map(|lease| lease as Arc<dyn PreviousLease>);
+        }
+        let acquired = self.driver.acquire(request, schedule).await;
+        let acquired = acquired.map_err(|failure| self.explain(failure, &keys))?;
+        let lease = Lease::new(&self.backing, acquired, ttl, (max_hold, at_least));
+        lease.ok_or(AcquireError::Closed)
+    }
+
+    fn explain(&self, failure: AcquireFailure, keys: &Keys) -> AcquireError {
         let names = || self.backing.pool.shared().iter().map(|node| node.name.clone());
         let max_ttl = self.settings.limits.max_ttl;
         let report = |tally: Arc<Tally>| Box::new(tally.report(names()).with_max_ttl(max_ttl));
@@ -48,97 +64,6 @@ impl Inner {
                 }
             }
             AcquireFailure::Refused(_, None) => AcquireError::Timeout { report: None },
-        }
-    }
-}
-
-impl AcquireError {
-    /// For an adoption, contention means that the key no longer has the value to adopt.
-    pub(super) fn of_adoption(self) -> Self {
-        match self {
-            Self::Contended { report, .. } => Self::NotHeld { report },
-            other => other,
-        }
-    }
-}
-
-#[cfg(quorlock_coordinator)]
-mod by_engine {
-    use super::{AcquireError, Inner, Keys, NoRuntime, Refusal};
-    use crate::acquire::AcquireRequest;
-    use crate::coordinator::{self, AcquireFailure};
-    use crate::engine::Failure;
-    use crate::lease::Lease;
-    use crate::protocol::Schedule;
-    use std::time::Duration;
-
-    impl Inner {
-        /// Acquires a lock.
-        pub(crate) async fn acquire_by_engine(
-            &self,
-            request: AcquireRequest,
-            schedule: Schedule,
-            at_least: Duration,
-        ) -> Result<Lease, AcquireError> {
-            let (ttl, tag, keys) = (request.ttl, request.tag, request.keys.clone());
-            let is_renewed = request.max_hold.is_some();
-            let request = coordinator::AcquireRequest {
-                keys: request.keys,
-                ttl,
-                metadata: request.metadata,
-                adopts: request.adopts.map(|adoption| adoption.value),
-                counters: request.counters,
-                schedule,
-                has_one_attempt: request.is_last_chance,
-                max_hold: request.max_hold,
-                at_least,
-                deadline: request.deadline,
-                gives_up_early: request.gives_up_early,
-                tag,
-            };
-            let won = self.driver.acquire(request, is_renewed).await;
-            let won = won.map_err(|failure| self.explain(failure, &keys))?;
-            if self.driver.is_closed() {
-                drop(self.backing.lease(won, ttl, tag));
-                return Err(AcquireError::Closed);
-            }
-            Ok(self.backing.lease(won, ttl, tag))
-        }
-
-        fn explain(&self, failure: Failure, keys: &Keys) -> AcquireError {
-            let max_ttl = self.settings.limits.max_ttl;
-            let held_here = || keys.iter().any(|key| self.backing.registry.holds(key));
-            match failure {
-                Failure::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
-                Failure::NoRuntime(NoRuntime::Lacks(missing)) => {
-                    AcquireError::IncompleteRuntime { missing }
-                }
-                Failure::Failed(AcquireFailure::Closed) => AcquireError::Closed,
-                Failure::Failed(AcquireFailure::NotTaken { report }) => {
-                    AcquireError::NotPolled { report: Box::new(report.with_max_ttl(max_ttl)) }
-                }
-                Failure::Failed(AcquireFailure::Overloaded { report }) => {
-                    let report = report.map(|report| Box::new(report.with_max_ttl(max_ttl)));
-                    AcquireError::Overloaded { report }
-                }
-                Failure::Failed(AcquireFailure::Refused { refusal, report, is_overloaded }) => {
-                    let report = Box::new(report.with_max_ttl(max_ttl));
-                    match refusal {
-                        Refusal::NoQuorum if is_overloaded => {
-                            AcquireError::Overloaded { report: Some(report) }
-                        }
-                        Refusal::NoQuorum => AcquireError::NoQuorum { report },
-                        Refusal::Contended => {
-                            AcquireError::Contended { report, held_here: held_here() }
-                        }
-                        Refusal::Timeout if held_here() => {
-                            AcquireError::Contended { report, held_here: true }
-                        }
-                        Refusal::Expired => AcquireError::Expired { report },
-                        Refusal::Timeout => AcquireError::Timeout { report: Some(report) },
-                    }
-                }
-            }
         }
     }
 }

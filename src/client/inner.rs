@@ -1,7 +1,10 @@
 //! State of a client.
 
 use super::settings::Settings;
-use crate::acquire::Driver;
+#[cfg(not(quorlock_coordinator))]
+pub(super) use crate::acquire::Driver;
+#[cfg(quorlock_coordinator)]
+pub(super) use crate::engine::Client as Driver;
 use crate::error::ClientError;
 use crate::lease::Backing;
 #[cfg(not(quorlock_coordinator))]

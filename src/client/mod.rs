@@ -5,12 +5,27 @@
 
 mod acquire;
 mod address;
+#[cfg(not(quorlock_coordinator))]
+mod asking;
+#[cfg(quorlock_coordinator)]
+#[path = "engine_asking.rs"]
+mod asking;
+mod assembly;
 mod builder;
 mod config;
 mod credentials;
+#[cfg(not(quorlock_coordinator))]
+mod driver_assembly;
+#[cfg(quorlock_coordinator)]
+mod engine_assembly;
+#[cfg(not(quorlock_coordinator))]
+mod explain;
+#[cfg(quorlock_coordinator)]
+#[path = "engine_explain.rs"]
 mod explain;
 mod inner;
 mod leases;
+#[cfg(not(quorlock_coordinator))]
 mod listeners;
 mod lock_options;
 mod node_info;

@@ -1,11 +1,11 @@
 //! The client: acquires locks, reads their status, and reports the state of the nodes.
 
 use super::acquire::Acquire;
-use super::inner::Inner;
+use super::asking::{force_release, status};
+use super::inner::{Driver, Inner};
 use super::settings::Settings;
-use super::status::{Status, force_release, status};
+use super::status::Status;
 use super::using::{TryUsingError, UsingError};
-use crate::acquire::Driver;
 use crate::check::{NodeCheck, check, probe_resource};
 use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::{Backing, Lease, LeaseRef, ReleaseOutcome};

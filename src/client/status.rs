@@ -13,23 +13,23 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Status {
-    needed: usize,
-    nodes: Box<[NodeStatus]>,
+    pub(super) needed: usize,
+    pub(super) nodes: Box<[NodeStatus]>,
 }
 
 /// Entry of a [`Status`] for one node.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeStatus {
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
     #[cfg_attr(feature = "serde", serde(flatten))]
-    state: LockState,
-    eligibility: VoteEligibility,
+    pub(super) state: LockState,
+    pub(super) eligibility: VoteEligibility,
     #[cfg_attr(
         feature = "serde",
         serde(rename = "latency_seconds", serialize_with = "crate::wire::seconds")
     )]
-    latency: Option<Duration>,
+    pub(super) latency: Option<Duration>,
 }
 
 /// State of a lock on one node.
@@ -134,16 +134,8 @@ impl NodeStatus {
     }
 }
 
-#[cfg(not(quorlock_coordinator))]
-#[path = "asking.rs"]
-mod asking;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_asking.rs"]
-mod asking;
-pub(super) use asking::{force_release, status};
-
 impl LockState {
-    fn new(vote: &NodeVote, answer: Option<Answer>, max_ttl: Duration) -> Self {
+    pub(super) fn new(vote: &NodeVote, answer: Option<Answer>, max_ttl: Duration) -> Self {
         match (vote, answer) {
             (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
             (NodeVote::Missing, _) => Self::Free,

@@ -46,17 +46,15 @@ impl Coordinator {
         let nodes = first.map_or(nodes, |first| [first].into_iter().collect());
         self.submit(nodes, &claim, &command, Some(round), now);
         let limit = terms.deadline.unwrap_or_else(|| now.after(MAX_LAG)).max(close_at);
-        let phase = first.map_or(Phase::All, Phase::First);
-        let was_crowded = self.attempts >= CROWD;
         let attempt = Attempt {
             claim,
             t1: now,
-            phase,
+            phase: first.map_or(Phase::All, Phase::First),
             round,
             confirmation: None,
             limit,
             names_holder,
-            was_crowded,
+            was_crowded: self.attempts >= CROWD,
             previous,
         };
         self.enter_stage(id, Stage::Attempting(attempt))
@@ -179,6 +177,7 @@ impl Coordinator {
         let round = self.rounds.insert(votes);
         attempt.phase = Phase::Confirming;
         attempt.confirmation = Some(round);
+        self.confirmations += 1;
         attempt.limit = attempt.limit.max(close_at);
         let claim = attempt.claim.clone();
         let all = self.cx.settings.quorum.ids().collect();

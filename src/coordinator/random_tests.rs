@@ -27,8 +27,7 @@ const STEPS: usize = 120;
 const NAMES: [&[&str]; 6] = [&["a"], &["a"], &["b"], &["a", "b"], &["b", "c"], &["a", "b", "c"]];
 
 /// Words at which a server may close connections.
-const WORDS: [&str; 8] =
-    ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING", "TIME", "KILL"];
+const WORDS: [&str; 8] = ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING", "TIME", "KILL"];
 
 /// An acquire under way.
 #[derive(Clone, Copy)]

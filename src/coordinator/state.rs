@@ -52,6 +52,8 @@ pub(crate) struct Coordinator {
     pub(super) timers: Timers<Timeout>,
     /// Number of attempts under way.
     pub(super) attempts: usize,
+    /// Number of attempts so far that had to confirm their fencing token.
+    pub(super) confirmations: u64,
     /// Acquires that wait because the maximum number of attempts is under way.
     pub(super) blocked: VecDeque<AcquireId>,
     /// Acquires that may continue.
@@ -85,6 +87,7 @@ impl Coordinator {
             surveys: BTreeMap::new(),
             timers: Timers::new(),
             attempts: 0,
+            confirmations: 0,
             blocked: VecDeque::new(),
             ready: VecDeque::new(),
             completions: VecDeque::new(),

@@ -67,15 +67,20 @@ impl Coordinator {
         (waiting.count(), self.attempts)
     }
 
+    /// Number of attempts so far that had to confirm their fencing token.
+    pub(crate) fn confirmations(&self) -> u64 {
+        self.confirmations
+    }
+
+    /// Number of times that an acquire was checked because a key was freed.
+    pub(crate) fn waiter_checks(&self) -> u64 {
+        self.queues.checks
+    }
+
     /// True if a lease on `key` is valid in this client.
     pub(crate) fn holds(&self, key: &[u8], now: Time) -> bool {
         let lease = self.leases_by_key.get(key).and_then(|id| self.leases.get(*id));
         lease.is_some_and(|lease| matches!(lease.shared.tenure(now), Tenure::Held { .. }))
-    }
-
-    /// Number of keys that the client has leases of.
-    pub(crate) fn held_keys(&self) -> usize {
-        self.leases_by_key.len()
     }
 
     /// The driver has opened `connection`, and `login` are its credentials and its database.

@@ -24,6 +24,8 @@ pub(super) struct WaitQueues {
     queues: BTreeMap<Key, Queue>,
     sets: Sets,
     last_place: u64,
+    /// Number of times that an acquire was checked because a key was freed.
+    pub(super) checks: u64,
     /// Empty queues that are kept because of rivals, and when to check them again.
     remembered: VecDeque<(Time, Key)>,
 }
@@ -36,6 +38,7 @@ impl WaitQueues {
             queues: BTreeMap::new(),
             sets: Sets::default(),
             last_place: 0,
+            checks: 0,
             remembered: VecDeque::new(),
         }
     }
@@ -236,6 +239,7 @@ impl WaitQueues {
     /// When it is useful for the acquire to try again.
     fn next_useful_try(&mut self, acquire: AcquireId, votes: &Votes, now: Time) -> Option<Time> {
         let waiter = self.waiters.get_mut(&acquire)?;
+        self.checks += 1;
         let granted = waiter.granted(votes);
         let conflicts: &Conflicts = &waiter.conflicts(votes);
         let freed = self.sets.free_nodes(acquire, conflicts);
@@ -244,11 +248,9 @@ impl WaitQueues {
     }
 
     fn schedule_try(&mut self, acquire: AcquireId, at: Time) -> bool {
-        let waiter = self.waiters.get_mut(&acquire);
-        waiter.is_some_and(|waiter| {
-            waiter.waiting.schedule_try(at);
-            true
-        })
+        let Some(waiter) = self.waiters.get_mut(&acquire) else { return false };
+        waiter.waiting.schedule_try(at);
+        true
     }
 
     /// `key` (any key, if `None`) was deleted or changed on `node`.

@@ -1,7 +1,8 @@
 //! A call that awaits its completion.
 
 use super::shared::{CallId, Engine};
-use crate::coordinator::{AcquireId, Completion, RoundId};
+use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, RoundId};
+use crate::protocol::{Tenure, Ttl};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,6 +28,24 @@ impl Call {
 impl Engine {
     pub(super) fn acquire_call(self: &Arc<Self>, id: AcquireId) -> Call {
         Call::new(self, CallId::Acquire(id))
+    }
+
+    /// Submits an extension.
+    pub(crate) fn extend(self: &Arc<Self>, lease: LeaseId, ttl: Ttl) -> Result<Call, Tenure> {
+        let submit = |it: &mut Coordinator, now| it.handle_extend(lease, ttl, now);
+        let id = self.submit(submit, |id| id.as_ref().ok().map(|id| CallId::Round(*id)));
+        id.map(|id| Call::new(self, CallId::Round(id)))
+    }
+
+    /// Submits a release.
+    pub(crate) fn release(
+        self: &Arc<Self>,
+        lease: LeaseId,
+        cool_down: Option<Ttl>,
+    ) -> Option<Call> {
+        let submit = |it: &mut Coordinator, now| it.handle_release(lease, cool_down, now);
+        let id = self.submit(submit, |id| id.map(CallId::Round));
+        id.map(|id| Call::new(self, CallId::Round(id)))
     }
 
     pub(super) fn round_call(self: &Arc<Self>, id: RoundId) -> Call {

@@ -1,10 +1,11 @@
 //! The operations of a client on its engine.
 
 use super::shared::{CallId, Engine};
-use crate::acquire::Unready;
-use crate::coordinator::{AcquireFailure, AcquireRequest, Completion, LeaseId, NodeLock, SharedLease};
+use crate::coordinator::{
+    AcquireFailure, AcquireRequest, Completion, LeaseId, NodeLock, SharedLease,
+};
 use crate::error::CloseError;
-use crate::node::NoRuntime;
+use crate::node::{NoRuntime, Unready};
 use crate::observe::Report;
 use crate::protocol::NodeId;
 use crate::wire::{Key, Keys};
@@ -127,6 +128,31 @@ impl Client {
         self.engine.with(|it, _| it.acquires().1)
     }
 
+    /// Number of releases that the nodes have not confirmed.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn pending_releases(&self) -> usize {
+        self.each_pending().into_iter().sum()
+    }
+
+    fn each_pending(&self) -> Vec<usize> {
+        self.engine.with(|it, _| {
+            let nodes = (0..self.engine.nodes.len()).map(NodeId::new);
+            nodes.map(|node| it.pending_releases(node)).collect()
+        })
+    }
+
+    /// Number of attempts so far that had to confirm their fencing token.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn token_confirmations(&self) -> u64 {
+        self.engine.with(|it, _| it.confirmations())
+    }
+
+    /// Number of times that an acquire was checked because a key was freed.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn waiter_checks(&self) -> u64 {
+        self.engine.with(|it, _| it.waiter_checks())
+    }
+
     /// Resolves when a quorum is connected.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), Unready> {
         poll_fn(|cx| match self.check_ready() {
@@ -149,21 +175,15 @@ impl Client {
 
     fn begin_close(&self, limit: Duration) {
         self.is_closed.store(true, Ordering::SeqCst);
-        for lease in self.engine.leases() {
-            lease.end_by_close();
-        }
+        self.engine.leases.handle_close();
         self.engine.with(|it, now| it.handle_close(limit, now));
         self.engine.wake_ready();
     }
 
     /// The releases of a closed client that are not delivered.
     pub(crate) fn remains(&self) -> CloseError {
-        let pending = self.engine.with(|it, _| {
-            let nodes = (0..self.engine.nodes.len()).map(NodeId::new);
-            nodes.map(|node| it.pending_releases(node)).collect::<Vec<_>>()
-        });
         let names = self.engine.pool.shared().iter().map(|node| node.name.clone());
-        let pending = names.zip(pending).filter(|(_, pending)| *pending > 0).collect();
+        let pending = names.zip(self.each_pending()).filter(|(_, pending)| *pending > 0).collect();
         CloseError::new(pending, 0)
     }
 }

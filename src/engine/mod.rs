@@ -3,12 +3,28 @@
 //! One [`Engine`] per client. A task per node on a runtime reads and writes, and every other thread of the client can
 //! take a turn in its place. Handles submit a request and await its completion.
 
+mod alarm;
 mod calls;
 mod client;
 mod io;
 mod shared;
 mod task;
+mod turn;
 
 pub(crate) use calls::Call;
 pub(crate) use client::{Client, Failure, Won};
 pub(crate) use shared::Engine;
+
+use crate::coordinator::LeaseId;
+
+/// The leases of a client.
+pub(crate) trait LeaseListener: Send + Sync {
+    /// The coordinator has ended `lease`.
+    fn handle_end(&self, lease: LeaseId);
+
+    /// The client was closed, and releases all leases.
+    fn handle_close(&self);
+
+    /// All tasks that wait for the end of a lease have to run: one of them starts a missing task of the client.
+    fn wake_all(&self);
+}

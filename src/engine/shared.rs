@@ -1,9 +1,8 @@
 //! The coordinator of a client, behind one mutex, with the callers that wait for it.
 
-use super::calls::Call;
+use super::LeaseListener;
 use super::io::NodeIo;
 use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, RoundId};
-use crate::lease::LeaseState;
 use crate::node::{Environment, NoRuntime, NodeShared, Pool};
 use crate::observe::Weight;
 use crate::observe::event::Event;
@@ -17,30 +16,30 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// The alarm of a client that has nothing to do.
-const IDLE: Duration = Duration::from_secs(3_600);
+pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
 /// Everything that the threads of a client share.
 pub(crate) struct Engine {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     pub(super) nodes: Box<[NodeIo]>,
+    pub(super) leases: Arc<dyn LeaseListener>,
     pub(super) pool: Arc<Pool>,
-    this: Weak<Self>,
+    pub(super) this: Weak<Self>,
 }
 
-struct State {
-    coordinator: Coordinator,
-    calls: BTreeMap<CallId, CallState>,
-    leases: BTreeMap<LeaseId, Weak<LeaseState>>,
+pub(super) struct State {
+    pub(super) coordinator: Coordinator,
+    pub(super) calls: BTreeMap<CallId, CallState>,
     /// Callers that wait for a quorum of connections.
-    ready: Vec<Waker>,
+    pub(super) ready: Vec<Waker>,
     /// Callers that wait for the end of a close, and its result.
-    closing: Vec<Waker>,
+    pub(super) closing: Vec<Waker>,
     closed: Option<Result<(), Remains>>,
     /// Whether a task serves each node.
-    is_served: Box<[bool]>,
-    alarm: Option<Alarm>,
+    pub(super) is_served: Box<[bool]>,
+    pub(super) alarm: Option<Alarm>,
     /// When the alarm rings.
-    alarm_at: Time,
+    pub(super) alarm_at: Time,
 }
 
 /// Identifies a call that waits for a completion.
@@ -60,7 +59,7 @@ pub(super) struct CallState {
 #[derive(Default)]
 struct Effects {
     wakers: Vec<Waker>,
-    ended: Vec<Arc<LeaseState>>,
+    ended: Vec<LeaseId>,
     events: Vec<(Weight, Event)>,
     nodes: Vec<NodeId>,
     /// The alarm of a closed client.
@@ -109,8 +108,7 @@ impl State {
             | Completion::Status { call, .. }
             | Completion::ForceReleased { call, .. } => CallId::Round(*call),
             Completion::LeaseEnded { lease, .. } => {
-                let state = self.leases.get(lease).and_then(Weak::upgrade);
-                return effects.ended.extend(state);
+                return effects.ended.push(*lease);
             }
             Completion::Ready => return effects.wakers.append(&mut self.ready),
             Completion::Closed(_) => {
@@ -128,13 +126,16 @@ impl State {
 }
 
 impl Engine {
-    pub(crate) fn new(coordinator: Coordinator, pool: Arc<Pool>) -> Arc<Self> {
+    pub(crate) fn new(
+        coordinator: Coordinator,
+        pool: Arc<Pool>,
+        leases: Arc<dyn LeaseListener>,
+    ) -> Arc<Self> {
         let count = pool.shared().len();
         Arc::new_cyclic(|this: &Weak<Self>| {
             let state = State {
                 coordinator,
                 calls: BTreeMap::new(),
-                leases: BTreeMap::new(),
                 ready: Vec::new(),
                 closing: Vec::new(),
                 closed: None,
@@ -143,7 +144,7 @@ impl Engine {
                 alarm_at: Time::END,
             };
             let nodes = (0..count).map(|node| NodeIo::new(NodeId::new(node))).collect();
-            Self { state: Mutex::new(state), nodes, pool, this: this.clone() }
+            Self { state: Mutex::new(state), nodes, leases, pool, this: this.clone() }
         })
     }
 
@@ -173,7 +174,7 @@ impl Engine {
         self.with_state(Some(node), |state, now| call(&mut state.coordinator, now))
     }
 
-    fn with_state<T>(
+    pub(super) fn with_state<T>(
         &self,
         except: Option<NodeId>,
         call: impl FnOnce(&mut State, Time) -> T,
@@ -195,7 +196,7 @@ impl Engine {
             self.environment().observers.emit(weight, || event);
         }
         for lease in effects.ended {
-            contain(|| lease.handle_end());
+            contain(|| self.leases.handle_end(lease));
         }
         for waker in effects.wakers {
             contain(|| waker.wake());
@@ -231,20 +232,6 @@ impl Engine {
         })
     }
 
-    /// Submits an extension.
-    pub(crate) fn extend(self: &Arc<Self>, lease: LeaseId, ttl: Ttl) -> Result<Call, Tenure> {
-        let submit = |it: &mut Coordinator, now| it.handle_extend(lease, ttl, now);
-        let id = self.submit(submit, |id| id.as_ref().ok().map(|id| CallId::Round(*id)));
-        id.map(|id| Call::new(self, CallId::Round(id)))
-    }
-
-    /// Submits a release.
-    pub(crate) fn release(self: &Arc<Self>, lease: LeaseId, cool_down: Option<Ttl>) -> Option<Call> {
-        let submit = |it: &mut Coordinator, now| it.handle_release(lease, cool_down, now);
-        let id = self.submit(submit, |id| id.map(CallId::Round));
-        id.map(|id| Call::new(self, CallId::Round(id)))
-    }
-
     /// Wakes the callers that wait for a quorum of connections.
     pub(super) fn wake_ready(&self) {
         let ready = std::mem::take(&mut lock(&self.state).ready);
@@ -269,20 +256,6 @@ impl Engine {
         drop(call);
     }
 
-    pub(crate) fn enter_lease(&self, id: LeaseId, lease: &Arc<LeaseState>) {
-        lock(&self.state).leases.insert(id, Arc::downgrade(lease));
-    }
-
-    pub(crate) fn forget_lease(&self, id: LeaseId) {
-        lock(&self.state).leases.remove(&id);
-    }
-
-    /// The leases that were not released.
-    pub(crate) fn leases(&self) -> Vec<Arc<LeaseState>> {
-        let state = lock(&self.state);
-        state.leases.values().filter_map(Weak::upgrade).collect()
-    }
-
     /// True once a quorum is connected. Otherwise `waker` is woken when it may be.
     pub(super) fn poll_ready(&self, waker: &Waker) -> bool {
         self.with_state(None, |state, now| {
@@ -303,92 +276,5 @@ impl Engine {
             state.closing.push(waker.clone());
         }
         result
-    }
-
-    /// Starts the tasks that are missing, on the pinned runtime or the current one.
-    pub(crate) fn ensure_tasks(&self) -> Result<(), NoRuntime> {
-        let missing: Vec<_> = {
-            let state = lock(&self.state);
-            let served = state.is_served.iter().enumerate().filter(|(_, is_served)| !**is_served);
-            served.map(|(node, _)| NodeId::new(node)).collect()
-        };
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let runtime = self.pool.runtime()?;
-        let Some(this) = self.this.upgrade() else { return Ok(()) };
-        let mut started = Vec::new();
-        {
-            let mut state = lock(&self.state);
-            if state.alarm.is_none() && !state.coordinator.is_closed() {
-                let ring: Weak<dyn Ring> = self.this.clone();
-                let now = self.now();
-                state.alarm = Some(self.environment().clock.set_alarm(now, ring));
-                state.alarm_at = now;
-            }
-            for node in missing {
-                if !std::mem::replace(&mut state.is_served[node.index()], true) {
-                    started.push(node);
-                }
-            }
-        }
-        for node in started {
-            super::task::start(&this, node, &runtime);
-        }
-        Ok(())
-    }
-
-    /// The task of `node` has ended. All callers run, and one of them starts another task.
-    pub(super) fn handle_task_end(&self, node: NodeId) {
-        let wakers: Vec<_> = {
-            let mut state = lock(&self.state);
-            state.is_served[node.index()] = false;
-            let calls = state.calls.values_mut().filter_map(|call| call.waker.take());
-            let mut wakers: Vec<_> = calls.collect();
-            wakers.append(&mut state.ready);
-            wakers.append(&mut state.closing);
-            wakers
-        };
-        for lease in self.leases() {
-            contain(|| lease.handle_end());
-        }
-        for waker in wakers {
-            contain(|| waker.wake());
-        }
-    }
-}
-
-impl Ring for Engine {
-    /// Takes turns for nodes whose tasks are late, and handles timeouts.
-    fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
-        self.take_turns();
-        let mut next = self.handle_timeout();
-        // A node counts as silent only if there is still no reply once all replies that have arrived were read.
-        if next.is_some_and(|at| at <= self.now()) {
-            self.take_turns();
-            next = self.handle_timeout();
-        }
-        next
-    }
-}
-
-impl Engine {
-    fn take_turns(self: &Arc<Self>) {
-        for io in &self.nodes {
-            io.take_turn(self, &mut Context::from_waker(Waker::noop()), false);
-        }
-    }
-
-    /// Handles timeouts that are due. Returns when the alarm has to ring next, or `None` if the client is closed.
-    fn handle_timeout(&self) -> Option<Time> {
-        self.with_state(None, |state, now| {
-            if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
-                state.coordinator.handle_timeout(now);
-            }
-            // The alarm is set by the returned time.
-            let next = state.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
-            state.alarm_at = next;
-            (!state.coordinator.is_closed()).then_some(next)
-        })
     }
 }

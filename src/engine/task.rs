@@ -1,9 +1,12 @@
 //! The task of one node, on a runtime.
 
 use super::shared::Engine;
+use crate::node::NoRuntime;
 use crate::protocol::NodeId;
+use crate::sync::{contain, lock};
+use crate::time::Ring;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use tokio::runtime::Handle;
 
@@ -14,7 +17,7 @@ struct NodeTask {
 }
 
 /// Starts the task of `node`.
-pub(super) fn start(engine: &Arc<Engine>, node: NodeId, runtime: &Handle) {
+fn start(engine: &Arc<Engine>, node: NodeId, runtime: &Handle) {
     let task = NodeTask { engine: engine.clone(), node };
     let task = poll_fn(move |cx| {
         let NodeTask { engine, node } = &task;
@@ -29,5 +32,57 @@ pub(super) fn start(engine: &Arc<Engine>, node: NodeId, runtime: &Handle) {
 impl Drop for NodeTask {
     fn drop(&mut self) {
         self.engine.handle_task_end(self.node);
+    }
+}
+
+impl Engine {
+    /// Starts the tasks that are missing, on the pinned runtime or the current one.
+    pub(crate) fn ensure_tasks(&self) -> Result<(), NoRuntime> {
+        let missing: Vec<_> = {
+            let state = lock(&self.state);
+            let served = state.is_served.iter().enumerate().filter(|(_, is_served)| !**is_served);
+            served.map(|(node, _)| NodeId::new(node)).collect()
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let runtime = self.pool.runtime()?;
+        let Some(this) = self.this.upgrade() else { return Ok(()) };
+        let mut started = Vec::new();
+        {
+            let mut state = lock(&self.state);
+            if state.alarm.is_none() && !state.coordinator.is_closed() {
+                let ring: Weak<dyn Ring> = self.this.clone();
+                let now = self.now();
+                state.alarm = Some(self.environment().clock.set_alarm(now, ring));
+                state.alarm_at = now;
+            }
+            for node in missing {
+                if !std::mem::replace(&mut state.is_served[node.index()], true) {
+                    started.push(node);
+                }
+            }
+        }
+        for node in started {
+            start(&this, node, &runtime);
+        }
+        Ok(())
+    }
+
+    /// The task of `node` has ended. All callers run, and one of them starts another task.
+    pub(super) fn handle_task_end(&self, node: NodeId) {
+        let wakers: Vec<_> = {
+            let mut state = lock(&self.state);
+            state.is_served[node.index()] = false;
+            let calls = state.calls.values_mut().filter_map(|call| call.waker.take());
+            let mut wakers: Vec<_> = calls.collect();
+            wakers.append(&mut state.ready);
+            wakers.append(&mut state.closing);
+            wakers
+        };
+        contain(|| self.leases.wake_all());
+        for waker in wakers {
+            contain(|| waker.wake());
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Lease;
 use super::backing::Backing;
+use super::limits::Limits;
 use super::observed::{ExtendWatch, ReleaseWatch};
 use super::release::ReleaseOutcome;
 use super::sending::release;
@@ -11,6 +12,7 @@ use crate::acquire::{Acquired, AttemptGuard};
 use crate::error::ReleaseError;
 use crate::observe::Report;
 use crate::protocol::{Extended, Renewal, Tenure, Ttl};
+use crate::sync::lock;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +52,21 @@ impl Lease {
 }
 
 impl LeaseState {
+    /// The replies to its acquire, including those after the quorum.
+    pub(super) fn report(&self) -> Report {
+        self.won.report(self.names())
+    }
+
+    /// The limits of the client. `None` after the release.
+    pub(super) fn limits(&self) -> Option<Limits> {
+        lock(&self.bond).as_ref().map(|bond| bond.backing.limits)
+    }
+
+    /// False for a copy in a forked child process.
+    pub(crate) fn is_ours(&self) -> bool {
+        lock(&self.bond).as_ref().is_none_or(|bond| !bond.guard.nodes().is_inherited())
+    }
+
     /// Extends the lease to `ttl`. Returns a report unless at least `least` remains. Fails if the lease has ended before.
     pub(super) async fn extend_to(
         self: &Arc<Self>,

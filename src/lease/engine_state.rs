@@ -1,6 +1,7 @@
 //! State of a lease, shared by its guards and the tasks that wait for its end.
 
 use super::limits::Limits;
+use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
 use crate::coordinator::{Claim, Completion, LeaseId, SharedLease};
 use crate::engine::{Client, Won};
@@ -22,6 +23,7 @@ pub(crate) struct LeaseState {
     shared: Arc<SharedLease>,
     /// `None` after the release: a remaining view keeps neither the client nor a connection.
     client: Mutex<Option<Arc<Client>>>,
+    registry: Arc<LeaseRegistry>,
     clock: Clock,
     observers: Observers,
     limits: Limits,
@@ -41,6 +43,7 @@ pub(crate) struct LeaseState {
 impl LeaseState {
     pub(crate) fn new(
         client: &Arc<Client>,
+        registry: &Arc<LeaseRegistry>,
         won: Won,
         limits: Limits,
         prefix: usize,
@@ -50,6 +53,7 @@ impl LeaseState {
         let state = Arc::new(Self {
             id: won.id,
             client: Mutex::new(Some(client.clone())),
+            registry: registry.clone(),
             clock: environment.clock.clone(),
             observers: environment.observers.clone(),
             limits,
@@ -63,8 +67,12 @@ impl LeaseState {
             ended: Notify::new(),
             report: Mutex::default(),
         });
-        client.engine().enter_lease(state.id, &state);
+        registry.enter(&state);
         state
+    }
+
+    pub(super) fn id(&self) -> LeaseId {
+        self.id
     }
 
     pub(crate) fn claim(&self) -> &Arc<Claim> {
@@ -190,7 +198,7 @@ impl LeaseState {
         let client = lock(&self.client).take()?;
         let report = client.engine().with(|it, now| it.lease_report(self.id, now));
         *lock(&self.report) = Some(report);
-        client.engine().forget_lease(self.id);
+        self.registry.forget(self.id);
         self.ended.notify_waiters();
         Some(client)
     }
@@ -282,7 +290,14 @@ impl<'a> ExtendWatch<'a> {
         state.observers.emit(Weight::Detail, || {
             let now = state.now();
             let (elapsed, validity) = (now.since(started), state.validity(now));
-            Event::ExtendFinished { lock: state.lock_info(), id, outcome, elapsed, validity, report }
+            Event::ExtendFinished {
+                lock: state.lock_info(),
+                id,
+                outcome,
+                elapsed,
+                validity,
+                report,
+            }
         });
     }
 }

@@ -23,6 +23,9 @@ mod limits;
 mod observed;
 #[cfg(not(quorlock_coordinator))]
 mod registry;
+#[cfg(quorlock_coordinator)]
+#[path = "engine_registry.rs"]
+mod registry;
 mod release;
 #[cfg(not(quorlock_coordinator))]
 mod sending;
@@ -38,7 +41,6 @@ mod view;
 pub(crate) use backing::Backing;
 pub use ending::Ended;
 pub(crate) use limits::{Limits, to_ttl};
-#[cfg(not(quorlock_coordinator))]
 pub(crate) use registry::LeaseRegistry;
 pub use release::ReleaseOutcome;
 pub(crate) use state::LeaseState;

@@ -4,10 +4,9 @@ use super::backing::{Backing, Origin};
 use super::doubts::Doubts;
 use super::extension::{Cause, Extension};
 use super::kept::Kept;
-use super::limits::Limits;
 use super::observed::Observed;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
-use crate::observe::{Report, Tag};
+use crate::observe::Tag;
 use crate::protocol::{
     CheckKind, Checks, Extended, Goal, Loss, NodeId, Renewal, Round, Step, Tenure, Time, Ttl,
 };
@@ -28,7 +27,7 @@ use tokio::sync::futures::Notified;
 pub(crate) struct LeaseState {
     claim: Arc<Claim>,
     /// The round that acquired it.
-    won: Arc<Tally>,
+    pub(super) won: Arc<Tally>,
     pub(super) origin: Arc<Origin>,
     pub(super) observed: Observed,
     /// The ttl that it was acquired with.
@@ -124,16 +123,6 @@ impl LeaseState {
         bond.as_ref().map(|bond| (bond.backing.clone(), bond.nodes()))
     }
 
-    /// The replies to its acquire, including those after the quorum.
-    pub(super) fn report(&self) -> Report {
-        self.won.report(self.names())
-    }
-
-    /// The limits of the client. `None` after the release.
-    pub(super) fn limits(&self) -> Option<Limits> {
-        lock(&self.bond).as_ref().map(|bond| bond.backing.limits)
-    }
-
     /// Resolves at the next notification of an end.
     pub(crate) fn news(&self) -> Notified<'_> {
         self.ended.notified()
@@ -146,11 +135,6 @@ impl LeaseState {
 
     pub(crate) fn tenure(&self) -> Tenure {
         self.renewal().tenure(self.origin.clock.now())
-    }
-
-    /// False for a copy in a forked child process.
-    pub(crate) fn is_ours(&self) -> bool {
-        lock(&self.bond).as_ref().is_none_or(|bond| !bond.guard.nodes().is_inherited())
     }
 
     /// Adds a guard and returns the new number. `None` if no guard was left.

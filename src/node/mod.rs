@@ -62,6 +62,6 @@ pub(crate) use probe::{Probe, WallClock};
 pub(crate) use push::PushSink;
 pub(crate) use queued_command::QueuedCommand;
 pub use runtime::RuntimeDriver;
-pub(crate) use runtime::{NoRuntime, lack};
+pub(crate) use runtime::{NoRuntime, Unready, lack};
 pub(crate) use shared::{Endpoint, NodeShared, Siblings, Timings};
 pub(crate) use sleep::sleep_until;

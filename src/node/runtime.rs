@@ -27,6 +27,13 @@ pub(crate) enum NoRuntime {
     Lacks(RuntimeDriver),
 }
 
+/// Why the nodes cannot be asked.
+pub(crate) enum Unready {
+    /// The client was closed.
+    Closed,
+    NoRuntime(NoRuntime),
+}
+
 /// Runtimes known to lack a driver, oldest first. tokio offers no query, and probing panics and
 /// prints, so results are cached.
 static LACKING: Mutex<Vec<(Id, RuntimeDriver)>> = Mutex::new(Vec::new());

@@ -172,13 +172,7 @@ pub fn pending_work(redlock: &Redlock) -> PendingWork {
         leases: backing.registry.count(),
         waiters: driver.waiters(),
         rounds: driver.attempts(),
-        #[cfg(not(quorlock_coordinator))]
-        releases: backing.pool.shared().iter().map(|node| node.pending_releases()).sum(),
-        #[cfg(quorlock_coordinator)]
-        releases: driver.engine().with(|it, _| {
-            let nodes = backing.pool.shared().iter();
-            nodes.map(|node| it.pending_releases(node.id)).sum()
-        }),
+        releases: driver.pending_releases(),
     }
 }
 
@@ -186,18 +180,12 @@ pub fn pending_work(redlock: &Redlock) -> PendingWork {
 /// [fencing token](crate::Acquire::fenced). A high number means that the clients' wall clocks
 /// differ by more than the time between two holders.
 pub fn token_confirmations(redlock: &Redlock) -> u64 {
-    #[cfg(quorlock_coordinator)]
-    return u64::from(redlock.inner.driver.is_closed());
-    #[cfg(not(quorlock_coordinator))]
     redlock.inner.driver.token_confirmations()
 }
 
 /// Returns the number of times that a freed key has caused the client to check a waiter. The number
 /// grows with the number of freed keys, not with the number of waiters.
 pub fn waiter_checks(redlock: &Redlock) -> u64 {
-    #[cfg(quorlock_coordinator)]
-    return u64::from(redlock.inner.driver.is_closed());
-    #[cfg(not(quorlock_coordinator))]
     redlock.inner.driver.waiter_checks()
 }
 

@@ -16,7 +16,7 @@ const KNOWN_CYCLES: [&[&str]; 7] = [
         "src/lease/kept.rs",
         "src/lease/observed.rs",
         "src/lease/registry.rs",
-        "src/lease/release.rs",
+        "src/lease/sending.rs",
         "src/lease/state.rs",
     ],
     &["src/lease/mod.rs", "src/lease/view.rs"],

@@ -1,0 +1,61 @@
+//! The parts of a client whose coordinator decides.
+
+use super::assembly::Parts;
+use super::redlock::Redlock;
+use crate::coordinator::{self, Coordinator, NodeSettings};
+use crate::engine::{Client, Engine};
+use crate::error::ConfigError;
+use crate::lease::{Backing, LeaseRegistry, to_ttl};
+use crate::node::{Pool, PushSink, RestartGuard};
+use crate::observe::Weight;
+use crate::protocol::{ClientId, NodeId, Policy, Time};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The coordinator reads all pushes itself.
+struct NoPushes;
+
+impl PushSink for NoPushes {
+    fn handle_push(&self, _: NodeId, _: Option<&[u8]>) {}
+    fn handle_step(&self, _: NodeId, _: Duration, _: Time) {}
+}
+
+impl Parts {
+    pub(super) fn assemble(mut self) -> Result<Redlock, ConfigError> {
+        let limits = self.settings.limits;
+        let (fingerprint, timings) = (self.fingerprint(), self.timings());
+        let pushes: Arc<dyn PushSink> = Arc::new(NoPushes);
+        let shared = self.nodes(&pushes);
+        let prefix = self.settings.prefix.len();
+        let nodes = shared.iter().map(|node| {
+            let (hint_if_closed, hint_if_silent) = node.hints();
+            NodeSettings { name: node.name.clone(), hint_if_closed, hint_if_silent }
+        });
+        let policy = match self.restart_guard {
+            RestartGuard::Off => Policy::Off,
+            RestartGuard::Observed => Policy::Observed,
+            RestartGuard::Strict => Policy::Strict,
+        };
+        let settings = coordinator::Settings {
+            quorum: self.quorum,
+            drift: limits.drift,
+            node_timeout: timings.answer,
+            connect_timeout: timings.connect,
+            max_ttl: to_ttl("max_ttl", limits.max_ttl)?,
+            policy,
+            trusts_persistence: self.trusts_persistence,
+            client: ClientId::from_random(self.environment.random.number()),
+            fingerprint,
+            nodes: nodes.collect(),
+            prefix,
+        };
+        let mut coordinator = Coordinator::new(settings, self.environment.random.clone());
+        coordinator.observe(Some(Weight::Detail));
+        let pool = Arc::new(Pool::new(shared, self.runtime, self.environment));
+        let registry = Arc::new(LeaseRegistry::default());
+        let client =
+            Arc::new(Client::new(Engine::new(coordinator, pool.clone(), registry.clone())));
+        let backing = Backing::new(pool, client.clone(), registry, self.quorum, limits, prefix);
+        Ok(Redlock::new(client, Arc::new(backing), self.settings))
+    }
+}

@@ -1,0 +1,42 @@
+//! The alarm of a client: timeouts, and turns for nodes whose tasks are late.
+
+use super::shared::{Engine, IDLE};
+use crate::protocol::Time;
+use crate::time::Ring;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+impl Ring for Engine {
+    /// Takes turns for nodes whose tasks are late, and handles timeouts.
+    fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
+        self.take_turns();
+        let mut next = self.handle_timeout();
+        // A node counts as silent only if there is still no reply once all replies that have arrived were read.
+        if next.is_some_and(|at| at <= self.now()) {
+            self.take_turns();
+            next = self.handle_timeout();
+        }
+        next
+    }
+}
+
+impl Engine {
+    fn take_turns(self: &Arc<Self>) {
+        for io in &self.nodes {
+            io.take_turn(self, &mut Context::from_waker(Waker::noop()), false);
+        }
+    }
+
+    /// Handles timeouts that are due. Returns when the alarm has to ring next, or `None` if the client is closed.
+    fn handle_timeout(&self) -> Option<Time> {
+        self.with_state(None, |state, now| {
+            if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
+                state.coordinator.handle_timeout(now);
+            }
+            // The alarm is set by the returned time.
+            let next = state.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
+            state.alarm_at = next;
+            (!state.coordinator.is_closed()).then_some(next)
+        })
+    }
+}

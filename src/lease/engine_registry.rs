@@ -1,0 +1,56 @@
+//! The leases of one client.
+
+use super::state::LeaseState;
+use crate::coordinator::LeaseId;
+use crate::engine::LeaseListener;
+use crate::sync::{contain, lock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+
+/// The leases that were acquired and not yet released.
+#[derive(Default)]
+pub(crate) struct LeaseRegistry {
+    leases: Mutex<BTreeMap<LeaseId, Weak<LeaseState>>>,
+}
+
+impl LeaseRegistry {
+    pub(super) fn enter(&self, lease: &Arc<LeaseState>) {
+        lock(&self.leases).insert(lease.id(), Arc::downgrade(lease));
+    }
+
+    pub(super) fn forget(&self, lease: LeaseId) {
+        lock(&self.leases).remove(&lease);
+    }
+
+    /// Number of keys.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn count(&self) -> usize {
+        self.all().iter().map(|lease| lease.claim().keys().len()).sum()
+    }
+
+    /// All leases, oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<LeaseState>> {
+        lock(&self.leases).values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl LeaseListener for LeaseRegistry {
+    fn handle_end(&self, lease: LeaseId) {
+        let state = lock(&self.leases).get(&lease).and_then(Weak::upgrade);
+        if let Some(state) = state {
+            state.handle_end();
+        }
+    }
+
+    fn handle_close(&self) {
+        for lease in self.all() {
+            lease.end_by_close();
+        }
+    }
+
+    fn wake_all(&self) {
+        for lease in self.all() {
+            contain(|| lease.handle_end());
+        }
+    }
+}
