@@ -250,3 +250,14 @@ impl NodeCommand {
         }
     }
 }
+
+/// Commands that were sent together.
+#[derive(Debug, Default)]
+pub(super) struct Pipeline {
+    pub(super) commands: Vec<NodeCommand>,
+    pub(super) written_at: Time,
+    /// True if `TIME` follows the commands.
+    pub(super) has_time: bool,
+    /// True for an isolated release: no other pipeline is written before its reply.
+    pub(super) is_isolated: bool,
+}

@@ -1,6 +1,6 @@
 //! An established connection to a node: pipelines, and whether the node replies.
 
-use super::command::NodeCommand;
+use super::command::{NodeCommand, Pipeline};
 use super::context::ConnectionId;
 use super::handshake::Peer;
 use crate::protocol::{Action, HEARTBEAT, Liveness, Time};
@@ -19,17 +19,6 @@ const FEW: usize = 32;
 /// server may have closed it while this process was stopped. Servers close idle connections after a second at the
 /// earliest.
 const QUIET: Duration = Duration::from_millis(100);
-
-/// Commands that were sent together.
-#[derive(Debug, Default)]
-pub(super) struct Pipeline {
-    pub(super) commands: Vec<NodeCommand>,
-    pub(super) written_at: Time,
-    /// True if `TIME` follows the commands.
-    pub(super) has_time: bool,
-    /// True for an isolated release: no other pipeline is written before its reply.
-    is_isolated: bool,
-}
 
 pub(super) struct Connection {
     pub(super) id: ConnectionId,

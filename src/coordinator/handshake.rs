@@ -4,7 +4,7 @@
 //! [`Omissions`](crate::wire::Omissions). Before other commands are sent, connections of this client that broke are
 //! killed, because they can still deliver commands (I8).
 
-use super::connection::Pipeline;
+use super::command::Pipeline;
 use super::context::ConnectionId;
 use crate::protocol::{Broken, Reading, Time};
 use crate::wire::{

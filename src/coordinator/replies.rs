@@ -1,7 +1,6 @@
 //! Replies of a node: which votes they are, and what they show about the node's memory and clock.
 
-use super::command::NodeCommand;
-use super::connection::Pipeline;
+use super::command::{NodeCommand, Pipeline};
 use super::context::{Context, NodeOutput};
 use super::node::Node;
 use crate::observe::{NodeState, VoteEligibility};
