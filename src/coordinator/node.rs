@@ -316,7 +316,8 @@ impl Node {
         if !written.is_empty()
             && let Some(connection) = self.connection_mut()
         {
-            connection.write(written, now);
+            // A release that is written again is pending until the reply.
+            return connection.write(written, now);
         }
         self.emit_pending(cx);
     }
