@@ -405,7 +405,8 @@ fn nothing_is_remembered_for_long() {
     for round in 0..300 {
         let name = format!("k{round}");
         let now = world.now;
-        let ids = [a, b].map(|process| (process, world.acquire(process, waiting(&[&name], now, SECOND))));
+        let ids =
+            [a, b].map(|process| (process, world.acquire(process, waiting(&[&name], now, SECOND))));
         for (process, id) in ids {
             if let Ok(held) = world.acquired(process, id) {
                 world.release(&held);

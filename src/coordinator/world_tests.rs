@@ -201,7 +201,8 @@ impl World {
 
     pub(super) fn wall_us(&self, host: usize) -> u64 {
         let elapsed_us = self.now.as_nanos() / 1_000;
-        let gained = i64::try_from(elapsed_us).expect("few") * self.hosts[host].gains_us / 1_000_000;
+        let gained =
+            i64::try_from(elapsed_us).expect("few") * self.hosts[host].gains_us / 1_000_000;
         (WALL_US + elapsed_us + self.hosts[host].ahead_us).saturating_add_signed(gained)
     }
 
