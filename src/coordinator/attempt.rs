@@ -317,7 +317,6 @@ impl Coordinator {
         while let Some(blocked) = self.blocked.pop_front() {
             let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);
             if let Some(Stage::Blocked { is_queued, .. }) = stage {
-                // Another acquire can be faster: then this one enters the queue again.
                 *is_queued = false;
                 self.ready.push_back(blocked);
                 break;

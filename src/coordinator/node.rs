@@ -299,7 +299,8 @@ impl Node {
             return;
         }
         let mut commands = Vec::new();
-        if self.pending.has_shared() && now >= self.repeats.next_try() {
+        let is_due = self.pending.has_shared() && now >= self.repeats.next_try();
+        if is_due {
             self.prune_pending(now, cx);
             commands = self.pending.take(MAX_COMMANDS);
         }
@@ -316,9 +317,12 @@ impl Node {
         if !written.is_empty()
             && let Some(connection) = self.connection_mut()
         {
-            connection.write(written, now);
+            // A release that is written again is pending until the reply.
+            return connection.write(written, now);
         }
-        self.emit_pending(cx);
+        if is_due {
+            self.emit_pending(cx);
+        }
     }
 
     /// Writes one isolated release. Returns false if none is of use.

@@ -323,3 +323,136 @@ fn set_of_a_silent_connection_arrives_after_the_second_one() {
         world.assert_idle();
     }
 }
+
+#[test]
+fn lease_that_its_holder_has_ended_in_time_is_not_reported_as_lost() {
+    for is_watched in [false, true] {
+        let mut world = World::new(3, 19);
+        let a = world.connected();
+        let held = world.lock(a, request(&["k"]));
+        if is_watched {
+            let (coordinator, now) = world.coordinator(a);
+            coordinator.handle_watch(held.id, now);
+        }
+        world.run_for(9 * SECOND);
+        assert!(world.is_valid(&held) && held.shared.end());
+        // The driver is late: it handles the end of the validity before the release.
+        world.now = world.now.after(2 * SECOND);
+        let (coordinator, now) = world.coordinator(a);
+        coordinator.handle_timeout(now);
+        coordinator.handle_drop(held.id, now);
+        world.run_for(ms(10));
+        let lost = |event: &&Event| matches!(event, Event::LeaseLost { .. });
+        assert_eq!(world.processes[a].events.iter().filter(lost).count(), 0, "{is_watched}");
+    }
+}
+
+/// Acquires and releases of several processes without any fault. Returns the longest time in which no lock was held
+/// although all were wanted.
+fn longest_pause(seed: u64, names: &[&[&str]]) -> Duration {
+    let mut world = World::new(5, seed);
+    world.jitter = ms(1);
+    let processes = [(); 4].map(|()| world.connected());
+    let now = world.now;
+    let mut under_way: Vec<_> = (0..24)
+        .map(|number| {
+            let process = processes[number % 4];
+            let request = waiting(names[number % names.len()], now, 120 * SECOND);
+            (process, world.acquire(process, request))
+        })
+        .collect();
+    let (mut longest, mut free_since) = (Duration::ZERO, world.now);
+    while !under_way.is_empty() {
+        let limit = world.now.after(100 * SECOND);
+        let is_held = |world: &World| {
+            let mut completions = world.processes.iter().flat_map(|it| &it.completions);
+            completions.any(|completion| matches!(completion, Completion::Acquired { .. }))
+        };
+        assert!(world.run_until(limit, is_held), "{} acquires wait", under_way.len());
+        longest = longest.max(world.now.since(free_since));
+        let mut held = Vec::new();
+        under_way.retain(|(process, id)| match world.take_acquired(*process, *id) {
+            Some(result) => {
+                held.push(result.expect("acquired"));
+                false
+            }
+            None => true,
+        });
+        for held in &held {
+            assert!(held.shared.take());
+        }
+        world.run_for(ms(2));
+        held.iter().for_each(|held| _ = world.release(held));
+        free_since = world.now;
+    }
+    longest
+}
+
+#[test]
+fn free_locks_are_acquired_soon() {
+    let sets: [&[&str]; 6] = [&["a"], &["a", "b"], &["b", "c"], &["a", "b", "c"], &["c"], &["b"]];
+    for seed in 0..40 {
+        let one = longest_pause(seed, &[&["k"]]);
+        let several = longest_pause(seed, &sets);
+        assert!(one < ms(700) && several < ms(700), "seed {seed}: {one:?}, {several:?}");
+    }
+}
+
+#[test]
+fn nothing_is_remembered_for_long() {
+    let mut world = World::new(3, 20);
+    let [a, b] = [world.connected(), world.connected()];
+    for round in 0..300 {
+        let name = format!("k{round}");
+        let now = world.now;
+        let ids =
+            [a, b].map(|process| (process, world.acquire(process, waiting(&[&name], now, SECOND))));
+        for (process, id) in ids {
+            if let Ok(held) = world.acquired(process, id) {
+                world.release(&held);
+            }
+        }
+    }
+    world.run_for(2 * SECOND);
+    for process in [a, b] {
+        let held = world.lock(process, waiting(&["last"], world.now, SECOND));
+        world.release(&held);
+        world.run_for(ms(5));
+        let remembered = world.processes[process].coordinator.queues.remembered();
+        assert!(remembered <= 1, "{remembered} queues");
+    }
+    world.assert_idle();
+}
+
+#[test]
+fn replies_that_arrive_just_after_a_pause_count() {
+    let mut world = World::new(3, 21);
+    let a = world.connected();
+    let id = world.acquire(a, request(&["k"]));
+    world.turn();
+    // The machine is stopped after the commands were sent. The replies come soon after it runs again.
+    for connection in world.connections(a) {
+        world.hold_up(a, connection, ms(503));
+    }
+    world.processes[a].frozen_until = world.now.after(ms(500));
+    let held = world.acquired(a, id);
+    assert!(held.is_ok(), "{:?}", held.err());
+}
+
+#[test]
+fn release_that_is_repeated_stays_pending() {
+    let mut world = World::new(3, 22);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.set_trouble(0, Some(quorlock_test::Trouble::Busy));
+    world.release(&held);
+    world.run_for(2 * SECOND);
+    world.set_trouble(0, None);
+    world.run_for(SECOND);
+    let pending = world.processes[a].events.iter().filter_map(|event| match event {
+        Event::PendingReleasesChanged { before, pending, .. } => Some((*before, *pending)),
+        _ => None,
+    });
+    assert_eq!(pending.collect::<Vec<_>>(), [(0, 1), (1, 0)]);
+}

@@ -391,6 +391,12 @@ impl WaitQueues {
         queued > own || self.sets.is_wanted(key, except)
     }
 
+    /// Number of queues, including empty ones that are kept because of rivals.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.queues.len()
+    }
+
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
