@@ -96,12 +96,13 @@ impl Coordinator {
             (attempt.phase, attempt.limit, attempt.claim.fence().is_some());
         let current = attempt.current_round();
         let Some(votes) = self.rounds.get_mut(current) else { return Step::Over };
+        let is_due = votes.is_due(connected, now);
         let close_at = votes.close_at;
         if let Phase::First(node) = phase {
             let has_voted = votes.round().votes().contains(node);
             return match has_voted {
                 true if votes.has_granted(node) => self.ask_others(id, node, now),
-                false if now < close_at => Step::Wait(close_at),
+                false if !is_due => Step::Wait(close_at),
                 _ => self.handle_single_refusal(id, node, now),
             };
         }
@@ -111,7 +112,7 @@ impl Coordinator {
             match due {
                 Some(due) if now < due => return Step::Wait(due),
                 Some(_) => _ = votes.handle_time(now),
-                None if now < close_at => return Step::Wait(close_at),
+                None if !is_due => return Step::Wait(close_at),
                 None => _ = votes.close(connected, now),
             }
             return Step::Again;

@@ -17,6 +17,9 @@ impl Coordinator {
             self.closing = Closing::Delivering { until };
             self.set_timeout(until, Timeout::Close);
         }
+        if std::mem::take(&mut self.awaits_ready) {
+            self.completions.push_back(Completion::Ready);
+        }
         for id in self.acquires.ids() {
             self.advance(id, now);
         }

@@ -39,7 +39,7 @@ fn close_reports_releases_that_are_not_delivered_in_time() {
     let held = world.lock(a, request(&["k"]));
     world.run_for(ms(5));
     world.set_state(2, HostState::Hung);
-    held.shared.end();
+    held.shared.end(world.now);
     let (coordinator, now) = world.coordinator(a);
     coordinator.handle_drop(held.id, now);
     world.run_for(ms(1));

@@ -128,7 +128,7 @@ impl Coordinator {
             if proposed == valid_until {
                 lease.basis = (t1, Ttl::covering(until.since(t1)));
             }
-            lease.shared.publish(Tenure::Held { valid_until });
+            lease.shared.extend(valid_until, lease.renewal.loss_at(valid_until));
         }
         if cause == Cause::Check {
             lease.checks.handle_end();

@@ -280,7 +280,7 @@ fn minimum_hold_time_and_cool_down_keep_the_lock_after_the_release() {
     let id = world.acquire(b, waiting(&["k"], world.now, 9 * SECOND));
     let held = world.acquired(b, id).expect("acquired after the minimum hold time");
     assert!(world.now.since(began) >= 2 * SECOND && world.now.since(began) < 3 * SECOND);
-    held.shared.end();
+    held.shared.end(world.now);
     let released = world.now;
     let (coordinator, now) = world.coordinator(b);
     coordinator.handle_release(held.id, Some(ttl(3 * SECOND)), now);

@@ -32,7 +32,8 @@ impl Coordinator {
             renewal = renewal.auto_extended(terms.ttl, attempt.t1, most);
         }
         let valid_until = renewal.valid_until(now).unwrap_or(valid_until);
-        let shared = SharedLease::new(attempt.claim.clone(), valid_until);
+        let expiry = renewal.loss_at(valid_until);
+        let shared = SharedLease::new(attempt.claim.clone(), valid_until, expiry);
         let mut lease = Lease::new(shared, renewal, terms, attempt, SuspectedLoss::new(quorum));
         lease.acquire = Some(acquire);
         if !terms.at_least.is_zero() {
@@ -89,7 +90,10 @@ impl Coordinator {
         // From now on only the release is written.
         lease.claim().withdraw();
         lease.shared.publish(tenure);
-        if std::mem::replace(&mut lease.is_end_reported, true) {
+        if std::mem::replace(&mut lease.is_end_reported, true)
+            || lease.shared.tenure(now) == Tenure::Released
+        {
+            // Reported before, or ended by its holder in time: the release follows.
             return;
         }
         let (lock, held_for) = (lease.lock_info(prefix), now.since(lease.since));

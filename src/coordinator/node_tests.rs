@@ -257,7 +257,7 @@ fn release_that_closes_connections_is_isolated() {
         let granted = world.copies(&format!("other-{round}"));
         assert!(round < 5 || granted == 3, "round {round}: {granted} copies");
         let (coordinator, now) = world.coordinator(a);
-        other.shared.end();
+        other.shared.end(now);
         coordinator.handle_drop(other.id, now);
         world.close_on("", 0);
         world.run_for(ms(1_500));

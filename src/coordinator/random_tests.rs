@@ -257,7 +257,7 @@ impl Run {
     }
 
     fn release(&mut self, held: &Held) {
-        held.shared.end();
+        held.shared.end(self.world.now);
         let (coordinator, now) = self.world.coordinator(held.process);
         if self.random.random() {
             let cool_down = self.random.random_ratio(1, 8).then(|| Ttl::covering(ms(700)));

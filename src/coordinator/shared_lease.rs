@@ -11,6 +11,8 @@ pub(crate) struct SharedLease {
     claim: Arc<Claim>,
     /// In nanoseconds.
     valid_until: AtomicU64,
+    /// The loss at `valid_until`.
+    expiry: AtomicU8,
     /// [`HELD`], [`RELEASED`], or the number of a loss. Never changes back.
     end: AtomicU8,
     delivery: AtomicU8,
@@ -28,10 +30,12 @@ const CLAIMED: u8 = 1;
 const REVOKED: u8 = 2;
 
 impl SharedLease {
-    pub(super) fn new(claim: Arc<Claim>, valid_until: Time) -> Arc<Self> {
+    /// `expiry` is the loss at `valid_until`.
+    pub(super) fn new(claim: Arc<Claim>, valid_until: Time, expiry: Loss) -> Arc<Self> {
         Arc::new(Self {
             claim,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
+            expiry: AtomicU8::new(number(expiry)),
             end: AtomicU8::new(HELD),
             delivery: AtomicU8::new(UNCLAIMED),
         })
@@ -46,16 +50,24 @@ impl SharedLease {
         match self.end.load(Ordering::Acquire) {
             HELD => {
                 let valid_until = Time::from_nanos(self.valid_until.load(Ordering::Acquire));
-                let is_held = now < valid_until;
-                if is_held { Tenure::Held { valid_until } } else { Tenure::Lost(Loss::Expired) }
+                if now < valid_until {
+                    return Tenure::Held { valid_until };
+                }
+                Tenure::Lost(loss(self.expiry.load(Ordering::Acquire)))
             }
             RELEASED => Tenure::Released,
-            number => Tenure::Lost(LOSSES[usize::from(number - FIRST_LOSS)]),
+            number => Tenure::Lost(loss(number)),
         }
     }
 
-    /// Ends the lease as released. To be called before the release is submitted. Returns false if it has ended before.
-    pub(crate) fn end(&self) -> bool {
+    /// Ends the lease as released. To be called before the release is submitted. Returns false if it has ended before `now`.
+    pub(crate) fn end(&self, now: Time) -> bool {
+        let tenure = self.tenure(now);
+        if let Tenure::Lost(_) = tenure {
+            // A lost lease stays lost (I9).
+            self.publish(tenure);
+            return false;
+        }
         self.set_end(RELEASED)
     }
 
@@ -84,23 +96,33 @@ impl SharedLease {
         self.delivery.compare_exchange(UNCLAIMED, to, success, failure).is_ok()
     }
 
-    /// Publishes the state.
-    pub(super) fn publish(&self, tenure: Tenure) {
-        match tenure {
-            Tenure::Held { valid_until } => {
-                self.valid_until.store(valid_until.as_nanos(), Ordering::Release);
-            }
+    /// Publishes that the lease is valid until then. `expiry` is the loss at that time.
+    pub(super) fn extend(&self, valid_until: Time, expiry: Loss) {
+        self.expiry.store(number(expiry), Ordering::Release);
+        self.valid_until.store(valid_until.as_nanos(), Ordering::Release);
+    }
+
+    /// Publishes the end.
+    pub(super) fn publish(&self, ended: Tenure) {
+        match ended {
+            Tenure::Held { .. } => {}
             Tenure::Released => _ = self.set_end(RELEASED),
-            Tenure::Lost(loss) => {
-                let place = LOSSES.iter().position(|known| *known == loss).unwrap_or_default();
-                self.set_end(FIRST_LOSS + u8::try_from(place).unwrap_or_default());
-            }
+            Tenure::Lost(loss) => _ = self.set_end(number(loss)),
         }
     }
 
     fn set_end(&self, end: u8) -> bool {
         self.end.compare_exchange(HELD, end, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
+}
+
+fn number(loss: Loss) -> u8 {
+    let place = LOSSES.iter().position(|known| *known == loss).unwrap_or_default();
+    FIRST_LOSS + u8::try_from(place).unwrap_or_default()
+}
+
+fn loss(number: u8) -> Loss {
+    LOSSES[usize::from(number - FIRST_LOSS)]
 }
 
 #[cfg(test)]
@@ -116,7 +138,7 @@ mod tests {
     fn lease() -> Arc<SharedLease> {
         let keys = Keys::one(b"k".as_slice().into());
         let claim = Claim::new(keys, Value::of(b"v"), None, 1, Time::END);
-        SharedLease::new(Arc::new(claim), at(10))
+        SharedLease::new(Arc::new(claim), at(10), Loss::Expired)
     }
 
     #[test]
@@ -125,14 +147,14 @@ mod tests {
             let lease = lease();
             assert_eq!(lease.tenure(at(9)), Tenure::Held { valid_until: at(10) });
             assert_eq!(lease.tenure(at(10)), Tenure::Lost(Loss::Expired));
-            lease.publish(Tenure::Held { valid_until: at(20) });
+            lease.extend(at(20), Loss::Expired);
             assert_eq!(lease.tenure(at(19)), Tenure::Held { valid_until: at(20) });
             lease.publish(Tenure::Lost(loss));
-            assert!(!lease.end(), "{place}");
+            assert!(!lease.end(at(19)), "{place}");
             assert_eq!(lease.tenure(at(0)), Tenure::Lost(loss));
         }
         let lease = lease();
-        assert!(lease.end());
+        assert!(lease.end(at(9)));
         lease.publish(Tenure::Lost(Loss::Expired));
         assert_eq!(lease.tenure(at(0)), Tenure::Released);
     }

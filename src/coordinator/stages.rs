@@ -140,7 +140,7 @@ impl Coordinator {
         Step::Again
     }
 
-    /// Emits [`Event::WaitStarted`] once.
+    /// Emits [`Event::WaitStarted`], unless the acquire waits already.
     pub(super) fn begin_wait(&mut self, id: AcquireId, now: Time) {
         if !self.cx.wants(Weight::Detail) {
             return;

@@ -115,6 +115,17 @@ impl Coordinator {
         if wall_us == 0 { 0 } else { wall_us.saturating_add(elapsed) }
     }
 
+    pub(super) fn close_due_round(&mut self, round: RoundId, now: Time) {
+        let connected = self.connected();
+        let Some(votes) = self.rounds.get_mut(round) else { return };
+        if votes.is_due(connected, now) {
+            self.close_round(round, now);
+        } else {
+            let close_at = votes.close_at;
+            self.set_timeout(close_at, Timeout::Round(round));
+        }
+    }
+
     pub(super) fn close_round(&mut self, round: RoundId, now: Time) {
         let connected = self.connected();
         let Some(votes) = self.rounds.get_mut(round) else { return };
@@ -182,6 +193,9 @@ impl Coordinator {
 
     /// Asks to be notified when a quorum is connected: [`Completion::Ready`].
     pub(crate) fn handle_ready(&mut self, now: Time) {
+        if self.is_closing() {
+            return self.completions.push_back(Completion::Ready);
+        }
         self.awaits_ready = true;
         self.handle_connectivity(now);
         self.settle(now);

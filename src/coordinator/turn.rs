@@ -185,7 +185,7 @@ impl Coordinator {
                     }
                     self.step_lease(id, now);
                 }
-                Timeout::Round(round) => self.close_round(round, now),
+                Timeout::Round(round) => self.close_due_round(round, now),
                 Timeout::Acquire(id) => {
                     if let Some(acquire) = self.acquires.get_mut(id) {
                         acquire.timeout = None;

@@ -8,6 +8,12 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A round that is closed later than this was held up by a pause of the process.
+const LATE: Duration = Duration::from_millis(5);
+
+/// How long such a round stays open.
+const PROLONGED_BY: Duration = Duration::from_millis(10);
+
 /// The operation that a round belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
@@ -43,6 +49,8 @@ pub(super) struct VoteCounter {
     t1: Time,
     round: Round,
     replies: Box<[Option<Reply>]>,
+    /// True if the round was kept open for replies that had arrived while the process did not run.
+    was_prolonged: bool,
     /// How long the round was open, if it was closed without all votes.
     closed_after: Option<Duration>,
     /// Nodes that were not connected when the round was closed.
@@ -77,6 +85,7 @@ impl VoteCounter {
             t1,
             replies: round.quorum().ids().map(|_| None).collect(),
             round,
+            was_prolonged: false,
             closed_after: None,
             unconnected: NodeSet::default(),
             held_up: NodeSet::default(),
@@ -86,6 +95,22 @@ impl VoteCounter {
 
     pub(super) fn t1(&self) -> Time {
         self.t1
+    }
+
+    /// True if the round is to be closed at `now`. If that is noticed late, replies of the `connected` nodes may wait to
+    /// be read: the round stays open a little longer, once.
+    pub(super) fn is_due(&mut self, connected: NodeSet, now: Time) -> bool {
+        if now < self.close_at {
+            return false;
+        }
+        let is_late = now.since(self.close_at) > LATE;
+        let mut missing = connected.iter().filter(|node| self.replies[node.index()].is_none());
+        if is_late && !self.was_prolonged && missing.next().is_some() {
+            self.was_prolonged = true;
+            self.close_at = now.after(PROLONGED_BY);
+            return false;
+        }
+        true
     }
 
     pub(super) fn round(&self) -> &Round {

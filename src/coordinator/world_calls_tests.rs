@@ -260,7 +260,7 @@ impl World {
 
     /// Submits the release of a lease.
     pub(super) fn release(&mut self, held: &Held) -> RoundId {
-        held.shared.end();
+        held.shared.end(self.now);
         let (coordinator, now) = self.coordinator(held.process);
         coordinator.handle_release(held.id, None, now).expect("not released before")
     }

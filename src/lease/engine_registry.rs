@@ -43,7 +43,8 @@ impl LeaseListener for LeaseRegistry {
     }
 
     fn handle_close(&self) {
-        for lease in self.all() {
+        let leases = std::mem::take(&mut *lock(&self.leases));
+        for lease in leases.values().filter_map(Weak::upgrade) {
             lease.end_by_close();
         }
     }

@@ -178,7 +178,11 @@ impl LeaseState {
         least: Duration,
     ) -> Result<(Extended, Option<Report>), Tenure> {
         let Some(client) = self.client() else { return Err(self.tenure()) };
-        let call = client.engine().extend(self.id, ttl)?;
+        // The coordinator forgets a lease at its release, and why it was lost.
+        let call = client.engine().extend(self.id, ttl).map_err(|ended| match self.tenure() {
+            Tenure::Held { .. } => ended,
+            known => known,
+        })?;
         let watch = ExtendWatch::start(self, ttl);
         let Completion::Extended { extended, report, .. } = call.await else {
             return Err(self.tenure());
@@ -194,7 +198,7 @@ impl LeaseState {
 
     /// Ends the lease in this process. Returns the client unless it was released before.
     fn take_client(&self) -> Option<Arc<Client>> {
-        self.shared.end();
+        self.shared.end(self.now());
         let client = lock(&self.client).take()?;
         let report = client.engine().with(|it, now| it.lease_report(self.id, now));
         *lock(&self.report) = Some(report);

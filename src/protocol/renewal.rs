@@ -224,8 +224,8 @@ impl Renewal {
         }
     }
 
-    /// Why the validity ended at `valid_until`.
-    fn loss_at(&self, valid_until: Time) -> Loss {
+    /// Why the validity ends at `valid_until`, if it is not extended.
+    pub(crate) fn loss_at(&self, valid_until: Time) -> Loss {
         // The last extension reaches to the maximum hold time, less the drift.
         let is_over = self.auto_extension.is_some_and(|auto_extension| {
             valid_until.after(self.drift.allowance(auto_extension.ttl).saturating_add(LOSS_MARGIN))
