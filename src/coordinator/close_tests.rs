@@ -25,6 +25,7 @@ fn close_releases_leases_and_fails_acquires() {
     assert!(world.processes[a].completions.iter().any(is_closed));
     assert_eq!((world.copies("k"), world.is_valid(&held)), (0, false));
     assert_eq!(world.losses(a), [Tenure::Lost(Loss::Closed)]);
+    assert!(world.connections(a).is_empty(), "its connections are closed");
     let id = world.acquire(a, request(&["k"]));
     assert!(matches!(world.acquired(a, id), Err(AcquireFailure::Closed)));
     world.release(&blocking);

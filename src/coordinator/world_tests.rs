@@ -27,6 +27,12 @@ pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// The `bytes` before `word`; all if it is empty.
+fn until<'a>(bytes: &'a [u8], word: &str) -> &'a [u8] {
+    let place = bytes.windows(word.len().max(1)).position(|part| part == word.as_bytes());
+    &bytes[..place.unwrap_or(bytes.len())]
+}
+
 pub(super) struct World {
     pub(super) now: Time,
     pub(super) hosts: Vec<Host>,
@@ -51,6 +57,8 @@ pub(super) struct Host {
     pub(super) trouble: Option<Trouble>,
     /// A command at which the server, or a proxy before it, closes the connection; empty for none.
     pub(super) closes_on: &'static str,
+    /// A command to which, and after which, the server never replies; empty for none.
+    pub(super) silent_on: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +103,7 @@ impl World {
                 held: VecDeque::new(),
                 peers: BTreeMap::new(),
                 closes_on: "",
+                silent_on: "",
                 trouble: None,
             }
         };
@@ -268,12 +277,10 @@ impl World {
                     self.hosts[host].server.disconnect(conn);
                     return;
                 }
-                let (wall_us, word) = (self.wall_us(host), self.hosts[host].closes_on.as_bytes());
-                let bytes = match bytes.windows(word.len().max(1)).position(|part| part == word) {
-                    Some(place) => &bytes[..place],
-                    None => &bytes[..],
-                };
+                let wall_us = self.wall_us(host);
+                let bytes = until(&bytes, self.hosts[host].closes_on);
                 let is_closed = bytes.len() < all;
+                let bytes = until(bytes, self.hosts[host].silent_on);
                 let outputs = self.hosts[host].server.receive(conn, bytes, wall_us);
                 self.send(host, outputs);
                 if is_closed {
