@@ -203,21 +203,28 @@ fn acquires_beyond_the_maximum_number_of_attempts_wait_or_fail() {
     let a = world.connected();
     world.set_state(0, HostState::Hung);
     let now = world.now;
-    for number in 0..MAX {
-        world.acquire(a, waiting(&[&format!("k{number}")], now, Duration::from_secs(9)));
-    }
+    let acquire = |world: &mut World, number: usize| {
+        world.acquire(a, waiting(&[&format!("k{number}")], now, Duration::from_secs(9)))
+    };
+    let ids: Vec<_> = (0..MAX).map(|number| acquire(&mut world, number)).collect();
     let one = world.acquire(a, request(&["one"]));
     let other = world.acquire(a, waiting(&["other"], now, ms(20)));
+    let third = world.acquire(a, waiting(&["third"], now, Duration::from_secs(9)));
     world.run_for(ms(30));
     let failure = world.take_acquired(a, other).expect("its time is over").err();
     let has_report = matches!(failure, Some(AcquireFailure::Overloaded { report: None }));
     assert!(has_report, "{failure:?}");
     world.run_for(ms(30));
     assert!(world.take_acquired(a, one).expect("refused").is_err());
+    for id in ids {
+        let (coordinator, now) = world.coordinator(a);
+        coordinator.handle_cancel(id, now);
+    }
     world.set_state(0, HostState::Up);
     world.run_for(ms(200));
     let held = world.lock(a, request(&["free"]));
     assert!(world.is_valid(&held));
+    assert!(world.acquired(a, third).is_ok());
 }
 
 #[test]

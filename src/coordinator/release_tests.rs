@@ -1,9 +1,10 @@
 //! Releases: which nodes receive one, and how long it is repeated.
 
 use super::world_calls_tests::{TTL, request, ttl};
-use super::world_tests::{World, ms};
+use super::world_tests::{HostState, World, ms};
 use super::{AcquireRequest, Completion};
-use crate::observe::event::CommandKind;
+use crate::observe::NodeVote;
+use crate::observe::event::{CommandKind, Event};
 use crate::protocol::Outcome;
 use quorlock_test::Trouble;
 use quorlock_test::internals::Config;
@@ -184,4 +185,50 @@ fn command_behind_many_cancelled_ones_is_written_at_once() {
     let began = world.now;
     world.lock(a, request(&["k"]));
     assert!(world.now.since(began) < ms(1));
+}
+
+#[test]
+fn isolated_release_that_closes_connections_fails_no_other_command() {
+    let mut world = World::new(3, 11);
+    world.delay = ms(5);
+    let a = world.connected();
+    world.run_for(2 * SECOND);
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(20));
+    world.close_on("EVALSHA", 0);
+    world.release(&held);
+    for round in 0..1_250 {
+        if round == 250 {
+            // From now on the release is isolated.
+            world.processes[a].events.clear();
+        }
+        world.acquire(a, request(&[&format!("other-{round}")]));
+        world.run_for(ms(4));
+    }
+    let events = &world.processes[a].events;
+    let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });
+    let closed = events.iter().filter(is_closed).count();
+    assert!((1..=3).contains(&closed), "closed {closed} times");
+    let has_failed = |event: &&Event| {
+        matches!(event, Event::CommandFinished { command: CommandKind::Acquire, vote, .. }
+            if *vote != NodeVote::Granted)
+    };
+    assert_eq!(events.iter().find(has_failed), None);
+}
+
+#[test]
+fn release_after_a_stall_is_not_dropped_at_the_expiry() {
+    let mut world = World::new(3, 12);
+    let a = world.connected();
+    world.set_state(2, HostState::Hung);
+    let held = world.lock(a, AcquireRequest { ttl: ttl(ms(300)), ..request(&["k"]) });
+    world.run_for(ms(100));
+    world.release(&held);
+    world.run_for(ms(600));
+    // The acquire runs now, and its key has a ttl of 300 ms.
+    world.set_state(2, HostState::Up);
+    world.run_for(ms(10));
+    assert_eq!(world.copies("k"), 0);
+    world.run_for(11 * SECOND);
+    world.assert_idle();
 }

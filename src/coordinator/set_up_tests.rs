@@ -130,3 +130,40 @@ fn node_stalls_only_after_its_connection_was_read_once_more() {
     coordinator.handle_timeout(now);
     assert_eq!(coordinator.node_state(World::node(0)), NodeState::Stalled);
 }
+
+#[test]
+fn second_connection_takes_the_commands_of_the_one_it_replaces() {
+    let mut world = World::new(3, 7);
+    let a = world.connected();
+    world.run_for(5 * SECOND);
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.dead = world.connections(a);
+    world.release(&held);
+    world.run_for(ms(500));
+    assert_eq!(world.copies("k"), 0, "released over the second connections");
+    assert_eq!(world.connections(a).len(), 3);
+    let held = world.lock(a, request(&["k"]));
+    world.release(&held);
+    world.run_for(ms(10));
+    assert_eq!(world.copies("k"), 0);
+}
+
+#[test]
+fn second_connection_is_closed_if_the_first_replies_again() {
+    let mut world = World::new(3, 8);
+    let a = world.connected();
+    let connections = world.connections(a);
+    for host in 0..3 {
+        world.set_state(host, HostState::Hung);
+    }
+    let id = world.acquire(a, request(&["k"]));
+    assert!(world.acquired(a, id).is_err());
+    world.run_for(ms(300));
+    assert_eq!(world.second_connections(a), 3);
+    for host in 0..3 {
+        world.set_state(host, HostState::Up);
+    }
+    world.run_for(ms(20));
+    assert_eq!(world.connections(a), connections);
+}

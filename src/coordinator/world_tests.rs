@@ -44,6 +44,8 @@ pub(super) struct World {
     pub(super) random: StdRng,
     pub(super) deliveries: BTreeMap<(Time, u64), Delivery>,
     pub(super) serial: u64,
+    /// Connections whose bytes the network drops, in both directions.
+    pub(super) dead: Vec<ConnectionId>,
 }
 
 pub(super) struct Host {
@@ -116,6 +118,7 @@ impl World {
             random: StdRng::seed_from_u64(seed),
             deliveries: BTreeMap::new(),
             serial: 0,
+            dead: Vec::new(),
         }
     }
 
@@ -261,6 +264,8 @@ impl World {
                 let login = RedisConnectionInfo::default();
                 self.processes[process].coordinator.handle_connected(connection, &login, now);
             }
+            Delivery::ToServer { connection, .. } | Delivery::ToClient { connection, .. }
+                if self.dead.contains(&connection) => {}
             Delivery::ToServer { connection, .. }
                 if self.hosts[connection.node.index()].state == HostState::Hung =>
             {
