@@ -112,6 +112,12 @@ impl Coordinator {
         if wall_us == 0 { 0 } else { wall_us.saturating_add(elapsed) }
     }
 
+    pub(super) fn forget_round(&mut self, round: Option<RoundId>) {
+        if let Some(round) = round {
+            self.rounds.remove(round);
+        }
+    }
+
     pub(super) fn close_round(&mut self, round: RoundId, now: Time) {
         let connected = self.connected();
         let Some(votes) = self.rounds.get_mut(round) else { return };
