@@ -5,6 +5,7 @@ use super::world_tests::{Delivery, HostState, World, ms};
 use crate::observe::NodeState;
 use crate::observe::event::Event;
 use crate::wire::NodeFailure;
+use quorlock_test::Trouble;
 use quorlock_test::internals::Config;
 use std::time::Duration;
 
@@ -141,7 +142,7 @@ fn second_connection_takes_the_commands_of_the_one_it_replaces() {
     world.run_for(5 * SECOND);
     let held = world.lock(a, request(&["k"]));
     world.run_for(ms(5));
-    world.dead = world.connections(a);
+    world.dead = world.connections(a).into_iter().map(|connection| (a, connection)).collect();
     world.release(&held);
     world.run_for(ms(500));
     assert_eq!(world.copies("k"), 0, "released over the second connections");
@@ -169,4 +170,24 @@ fn second_connection_is_closed_if_the_first_replies_again() {
     }
     world.run_for(ms(20));
     assert_eq!(world.connections(a), connections);
+}
+
+#[test]
+fn server_that_refuses_all_writes_is_reconnected_with_growing_pauses() {
+    let mut world = World::new(3, 9);
+    // Without `INFO`, the set-up does not show that the server is a replica.
+    world.hosts[1].server.configure(|config: &mut Config| {
+        config.forbidden.insert("info".into());
+    });
+    let a = world.connected();
+    world.run_for(10 * SECOND);
+    world.set_trouble(1, Some(Trouble::ReadOnly));
+    for _ in 0..300 {
+        let held = world.lock(a, request(&["k"]));
+        world.release(&held);
+        world.run_for(ms(100));
+    }
+    let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });
+    let closed = world.processes[a].events.iter().filter(is_closed).count();
+    assert!((10..=20).contains(&closed), "{closed} connections in 30 s");
 }

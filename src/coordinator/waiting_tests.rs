@@ -201,7 +201,9 @@ fn notified_set_that_is_refused_passes_the_turn_on() {
     let mut world = World::new(3, 8);
     let a = world.connected();
     let ids = watchers(&mut world, a);
-    world.put(2, "x0", "other", 50 * SECOND);
+    for host in 1..3 {
+        world.put(host, "x0", "other", 50 * SECOND);
+    }
     world.delete(1, "y");
     let deleted = world.now;
     let (place, held) = next(&mut world, a, &ids);

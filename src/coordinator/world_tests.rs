@@ -45,7 +45,7 @@ pub(super) struct World {
     pub(super) deliveries: BTreeMap<(Time, u64), Delivery>,
     pub(super) serial: u64,
     /// Connections whose bytes the network drops, in both directions.
-    pub(super) dead: Vec<ConnectionId>,
+    pub(super) dead: Vec<(usize, ConnectionId)>,
 }
 
 pub(super) struct Host {
@@ -264,8 +264,9 @@ impl World {
                 let login = RedisConnectionInfo::default();
                 self.processes[process].coordinator.handle_connected(connection, &login, now);
             }
-            Delivery::ToServer { connection, .. } | Delivery::ToClient { connection, .. }
-                if self.dead.contains(&connection) => {}
+            Delivery::ToServer { process, connection, .. }
+            | Delivery::ToClient { process, connection, .. }
+                if self.dead.contains(&(process, connection)) => {}
             Delivery::ToServer { connection, .. }
                 if self.hosts[connection.node.index()].state == HostState::Hung =>
             {
@@ -290,6 +291,11 @@ impl World {
                 self.send(host, outputs);
                 if is_closed {
                     self.hosts[host].server.disconnect(conn);
+                    // The reset discards the replies under way.
+                    self.deliveries.retain(|_, delivery| {
+                        !matches!(delivery, Delivery::ToClient { process, connection, .. }
+                            if (*process, *connection) == peer)
+                    });
                     self.send(host, vec![Output::Close(conn)]);
                 }
             }
