@@ -19,6 +19,9 @@ fn clock_step_just_before_a_grant_is_noticed() {
     world.set_state(2, HostState::Up);
     world.run_for(3 * SECOND);
     assert_eq!(world.copies("k"), 2);
+    // The first pipeline of a connection reads the clock in any case.
+    world.lock(b, request(&["other"]));
+    world.run_for(ms(5));
     world.hosts[1].ahead_us += 9_500_000;
     let id = world.acquire(b, request(&["k"]));
     let failure = world.acquired(b, id).err();
