@@ -132,7 +132,7 @@ fn pending_release_ends_when_its_key_must_have_expired() {
     world.run_for(ms(5));
     world.set_trouble(0, Some(Trouble::Busy));
     world.release(&held);
-    world.run_for(TTL - SECOND);
+    world.run_for(ms(9_000));
     let (coordinator, _) = world.coordinator(a);
     assert_eq!(coordinator.pending_releases(World::node(0)), 1);
     world.run_for(2 * SECOND);
