@@ -2,8 +2,8 @@
 
 use super::world_calls_tests::{request, waiting};
 use super::world_tests::{HostState, World, ms};
-use super::{AcquireFailure, Completion};
-use crate::protocol::{Outcome, Refusal};
+use super::{AcquireFailure, AcquireRequest, Completion};
+use crate::protocol::{Outcome, Refusal, RetryPolicy};
 use std::time::Duration;
 
 #[test]
@@ -203,21 +203,28 @@ fn acquires_beyond_the_maximum_number_of_attempts_wait_or_fail() {
     let a = world.connected();
     world.set_state(0, HostState::Hung);
     let now = world.now;
-    for number in 0..MAX {
-        world.acquire(a, waiting(&[&format!("k{number}")], now, Duration::from_secs(9)));
-    }
+    let acquire = |world: &mut World, number: usize| {
+        world.acquire(a, waiting(&[&format!("k{number}")], now, Duration::from_secs(9)))
+    };
+    let ids: Vec<_> = (0..MAX).map(|number| acquire(&mut world, number)).collect();
     let one = world.acquire(a, request(&["one"]));
     let other = world.acquire(a, waiting(&["other"], now, ms(20)));
+    let third = world.acquire(a, waiting(&["third"], now, Duration::from_secs(9)));
     world.run_for(ms(30));
     let failure = world.take_acquired(a, other).expect("its time is over").err();
     let has_report = matches!(failure, Some(AcquireFailure::Overloaded { report: None }));
     assert!(has_report, "{failure:?}");
     world.run_for(ms(30));
     assert!(world.take_acquired(a, one).expect("refused").is_err());
+    for id in ids {
+        let (coordinator, now) = world.coordinator(a);
+        coordinator.handle_cancel(id, now);
+    }
     world.set_state(0, HostState::Up);
     world.run_for(ms(200));
     let held = world.lock(a, request(&["free"]));
     assert!(world.is_valid(&held));
+    assert!(world.acquired(a, third).is_ok());
 }
 
 #[test]
@@ -255,4 +262,35 @@ fn sets_that_share_a_key_take_turns() {
     }
     world.run_for(Duration::from_secs(1));
     world.assert_idle();
+}
+
+#[test]
+fn acquire_that_finds_its_permit_taken_waits_for_the_next_one() {
+    const MAX: usize = 1 << 14;
+    let mut world = World::new(1, 11);
+    let a = world.connected();
+    let now = world.now;
+    let waits = |world: &mut World, name: &str, delay: u64| {
+        world.put(0, name, "other", Duration::from_secs(50));
+        let schedule = RetryPolicy::fixed(ms(delay)).schedule();
+        let request = waiting(&[name], now, Duration::from_secs(9));
+        world.acquire(a, AcquireRequest { schedule, ..request })
+    };
+    // The second attempt of the first acquire ends when the rest of the second acquire ends.
+    let [first, second] = [("x", 100), ("y", 150)].map(|(name, ms)| waits(&mut world, name, ms));
+    world.run_for(ms(50));
+    world.set_state(0, HostState::Hung);
+    world.run_for(ms(60));
+    let fillers: Vec<_> = (1..MAX)
+        .map(|number| world.acquire(a, waiting(&[&format!("k{number}")], now, ms(9_000))))
+        .collect();
+    let blocked = world.acquire(a, waiting(&["k"], now, Duration::from_secs(9)));
+    world.run_for(ms(45));
+    for id in fillers.into_iter().chain([first, second]) {
+        let (coordinator, now) = world.coordinator(a);
+        coordinator.handle_cancel(id, now);
+    }
+    world.set_state(0, HostState::Up);
+    assert!(world.acquired(a, blocked).is_ok());
+    assert!(world.now.since(now) < ms(500));
 }

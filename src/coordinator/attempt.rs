@@ -318,16 +318,11 @@ impl Coordinator {
         while let Some(blocked) = self.blocked.pop_front() {
             let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);
             if let Some(Stage::Blocked { is_queued, .. }) = stage {
+                // An acquire that is ready before it may take the permit. Then it waits for the next one.
                 *is_queued = false;
                 self.ready.push_back(blocked);
                 break;
             }
-        }
-    }
-
-    pub(super) fn forget_round(&mut self, round: Option<RoundId>) {
-        if let Some(round) = round {
-            self.rounds.remove(round);
         }
     }
 

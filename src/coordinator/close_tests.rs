@@ -20,11 +20,13 @@ fn close_releases_leases_and_fails_acquires() {
     coordinator.handle_close(SECOND, now);
     let failure = world.acquired(a, id).err();
     assert!(matches!(failure, Some(AcquireFailure::Closed)), "{failure:?}");
+    assert_eq!(world.now, now, "at once");
     world.run_for(ms(10));
     let is_closed = |it: &Completion| matches!(it, Completion::Closed(Ok(())));
     assert!(world.processes[a].completions.iter().any(is_closed));
     assert_eq!((world.copies("k"), world.is_valid(&held)), (0, false));
     assert_eq!(world.losses(a), [Tenure::Lost(Loss::Closed)]);
+    assert!(world.connections(a).is_empty(), "its connections are closed");
     let id = world.acquire(a, request(&["k"]));
     assert!(matches!(world.acquired(a, id), Err(AcquireFailure::Closed)));
     world.release(&blocking);
@@ -77,5 +79,31 @@ fn release_all_releases_every_lease_once() {
     assert!(held.iter().all(|held| !world.is_valid(held)));
     let (coordinator, now) = world.coordinator(a);
     assert_eq!(coordinator.handle_release(held[0].id, None, now), None, "released before");
+    world.assert_idle();
+}
+
+#[test]
+fn close_waits_for_the_releases_of_a_stalled_node() {
+    let mut world = World::new(3, 19);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.set_state(2, HostState::Hung);
+    world.lock(a, request(&["l"]));
+    world.run_for(ms(100));
+    held.shared.end(world.now);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_drop(held.id, now);
+    coordinator.handle_close(5 * SECOND, now);
+    world.run_for(ms(300));
+    let is_closed = |world: &World| {
+        let mut completions = world.processes[a].completions.iter();
+        completions.any(|it| matches!(it, Completion::Closed(Ok(()))))
+    };
+    assert!(!is_closed(&world));
+    world.set_state(2, HostState::Up);
+    world.run_for(ms(100));
+    assert!(is_closed(&world));
+    assert_eq!((world.copies("k"), world.copies("l")), (0, 0));
     world.assert_idle();
 }

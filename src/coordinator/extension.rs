@@ -149,6 +149,18 @@ impl Coordinator {
         self.step_lease(id, now);
     }
 
+    /// The lease was released. A requested extension that is not decided ends with it.
+    pub(super) fn end_extension(&mut self, call: RoundId, tenure: Tenure, now: Time) {
+        let Some(votes) = self.rounds.remove(call) else { return };
+        let is_requested = matches!(votes.owner, Owner::Extension { cause: Cause::Requested, .. });
+        if is_requested && votes.round().outcome().is_none() {
+            let tenure =
+                if matches!(tenure, Tenure::Held { .. }) { Tenure::Released } else { tenure };
+            let (extended, report) = (Extended::Ended(tenure), votes.report(&self.cx.names(), now));
+            self.completions.push_back(Completion::Extended { call, extended, report });
+        }
+    }
+
     /// Emits the outcome of a renewal. `slack` was the remaining validity when it was decided.
     fn emit_renewal(
         &mut self,

@@ -1,19 +1,15 @@
 //! Leases: extension, renewal, loss, adoption, fencing tokens, close.
 
-use super::world_calls_tests::{TTL, keys, renewed, request, waiting};
+use super::world_calls_tests::{TTL, keys, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
 use crate::observe::event::Event;
-use crate::protocol::{Extended, Loss, Refusal, Tenure, Ttl};
+use crate::protocol::{Extended, Loss, Refusal, Tenure};
 use crate::wire::{CounterKeys, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn ttl(duration: Duration) -> Ttl {
-    Ttl::from_duration(duration).expect("a ttl")
-}
 
 fn fenced(names: &[&str]) -> AcquireRequest {
     let keys = keys(names);

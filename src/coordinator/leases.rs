@@ -148,8 +148,9 @@ impl Coordinator {
 
     fn end_lease(&mut self, id: LeaseId, round: Option<RoundId>, now: Time) {
         let Some(lease) = self.leases.get_mut(id) else { return };
-        match lease.renewal.release(now) {
-            lost @ Tenure::Lost(_) => self.handle_end(id, lost, now),
+        let tenure = lease.renewal.release(now);
+        match tenure {
+            Tenure::Lost(_) => self.handle_end(id, tenure, now),
             Tenure::Held { .. } | Tenure::Released => lease.shared.publish(Tenure::Released),
         }
         if let Some(lease) = self.leases.get_mut(id) {
@@ -167,7 +168,7 @@ impl Coordinator {
             }
         }
         self.forget_round(Some(lease.acquired));
-        lease.extensions.iter().for_each(|round| self.forget_round(Some(*round)));
+        lease.extensions.iter().for_each(|call| self.end_extension(*call, tenure, now));
         let cooling = lease.cooling.clone().filter(|cooling| now < cooling.until);
         let free_at = cooling.as_ref().map_or(now, |cooling| cooling.until);
         self.release_claim(lease.claim(), cooling, round, now);

@@ -40,7 +40,11 @@ mod waiting;
 #[cfg(test)]
 mod acquire_tests;
 #[cfg(test)]
+mod clock_tests;
+#[cfg(test)]
 mod close_tests;
+#[cfg(test)]
+mod extension_tests;
 #[cfg(test)]
 mod lease_tests;
 #[cfg(test)]
@@ -48,7 +52,17 @@ mod node_tests;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
+mod release_tests;
+#[cfg(test)]
 mod review_tests;
+#[cfg(test)]
+mod set_up_tests;
+#[cfg(test)]
+mod status_tests;
+#[cfg(test)]
+mod token_tests;
+#[cfg(test)]
+mod waiting_tests;
 #[cfg(test)]
 mod world_calls_tests;
 #[cfg(test)]

@@ -298,22 +298,25 @@ impl Node {
         if self.is_isolated_next(connection, now) && self.write_isolated(now, cx) {
             return;
         }
-        let mut commands = Vec::new();
+        let mut repeated = Vec::new();
         let is_due = self.pending.has_shared() && now >= self.repeats.next_try();
         if is_due {
             self.prune_pending(now, cx);
-            commands = self.pending.take(MAX_COMMANDS);
+            repeated = self.pending.take(MAX_COMMANDS);
         }
-        let count = self.inbox.len().min(MAX_COMMANDS.saturating_sub(commands.len()));
-        commands.extend(self.inbox.drain(..count));
-        let mut written = Vec::with_capacity(commands.len());
-        for command in commands {
+        // Cancelled commands take no place in the pipeline: no other call would write the commands behind them.
+        let mut waiting = std::mem::take(&mut self.inbox).into_iter();
+        let (mut repeated, mut written) = (repeated.into_iter(), Vec::new());
+        while written.len() < MAX_COMMANDS
+            && let Some(command) = repeated.next().or_else(|| waiting.next())
+        {
             if command.is_cancelled(self.id, now) {
                 self.cancel(command, now, cx);
             } else {
                 written.push(command);
             }
         }
+        self.inbox = waiting.collect();
         if !written.is_empty()
             && let Some(connection) = self.connection_mut()
         {

@@ -126,6 +126,12 @@ impl Coordinator {
         }
     }
 
+    pub(super) fn forget_round(&mut self, round: Option<RoundId>) {
+        if let Some(round) = round {
+            self.rounds.remove(round);
+        }
+    }
+
     pub(super) fn close_round(&mut self, round: RoundId, now: Time) {
         let connected = self.connected();
         let Some(votes) = self.rounds.get_mut(round) else { return };

@@ -6,16 +6,23 @@ use super::{
     SharedLease,
 };
 use crate::observe::Tag;
+use crate::observe::event::{CommandKind, Event};
 use crate::protocol::{NodeId, RetryPolicy, Tenure, Time, Ttl};
 use crate::wire::{Key, Keys};
 use quorlock_test::Trouble;
 use quorlock_test::internals::Config;
 use rand::RngExt;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) const TTL: Duration = Duration::from_secs(10);
+
+pub(super) fn ttl(duration: Duration) -> Ttl {
+    Ttl::from_duration(duration).expect("a ttl")
+}
+
 pub(super) fn keys(names: &[&str]) -> Keys {
     let keys = names.iter().map(|name| Key::from(name.as_bytes())).collect();
     Keys::all(keys).expect("at least one key")
@@ -61,6 +68,10 @@ pub(super) fn renewed(names: &[&str]) -> AcquireRequest {
     AcquireRequest { max_hold: Some(Duration::from_secs(3_600)), ..request(names) }
 }
 
+fn is_to(delivery: &Delivery, host: usize) -> bool {
+    matches!(delivery, Delivery::ToServer { connection, .. } if connection.node.index() == host)
+}
+
 impl World {
     /// The host stops to reply, replies again, or refuses connections.
     pub(super) fn set_state(&mut self, host: usize, state: HostState) {
@@ -103,6 +114,31 @@ impl World {
                 self.deliveries.insert((at.max(last.unwrap_or(at)), self.serial), delivery);
             }
         }
+    }
+
+    /// All bytes that are under way to the host arrive later by this time.
+    pub(super) fn delay_commands(&mut self, host: usize, by: Duration) {
+        let (delayed, others) = std::mem::take(&mut self.deliveries)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(_, delivery)| is_to(delivery, host));
+        self.deliveries = others;
+        for ((at, serial), delivery) in delayed {
+            if let Delivery::ToServer { process, connection, .. } = &delivery {
+                self.processes[*process].arrivals.insert((*connection, true), at.after(by));
+            }
+            self.deliveries.insert((at.after(by), serial), delivery);
+        }
+    }
+
+    /// All bytes that are under way to the host are lost.
+    pub(super) fn lose_commands(&mut self, host: usize) {
+        self.deliveries.retain(|_, delivery| !is_to(delivery, host));
+    }
+
+    /// Number of commands of this kind that the process has sent or that failed.
+    pub(super) fn finished(&self, process: usize, kind: CommandKind) -> usize {
+        let is_one = |event: &&Event| matches!(event, Event::CommandFinished { command, .. } if *command == kind);
+        self.processes[process].events.iter().filter(is_one).count()
     }
 
     pub(super) fn trouble(&self, host: usize) -> Option<Trouble> {

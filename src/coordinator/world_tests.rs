@@ -41,6 +41,12 @@ fn without(word: &str, bytes: &[u8]) -> Vec<u8> {
     [rest].into_iter().chain(commands.filter(|it| !has_word(it))).flatten().copied().collect()
 }
 
+/// The `bytes` before `word`; all if it is empty.
+fn until<'a>(bytes: &'a [u8], word: &str) -> &'a [u8] {
+    let place = bytes.windows(word.len().max(1)).position(|part| part == word.as_bytes());
+    &bytes[..place.unwrap_or(bytes.len())]
+}
+
 pub(super) struct World {
     pub(super) now: Time,
     pub(super) hosts: Vec<Host>,
@@ -54,6 +60,8 @@ pub(super) struct World {
     pub(super) random: StdRng,
     pub(super) deliveries: BTreeMap<(Time, u64), Delivery>,
     pub(super) serial: u64,
+    /// Connections whose bytes the network drops, in both directions.
+    pub(super) dead: Vec<(usize, ConnectionId)>,
 }
 
 pub(super) struct Host {
@@ -71,6 +79,8 @@ pub(super) struct Host {
     pub(super) closes_on: &'static str,
     /// The server does not receive commands that contain this word; empty for none.
     pub(super) swallows: &'static str,
+    /// A command to which, and after which, the server never replies; empty for none.
+    pub(super) silent_on: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +131,7 @@ impl World {
                 peers: BTreeMap::new(),
                 closes_on: "",
                 swallows: "",
+                silent_on: "",
                 trouble: None,
             }
         };
@@ -134,6 +145,7 @@ impl World {
             random: StdRng::seed_from_u64(seed),
             deliveries: BTreeMap::new(),
             serial: 0,
+            dead: Vec::new(),
         }
     }
 
@@ -307,6 +319,9 @@ impl World {
                 let login = RedisConnectionInfo::default();
                 self.processes[process].coordinator.handle_connected(connection, &login, now);
             }
+            Delivery::ToServer { process, connection, .. }
+            | Delivery::ToClient { process, connection, .. }
+                if self.dead.contains(&(process, connection)) => {}
             Delivery::ToServer { connection, .. }
                 if self.hosts[connection.node.index()].state == HostState::Hung =>
             {
@@ -323,17 +338,20 @@ impl World {
                     self.hosts[host].server.disconnect(conn);
                     return;
                 }
-                let (wall_us, word) = (self.wall_us(host), self.hosts[host].closes_on.as_bytes());
-                let bytes = match bytes.windows(word.len().max(1)).position(|part| part == word) {
-                    Some(place) => &bytes[..place],
-                    None => &bytes[..],
-                };
+                let wall_us = self.wall_us(host);
+                let bytes = until(&bytes, self.hosts[host].closes_on);
                 let is_closed = bytes.len() < all;
-                let bytes = &without(self.hosts[host].swallows, bytes);
+                let bytes =
+                    &without(self.hosts[host].swallows, until(bytes, self.hosts[host].silent_on));
                 let outputs = self.hosts[host].server.receive(conn, bytes, wall_us);
                 self.send(host, outputs);
                 if is_closed {
                     self.hosts[host].server.disconnect(conn);
+                    // The reset discards the replies under way.
+                    self.deliveries.retain(|_, delivery| {
+                        !matches!(delivery, Delivery::ToClient { process, connection, .. }
+                            if (*process, *connection) == peer)
+                    });
                     self.send(host, vec![Output::Close(conn)]);
                 }
             }

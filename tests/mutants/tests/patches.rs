@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room in which locks are made, kept and ended has some.
-const ROOMS: [&str; 13] = [
+const ROOMS: [&str; 14] = [
     "acquire",
     "blocking",
     "check",
     "client",
+    "coordinator",
     "lease",
     "node",
     "observe",

@@ -1,0 +1,241 @@
+//! Extensions, repairs, checks and adoptions, and leases that are not taken.
+
+use super::world_calls_tests::{Held, TTL, renewed, request, ttl, waiting};
+use super::world_tests::{HostState, World, ms};
+use super::{AcquireRequest, Completion, RoundId};
+use crate::observe::event::CommandKind;
+use crate::protocol::{Extended, Loss, Tenure};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn extend(world: &mut World, held: &Held, to: Duration) -> RoundId {
+    let (coordinator, now) = world.coordinator(held.process);
+    coordinator.handle_extend(held.id, ttl(to), now).expect("held")
+}
+
+fn extended(world: &World, process: usize, call: RoundId) -> Vec<Extended> {
+    let result = |it: &Completion| match it {
+        Completion::Extended { call: known, extended, .. } if *known == call => Some(*extended),
+        _ => None,
+    };
+    world.processes[process].completions.iter().filter_map(result).collect()
+}
+
+#[test]
+fn extension_completes_if_the_lease_is_released_before_the_replies() {
+    for is_closed in [false, true] {
+        let mut world = World::new(3, 1);
+        let a = world.connected();
+        let held = world.lock(a, request(&["k"]));
+        world.run_for(ms(5));
+        let call = extend(&mut world, &held, TTL);
+        let (coordinator, now) = world.coordinator(a);
+        if is_closed {
+            coordinator.handle_close(SECOND, now);
+        } else {
+            coordinator.handle_drop(held.id, now);
+        }
+        world.run_for(ms(100));
+        let end = if is_closed { Tenure::Lost(Loss::Closed) } else { Tenure::Released };
+        assert_eq!(extended(&world, a, call), [Extended::Ended(end)]);
+        world.assert_idle();
+    }
+}
+
+#[test]
+fn node_that_missed_an_extension_is_extended_once_it_replies() {
+    let mut world = World::new(3, 2);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.set_state(2, HostState::Hung);
+    let other = world.lock(a, request(&["other"]));
+    world.run_for(8 * SECOND / 100);
+    world.release(&other);
+    let call = extend(&mut world, &held, 30 * SECOND);
+    world.run_for(ms(300));
+    assert!(matches!(extended(&world, a, call)[..], [Extended::Until(_)]));
+    world.set_state(2, HostState::Up);
+    world.run_for(TTL + SECOND);
+    assert_eq!(world.copies("k"), 3);
+    world.release(&held);
+    world.run_for(ms(5));
+    world.assert_idle();
+}
+
+#[test]
+fn keys_are_not_repaired_before_the_extension_is_won() {
+    let mut world = World::new(3, 3);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.delete(0, "k");
+    world.set_state(1, HostState::Hung);
+    world.set_state(2, HostState::Hung);
+    let call = extend(&mut world, &held, TTL);
+    world.run_for(ms(40));
+    assert!(world.keys(0).is_empty());
+    world.run_for(ms(20));
+    assert!(matches!(extended(&world, a, call)[..], [Extended::Unchanged(_)]));
+    assert!(world.keys(0).is_empty() && world.is_valid(&held));
+}
+
+#[test]
+fn node_that_reports_a_missing_key_is_repaired() {
+    for delay in [Duration::ZERO, ms(20)] {
+        let mut world = World::new(5, 4);
+        let a = world.connected();
+        let held = world.lock(a, request(&["k"]));
+        world.run_for(ms(5));
+        world.delete(0, "k");
+        extend(&mut world, &held, TTL);
+        world.turn();
+        world.delay_commands(0, delay);
+        world.run_for(ms(10));
+        assert_eq!(world.copies("k"), if delay.is_zero() { 5 } else { 4 });
+        world.run_for(ms(20));
+        assert_eq!(world.copies("k"), 5, "{delay:?}");
+    }
+}
+
+#[test]
+fn lease_is_not_renewed_before_it_is_taken() {
+    let mut world = World::new(3, 5);
+    let a = world.connected();
+    let id = world.acquire(a, renewed(&["k"]));
+    world.run_for(TTL + SECOND);
+    let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
+    assert!(!world.is_valid(&held) && !held.shared.take(world.now));
+    assert_eq!((world.finished(a, CommandKind::Extend), world.copies("k")), (0, 0));
+    world.assert_idle();
+}
+
+#[test]
+fn push_of_a_minority_causes_no_check() {
+    let mut world = World::new(5, 6);
+    let a = world.connected();
+    world.lock(a, renewed(&["k"]));
+    world.run_for(ms(5));
+    for host in 0..2 {
+        world.delete(host, "k");
+        world.run_for(ms(200));
+        assert_eq!(world.finished(a, CommandKind::Extend), 0);
+    }
+    world.delete(2, "k");
+    world.run_for(ms(200));
+    assert_eq!(world.finished(a, CommandKind::Extend), 5);
+}
+
+#[test]
+fn checks_of_a_lease_are_at_least_100_ms_apart() {
+    let mut world = World::new(3, 7);
+    let a = world.connected();
+    let held = world.lock(a, renewed(&["k"]));
+    world.run_for(ms(5));
+    let value = held.shared.claim().value().as_str().to_owned();
+    for _ in 0..45 {
+        for host in 0..3 {
+            world.put(host, "k", &value, TTL);
+        }
+        world.run_for(ms(10));
+    }
+    let checks = world.finished(a, CommandKind::Extend) / 3;
+    assert!((4..=5).contains(&checks), "{checks} checks in 450 ms");
+    assert!(world.is_valid(&held));
+}
+
+#[test]
+fn loss_soon_after_a_check_is_noticed_after_the_pause() {
+    let mut world = World::new(3, 8);
+    let a = world.connected();
+    let held = world.lock(a, renewed(&["k"]));
+    world.run_for(ms(5));
+    let value = held.shared.claim().value().as_str().to_owned();
+    for host in 0..3 {
+        world.put(host, "k", &value, TTL);
+    }
+    world.run_for(ms(10));
+    assert!(world.losses(a).is_empty());
+    for host in 0..3 {
+        world.delete(host, "k");
+    }
+    world.run_for(ms(120));
+    assert_eq!(world.losses(a), [Tenure::Lost(Loss::QuorumLost)]);
+}
+
+#[test]
+fn failed_adoption_ends_the_former_lease_of_the_client() {
+    let mut world = World::new(3, 9);
+    let [a, b] = [world.connected(), world.connected()];
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.set_state(1, HostState::Hung);
+    world.set_state(2, HostState::Hung);
+    let value = Arc::new(held.shared.claim().value().clone());
+    let id = world.acquire(a, AcquireRequest { adopts: Some(value), ..request(&["k"]) });
+    assert!(world.acquired(a, id).is_err());
+    assert!(!world.is_valid(&held), "node 0 has replaced its value");
+    assert_eq!(world.losses(a), [Tenure::Lost(Loss::TakenOver)]);
+    for host in 1..3 {
+        world.set_state(host, HostState::Up);
+    }
+    world.run_for(ms(20));
+    let id = world.acquire(b, request(&["k"]));
+    assert!(world.acquired(b, id).is_ok());
+}
+
+#[test]
+fn second_lease_on_the_same_key_ends_the_first() {
+    let mut world = World::new(3, 10);
+    let a = world.connected();
+    let first = world.lock(a, request(&["k", "l"]));
+    for host in 0..3 {
+        world.delete(host, "k");
+    }
+    let second = world.lock(a, request(&["k"]));
+    assert!(!world.is_valid(&first) && world.is_valid(&second));
+    assert_eq!(world.losses(a), [Tenure::Lost(Loss::TakenOver)]);
+    world.release(&second);
+    world.release(&first);
+    world.run_for(ms(5));
+    world.assert_idle();
+}
+
+#[test]
+fn untaken_lease_is_kept_while_no_other_acquire_wants_it() {
+    let mut world = World::new(3, 11);
+    let a = world.connected();
+    let id = world.acquire(a, waiting(&["k"], world.now, 60 * SECOND));
+    world.run_for(9 * SECOND);
+    let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
+    assert!(world.is_valid(&held) && held.shared.take(world.now));
+}
+
+#[test]
+fn untaken_lease_is_revoked_without_its_minimum_hold_time() {
+    let mut world = World::new(3, 12);
+    let a = world.connected();
+    let now = world.now;
+    let request = waiting(&["k"], now, 60 * SECOND);
+    let slow = world.acquire(a, AcquireRequest { at_least: 20 * SECOND, ..request });
+    world.run_for(ms(5));
+    let other = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
+    let held = world.acquired(a, other).expect("the first lease was revoked");
+    assert!(world.is_valid(&held) && world.now.since(now) < ms(2_100));
+    assert!(world.take_acquired(a, slow).is_some());
+}
+
+#[test]
+fn shorter_cool_down_does_not_replace_the_minimum_hold_time() {
+    let mut world = World::new(3, 13);
+    let [a, b] = [world.connected(), world.connected()];
+    let began = world.now;
+    let held = world.lock(a, AcquireRequest { at_least: 3 * SECOND, ..request(&["k"]) });
+    held.shared.end(world.now);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_release(held.id, Some(ttl(SECOND)), now);
+    let id = world.acquire(b, waiting(&["k"], world.now, 9 * SECOND));
+    assert!(world.acquired(b, id).is_ok());
+    assert!(world.now.since(began) >= 3 * SECOND && world.now.since(began) < 4 * SECOND);
+}

@@ -1,0 +1,234 @@
+//! Releases: which nodes receive one, and how long it is repeated.
+
+use super::world_calls_tests::{TTL, request, ttl};
+use super::world_tests::{HostState, World, ms};
+use super::{AcquireRequest, Completion};
+use crate::observe::NodeVote;
+use crate::observe::event::{CommandKind, Event};
+use crate::protocol::Outcome;
+use quorlock_test::Trouble;
+use quorlock_test::internals::Config;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn refused_attempt_sends_no_release_to_nodes_that_refused() {
+    let mut world = World::new(3, 1);
+    let [a, b] = [world.connected(), world.connected()];
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    let id = world.acquire(b, request(&["k"]));
+    assert!(world.acquired(b, id).is_err());
+    world.run_for(ms(5));
+    assert_eq!(world.finished(b, CommandKind::Acquire), 3);
+    assert_eq!(world.finished(b, CommandKind::Release), 0);
+    world.release(&held);
+    world.run_for(ms(5));
+    world.assert_idle();
+}
+
+#[test]
+fn node_that_grants_a_refused_attempt_receives_a_release() {
+    let mut world = World::new(3, 2);
+    let [a, b] = [world.connected(), world.connected()];
+    world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.delete(2, "k");
+    let id = world.acquire(b, request(&["k"]));
+    assert!(world.acquired(b, id).is_err());
+    world.run_for(ms(5));
+    assert_eq!(world.finished(b, CommandKind::Release), 1);
+    assert_eq!(world.copies("k"), 2);
+}
+
+/// Acquires a lock whose command to node 2 arrives late, breaks the connection to that node, and releases the lock.
+/// Returns the process.
+fn release_before_a_late_acquire(world: &mut World) -> usize {
+    let a = world.connected();
+    world.run_for(2 * SECOND);
+    let request = AcquireRequest { ttl: ttl(30 * SECOND), ..request(&["k"]) };
+    let id = world.acquire(a, request);
+    world.turn();
+    world.delay_commands(2, 5 * SECOND);
+    let held = world.acquired(a, id).expect("two nodes suffice");
+    world.cut(2);
+    world.run_for(ms(20));
+    world.release(&held);
+    a
+}
+
+#[test]
+fn broken_connection_is_killed_before_the_release_is_written() {
+    let mut world = World::new(3, 3);
+    let a = release_before_a_late_acquire(&mut world);
+    world.run_for(ms(20));
+    let (coordinator, _) = world.coordinator(a);
+    assert_eq!(coordinator.pending_releases(World::node(2)), 0, "one release suffices");
+    world.run_for(6 * SECOND);
+    assert_eq!(world.copies("k"), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn release_is_repeated_if_the_broken_connection_cannot_be_killed() {
+    let mut world = World::new(3, 4);
+    world.hosts[2].server.configure(|config: &mut Config| {
+        config.forbidden.insert("client|kill".into());
+    });
+    let a = release_before_a_late_acquire(&mut world);
+    world.run_for(ms(4_900));
+    assert_eq!(world.copies("k"), 0);
+    world.run_for(ms(600));
+    assert_eq!(world.copies("k"), 0, "the late acquire is undone");
+    let (coordinator, _) = world.coordinator(a);
+    assert_eq!(coordinator.pending_releases(World::node(2)), 1);
+    world.run_for(6 * SECOND);
+    world.assert_idle();
+}
+
+#[test]
+fn release_that_is_lost_with_its_connection_is_repeated() {
+    let mut world = World::new(3, 5);
+    let a = world.connected();
+    world.run_for(2 * SECOND);
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    let call = world.release(&held);
+    world.turn();
+    world.lose_commands(1);
+    world.cut(1);
+    world.run_for(ms(20));
+    assert_eq!(world.copies("k"), 0);
+    let is_released = |it: &Completion| {
+        matches!(it, Completion::Released { call: known, outcome: Outcome::Won, .. }
+            if *known == call)
+    };
+    assert!(world.processes[a].completions.iter().any(is_released));
+    world.run_for(5 * SECOND);
+    world.assert_idle();
+}
+
+#[test]
+fn release_runs_after_the_server_has_forgotten_its_scripts() {
+    let mut world = World::new(3, 6);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    for host in 0..3 {
+        world.flush_scripts(host);
+    }
+    world.release(&held);
+    world.run_for(ms(5));
+    assert_eq!(world.copies("k"), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn pending_release_ends_when_its_key_must_have_expired() {
+    let mut world = World::new(3, 7);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.set_trouble(0, Some(Trouble::Busy));
+    world.release(&held);
+    world.run_for(ms(9_000));
+    let (coordinator, _) = world.coordinator(a);
+    assert_eq!(coordinator.pending_releases(World::node(0)), 1);
+    world.run_for(2 * SECOND);
+    let (coordinator, _) = world.coordinator(a);
+    assert_eq!(coordinator.pending_releases(World::node(0)), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn extension_of_a_released_lease_is_not_written() {
+    let mut world = World::new(3, 8);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_extend(held.id, ttl(TTL), now).expect("held");
+    world.release(&held);
+    world.run_for(ms(5));
+    assert_eq!(world.finished(a, CommandKind::Extend), 0);
+    assert_eq!(world.copies("k"), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn cancelled_commands_do_not_accumulate() {
+    let mut world = World::new(3, 9);
+    let a = world.connected();
+    for _ in 0..20_000 {
+        let id = world.acquire(a, request(&["k"]));
+        let (coordinator, now) = world.coordinator(a);
+        coordinator.handle_cancel(id, now);
+    }
+    let (coordinator, _) = world.coordinator(a);
+    let waiting: Vec<_> = coordinator.nodes.iter().map(super::node::Node::waiting).collect();
+    assert!(waiting.iter().all(|count| *count <= 1 << 12), "{waiting:?}");
+    world.run_for(ms(5));
+    assert_eq!(world.finished(a, CommandKind::Acquire), 0, "none was written");
+    world.assert_idle();
+}
+
+#[test]
+fn command_behind_many_cancelled_ones_is_written_at_once() {
+    let mut world = World::new(3, 10);
+    let a = world.connected();
+    for _ in 0..2_000 {
+        let id = world.acquire(a, request(&["k"]));
+        let (coordinator, now) = world.coordinator(a);
+        coordinator.handle_cancel(id, now);
+    }
+    let began = world.now;
+    world.lock(a, request(&["k"]));
+    assert!(world.now.since(began) < ms(1));
+}
+
+#[test]
+fn isolated_release_that_closes_connections_fails_no_other_command() {
+    let mut world = World::new(3, 11);
+    world.delay = ms(5);
+    let a = world.connected();
+    world.run_for(2 * SECOND);
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(20));
+    world.close_on("EVALSHA", 0);
+    world.release(&held);
+    for round in 0..1_250 {
+        if round == 250 {
+            // From now on the release is isolated.
+            world.processes[a].events.clear();
+        }
+        world.acquire(a, request(&[&format!("other-{round}")]));
+        world.run_for(ms(4));
+    }
+    let events = &world.processes[a].events;
+    let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });
+    let closed = events.iter().filter(is_closed).count();
+    assert!((1..=3).contains(&closed), "closed {closed} times");
+    let has_failed = |event: &&Event| {
+        matches!(event, Event::CommandFinished { command: CommandKind::Acquire, vote, .. }
+            if *vote != NodeVote::Granted)
+    };
+    assert_eq!(events.iter().find(has_failed), None);
+}
+
+#[test]
+fn release_after_a_stall_is_not_dropped_at_the_expiry() {
+    let mut world = World::new(3, 12);
+    let a = world.connected();
+    world.set_state(2, HostState::Hung);
+    let held = world.lock(a, AcquireRequest { ttl: ttl(ms(300)), ..request(&["k"]) });
+    world.run_for(ms(100));
+    world.release(&held);
+    world.run_for(ms(600));
+    // The acquire runs now, and its key has a ttl of 300 ms.
+    world.set_state(2, HostState::Up);
+    world.run_for(ms(10));
+    assert_eq!(world.copies("k"), 0);
+    world.run_for(11 * SECOND);
+    world.assert_idle();
+}

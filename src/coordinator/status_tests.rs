@@ -1,0 +1,70 @@
+//! Status and forced release.
+
+use super::Completion;
+use super::world_calls_tests::{keys, request};
+use super::world_tests::{HostState, World, ms};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Number of nodes that have granted the forced release, once it has ended.
+fn force_released(world: &World, process: usize) -> Option<usize> {
+    world.processes[process].completions.iter().find_map(|it| match it {
+        Completion::ForceReleased { report, .. } => Some(report.granted()),
+        _ => None,
+    })
+}
+
+#[test]
+fn forced_release_deletes_the_value_of_each_node() {
+    let mut world = World::new(3, 1);
+    let a = world.connected();
+    for host in 0..3 {
+        world.put(host, "k", &format!("value-{host}"), SECOND);
+    }
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_force_release(keys(&["k"]), now);
+    world.run_for(ms(5));
+    assert_eq!((force_released(&world, a), world.copies("k")), (Some(3), 0));
+    world.assert_idle();
+}
+
+#[test]
+fn forced_release_does_not_delete_a_value_that_it_has_not_read() {
+    let mut world = World::new(3, 2);
+    let a = world.connected();
+    for host in 0..3 {
+        world.put(host, "k", "old", SECOND);
+    }
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_force_release(keys(&["k"]), now);
+    world.run_for(Duration::from_micros(150));
+    world.put(0, "k", "new", SECOND);
+    world.run_for(ms(5));
+    assert_eq!((force_released(&world, a), world.copies("k")), (Some(2), 1));
+    world.assert_idle();
+}
+
+#[test]
+fn forced_release_that_has_ended_deletes_nothing() {
+    let mut world = World::new(3, 3);
+    let a = world.connected();
+    world.run_for(2 * SECOND);
+    world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_force_release(keys(&["k"]), now);
+    world.run_for(Duration::from_micros(150));
+    // The replies are read, and the connection breaks before the next commands are written.
+    world.now = world.now.after(Duration::from_micros(50));
+    for (_, delivery) in std::mem::take(&mut world.deliveries) {
+        world.handle(delivery);
+    }
+    world.set_state(0, HostState::Hung);
+    world.cut(0);
+    world.run_for(ms(100));
+    assert_eq!(force_released(&world, a), Some(2));
+    world.set_state(0, HostState::Up);
+    world.run_for(ms(500));
+    assert_eq!(world.copies("k"), 1);
+}

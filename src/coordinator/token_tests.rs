@@ -1,0 +1,90 @@
+//! Fencing tokens: counters that differ, and hints.
+
+use super::AcquireRequest;
+use super::world_calls_tests::{Held, keys, request, ttl};
+use super::world_tests::{HostState, World, ms};
+use crate::observe::event::Event;
+use crate::wire::{CounterKeys, Counters};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn fenced(names: &[&str]) -> AcquireRequest {
+    let keys = keys(names);
+    let counters = CounterKeys::for_keys(&keys, ttl(600 * SECOND));
+    AcquireRequest { counters: Some(Arc::new(counters.expect("plain keys"))), ..request(names) }
+}
+
+fn token(held: &Held) -> u64 {
+    held.shared.claim().fence().and_then(Counters::token).expect("a token")
+}
+
+/// Acquires and releases the lock. Then the counter of each host is ahead of its token by one of these numbers.
+fn set_counters(world: &mut World, process: usize, ahead: &[u64]) -> u64 {
+    let held = world.lock(process, fenced(&["k"]));
+    world.release(&held);
+    world.run_for(ms(5));
+    for (host, ahead) in ahead.iter().enumerate() {
+        let keys = world.keys(host);
+        let [counter] = &keys[..] else { panic!("{keys:?}") };
+        world.put(host, counter, &(token(&held) + ahead).to_string(), 600 * SECOND);
+    }
+    token(&held)
+}
+
+/// Number of attempts that needed a second round.
+fn confirmations(world: &World, process: usize) -> usize {
+    let is_confirmed =
+        |event: &&Event| matches!(event, Event::AttemptFinished { confirmation: Some(_), .. });
+    world.processes[process].events.iter().filter(is_confirmed).count()
+}
+
+#[test]
+fn highest_known_number_lets_all_counters_agree() {
+    const AHEAD: u64 = 1_000_000_000_000;
+    let mut world = World::new(5, 1);
+    let a = world.connected();
+    let first = set_counters(&mut world, a, &[50, 40, 30, 20, 10].map(|it| AHEAD + it));
+    let held = world.lock(a, fenced(&["k"]));
+    world.run_for(ms(5));
+    assert!(token(&held) > first + AHEAD);
+    assert_eq!(confirmations(&world, a), 1, "the counters differ");
+    world.release(&held);
+    for host in 3..5 {
+        world.set_state(host, HostState::Down);
+    }
+    world.run_for(ms(50));
+    let held = world.lock(a, fenced(&["k"]));
+    assert_eq!(confirmations(&world, a), 1, "all nodes draw a higher number");
+    assert!(token(&held) > first + AHEAD + 50);
+}
+
+#[test]
+fn attempt_waits_for_a_reply_that_completes_an_agreement() {
+    const AHEAD: u64 = 1_000_000_000;
+    let mut world = World::new(3, 2);
+    let a = world.connected();
+    let first = set_counters(&mut world, a, &[AHEAD + 9, AHEAD, AHEAD]);
+    let id = world.acquire(a, fenced(&["k"]));
+    world.turn();
+    world.delay_commands(2, Duration::from_micros(100));
+    let held = world.acquired(a, id).expect("acquired");
+    assert_eq!(confirmations(&world, a), 0);
+    assert_eq!(token(&held), first + AHEAD + 1);
+}
+
+#[test]
+fn attempt_does_not_wait_for_a_reply_that_is_late() {
+    const AHEAD: u64 = 1_000_000_000;
+    let mut world = World::new(3, 3);
+    let a = world.connected();
+    let first = set_counters(&mut world, a, &[AHEAD + 9, AHEAD, AHEAD]);
+    let id = world.acquire(a, fenced(&["k"]));
+    world.turn();
+    world.delay_commands(2, ms(20));
+    let began = world.now;
+    let held = world.acquired(a, id).expect("acquired");
+    assert!(world.now.since(began) < ms(2));
+    assert_eq!((confirmations(&world, a), token(&held)), (1, first + AHEAD + 10));
+}
