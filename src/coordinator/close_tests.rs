@@ -1,8 +1,8 @@
 //! Close of a client, and releases of all its leases.
 
-use super::world_calls_tests::{renewed, request, waiting};
+use super::world_calls_tests::{keys, renewed, request, waiting};
 use super::world_tests::{HostState, World, ms};
-use super::{AcquireFailure, Completion};
+use super::{AcquireFailure, AcquireRequest, Completion};
 use crate::protocol::{Loss, Outcome, Tenure};
 use std::time::Duration;
 
@@ -106,4 +106,94 @@ fn close_waits_for_the_releases_of_a_stalled_node() {
     assert!(is_closed(&world));
     assert_eq!((world.copies("k"), world.copies("l")), (0, 0));
     world.assert_idle();
+}
+
+fn closed(world: &World, process: usize) -> Vec<bool> {
+    let closed = |it: &Completion| match it {
+        Completion::Closed(result) => Some(result.is_ok()),
+        _ => None,
+    };
+    world.processes[process].completions.iter().filter_map(closed).collect()
+}
+
+#[test]
+fn lease_that_was_not_taken_before_a_close_has_no_minimum_hold_time() {
+    let mut world = World::new(3, 3);
+    let a = world.connected();
+    let request = AcquireRequest { at_least: 30 * SECOND, ..request(&["k"]) };
+    let id = world.acquire(a, request);
+    world.run_for(ms(5));
+    assert!(matches!(world.take_acquired(a, id), Some(Ok(_))));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(10));
+    assert!(matches!(world.take_acquired(a, id), Some(Err(AcquireFailure::Closed))));
+    assert_eq!(world.copies("k"), 0);
+}
+
+#[test]
+fn close_does_not_wait_for_commands_that_are_not_releases() {
+    let mut world = World::new(3, 4);
+    world.set_state(2, HostState::Hung);
+    let a = world.process();
+    let held = world.lock(a, request(&["k"]));
+    world.release(&held);
+    world.run_for(ms(10));
+    // An acquire that was given up waits for the connection to the third node.
+    let (coordinator, now) = world.coordinator(a);
+    assert_eq!(coordinator.pending_releases(World::node(2)), 0);
+    coordinator.handle_close(ms(200), now);
+    world.run_for(ms(1));
+    assert_eq!(closed(&world, a), [true]);
+}
+
+#[test]
+fn close_does_not_wait_for_a_status_request() {
+    let mut world = World::new(3, 5);
+    let a = world.connected();
+    world.set_state(2, HostState::Hung);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_status(keys(&["k"]), now);
+    world.run_for(ms(10));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(ms(200), now);
+    world.run_for(ms(300));
+    assert_eq!(closed(&world, a), [true], "no release is pending");
+}
+
+#[test]
+fn each_close_is_answered() {
+    let mut world = World::new(3, 6);
+    let a = world.connected();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(10));
+    assert_eq!(closed(&world, a), [true]);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_acquire(request(&["k"]), now);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(10));
+    assert_eq!(closed(&world, a), [true, true]);
+}
+
+#[test]
+fn ready_ends_with_the_close_of_the_client() {
+    let mut world = World::new(3, 7);
+    for host in 0..3 {
+        world.set_state(host, HostState::Down);
+    }
+    let a = world.process();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_ready(now);
+    world.run_for(ms(10));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(SECOND, now);
+    world.run_for(ms(10));
+    assert_eq!(closed(&world, a), [true]);
+    // A caller that asks after the close gets an answer as well.
+    world.processes[a].completions.clear();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_ready(now);
+    world.run_for(ms(200));
+    assert!(!world.processes[a].completions.is_empty(), "ready never ends");
 }

@@ -153,11 +153,6 @@ impl Coordinator {
             Tenure::Lost(_) => self.handle_end(id, tenure, now),
             Tenure::Held { .. } | Tenure::Released => lease.shared.publish(Tenure::Released),
         }
-        if let Some(lease) = self.leases.get_mut(id) {
-            // Callers wait for the results of their extensions.
-            lease.is_end_reported = true;
-            lease.extensions.clone().into_iter().for_each(|round| self.close_round(round, now));
-        }
         let Some(lease) = self.leases.remove(id) else { return };
         if let Some(acquire) = lease.acquire {
             self.acquires.remove(acquire);

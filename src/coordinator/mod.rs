@@ -50,11 +50,13 @@ mod lease_tests;
 #[cfg(test)]
 mod node_tests;
 #[cfg(test)]
+mod random_faults_tests;
+#[cfg(test)]
 mod random_tests;
 #[cfg(test)]
-mod release_tests;
+mod regression_tests;
 #[cfg(test)]
-mod review_tests;
+mod release_tests;
 #[cfg(test)]
 mod set_up_tests;
 #[cfg(test)]
@@ -65,6 +67,8 @@ mod token_tests;
 mod waiting_tests;
 #[cfg(test)]
 mod world_calls_tests;
+#[cfg(test)]
+mod world_network_tests;
 #[cfg(test)]
 mod world_tests;
 

@@ -27,38 +27,39 @@ const STEPS: usize = 120;
 const NAMES: [&[&str]; 6] = [&["a"], &["a"], &["b"], &["a", "b"], &["b", "c"], &["a", "b", "c"]];
 
 /// Words at which a server may close connections.
-const WORDS: [&str; 8] = ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING", "TIME", "KILL"];
+pub(super) const WORDS: [&str; 8] =
+    ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING", "TIME", "KILL"];
 
 /// An acquire under way.
 #[derive(Clone, Copy)]
-struct UnderWay {
-    process: usize,
-    id: AcquireId,
-    is_fenced: bool,
+pub(super) struct UnderWay {
+    pub(super) process: usize,
+    pub(super) id: AcquireId,
+    pub(super) is_fenced: bool,
     /// True if its lease was delivered, and not taken.
-    is_delivered: bool,
+    pub(super) is_delivered: bool,
 }
 
-struct Run {
-    world: World,
-    random: StdRng,
+pub(super) struct Run {
+    pub(super) world: World,
+    pub(super) random: StdRng,
     /// False if locks are forced, flushed or adopted, or if nodes lose their memory without limit: two clients can hold a lock.
-    is_safe: bool,
+    pub(super) is_safe: bool,
     /// True if the clocks of nodes step: then a new client cannot notice that.
-    has_steps: bool,
-    under_way: Vec<UnderWay>,
+    pub(super) has_steps: bool,
+    pub(super) under_way: Vec<UnderWay>,
     /// Calls of processes that were not completed yet.
-    calls: Vec<(usize, RoundId)>,
+    pub(super) calls: Vec<(usize, RoundId)>,
     /// Processes that were closed, and until when the result is due.
-    closed: Vec<(usize, Option<Time>)>,
+    pub(super) closed: Vec<(usize, Option<Time>)>,
     /// Leases whose locks were passed on.
-    given: Vec<Held>,
-    held: Vec<Held>,
+    pub(super) given: Vec<Held>,
+    pub(super) held: Vec<Held>,
     /// The highest token of each key set that was acquired with one.
-    tokens: BTreeMap<Vec<u8>, u64>,
+    pub(super) tokens: BTreeMap<Vec<u8>, u64>,
     /// Nodes with a fault that remains: a restart or a clock step.
-    marred: Vec<usize>,
-    acquired: usize,
+    pub(super) marred: Vec<usize>,
+    pub(super) acquired: usize,
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -100,17 +101,17 @@ impl Run {
         ];
         for host in &mut world.hosts {
             let version = versions[random.random_range(0..versions.len())].clone();
-            let word = forbidden[random.random_range(0..forbidden.len())].to_owned();
+            let command = forbidden[random.random_range(0..forbidden.len())].to_owned();
             let is_forbidden = random.random_ratio(1, 3);
             host.server.configure(|config: &mut Config| {
                 config.version = version;
-                config.forbidden.extend(is_forbidden.then_some(word));
+                config.forbidden.extend(is_forbidden.then_some(command));
             });
         }
         for _ in 0..random.random_range(2..5) {
             world.process();
         }
-        let (is_safe, has_steps) = (seed % 2 == 0, random.random());
+        let (is_safe, has_steps) = (seed.is_multiple_of(2), random.random());
         Self {
             world,
             random,
@@ -174,12 +175,12 @@ impl Run {
         all.filter(|process| !self.world.is_frozen(*process) && !is_closed(process)).collect()
     }
 
-    fn any_running(&mut self) -> Option<usize> {
+    pub(super) fn any_running(&mut self) -> Option<usize> {
         let running = self.running();
         (!running.is_empty()).then(|| running[self.random.random_range(0..running.len())])
     }
 
-    fn names(&mut self) -> &'static [&'static str] {
+    pub(super) fn names(&mut self) -> &'static [&'static str] {
         NAMES[self.random.random_range(0..NAMES.len())]
     }
 
@@ -245,7 +246,7 @@ impl Run {
         let Some(process) = self.any_running() else { return };
         let places = 0..self.held.len();
         let single = places.filter(|place| self.held[*place].shared.claim().keys().len() == 1);
-        let Some(place) = single.last() else { return };
+        let Some(place) = single.max() else { return };
         let held = self.held.swap_remove(place);
         let claim = held.shared.claim();
         let name = String::from_utf8(claim.keys().first().to_vec()).expect("a name");
@@ -291,152 +292,8 @@ impl Run {
         assert!(!of_process.any(is_held), "a lease was not released");
     }
 
-    /// Closes a process, and starts another one.
-    fn close_one(&mut self) {
-        let Some(process) = self.any_running().filter(|_| self.closed.len() < 6) else { return };
-        let limit = Duration::from_millis(self.random.random_range(0..2_000));
-        let (coordinator, now) = self.world.coordinator(process);
-        coordinator.handle_close(limit, now);
-        let is_held = |held: &Held| matches!(held.shared.tenure(now), Tenure::Held { .. });
-        let mut of_process = self.held.iter().filter(|held| held.process == process);
-        assert!(!of_process.any(is_held), "a lease was not released");
-        self.held.retain(|held| held.process != process);
-        self.closed.push((process, Some(now.after(limit))));
-        self.world.process();
-    }
-
-    /// A process does not run for a while.
-    fn freeze_one(&mut self) {
-        let Some(process) = self.any_running() else { return };
-        let duration = Duration::from_millis(self.random.random_range(1..2_500));
-        let duration = if self.random.random() { duration / 20 } else { duration };
-        self.world.processes[process].frozen_until = self.world.now.after(duration);
-    }
-
-    /// Bytes of some connections of a process arrive late.
-    fn hold_up(&mut self) {
-        let Some(process) = self.any_running() else { return };
-        let delay = Duration::from_millis(self.random.random_range(10..6_000));
-        let of_all = self.random.random();
-        for connection in self.world.connections(process) {
-            if of_all || self.random.random_ratio(1, 3) {
-                self.world.hold_up(process, connection, delay);
-            }
-        }
-    }
-
-    /// Reads the state of a lock, or releases it by force.
-    fn survey(&mut self) {
-        let Some(process) = self.any_running() else { return };
-        let names = self.names();
-        let is_forced = !self.is_safe && self.random.random();
-        let (coordinator, now) = self.world.coordinator(process);
-        let call = if is_forced {
-            coordinator.handle_force_release(keys(names), now)
-        } else {
-            coordinator.handle_status(keys(names), now)
-        };
-        if self.random.random_ratio(1, 4) {
-            self.run(ms(1));
-            if !self.world.is_frozen(process) {
-                let (coordinator, now) = self.world.coordinator(process);
-                coordinator.handle_cancel_call(call, now);
-                return;
-            }
-        }
-        if self.world.processes[process].coordinator.is_survey(call) {
-            self.calls.push((process, call));
-        }
-    }
-
-    fn cancel_one(&mut self) {
-        if !self.under_way.is_empty() {
-            let place = self.random.random_range(0..self.under_way.len());
-            let UnderWay { process, id, .. } = self.under_way[place];
-            if self.world.is_frozen(process) {
-                return;
-            }
-            self.under_way.swap_remove(place);
-            let (coordinator, now) = self.world.coordinator(process);
-            coordinator.handle_cancel(id, now);
-            self.world.take_acquired(process, id);
-        }
-    }
-
-    fn extend_one(&mut self) {
-        if !self.held.is_empty() {
-            let held = self.held[self.random.random_range(0..self.held.len())].clone();
-            if self.world.is_frozen(held.process) {
-                return;
-            }
-            let ttl = Duration::from_millis(self.random.random_range(150..4_000));
-            let (coordinator, now) = self.world.coordinator(held.process);
-            let ttl = Ttl::from_duration(ttl).expect("a ttl");
-            // An error means that the lease has ended.
-            let call = coordinator.handle_extend(held.id, ttl, now);
-            self.calls.extend(call.ok().map(|call| (held.process, call)));
-        }
-    }
-
-    /// A fault of one node. In a safe run, at any time only a minority has lost its memory or has a wrong clock.
-    fn fault(&mut self) {
-        let nodes = self.world.hosts.len();
-        let host = self.random.random_range(0..nodes);
-        let is_faulty = |world: &World, host: usize| world.hosts[host].state != HostState::Up;
-        if is_faulty(&self.world, host) {
-            return self.world.set_state(host, HostState::Up);
-        }
-        let is_few = self.marred.is_empty() || self.marred == [host];
-        let may_mar = !self.is_safe || is_few && nodes > 2;
-        match self.random.random_range(0..8) {
-            0 | 1 => self.world.set_state(host, HostState::Hung),
-            2 => self.world.set_state(host, HostState::Down),
-            3 if may_mar => {
-                self.world.restart(host);
-                self.marred = vec![host];
-            }
-            4 if may_mar && (self.has_steps || !self.is_safe) => {
-                self.world.hosts[host].ahead_us += self.random.random_range(0..6_000_000);
-                self.marred = vec![host];
-            }
-            5 => {
-                let troubles = [
-                    Trouble::Busy,
-                    Trouble::ReadOnly,
-                    Trouble::OutOfMemory,
-                    Trouble::Loading,
-                    Trouble::Misconf,
-                    Trouble::MasterDown,
-                ];
-                let trouble = troubles[self.random.random_range(0..troubles.len())];
-                let trouble = self.world.trouble(host).is_none().then_some(trouble);
-                self.world.set_trouble(host, trouble);
-            }
-            _ => self.cut(host),
-        }
-    }
-
-    /// All connections of the host break. Bytes under way can still arrive.
-    fn cut(&mut self, host: usize) {
-        self.world.cut(host);
-    }
-
-    fn heal(&mut self) {
-        for host in 0..self.world.hosts.len() {
-            self.world.set_state(host, HostState::Up);
-            self.world.set_trouble(host, None);
-            self.world.close_on("", host);
-            self.world.hosts[host].swallows = "";
-        }
-        // Rounds end before the replies if these take longer than the node timeout.
-        self.world.jitter = self.world.jitter.min(ms(5));
-        for process in &mut self.world.processes {
-            process.frozen_until = process.frozen_until.min(self.world.now);
-        }
-    }
-
     /// Runs, takes what was acquired, and checks the rules all the time.
-    fn run(&mut self, duration: Duration) {
+    pub(super) fn run(&mut self, duration: Duration) {
         let limit = self.world.now.after(duration);
         loop {
             let has_acquired = |world: &World| {
@@ -506,35 +363,6 @@ impl Run {
         for (process, until) in &self.closed {
             let is_late = until.is_some_and(|until| until < self.world.now);
             assert!(!is_late, "the close of {process} is late");
-        }
-    }
-
-    fn check_token(&mut self, held: &Held, is_fenced: bool) {
-        if !is_fenced || !self.is_safe || !self.world.is_valid(held) {
-            return;
-        }
-        let claim = held.shared.claim();
-        let token = claim.fence().and_then(Counters::token).expect("a token");
-        for key in claim.keys().iter() {
-            let last = self.tokens.insert(key.to_vec(), token).unwrap_or_default();
-            assert!(token > last, "token {token} after {last}");
-        }
-    }
-
-    /// At most one lease on each key is valid.
-    fn check(&self) {
-        if !self.is_safe {
-            return;
-        }
-        let now: Time = self.world.now;
-        let mut holders = BTreeMap::new();
-        for held in &self.held {
-            if matches!(held.shared.tenure(now), Tenure::Held { .. }) {
-                for key in held.shared.claim().keys().iter() {
-                    let other = holders.insert(key.clone(), held.process);
-                    assert_eq!(other, None, "two holders of {key:?}: {} and another", held.process);
-                }
-            }
         }
     }
 }

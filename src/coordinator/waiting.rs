@@ -6,7 +6,7 @@
 //! Methods that can end the wait of an acquire return it, or add it to `ready`.
 
 use super::queue::{Queue, RIVALS_FOR, Votes, Waiter};
-use super::sets::{Candidate, Conflicts, Sets};
+use super::sets::{Candidate, Sets};
 use super::slots::{AcquireId, RoundId};
 use super::votes::VoteCounter;
 use crate::protocol::{FreeNodes, NodeId, NodeSet, Quorum, Time, Waiting};
@@ -21,7 +21,7 @@ const PROMPT: Duration = Duration::from_millis(5);
 pub(super) struct WaitQueues {
     quorum: Quorum,
     waiters: BTreeMap<AcquireId, Waiter>,
-    queues: BTreeMap<Key, Queue>,
+    pub(super) queues: BTreeMap<Key, Queue>,
     sets: Sets,
     last_place: u64,
     /// Number of times that an acquire was checked because a key was freed.
@@ -241,8 +241,7 @@ impl WaitQueues {
         let waiter = self.waiters.get_mut(&acquire)?;
         self.checks += 1;
         let granted = waiter.granted(votes);
-        let conflicts: &Conflicts = &waiter.conflicts(votes);
-        let freed = self.sets.free_nodes(acquire, conflicts);
+        let freed = self.sets.free_nodes(acquire, &waiter.conflicts(votes));
         let free = FreeNodes { nodes: granted.union(freed.nodes), ..freed };
         waiter.waiting.next_useful_try(free, self.quorum, now)
     }
@@ -389,12 +388,6 @@ impl WaitQueues {
         let own = self.waiters.get(&except).and_then(|waiter| waiter.queue.as_ref());
         let own = usize::from(own.is_some_and(|(queue, _)| **queue == *key));
         queued > own || self.sets.is_wanted(key, except)
-    }
-
-    /// Number of queues, including empty ones that are kept because of rivals.
-    #[cfg(test)]
-    pub(super) fn remembered(&self) -> usize {
-        self.queues.len()
     }
 
     #[cfg(test)]

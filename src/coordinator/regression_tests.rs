@@ -24,14 +24,6 @@ fn extended(world: &World, process: usize) -> Vec<Extended> {
     world.processes[process].completions.iter().filter_map(extended).collect()
 }
 
-fn closed(world: &World, process: usize) -> Vec<bool> {
-    let closed = |it: &Completion| match it {
-        Completion::Closed(result) => Some(result.is_ok()),
-        _ => None,
-    };
-    world.processes[process].completions.iter().filter_map(closed).collect()
-}
-
 #[test]
 fn extension_ends_with_the_release_of_its_lease() {
     let mut world = World::new(3, 1);
@@ -58,88 +50,6 @@ fn extension_ends_with_the_close_of_its_client() {
     coordinator.handle_close(SECOND, now);
     world.run_for(2 * SECOND);
     assert_eq!(extended(&world, a), [Extended::Ended(Tenure::Lost(Loss::Closed))]);
-}
-
-#[test]
-fn lease_that_was_not_taken_before_a_close_has_no_minimum_hold_time() {
-    let mut world = World::new(3, 3);
-    let a = world.connected();
-    let request = AcquireRequest { at_least: 30 * SECOND, ..request(&["k"]) };
-    let id = world.acquire(a, request);
-    world.run_for(ms(5));
-    assert!(matches!(world.take_acquired(a, id), Some(Ok(_))));
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_close(SECOND, now);
-    world.run_for(ms(10));
-    assert!(matches!(world.take_acquired(a, id), Some(Err(AcquireFailure::Closed))));
-    assert_eq!(world.copies("k"), 0);
-}
-
-#[test]
-fn close_does_not_wait_for_commands_that_are_not_releases() {
-    let mut world = World::new(3, 4);
-    world.set_state(2, HostState::Hung);
-    let a = world.process();
-    let held = world.lock(a, request(&["k"]));
-    world.release(&held);
-    world.run_for(ms(10));
-    // An acquire that was given up waits for the connection to the third node.
-    let (coordinator, now) = world.coordinator(a);
-    assert_eq!(coordinator.pending_releases(World::node(2)), 0);
-    coordinator.handle_close(ms(200), now);
-    world.run_for(ms(1));
-    assert_eq!(closed(&world, a), [true]);
-}
-
-#[test]
-fn close_does_not_wait_for_a_status_request() {
-    let mut world = World::new(3, 5);
-    let a = world.connected();
-    world.set_state(2, HostState::Hung);
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_status(keys(&["k"]), now);
-    world.run_for(ms(10));
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_close(ms(200), now);
-    world.run_for(ms(300));
-    assert_eq!(closed(&world, a), [true], "no release is pending");
-}
-
-#[test]
-fn each_close_is_answered() {
-    let mut world = World::new(3, 6);
-    let a = world.connected();
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_close(SECOND, now);
-    world.run_for(ms(10));
-    assert_eq!(closed(&world, a), [true]);
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_acquire(request(&["k"]), now);
-    coordinator.handle_close(SECOND, now);
-    world.run_for(ms(10));
-    assert_eq!(closed(&world, a), [true, true]);
-}
-
-#[test]
-fn ready_ends_with_the_close_of_the_client() {
-    let mut world = World::new(3, 7);
-    for host in 0..3 {
-        world.set_state(host, HostState::Down);
-    }
-    let a = world.process();
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_ready(now);
-    world.run_for(ms(10));
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_close(SECOND, now);
-    world.run_for(ms(10));
-    assert_eq!(closed(&world, a), [true]);
-    // A caller that asks after the close gets an answer as well.
-    world.processes[a].completions.clear();
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_ready(now);
-    world.run_for(ms(200));
-    assert!(!world.processes[a].completions.is_empty(), "ready never ends");
 }
 
 #[test]
@@ -351,7 +261,9 @@ fn longest_pause(seed: u64, names: &[&[&str]]) -> Duration {
             assert!(held.shared.take(world.now));
         }
         world.run_for(ms(2));
-        held.iter().for_each(|held| _ = world.release(held));
+        for held in &held {
+            world.release(held);
+        }
         free_since = world.now;
     }
     longest
@@ -387,7 +299,7 @@ fn nothing_is_remembered_for_long() {
         let held = world.lock(process, waiting(&["last"], world.now, SECOND));
         world.release(&held);
         world.run_for(ms(5));
-        let remembered = world.processes[process].coordinator.queues.remembered();
+        let remembered = world.processes[process].coordinator.queues.queues.len();
         assert!(remembered <= 1, "{remembered} queues");
     }
     world.assert_idle();
