@@ -11,7 +11,7 @@ use crate::wire::Fingerprint;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// What the settings of a client determine.
+/// The checked settings of a client, and its environment.
 pub(super) struct Parts {
     pub(super) quorum: Quorum,
     pub(super) places: Vec<Place>,
@@ -35,7 +35,7 @@ impl Parts {
         Timings { answer: limits.node_timeout, connect: *connect_timeout }
     }
 
-    /// The nodes of the client. `pushes` is told of their notifications.
+    /// The nodes of the client. `pushes` receives their notifications.
     pub(super) fn nodes(&mut self, pushes: &Arc<dyn PushSink>) -> Box<[Arc<NodeShared>]> {
         let (quorum, fingerprint, timings) = (self.quorum, self.fingerprint(), self.timings());
         let siblings = Arc::new(Siblings::new(self.names.clone()));

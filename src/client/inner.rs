@@ -20,7 +20,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Returns the key of `resource`, if the nodes can be asked.
+    /// Returns the key of `resource`, unless the client is closed or there is no runtime.
     #[cfg(quorlock_coordinator)]
     pub(super) fn reach(&self, resource: &[u8]) -> Result<((), Keys), ClientError> {
         self.driver.check_ready()?;

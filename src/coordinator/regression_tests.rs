@@ -58,7 +58,7 @@ fn blocked_acquire_that_loses_a_free_attempt_to_another_stays_in_line() {
     let a = world.connected();
     let now = world.now;
     let (coordinator, _) = world.coordinator(a);
-    // As if so many attempts were under way.
+    // Simulates a large number of attempts under way.
     coordinator.attempts += 1 << 14;
     let blocked = world.acquire(a, waiting(&["x"], now, 9 * SECOND));
     let (coordinator, _) = world.coordinator(a);

@@ -9,7 +9,7 @@ use crate::wire::{Missing, NodeFailure};
 
 impl Node {
     /// When to call [`handle_timeout`](Self::handle_timeout), or when a connection can be opened or commands can be
-    /// written that have to wait. What can be done now is no timeout.
+    /// written that have to wait. Work that is possible now needs no timeout.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
         let first = match &self.link {
             Link::Disconnected { .. } => Some(self.reconnect.next_try()).filter(|at| *at > now),

@@ -169,7 +169,7 @@ impl World {
         self.send(host, outputs);
     }
 
-    /// From now on, what was not delivered over this connection arrives after `delay`; new connections work.
+    /// All bytes under way and later ones of this connection arrive after `delay`. New connections work.
     pub(super) fn hold_up(&mut self, process: usize, connection: ConnectionId, delay: Duration) {
         let at = self.now.after(delay);
         for is_up in [true, false] {

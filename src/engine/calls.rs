@@ -19,7 +19,7 @@ impl Call {
         Self { engine: engine.clone(), id, is_over: false }
     }
 
-    /// The caller has what it wanted: dropping the call cancels nothing.
+    /// The call has succeeded. Its drop does not cancel it.
     pub(super) fn end(mut self) {
         self.is_over = true;
     }

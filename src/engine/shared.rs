@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// The alarm of a client that has nothing to do.
+/// Interval of the alarm of an idle client.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
 /// Everything that the threads of a client share.
@@ -55,7 +55,7 @@ pub(super) struct CallState {
     pub(super) completion: Option<Completion>,
 }
 
-/// What follows from a change of the coordinator, to be done without the mutex.
+/// Consequences of a change of the coordinator, for after the mutex was unlocked.
 #[derive(Default)]
 struct Effects {
     wakers: Vec<Waker>,

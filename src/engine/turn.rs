@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const READ: usize = 64 << 10;
 
 impl NodeIo {
-    /// Reads and writes until there is nothing left to do. `is_task` is false outside of the node's task: no connection is
+    /// Reads and writes until no more is possible. `is_task` is false outside of the node's task: no connection is
     /// opened there, and streams keep the waker of the task.
     pub(super) fn take_turn(&self, engine: &Engine, cx: &mut Context<'_>, is_task: bool) {
         let Ok(mut connections) = self.connections.try_lock() else { return };

@@ -27,7 +27,7 @@ pub(crate) enum NoRuntime {
     Lacks(RuntimeDriver),
 }
 
-/// Why the nodes cannot be asked.
+/// The reason why the client can reach no node.
 pub(crate) enum Unready {
     /// The client was closed.
     Closed,
