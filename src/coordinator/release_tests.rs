@@ -1,7 +1,7 @@
 //! Releases: which nodes receive one, and how long it is repeated.
 
 use super::world_calls_tests::{TTL, request, ttl};
-use super::world_tests::{HostState, World, ms};
+use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};
 use super::{AcquireRequest, Completion};
 use crate::observe::NodeVote;
 use crate::observe::event::{CommandKind, Event};
@@ -231,4 +231,26 @@ fn release_after_a_stall_is_not_dropped_at_the_expiry() {
     assert_eq!(world.copies("k"), 0);
     world.run_for(11 * SECOND);
     world.assert_idle();
+}
+
+#[test]
+fn release_has_a_new_timeout_on_a_new_runtime() {
+    let mut world = World::new(3, 13);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    for host in 0..3 {
+        world.set_state(host, HostState::Hung);
+    }
+    world.release(&held);
+    world.run_for(NODE_TIMEOUT / 2);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_new_runtime(now);
+    let is_released = |world: &World| {
+        let completions = &world.processes[a].completions;
+        completions.iter().any(|completion| matches!(completion, Completion::Released { .. }))
+    };
+    world.run_for(NODE_TIMEOUT - ms(1));
+    assert!(!is_released(&world));
+    world.run_for(ms(2));
+    assert!(is_released(&world));
 }

@@ -37,6 +37,8 @@ pub(super) struct State {
     closed: Option<Result<(), Remains>>,
     /// Whether a task serves each node.
     pub(super) is_served: Box<[bool]>,
+    /// True once the tasks were started.
+    pub(super) has_started: bool,
     pub(super) alarm: Option<Alarm>,
     /// When the alarm rings.
     pub(super) alarm_at: Time,
@@ -140,6 +142,7 @@ impl Engine {
                 closing: Vec::new(),
                 closed: None,
                 is_served: vec![false; count].into(),
+                has_started: false,
                 alarm: None,
                 alarm_at: Time::END,
             };

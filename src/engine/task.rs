@@ -62,6 +62,10 @@ impl Engine {
                     started.push(node);
                 }
             }
+            if !started.is_empty() && std::mem::replace(&mut state.has_started, true) {
+                let now = self.now();
+                state.coordinator.handle_new_runtime(now);
+            }
         }
         for node in started {
             start(&this, node, &runtime);
