@@ -249,7 +249,7 @@ fn release_has_a_new_timeout_on_a_new_runtime() {
         let completions = &world.processes[a].completions;
         completions.iter().any(|completion| matches!(completion, Completion::Released { .. }))
     };
-    world.run_for(NODE_TIMEOUT - ms(1));
+    world.run_for(ms(49));
     assert!(!is_released(&world));
     world.run_for(ms(2));
     assert!(is_released(&world));
