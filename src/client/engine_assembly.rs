@@ -7,7 +7,6 @@ use crate::engine::{Client, Engine};
 use crate::error::ConfigError;
 use crate::lease::{Backing, LeaseRegistry, to_ttl};
 use crate::node::{Pool, PushSink, RestartGuard};
-use crate::observe::Weight;
 use crate::protocol::{ClientId, NodeId, Policy, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,8 +48,7 @@ impl Parts {
             nodes: nodes.collect(),
             prefix,
         };
-        let mut coordinator = Coordinator::new(settings, self.environment.random.clone());
-        coordinator.observe(Some(Weight::Detail));
+        let coordinator = Coordinator::new(settings, self.environment.random.clone());
         let pool = Arc::new(Pool::new(shared, self.runtime, self.environment));
         let registry = Arc::new(LeaseRegistry::default());
         let client =

@@ -182,7 +182,10 @@ impl Engine {
         except: Option<NodeId>,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> T {
+        let observers = &self.environment().observers;
+        let level = [Weight::Detail, Weight::Trouble].into_iter().find(|it| observers.wants(*it));
         let mut state = lock(&self.state);
+        state.coordinator.observe(level);
         let now = self.now();
         let result = call(&mut state, now);
         let effects = state.collect(now, except, &self.nodes);
