@@ -1,19 +1,15 @@
 //! Rules that the engine of tasks had, and the coordinator lacked at first.
 
-use super::world_calls_tests::{TTL, keys, renewed, request, waiting};
+use super::world_calls_tests::{TTL, keys, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
 use crate::observe::VoteEligibility;
 use crate::observe::event::{AttemptOutcome, Event};
-use crate::protocol::{Extended, Loss, Tenure, Ttl};
+use crate::protocol::{Extended, Loss, Tenure};
 use crate::wire::NodeFailure;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn ttl(duration: Duration) -> Ttl {
-    Ttl::from_duration(duration).expect("a ttl")
-}
 
 /// The results of extensions of this process.
 fn extended(world: &World, process: usize) -> Vec<Extended> {
@@ -22,21 +18,6 @@ fn extended(world: &World, process: usize) -> Vec<Extended> {
         _ => None,
     };
     world.processes[process].completions.iter().filter_map(extended).collect()
-}
-
-#[test]
-fn extension_ends_with_the_release_of_its_lease() {
-    let mut world = World::new(3, 1);
-    let a = world.connected();
-    let held = world.lock(a, request(&["k"]));
-    world.run_for(ms(5));
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_extend(held.id, ttl(TTL), now).expect("held");
-    // Another task releases the lease while the extension is under way.
-    world.release(&held);
-    world.run_for(2 * SECOND);
-    assert_eq!(extended(&world, a), [Extended::Ended(Tenure::Released)]);
-    world.assert_idle();
 }
 
 #[test]
@@ -50,25 +31,6 @@ fn extension_ends_with_the_close_of_its_client() {
     coordinator.handle_close(SECOND, now);
     world.run_for(2 * SECOND);
     assert_eq!(extended(&world, a), [Extended::Ended(Tenure::Lost(Loss::Closed))]);
-}
-
-#[test]
-fn blocked_acquire_that_loses_a_free_attempt_to_another_stays_in_line() {
-    let mut world = World::new(3, 8);
-    let a = world.connected();
-    let now = world.now;
-    let (coordinator, _) = world.coordinator(a);
-    // Simulates a large number of attempts under way.
-    coordinator.attempts += 1 << 14;
-    let blocked = world.acquire(a, waiting(&["x"], now, 9 * SECOND));
-    let (coordinator, _) = world.coordinator(a);
-    // One of them ends, and its acquire tries again at once, like one that was refused by a single node.
-    coordinator.end_attempt();
-    let other = coordinator.handle_acquire(waiting(&["y"], now, 9 * SECOND), now);
-    world.run_for(ms(5));
-    assert!(matches!(world.take_acquired(a, other), Some(Ok(_))));
-    let result = world.take_acquired(a, blocked);
-    assert!(matches!(result, Some(Ok(_))), "{}", result.is_none());
 }
 
 #[test]

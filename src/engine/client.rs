@@ -73,16 +73,15 @@ impl Client {
         let mut call = self.engine.acquire_call(id);
         loop {
             match (&mut call).await {
-                Completion::Acquired { lease, shared, .. } => {
-                    if shared.take(self.engine.now()) {
-                        call.end();
-                        if is_renewed {
-                            self.engine.with(|it, now| it.handle_taken(lease, now));
-                        }
-                        return Ok(Won { id: lease, shared });
+                Completion::Acquired { lease, shared, .. } if shared.take(self.engine.now()) => {
+                    call.end();
+                    if is_renewed {
+                        self.engine.with(|it, now| it.handle_taken(lease, now));
                     }
+                    return Ok(Won { id: lease, shared });
                 }
                 Completion::AcquireFailed { failure, .. } => return Err(Failure::Failed(failure)),
+                // The lease was revoked or has ended: the acquire continues.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! The connections of one node, and a turn: opens, reads and writes them.
+//! The connections of one node.
 
 use crate::coordinator::ConnectionId;
 use crate::protocol::NodeId;
@@ -6,13 +6,10 @@ use crate::sync::{contain, lock};
 use crate::transport::Stream;
 use crate::wire::NodeFailure;
 use futures::future::BoxFuture;
-use redis::{RedisConnectionInfo, RedisError};
-use std::io;
-use std::pin::Pin;
+use redis::RedisConnectionInfo;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::task::Waker;
 
 pub(super) type Opening =
     BoxFuture<'static, Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>>;

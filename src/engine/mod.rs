@@ -11,7 +11,6 @@ mod shared;
 mod task;
 mod turn;
 
-pub(crate) use calls::Call;
 pub(crate) use client::{Client, Failure, Won};
 pub(crate) use shared::Engine;
 

@@ -3,16 +3,16 @@
 use super::LeaseListener;
 use super::io::NodeIo;
 use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, RoundId};
-use crate::node::{Environment, NoRuntime, NodeShared, Pool};
+use crate::node::{Environment, NodeShared, Pool};
 use crate::observe::Weight;
 use crate::observe::event::Event;
-use crate::protocol::{NodeId, Tenure, Time, Ttl};
+use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
-use crate::time::{Alarm, Ring};
+use crate::time::Alarm;
 use crate::wire::Key;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 /// Interval of the alarm of an idle client.
