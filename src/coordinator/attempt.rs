@@ -210,7 +210,8 @@ impl Coordinator {
             self.cx.emit(Weight::Detail, |_| Event::WaitFinished { lock, elapsed });
         }
         if let Some(shared) = self.leases.get(lease).map(|lease| lease.shared.clone()) {
-            self.completions.push_back(Completion::Acquired { acquire: id, lease, shared });
+            let since = attempt.t1;
+            self.completions.push_back(Completion::Acquired { acquire: id, lease, shared, since });
         }
         self.enter_stage(id, Stage::Delivered { lease, since: now })
     }
@@ -335,7 +336,7 @@ impl Coordinator {
         let Some(attempt) = acquire.attempt() else { return };
         let (t1, round, confirmation) = (attempt.t1, attempt.round, attempt.confirmation);
         let (lock, elapsed) = (Acquire::lock(acquire, prefix), now.since(t1));
-        let report = |round| Some(self.rounds.get(round)?.report(&self.cx.names(), now));
+        let report = |round| Some(self.rounds.get(round)?.report(self.cx.names(), now));
         if self.cx.wants(Weight::Detail)
             && let Some(first) = report(round)
         {

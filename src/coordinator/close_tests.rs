@@ -3,7 +3,7 @@
 use super::world_calls_tests::{keys, renewed, request, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
-use crate::protocol::{Loss, Outcome, Tenure};
+use crate::protocol::{Loss, Outcome, Tenure, Time};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -71,8 +71,8 @@ fn release_all_releases_every_lease_once() {
     world.run_for(ms(10));
     for (_, released) in released {
         let is_released = |it: &&Completion| {
-            matches!(it, Completion::Released { call, outcome: Outcome::Won, report }
-                if *call == released && report.granted() >= 2)
+            matches!(it, Completion::Released { call, outcome: Outcome::Won, replies }
+                if *call == released && replies.report(Time::default()).granted() >= 2)
         };
         assert_eq!(world.processes[a].completions.iter().filter(is_released).count(), 1);
     }

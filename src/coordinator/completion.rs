@@ -2,8 +2,9 @@
 
 use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, LeaseId, RoundId};
+use super::votes::VoteCounter;
 use crate::observe::{Report, VoteEligibility};
-use crate::protocol::{Extended, Outcome, Refusal, Tenure};
+use crate::protocol::{Extended, Outcome, Refusal, Tenure, Time};
 use crate::wire::Answer;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub(crate) enum Completion {
         acquire: AcquireId,
         lease: LeaseId,
         shared: Arc<SharedLease>,
+        /// T1 of the acquire.
+        since: Time,
     },
     AcquireFailed {
         acquire: AcquireId,
@@ -29,7 +32,7 @@ pub(crate) enum Completion {
     Released {
         call: RoundId,
         outcome: Outcome,
-        report: Report,
+        replies: Box<Replies>,
     },
     Status {
         call: RoundId,
@@ -48,6 +51,23 @@ pub(crate) enum Completion {
     Ready,
     /// The client is closed. `Err` if its releases were not delivered in time.
     Closed(Result<(), Remains>),
+}
+
+/// The replies in one round.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    votes: VoteCounter,
+    names: Arc<[Arc<str>]>,
+}
+
+impl Replies {
+    pub(super) fn new(votes: VoteCounter, names: Arc<[Arc<str>]>) -> Self {
+        Self { votes, names }
+    }
+
+    pub(crate) fn report(&self, now: Time) -> Report {
+        self.votes.report(&self.names, now)
+    }
 }
 
 /// Why an acquire has failed.

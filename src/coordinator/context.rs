@@ -25,6 +25,7 @@ pub(super) struct Context {
     /// The server process behind each node: two nodes must not be the same server.
     run_ids: Box<[Option<Arc<str>>]>,
     health: HealthRecord,
+    names: Arc<[Arc<str>]>,
     /// Level of the events that a receiver wants.
     observed: Option<Weight>,
     last_connection: u64,
@@ -57,6 +58,7 @@ impl Context {
             quarantine: Quarantine::new(quorum, settings.policy, period),
             run_ids: quorum.ids().map(|_| None).collect(),
             health: HealthRecord::new(quorum),
+            names: settings.nodes.iter().map(|node| node.name.clone()).collect(),
             observed: None,
             last_connection: 0,
             is_closing: false,
@@ -77,8 +79,8 @@ impl Context {
         &self.settings.nodes[node.index()].name
     }
 
-    pub(super) fn names(&self) -> Vec<Arc<str>> {
-        self.settings.nodes.iter().map(|node| node.name.clone()).collect()
+    pub(super) fn names(&self) -> &Arc<[Arc<str>]> {
+        &self.names
     }
 
     pub(super) fn observe(&mut self, level: Option<Weight>) {

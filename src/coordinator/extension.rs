@@ -138,7 +138,7 @@ impl Coordinator {
         }
         match cause {
             Cause::Requested => {
-                let report = self.rounds.get(call).map(|votes| votes.report(&self.cx.names(), now));
+                let report = self.rounds.get(call).map(|votes| votes.report(self.cx.names(), now));
                 if let Some(report) = report {
                     self.completions.push_back(Completion::Extended { call, extended, report });
                 }
@@ -156,7 +156,7 @@ impl Coordinator {
         if is_requested && votes.round().outcome().is_none() {
             let tenure =
                 if matches!(tenure, Tenure::Held { .. }) { Tenure::Released } else { tenure };
-            let (extended, report) = (Extended::Ended(tenure), votes.report(&self.cx.names(), now));
+            let (extended, report) = (Extended::Ended(tenure), votes.report(self.cx.names(), now));
             self.completions.push_back(Completion::Extended { call, extended, report });
         }
     }
@@ -195,7 +195,7 @@ impl Coordinator {
                     failures: failures.saturating_add(1),
                     remaining: slack,
                     held,
-                    report: votes.report(&cx.names(), now),
+                    report: votes.report(cx.names(), now),
                 });
             }
             Extended::Ended(_) => {}

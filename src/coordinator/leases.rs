@@ -2,7 +2,7 @@
 
 use super::acquire::{Attempt, Terms};
 use super::claim::Claim;
-use super::completion::Completion;
+use super::completion::{Completion, Replies};
 use super::lease::Lease;
 use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, LeaseId, RoundId};
@@ -210,12 +210,12 @@ impl Coordinator {
     }
 
     /// A vote for a release, or its timeout. Completes the release once it is decided.
-    pub(super) fn complete_release(&mut self, call: RoundId, now: Time) {
+    pub(super) fn complete_release(&mut self, call: RoundId) {
         let Some(votes) = self.rounds.get(call) else { return };
         let Some(outcome) = votes.round().outcome() else { return };
-        let report = votes.report(&self.cx.names(), now);
-        self.rounds.remove(call);
-        self.completions.push_back(Completion::Released { call, outcome, report });
+        if let Some(replies) = self.take_replies(call) {
+            self.completions.push_back(Completion::Released { call, outcome, replies });
+        }
     }
 
     /// Releases all leases. Returns the first key of each lease, and the call that ends with [`Completion::Released`].
@@ -243,12 +243,18 @@ impl Coordinator {
     pub(crate) fn lease_report(&self, id: LeaseId, now: Time) -> Report {
         let votes = self.leases.get(id).and_then(|lease| self.rounds.get(lease.acquired));
         let nothing = || Report::new(self.cx.settings.quorum.needed(), Arc::new([]));
-        votes.map_or_else(nothing, |votes| votes.report(&self.cx.names(), now))
+        votes.map_or_else(nothing, |votes| votes.report(self.cx.names(), now))
     }
 
-    /// T1 of the acquire of the lease.
-    pub(crate) fn lease_since(&self, id: LeaseId) -> Option<Time> {
-        self.leases.get(id).map(|lease| lease.since)
+    /// Takes the replies to the acquire of the lease, before its release.
+    pub(crate) fn take_lease_replies(&mut self, id: LeaseId) -> Option<Box<Replies>> {
+        let round = self.leases.get(id)?.acquired;
+        self.take_replies(round)
+    }
+
+    fn take_replies(&mut self, round: RoundId) -> Option<Box<Replies>> {
+        let votes = self.rounds.remove(round)?;
+        Some(Box::new(Replies::new(votes, self.cx.names().clone())))
     }
 
     /// A key of the lease has changed on `node`. Returns the number of nodes that may have lost their keys.

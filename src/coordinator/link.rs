@@ -110,6 +110,12 @@ impl Node {
         }
     }
 
+    pub(super) fn handle_unsent(&mut self, id: ConnectionId, count: usize) {
+        if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
+            connection.conversation().handle_unsent(count);
+        }
+    }
+
     /// The driver has opened connection `id`, and `login` are its credentials.
     pub(super) fn handle_connected(
         &mut self,

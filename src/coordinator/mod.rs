@@ -74,7 +74,7 @@ mod world_tests;
 
 pub(crate) use acquire::AcquireRequest;
 pub(crate) use claim::Claim;
-pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Remains};
+pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Remains, Replies};
 pub(crate) use context::ConnectionId;
 pub(crate) use settings::{NodeSettings, Settings};
 pub(crate) use shared_lease::SharedLease;

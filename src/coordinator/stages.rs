@@ -237,13 +237,13 @@ impl Coordinator {
         votes: &VoteCounter,
         now: Time,
     ) -> AcquireFailure {
-        let report = votes.report(&self.cx.names(), now);
+        let report = votes.report(self.cx.names(), now);
         AcquireFailure::Refused { refusal, report, is_overloaded: votes.is_overloaded() }
     }
 
     fn fail_overloaded(&mut self, id: AcquireId, now: Time) -> Step {
         let refused = self.acquires.get(id).and_then(|acquire| self.rounds.get(acquire.refused?));
-        let report = refused.map(|votes| votes.report(&self.cx.names(), now));
+        let report = refused.map(|votes| votes.report(self.cx.names(), now));
         self.fail(id, AcquireFailure::Overloaded { report }, now)
     }
 

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// | kind | methods | when to call |
 /// |---|---|---|
 /// | requests | [`handle_acquire`](Self::handle_acquire), [`handle_cancel`](Self::handle_cancel), [`handle_taken`](Self::handle_taken), [`handle_watch`](Self::handle_watch), [`handle_extend`](Self::handle_extend), [`handle_release`](Self::handle_release), [`handle_drop`](Self::handle_drop), [`handle_release_all`](Self::handle_release_all), [`handle_status`](Self::handle_status), [`handle_force_release`](Self::handle_force_release), [`handle_cancel_call`](Self::handle_cancel_call), [`handle_ready`](Self::handle_ready), [`handle_close`](Self::handle_close) | a caller has submitted one |
-/// | network | [`handle_connected`](Self::handle_connected), [`handle_connect_failed`](Self::handle_connect_failed), [`handle_bytes`](Self::handle_bytes), [`handle_sent`](Self::handle_sent), [`handle_closed`](Self::handle_closed), [`handle_new_runtime`](Self::handle_new_runtime) | the driver has opened, read, written or lost a connection |
+/// | network | [`handle_connected`](Self::handle_connected), [`handle_connect_failed`](Self::handle_connect_failed), [`handle_bytes`](Self::handle_bytes), [`handle_sent`](Self::handle_sent), [`handle_unsent`](Self::handle_unsent), [`handle_closed`](Self::handle_closed), [`handle_new_runtime`](Self::handle_new_runtime) | the driver has opened, read, written or lost a connection |
 /// | time | [`handle_timeout`](Self::handle_timeout) | [`poll_timeout`](Self::poll_timeout) has passed |
 /// | output | [`poll_close`](Self::poll_close), [`poll_connect`](Self::poll_connect), [`poll_transmit`](Self::poll_transmit), [`poll_completion`](Self::poll_completion), [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout) | after any `handle_*`, until they return `None` or no bytes |
 ///
@@ -144,7 +144,7 @@ impl Coordinator {
     pub(super) fn handle_decision(&mut self, round: RoundId, now: Time) {
         match self.rounds.get(round).map(|votes| votes.owner) {
             Some(Owner::Extension { .. }) => self.complete_extension(round, now),
-            Some(Owner::Release) => self.complete_release(round, now),
+            Some(Owner::Release) => self.complete_release(round),
             Some(Owner::Status | Owner::ForcedRelease) => self.complete_survey(round, now),
             Some(Owner::Acquire(_)) | None => {}
         }

@@ -78,11 +78,11 @@ impl Coordinator {
         match (votes.owner, survey.deletes) {
             (Owner::ForcedRelease, Some(keys)) => self.delete_holders(call, &keys, &votes, now),
             (Owner::ForcedRelease, None) => {
-                let report = votes.report(&self.cx.names(), now);
+                let report = votes.report(self.cx.names(), now);
                 self.completions.push_back(Completion::ForceReleased { call, report });
             }
             _ => {
-                let report = votes.report(&self.cx.names(), now);
+                let report = votes.report(self.cx.names(), now);
                 let lock = |node: NodeId| NodeLock {
                     answer: votes.refusal(node).cloned(),
                     eligibility: self.nodes[node.index()].eligibility(now, &self.cx),

@@ -132,9 +132,14 @@ impl Coordinator {
         self.nodes[connection.node.index()].to_send(connection)
     }
 
-    /// The driver has written the first `count` of these bytes.
+    /// The driver has taken the first `count` of these bytes, and writes them.
     pub(crate) fn handle_sent(&mut self, connection: ConnectionId, count: usize) {
         self.nodes[connection.node.index()].handle_sent(connection, count);
+    }
+
+    /// The stream of `connection` has not taken the last `count` bytes of those that were taken to write.
+    pub(crate) fn handle_unsent(&mut self, connection: ConnectionId, count: usize) {
+        self.nodes[connection.node.index()].handle_unsent(connection, count);
     }
 
     /// True if the driver must read `connection` before it writes to it: the server may have closed it while this process

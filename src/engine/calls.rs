@@ -1,7 +1,7 @@
 //! A call that awaits its completion.
 
 use super::shared::{CallId, Engine};
-use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, RoundId};
+use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Replies, RoundId};
 use crate::protocol::{Tenure, Ttl};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,11 +18,6 @@ impl Call {
     pub(super) fn new(engine: &Arc<Engine>, id: CallId) -> Self {
         Self { engine: engine.clone(), id, is_over: false }
     }
-
-    /// The call has succeeded. Its drop does not cancel it.
-    pub(super) fn end(mut self) {
-        self.is_over = true;
-    }
 }
 
 impl Engine {
@@ -37,15 +32,18 @@ impl Engine {
         id.map(|id| Call::new(self, CallId::Round(id)))
     }
 
-    /// Submits a release.
+    /// Submits a release. Returns the replies to the acquire of the lease as well.
     pub(crate) fn release(
         self: &Arc<Self>,
         lease: LeaseId,
         cool_down: Option<Ttl>,
-    ) -> Option<Call> {
-        let submit = |it: &mut Coordinator, now| it.handle_release(lease, cool_down, now);
-        let id = self.submit(submit, |id| id.map(CallId::Round));
-        id.map(|id| Call::new(self, CallId::Round(id)))
+    ) -> (Option<Call>, Option<Box<Replies>>) {
+        let submit = |it: &mut Coordinator, now| {
+            let replies = it.take_lease_replies(lease);
+            (it.handle_release(lease, cool_down, now), replies)
+        };
+        let (id, replies) = self.submit(submit, |(id, _)| id.map(CallId::Round));
+        (id.map(|id| Call::new(self, CallId::Round(id))), replies)
     }
 
     pub(super) fn round_call(self: &Arc<Self>, id: RoundId) -> Call {
@@ -56,20 +54,23 @@ impl Engine {
 impl Future for Call {
     type Output = Completion;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Completion> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Completion> {
         // An error means that there is no runtime here: a task of another one may serve the node.
         let _no_runtime = self.engine.ensure_tasks().is_err();
-        self.engine.poll_call(self.id, cx.waker()).map_or(Poll::Pending, Poll::Ready)
+        let completion = self.engine.poll_call(self.id, cx.waker());
+        self.is_over |= completion.is_some();
+        completion.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if !self.is_over {
-            match self.id {
-                CallId::Acquire(id) => self.engine.with(|it, now| it.handle_cancel(id, now)),
-                CallId::Round(id) => self.engine.with(|it, now| it.handle_cancel_call(id, now)),
-            }
+        if self.is_over {
+            return;
+        }
+        match self.id {
+            CallId::Acquire(id) => self.engine.with(|it, now| it.handle_cancel(id, now)),
+            CallId::Round(id) => self.engine.with(|it, now| it.handle_cancel_call(id, now)),
         }
         self.engine.forget_call(self.id);
     }

@@ -7,7 +7,7 @@ use crate::coordinator::{
 use crate::error::CloseError;
 use crate::node::{NoRuntime, Unready};
 use crate::observe::Report;
-use crate::protocol::NodeId;
+use crate::protocol::{NodeId, Time};
 use crate::wire::{Key, Keys};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(crate) struct Client {
 pub(crate) struct Won {
     pub(crate) id: LeaseId,
     pub(crate) shared: Arc<SharedLease>,
+    /// T1 of the acquire.
+    pub(crate) since: Time,
 }
 
 /// Why an acquire has no lease.
@@ -70,20 +72,15 @@ impl Client {
             it.handle_acquire(request, now)
         };
         let id = self.engine.submit(submit, |id| Some(CallId::Acquire(*id)));
-        let mut call = self.engine.acquire_call(id);
-        loop {
-            match (&mut call).await {
-                Completion::Acquired { lease, shared, .. } if shared.take(self.engine.now()) => {
-                    call.end();
-                    if is_renewed {
-                        self.engine.with(|it, now| it.handle_taken(lease, now));
-                    }
-                    return Ok(Won { id: lease, shared });
+        match self.engine.acquire_call(id).await {
+            Completion::Acquired { lease, shared, since, .. } => {
+                if is_renewed {
+                    self.engine.with(|it, now| it.handle_taken(lease, now));
                 }
-                Completion::AcquireFailed { failure, .. } => return Err(Failure::Failed(failure)),
-                // The lease was revoked or has ended: the acquire continues.
-                _ => {}
+                Ok(Won { id: lease, shared, since })
             }
+            Completion::AcquireFailed { failure, .. } => Err(Failure::Failed(failure)),
+            _ => Err(Failure::Failed(AcquireFailure::Closed)),
         }
     }
 

@@ -6,11 +6,12 @@ use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, R
 use crate::node::{Environment, NodeShared, Pool};
 use crate::observe::Weight;
 use crate::observe::event::Event;
-use crate::protocol::{NodeId, Time};
+use crate::protocol::{NodeId, NodeSet, Time};
 use crate::sync::{contain, lock};
 use crate::time::Alarm;
 use crate::wire::Key;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(crate) struct Engine {
     pub(super) leases: Arc<dyn LeaseListener>,
     pub(super) pool: Arc<Pool>,
     pub(super) this: Weak<Self>,
+    /// Number of nodes that no task serves.
+    pub(super) unserved: AtomicUsize,
 }
 
 pub(super) struct State {
@@ -63,7 +66,7 @@ struct Effects {
     wakers: Vec<Waker>,
     ended: Vec<LeaseId>,
     events: Vec<(Weight, Event)>,
-    nodes: Vec<NodeId>,
+    nodes: NodeSet,
     /// The alarm of a closed client.
     alarm: Option<Alarm>,
 }
@@ -76,17 +79,19 @@ impl State {
         }
         effects.events.extend(std::iter::from_fn(|| self.coordinator.poll_event()));
         while let Some(connection) = self.coordinator.poll_close() {
-            effects.nodes.push(connection.node);
+            if Some(connection.node) != except {
+                effects.nodes.insert(connection.node);
+            }
         }
         let it = &self.coordinator;
-        let wanted = nodes.iter().map(NodeIo::node).filter(|node| {
-            let can_write = || !nodes[node.index()].is_blocked();
-            it.wants_connection(*node, now) || it.wants_to_write(*node, now) && can_write()
-        });
-        effects.nodes.extend(wanted);
-        effects.nodes.retain(|node| Some(*node) != except);
+        for io in nodes.iter().filter(|io| Some(io.node) != except && !io.is_woken()) {
+            let wants_to_write = || it.wants_to_write(io.node, now) && !io.is_blocked();
+            if it.wants_connection(io.node, now) || wants_to_write() {
+                effects.nodes.insert(io.node);
+            }
+        }
         if self.coordinator.is_closed() {
-            effects.nodes = (0..self.is_served.len()).map(NodeId::new).collect();
+            effects.nodes = nodes.iter().map(|io| io.node).collect();
             effects.alarm = self.alarm.take();
             return effects;
         }
@@ -147,7 +152,14 @@ impl Engine {
                 alarm_at: Time::END,
             };
             let nodes = (0..count).map(|node| NodeIo::new(NodeId::new(node))).collect();
-            Self { state: Mutex::new(state), nodes, leases, pool, this: this.clone() }
+            Self {
+                state: Mutex::new(state),
+                nodes,
+                leases,
+                pool,
+                this: this.clone(),
+                unserved: AtomicUsize::new(count),
+            }
         })
     }
 
@@ -195,7 +207,7 @@ impl Engine {
     }
 
     fn apply(&self, effects: Effects) {
-        for node in effects.nodes {
+        for node in effects.nodes.iter() {
             self.nodes[node.index()].wake();
         }
         for (weight, event) in effects.events {
@@ -246,12 +258,20 @@ impl Engine {
         }
     }
 
-    /// Takes the completion of a call, or registers the waker of its caller.
+    /// Takes the completion of a call and ends the call, or registers the waker of its caller. A lease that was revoked
+    /// or has ended is no completion: the acquire continues.
     pub(super) fn poll_call(&self, id: CallId, waker: &Waker) -> Option<Completion> {
         let mut state = lock(&self.state);
         let call = state.calls.get_mut(&id)?;
-        let completion = call.completion.take();
-        if completion.is_none() && !call.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
+        let completion = call.completion.take().filter(|completion| match completion {
+            Completion::Acquired { shared, .. } => shared.take(self.now()),
+            _ => true,
+        });
+        if completion.is_some() {
+            let call = state.calls.remove(&id);
+            drop(state);
+            drop(call);
+        } else if !call.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
             call.waker = Some(waker.clone());
         }
         completion

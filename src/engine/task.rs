@@ -6,6 +6,7 @@ use crate::protocol::NodeId;
 use crate::sync::{contain, lock};
 use crate::time::Ring;
 use std::future::poll_fn;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use tokio::runtime::Handle;
@@ -23,8 +24,7 @@ fn start(engine: &Arc<Engine>, node: NodeId, runtime: &Handle) {
         let NodeTask { engine, node } = &task;
         let io = &engine.nodes[node.index()];
         io.register(cx.waker());
-        io.take_turn(engine, cx, true);
-        if engine.with_io(*node, |it, _| it.is_closed()) { Poll::Ready(()) } else { Poll::Pending }
+        if io.take_turn(engine, cx, true) { Poll::Ready(()) } else { Poll::Pending }
     });
     runtime.spawn(engine.environment().task(task));
 }
@@ -38,6 +38,9 @@ impl Drop for NodeTask {
 impl Engine {
     /// Starts the tasks that are missing, on the pinned runtime or the current one.
     pub(crate) fn ensure_tasks(&self) -> Result<(), NoRuntime> {
+        if self.unserved.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
         let missing: Vec<_> = {
             let state = lock(&self.state);
             let served = state.is_served.iter().enumerate().filter(|(_, is_served)| !**is_served);
@@ -59,6 +62,7 @@ impl Engine {
             }
             for node in missing {
                 if !std::mem::replace(&mut state.is_served[node.index()], true) {
+                    self.unserved.fetch_sub(1, Ordering::AcqRel);
                     started.push(node);
                 }
             }
@@ -78,6 +82,7 @@ impl Engine {
         let wakers: Vec<_> = {
             let mut state = lock(&self.state);
             state.is_served[node.index()] = false;
+            self.unserved.fetch_add(1, Ordering::AcqRel);
             let calls = state.calls.values_mut().filter_map(|call| call.waker.take());
             let mut wakers: Vec<_> = calls.collect();
             wakers.append(&mut state.ready);

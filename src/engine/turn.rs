@@ -1,13 +1,14 @@
 //! A turn of a node: opens, reads and writes its connections.
 
-use super::io::{Connections, NodeIo, Opening};
+use super::io::{Connections, NodeIo, OpenConnection, Opening};
 use super::shared::Engine;
-use crate::coordinator::ConnectionId;
-use crate::protocol::NodeId;
+use crate::coordinator::{ConnectionId, Coordinator};
+use crate::protocol::{NodeId, Time};
 use crate::sync::lock;
 use crate::wire::NodeFailure;
 use redis::RedisError;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,148 +16,223 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Maximum number of bytes that one read takes.
-const READ: usize = 64 << 10;
+const READ: usize = 8 << 10;
+
+/// Number of bytes of one connection from which on the rest is read in the next turn.
+const MAX_READ: usize = 64 << 10;
+
+/// What follows from a step of a turn.
+#[derive(Default)]
+struct Next {
+    /// Connections to open.
+    connect: Vec<ConnectionId>,
+    /// True if the task has to run again after other tasks.
+    yields: bool,
+    is_closed: bool,
+}
 
 impl NodeIo {
-    /// Reads and writes until no more is possible. `is_task` is false outside of the node's task: no connection is
-    /// opened there, and streams keep the waker of the task.
-    pub(super) fn take_turn(&self, engine: &Engine, cx: &mut Context<'_>, is_task: bool) {
-        let Ok(mut connections) = self.connections.try_lock() else { return };
+    /// Reads and writes what is possible. `is_task` is false outside of the node's task: no connection is opened there,
+    /// and streams keep the waker of the task. Returns true once the client is closed.
+    pub(super) fn take_turn(&self, engine: &Engine, cx: &mut Context<'_>, is_task: bool) -> bool {
+        let Ok(mut connections) = self.connections.try_lock() else {
+            self.was_busy.store(true, Ordering::SeqCst);
+            return false;
+        };
         let task = lock(&self.waker).clone();
         let waker = task.filter(|_| !is_task).unwrap_or_else(|| cx.waker().clone());
-        let mut cx = Context::from_waker(&waker);
-        self.is_blocked.store(false, Ordering::Release);
-        while connections.step(engine, self.node, &mut cx, is_task) {}
-        self.is_blocked.store(connections.is_blocked, Ordering::Release);
+        let is_closed =
+            connections.take_turn(engine, self, &mut Context::from_waker(&waker), is_task);
+        drop(connections);
+        if self.was_busy.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+        is_closed
     }
 }
 
 impl Connections {
-    /// Returns true if there may be more to do.
-    fn step(&mut self, engine: &Engine, node: NodeId, cx: &mut Context<'_>, is_task: bool) -> bool {
-        let closed = engine.with_io(node, |it, now| {
-            while is_task && let Some(id) = it.poll_connect_to(node, now) {
-                self.opening.push((id, engine.open(node)));
+    fn take_turn(
+        &mut self,
+        engine: &Engine,
+        io: &NodeIo,
+        cx: &mut Context<'_>,
+        is_task: bool,
+    ) -> bool {
+        let node = io.node;
+        let mut budget = MAX_READ;
+        loop {
+            let mut has_more = self.write(cx);
+            if is_task {
+                self.poll_opening(cx);
             }
-            let opening: Vec<_> = self.opening.extract_if(.., |(id, _)| !it.is_open(*id)).collect();
-            let open: Vec<_> = self.open.extract_if(.., |(id, _)| !it.is_open(*id)).collect();
-            (opening, open)
-        });
-        drop(closed);
-        let has_opened = is_task && self.poll_opening(engine, node, cx);
-        let has_read = self.read(engine, node, cx);
-        if has_read {
+            let is_full = self.read(cx, &mut budget);
+            io.is_blocked.store(self.is_blocked(), Ordering::Release);
+            let (next, ended) = engine.with_io(node, |it, now| {
+                let next = self.exchange(it, node, now, is_task);
+                (next, self.take_ended(it))
+            });
+            // The streams are closed without a lock.
+            drop(ended);
+            if is_full || next.yields {
+                cx.waker().wake_by_ref();
+            }
+            for id in next.connect {
+                self.opening.push((id, engine.open(node)));
+                has_more = true;
+            }
+            has_more |= self.write(cx);
+            if !has_more {
+                io.is_blocked.store(self.is_blocked(), Ordering::Release);
+                return next.is_closed;
+            }
+        }
+    }
+
+    /// True if a stream takes no more bytes.
+    fn is_blocked(&self) -> bool {
+        self.open.iter().any(|connection| !connection.unsent.is_empty())
+    }
+
+    /// Passes to the coordinator what was opened, read or lost, and takes the bytes to write.
+    fn exchange(&mut self, it: &mut Coordinator, node: NodeId, now: Time, is_task: bool) -> Next {
+        for (id, result) in self.opened.drain(..) {
+            match result {
+                Ok(login) => it.handle_connected(id, &login, now),
+                Err(failure) => it.handle_connect_failed(id, failure, now),
+            }
+        }
+        for connection in &self.open {
+            it.handle_unsent(connection.id, connection.unsent.len());
+        }
+        if !self.parts.is_empty() {
             self.has_gathered = false;
         }
-        if is_task && !self.has_gathered {
+        for (id, part) in self.parts.drain(..) {
+            it.handle_bytes(id, &self.received[part], now);
+        }
+        for (id, error) in self.lost.drain(..) {
+            self.open.retain(|connection| connection.id != id);
+            it.handle_closed(id, &RedisError::from(error), now);
+        }
+        let mut next = Next::default();
+        if is_task {
+            next.connect.extend(std::iter::from_fn(|| it.poll_connect_to(node, now)));
+        }
+        if is_task && !std::mem::replace(&mut self.has_gathered, true) {
             // Callers that were answered together submit their next commands together.
-            self.has_gathered = true;
-            let may_gather = engine
-                .with_io(node, |it, now| self.open.iter().any(|(id, _)| it.may_gather(*id, now)));
-            if may_gather {
-                cx.waker().wake_by_ref();
-                return false;
-            }
+            next.yields = self.open.iter().any(|connection| it.may_gather(connection.id, now));
         }
-        let has_written = self.write(engine, node, cx);
-        has_opened || has_read || has_written
+        if !next.yields {
+            let each = self.open.iter_mut();
+            next.yields = each.fold(false, |yields, connection| {
+                yields | !connection.take_bytes_to_write(it, now)
+            });
+        }
+        next.is_closed = it.is_closed();
+        next
     }
 
-    fn poll_opening(&mut self, engine: &Engine, node: NodeId, cx: &mut Context<'_>) -> bool {
-        let mut done = Vec::new();
-        self.opening.retain_mut(|(id, opening)| match opening.as_mut().poll(cx) {
-            Poll::Ready(result) => {
-                done.push((*id, result));
-                false
-            }
-            Poll::Pending => true,
+    /// Removes the connections that have ended.
+    fn take_ended(
+        &mut self,
+        it: &Coordinator,
+    ) -> (Vec<(ConnectionId, Opening)>, Vec<OpenConnection>) {
+        let opening = self.opening.extract_if(.., |(id, _)| !it.is_open(*id)).collect();
+        let open = self.open.extract_if(.., |connection| !it.is_open(connection.id)).collect();
+        (opening, open)
+    }
+
+    fn poll_opening(&mut self, cx: &mut Context<'_>) {
+        let Self { opening, open, opened, .. } = self;
+        opening.retain_mut(|(id, opening)| {
+            let Poll::Ready(result) = opening.as_mut().poll(cx) else { return true };
+            let result = result.map(|(stream, login)| {
+                open.push(OpenConnection { id: *id, stream, unsent: Vec::new() });
+                login
+            });
+            opened.push((*id, result));
+            false
         });
-        let has_opened = !done.is_empty();
-        for (id, result) in done {
-            match result {
-                Ok((stream, login)) => {
-                    self.open.push((id, stream));
-                    engine.with_io(node, |it, now| it.handle_connected(id, &login, now));
-                }
-                Err(failure) => {
-                    engine.with_io(node, |it, now| it.handle_connect_failed(id, failure, now));
-                }
-            }
-        }
-        has_opened
     }
 
-    fn read(&mut self, engine: &Engine, node: NodeId, cx: &mut Context<'_>) -> bool {
-        self.buffer.resize(READ, 0);
-        let (mut has_read, mut lost) = (false, Vec::new());
-        for (id, stream) in &mut self.open {
-            let mut buffer = ReadBuf::new(&mut self.buffer);
-            let error = match Pin::new(stream).poll_read(cx, &mut buffer) {
+    /// Reads what has arrived, up to `budget` bytes. Returns true if there may be more.
+    fn read(&mut self, cx: &mut Context<'_>, budget: &mut usize) -> bool {
+        let Self { open, received, parts, lost, .. } = self;
+        received.clear();
+        let mut buffer = [MaybeUninit::uninit(); READ];
+        for OpenConnection { id, stream, .. } in open {
+            let start = received.len();
+            let mut is_pending = false;
+            while *budget > 0 && !is_pending {
+                let mut buffer = ReadBuf::uninit(&mut buffer);
+                let error = match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                    Poll::Pending => {
+                        is_pending = true;
+                        continue;
+                    }
+                    Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                        received.extend_from_slice(buffer.filled());
+                        *budget = budget.saturating_sub(buffer.filled().len());
+                        continue;
+                    }
+                    Poll::Ready(Ok(())) => io::ErrorKind::UnexpectedEof.into(),
+                    Poll::Ready(Err(error)) => error,
+                };
+                lost.push((*id, error));
+                is_pending = true;
+            }
+            if received.len() > start {
+                parts.push((*id, start..received.len()));
+            }
+        }
+        *budget == 0
+    }
+
+    /// Writes what the streams take. Returns true if one has failed, or has taken a part.
+    fn write(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_more = false;
+        for OpenConnection { id, stream, unsent } in &mut self.open {
+            if unsent.is_empty() {
+                continue;
+            }
+            let error = match Pin::new(stream).poll_write(cx, unsent) {
                 Poll::Pending => continue,
-                Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                    io::Error::from(io::ErrorKind::UnexpectedEof)
-                }
-                Poll::Ready(Ok(())) => {
-                    has_read = true;
-                    let bytes = buffer.filled();
-                    engine.with_io(node, |it, now| it.handle_bytes(*id, bytes, now));
+                Poll::Ready(Ok(0)) => io::ErrorKind::WriteZero.into(),
+                Poll::Ready(Ok(count)) => {
+                    unsent.drain(..count);
+                    has_more |= !unsent.is_empty();
                     continue;
                 }
                 Poll::Ready(Err(error)) => error,
             };
-            lost.push((*id, error));
+            unsent.clear();
+            self.lost.push((*id, error));
+            has_more = true;
         }
-        has_read || self.lose(engine, node, lost)
+        has_more
     }
+}
 
-    fn write(&mut self, engine: &Engine, node: NodeId, cx: &mut Context<'_>) -> bool {
-        let (mut has_written, mut lost) = (false, Vec::new());
-        let Self { open, buffer, is_blocked, .. } = self;
-        *is_blocked = false;
-        for (id, stream) in open {
-            let must_wait = stream.has_unread();
-            buffer.clear();
-            let is_held = engine.with_io(node, |it, now| {
-                let is_held = must_wait && it.must_read_first(*id, now);
-                if !is_held {
-                    buffer.extend_from_slice(it.poll_transmit(*id, now));
-                }
-                is_held
-            });
-            if is_held {
-                // The runtime has not noticed yet that there are bytes or the end of the stream.
-                cx.waker().wake_by_ref();
-            }
-            if buffer.is_empty() {
-                continue;
-            }
-            match Pin::new(stream).poll_write(cx, buffer) {
-                Poll::Pending => *is_blocked = true,
-                Poll::Ready(Ok(0)) => lost.push((*id, io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(count)) => {
-                    has_written = true;
-                    engine.with_io(node, |it, _| it.handle_sent(*id, count));
-                }
-                Poll::Ready(Err(error)) => lost.push((*id, error)),
-            }
+impl OpenConnection {
+    /// Returns false if the connection must be read before: the runtime has not noticed yet that there are bytes or the
+    /// end of the stream.
+    fn take_bytes_to_write(&mut self, it: &mut Coordinator, now: Time) -> bool {
+        if !self.unsent.is_empty() {
+            return true;
         }
-        let is_lost = self.lose(engine, node, lost);
-        has_written || is_lost
-    }
-
-    fn lose(
-        &mut self,
-        engine: &Engine,
-        node: NodeId,
-        lost: Vec<(ConnectionId, io::Error)>,
-    ) -> bool {
-        let is_lost = !lost.is_empty();
-        for (id, error) in lost {
-            self.open.retain(|(known, _)| *known != id);
-            let error: RedisError = error.into();
-            engine.with_io(node, |it, now| it.handle_closed(id, &error, now));
+        if it.must_read_first(self.id, now) && self.stream.has_unread() {
+            return false;
         }
-        is_lost
+        loop {
+            let bytes = it.poll_transmit(self.id, now);
+            if bytes.is_empty() {
+                return true;
+            }
+            self.unsent.extend_from_slice(bytes);
+            let count = bytes.len();
+            it.handle_sent(self.id, count);
+        }
     }
 }
 

@@ -53,6 +53,7 @@ impl Backing {
         self.registry.handle_close();
         let released = self.client.release_all().await;
         let name = |key: &[u8]| key.get(self.prefix..).unwrap_or_default().to_vec();
-        released.into_iter().map(|(key, ended)| (name(&key), release_outcome(ended))).collect()
+        let now = self.clock().now();
+        released.into_iter().map(|(key, ended)| (name(&key), release_outcome(ended, now))).collect()
     }
 }

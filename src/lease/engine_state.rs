@@ -3,7 +3,7 @@
 use super::limits::Limits;
 use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
-use crate::coordinator::{Claim, Completion, LeaseId, SharedLease};
+use crate::coordinator::{Claim, Completion, LeaseId, Replies, SharedLease};
 use crate::engine::{Client, Won};
 use crate::error::ReleaseError;
 use crate::observe::event::{Event, ExtendOutcome, LockInfo, ReleaseResult};
@@ -36,8 +36,8 @@ pub(crate) struct LeaseState {
     guards: AtomicUsize,
     is_watched: AtomicBool,
     ended: Notify,
-    /// The report at the release.
-    report: Mutex<Option<Report>>,
+    /// The replies to its acquire, from the release on.
+    replies: Mutex<Option<Box<Replies>>>,
 }
 
 impl LeaseState {
@@ -60,12 +60,12 @@ impl LeaseState {
             prefix,
             ttl,
             tag,
-            since: client.engine().with(|it, _| it.lease_since(won.id)).unwrap_or_default(),
+            since: won.since,
             shared: won.shared,
             guards: AtomicUsize::new(1),
             is_watched: AtomicBool::new(false),
             ended: Notify::new(),
-            report: Mutex::default(),
+            replies: Mutex::default(),
         });
         registry.enter(&state);
         state
@@ -122,7 +122,10 @@ impl LeaseState {
         if let Some(client) = self.client() {
             return client.engine().with(|it, now| it.lease_report(self.id, now));
         }
-        lock(&self.report).clone().unwrap_or_else(|| Report::new(0, Arc::new([])))
+        let replies = lock(&self.replies);
+        replies
+            .as_ref()
+            .map_or_else(|| Report::new(0, Arc::new([])), |replies| replies.report(self.now()))
     }
 
     pub(crate) fn news(&self) -> Notified<'_> {
@@ -200,8 +203,6 @@ impl LeaseState {
     fn take_client(&self) -> Option<Arc<Client>> {
         self.shared.end(self.now());
         let client = lock(&self.client).take()?;
-        let report = client.engine().with(|it, now| it.lease_report(self.id, now));
-        *lock(&self.report) = Some(report);
         self.registry.forget(self.id);
         self.ended.notify_waiters();
         Some(client)
@@ -215,10 +216,10 @@ impl LeaseState {
         let loss = self.loss();
         let Some(client) = self.take_client() else { return Ok(ReleaseOutcome::AlreadyReleased) };
         let watch = ReleaseWatch::start(self, loss);
-        let Some(call) = client.engine().release(self.id, cool_down) else {
-            return Ok(ReleaseOutcome::AlreadyReleased);
-        };
-        let ended = release_outcome(call.await);
+        let (call, replies) = client.engine().release(self.id, cool_down);
+        *lock(&self.replies) = replies;
+        let Some(call) = call else { return Ok(ReleaseOutcome::AlreadyReleased) };
+        let ended = release_outcome(call.await, self.now());
         watch.finish(&ended);
         ended
     }
@@ -228,7 +229,12 @@ impl LeaseState {
         let loss = self.loss();
         if let Some(client) = self.take_client() {
             let _watch = ReleaseWatch::start(self, loss);
-            client.engine().with(|it, now| it.handle_drop(self.id, now));
+            let replies = client.engine().with(|it, now| {
+                let replies = it.take_lease_replies(self.id);
+                it.handle_drop(self.id, now);
+                replies
+            });
+            *lock(&self.replies) = replies;
         }
     }
 
@@ -236,8 +242,7 @@ impl LeaseState {
     pub(crate) fn end_by_close(&self) {
         self.shared.end_as(Loss::Closed);
         if let Some(client) = lock(&self.client).take() {
-            let report = client.engine().with(|it, now| it.lease_report(self.id, now));
-            *lock(&self.report) = Some(report);
+            *lock(&self.replies) = client.engine().with(|it, _| it.take_lease_replies(self.id));
         }
         self.ended.notify_waiters();
     }
@@ -248,8 +253,11 @@ impl LeaseState {
 }
 
 /// The outcome of a release by its completion.
-pub(crate) fn release_outcome(completion: Completion) -> Result<ReleaseOutcome, ReleaseError> {
-    let Completion::Released { outcome, report, .. } = completion else {
+pub(crate) fn release_outcome(
+    completion: Completion,
+    now: Time,
+) -> Result<ReleaseOutcome, ReleaseError> {
+    let Completion::Released { outcome, replies, .. } = completion else {
         return Ok(ReleaseOutcome::AlreadyReleased);
     };
     match outcome {
@@ -257,7 +265,7 @@ pub(crate) fn release_outcome(completion: Completion) -> Result<ReleaseOutcome, 
         Outcome::Denied => Ok(ReleaseOutcome::TakenOver),
         Outcome::Missing => Ok(ReleaseOutcome::Expired),
         Outcome::TooLate | Outcome::NoQuorum => {
-            Err(ReleaseError::NoQuorum { report: Box::new(report) })
+            Err(ReleaseError::NoQuorum { report: Box::new(replies.report(now)) })
         }
     }
 }

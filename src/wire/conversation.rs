@@ -16,6 +16,8 @@ pub(crate) struct Conversation<T> {
     sent: usize,
     /// Number of bytes sent before the first byte of `requests`.
     sent_before: u64,
+    /// Number of bytes that count as sent, and that the stream has not taken yet.
+    unsent: usize,
     /// Pipelines without complete replies, oldest first.
     pipelines: VecDeque<Pipeline<T>>,
     /// Offset in the outgoing byte stream of the oldest unanswered pipeline.
@@ -49,6 +51,7 @@ impl<T> Conversation<T> {
             requests: Requests::default(),
             sent: 0,
             sent_before: 0,
+            unsent: 0,
             pipelines: VecDeque::new(),
             answered: 0,
             replies: Vec::new(),
@@ -84,9 +87,15 @@ impl<T> Conversation<T> {
         }
     }
 
+    /// The stream has not taken the last `count` bytes of those marked as sent.
+    #[cfg(any(test, quorlock_coordinator))]
+    pub(crate) fn handle_unsent(&mut self, count: usize) {
+        self.unsent = count;
+    }
+
     /// Total number of bytes sent on this connection.
     fn total_sent(&self) -> u64 {
-        self.sent_before + self.sent as u64
+        self.sent_before + self.sent as u64 - self.unsent as u64
     }
 
     pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) {
