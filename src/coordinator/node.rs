@@ -208,6 +208,14 @@ impl Node {
         self.pending.add(command, work);
     }
 
+    /// A release that was sent alone has closed its connection. Releases of the same keys may do so, too: others are sent
+    /// before them.
+    pub(super) fn defer_like(&mut self, failed: &NodeCommand) {
+        if let Some(unanswered) = failed.isolated() {
+            self.pending.defer_isolated(unanswered, |other| other.shares_key(failed));
+        }
+    }
+
     /// Writes commands again, before others.
     pub(super) fn repeat_at_once(&mut self, commands: Vec<NodeCommand>) {
         self.inbox.splice(0..0, commands);
