@@ -250,9 +250,17 @@ impl Node {
 
     /// Number of releases that the node has not confirmed.
     pub(super) fn pending_releases(&self) -> usize {
+        self.submitted_releases().count() + self.pending.releases()
+    }
+
+    pub(super) fn has_releases(&self) -> bool {
+        self.pending.releases() > 0 || self.submitted_releases().next().is_some()
+    }
+
+    /// Releases that wait to be written, and those without a reply.
+    fn submitted_releases(&self) -> impl Iterator<Item = &NodeCommand> {
         let unanswered = self.connection().into_iter().flat_map(Connection::unanswered);
-        let submitted = self.inbox.iter().chain(unanswered);
-        submitted.filter(|command| command.is_release()).count() + self.pending.releases()
+        self.inbox.iter().chain(unanswered).filter(|command| command.is_release())
     }
 
     /// When pending commands are to be written; `None` if there are none, or if they wait for replies.
