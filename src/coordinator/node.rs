@@ -12,6 +12,7 @@ use crate::observe::event::{CommandKind, Event};
 use crate::observe::{NodeState, Weight};
 use crate::protocol::{Backoff, NodeClock, NodeId, PendingCommands, Reconnect, StaleWindow, Time};
 use crate::wire::{Answer, NodeFailure, Omissions, ServerInfo, Value};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub(super) struct Node {
     pub(super) is_silent: bool,
     pub(super) connections: usize,
     /// Commands to be written next.
-    inbox: Vec<NodeCommand>,
+    inbox: VecDeque<NodeCommand>,
     /// Size of `inbox` at which cancelled commands are removed.
     purge_at: usize,
     /// Commands to repeat. They have voted.
@@ -82,7 +83,7 @@ impl Node {
             was_tried: false,
             is_silent: false,
             connections: 0,
-            inbox: Vec::new(),
+            inbox: VecDeque::new(),
             purge_at: CROWD,
             pending: PendingCommands::new(),
             repeats: Backoff::for_refused_commands(),
@@ -133,9 +134,9 @@ impl Node {
             self.refuse(command, failure, now, cx);
             return self.emit_pending(cx);
         }
-        self.inbox.push(command);
+        self.inbox.push_back(command);
         if self.inbox.len() >= self.purge_at {
-            let (cancelled, kept): (Vec<_>, Vec<_>) =
+            let (cancelled, kept): (VecDeque<_>, VecDeque<_>) =
                 self.inbox.drain(..).partition(|command| command.is_cancelled(self.id, now));
             self.inbox = kept;
             self.purge_at = CROWD.max(2 * self.inbox.len());
@@ -218,7 +219,9 @@ impl Node {
 
     /// Writes commands again, before others.
     pub(super) fn repeat_at_once(&mut self, commands: Vec<NodeCommand>) {
-        self.inbox.splice(0..0, commands);
+        for command in commands.into_iter().rev() {
+            self.inbox.push_front(command);
+        }
     }
 
     /// Drops pending commands that are of no more use.
@@ -321,10 +324,9 @@ impl Node {
             repeated = self.pending.take(MAX_COMMANDS);
         }
         // Cancelled commands take no place in the pipeline: no other call would write the commands behind them.
-        let mut waiting = std::mem::take(&mut self.inbox).into_iter();
         let (mut repeated, mut written) = (repeated.into_iter(), Vec::new());
         while written.len() < MAX_COMMANDS
-            && let Some(command) = repeated.next().or_else(|| waiting.next())
+            && let Some(command) = repeated.next().or_else(|| self.inbox.pop_front())
         {
             if command.is_cancelled(self.id, now) {
                 self.cancel(command, now, cx);
@@ -332,7 +334,6 @@ impl Node {
                 written.push(command);
             }
         }
-        self.inbox = waiting.collect();
         if !written.is_empty()
             && let Some(connection) = self.connection_mut()
         {
