@@ -294,3 +294,23 @@ fn acquire_that_finds_its_permit_taken_waits_for_the_next_one() {
     assert!(world.acquired(a, blocked).is_ok());
     assert!(world.now.since(now) < ms(500));
 }
+
+#[test]
+fn permit_of_an_acquire_without_time_is_passed_on() {
+    const MAX: usize = 1 << 14;
+    let mut world = World::new(1, 12);
+    let a = world.connected();
+    world.set_state(0, HostState::Hung);
+    let now = world.now;
+    let acquire = |world: &mut World, name: &str, wait: u64| {
+        world.acquire(a, waiting(&[name], now, ms(wait)))
+    };
+    let ids: Vec<_> =
+        (0..MAX).map(|number| acquire(&mut world, &format!("k{number}"), 9_000)).collect();
+    acquire(&mut world, "short", 20);
+    acquire(&mut world, "long", 9_000);
+    let late = now.after(ms(21));
+    let (coordinator, _) = world.coordinator(a);
+    coordinator.handle_cancel(ids[0], late);
+    assert_eq!(coordinator.acquires(), (MAX, MAX), "an attempt of the second one is under way");
+}

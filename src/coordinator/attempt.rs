@@ -316,6 +316,11 @@ impl Coordinator {
     /// The attempt is over: another acquire may begin one.
     pub(super) fn end_attempt(&mut self) {
         self.attempts -= 1;
+        self.pass_permit();
+    }
+
+    /// The next blocked acquire may begin an attempt.
+    pub(super) fn pass_permit(&mut self) {
         while let Some(blocked) = self.blocked.pop_front() {
             let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);
             if let Some(Stage::Blocked { is_queued, .. }) = stage {

@@ -25,6 +25,7 @@ impl Coordinator {
         }
         self.close_leases(now);
         self.cx.is_closing = true;
+        self.prune(now);
         self.settle(now);
         if was_closed {
             self.completions.push_back(Completion::Closed(Ok(())));
@@ -35,16 +36,20 @@ impl Coordinator {
         self.closing != Closing::Open
     }
 
+    /// Drops pending releases that are of no more use.
+    pub(super) fn prune(&mut self, now: Time) {
+        for node in &mut self.nodes {
+            node.prune(now, &mut self.cx);
+        }
+    }
+
     /// Reports the end of the close, and closes the connections once all releases are delivered.
     pub(super) fn step_close(&mut self, now: Time) {
         if !matches!(self.closing, Closing::Delivering { .. } | Closing::Reported) {
             return;
         }
-        for node in &mut self.nodes {
-            node.prune(now, &mut self.cx);
-        }
         // No other command matters to anyone now.
-        let is_done = self.nodes.iter().all(|node| node.pending_releases() == 0);
+        let is_done = !self.nodes.iter().any(Node::has_releases);
         let result = match self.closing {
             Closing::Delivering { .. } if is_done => Some(Ok(())),
             Closing::Delivering { until } if now >= until => Some(Err(self.remains())),

@@ -91,7 +91,18 @@ impl NodeCommand {
 
     /// True for a release that shares neither a pipeline nor the connection with other commands.
     pub(super) fn is_isolated(&self) -> bool {
-        self.is_release() && self.unanswered >= ISOLATED_AFTER
+        self.isolated().is_some()
+    }
+
+    /// For an isolated release, the number of connections in a row that ended without a reply to it.
+    pub(super) fn isolated(&self) -> Option<u8> {
+        let is_isolated = self.is_release() && self.unanswered >= ISOLATED_AFTER;
+        is_isolated.then_some(self.unanswered)
+    }
+
+    /// True if the two commands have a key in common.
+    pub(super) fn shares_key(&self, other: &Self) -> bool {
+        self.claim.keys().iter().any(|key| other.claim.keys().position(key).is_some())
     }
 
     /// True for a release that was written once: no earlier release can have deleted the keys.
@@ -128,7 +139,7 @@ impl NodeCommand {
                 expiry: self.claim.expiry(),
                 may_run_late: self.claim.is_in_doubt(node),
                 reached: self.reached,
-                isolated: self.is_isolated().then_some(self.unanswered),
+                isolated: self.isolated(),
             }),
             Command::Extend { until, .. } => PendingWork::Extension {
                 claim: self.claim.value().clone(),

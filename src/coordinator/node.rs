@@ -12,6 +12,7 @@ use crate::observe::event::{CommandKind, Event};
 use crate::observe::{NodeState, Weight};
 use crate::protocol::{Backoff, NodeClock, NodeId, PendingCommands, Reconnect, StaleWindow, Time};
 use crate::wire::{Answer, NodeFailure, Omissions, ServerInfo, Value};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub(super) struct Node {
     pub(super) is_silent: bool,
     pub(super) connections: usize,
     /// Commands to be written next.
-    inbox: Vec<NodeCommand>,
+    inbox: VecDeque<NodeCommand>,
     /// Size of `inbox` at which cancelled commands are removed.
     purge_at: usize,
     /// Commands to repeat. They have voted.
@@ -82,7 +83,7 @@ impl Node {
             was_tried: false,
             is_silent: false,
             connections: 0,
-            inbox: Vec::new(),
+            inbox: VecDeque::new(),
             purge_at: CROWD,
             pending: PendingCommands::new(),
             repeats: Backoff::for_refused_commands(),
@@ -133,9 +134,9 @@ impl Node {
             self.refuse(command, failure, now, cx);
             return self.emit_pending(cx);
         }
-        self.inbox.push(command);
+        self.inbox.push_back(command);
         if self.inbox.len() >= self.purge_at {
-            let (cancelled, kept): (Vec<_>, Vec<_>) =
+            let (cancelled, kept): (VecDeque<_>, VecDeque<_>) =
                 self.inbox.drain(..).partition(|command| command.is_cancelled(self.id, now));
             self.inbox = kept;
             self.purge_at = CROWD.max(2 * self.inbox.len());
@@ -208,9 +209,19 @@ impl Node {
         self.pending.add(command, work);
     }
 
+    /// A release that was sent alone has closed its connection. Releases of the same keys may do so, too: others are sent
+    /// before them.
+    pub(super) fn defer_like(&mut self, failed: &NodeCommand) {
+        if let Some(unanswered) = failed.isolated() {
+            self.pending.defer_isolated(unanswered, |other| other.shares_key(failed));
+        }
+    }
+
     /// Writes commands again, before others.
     pub(super) fn repeat_at_once(&mut self, commands: Vec<NodeCommand>) {
-        self.inbox.splice(0..0, commands);
+        for command in commands.into_iter().rev() {
+            self.inbox.push_front(command);
+        }
     }
 
     /// Drops pending commands that are of no more use.
@@ -242,9 +253,17 @@ impl Node {
 
     /// Number of releases that the node has not confirmed.
     pub(super) fn pending_releases(&self) -> usize {
+        self.submitted_releases().count() + self.pending.releases()
+    }
+
+    pub(super) fn has_releases(&self) -> bool {
+        self.pending.releases() > 0 || self.submitted_releases().next().is_some()
+    }
+
+    /// Releases that wait to be written, and those without a reply.
+    fn submitted_releases(&self) -> impl Iterator<Item = &NodeCommand> {
         let unanswered = self.connection().into_iter().flat_map(Connection::unanswered);
-        let submitted = self.inbox.iter().chain(unanswered);
-        submitted.filter(|command| command.is_release()).count() + self.pending.releases()
+        self.inbox.iter().chain(unanswered).filter(|command| command.is_release())
     }
 
     /// When pending commands are to be written; `None` if there are none, or if they wait for replies.
@@ -305,10 +324,9 @@ impl Node {
             repeated = self.pending.take(MAX_COMMANDS);
         }
         // Cancelled commands take no place in the pipeline: no other call would write the commands behind them.
-        let mut waiting = std::mem::take(&mut self.inbox).into_iter();
         let (mut repeated, mut written) = (repeated.into_iter(), Vec::new());
         while written.len() < MAX_COMMANDS
-            && let Some(command) = repeated.next().or_else(|| waiting.next())
+            && let Some(command) = repeated.next().or_else(|| self.inbox.pop_front())
         {
             if command.is_cancelled(self.id, now) {
                 self.cancel(command, now, cx);
@@ -316,7 +334,6 @@ impl Node {
                 written.push(command);
             }
         }
-        self.inbox = waiting.collect();
         if !written.is_empty()
             && let Some(connection) = self.connection_mut()
         {

@@ -217,6 +217,30 @@ fn isolated_release_that_closes_connections_fails_no_other_command() {
 }
 
 #[test]
+fn isolated_release_waits_for_one_release_of_a_key_that_closes_connections() {
+    let mut world = World::new(3, 14);
+    let a = world.connected();
+    world.run_for(2 * SECOND);
+    let lasting = |key: &str| AcquireRequest { ttl: ttl(30 * SECOND), ..request(&[key]) };
+    let other = world.lock(a, lasting("k"));
+    world.run_for(ms(5));
+    world.set_trouble(0, Some(Trouble::Busy));
+    for _ in 0..12 {
+        let held = world.lock(a, lasting("closing"));
+        world.release(&held);
+        world.run_for(ms(5));
+    }
+    world.release(&other);
+    world.run_for(ms(5));
+    world.close_on("closing", 0);
+    world.set_trouble(0, None);
+    world.run_for(SECOND);
+    assert_eq!(world.copies("k"), 1, "its release is isolated");
+    world.run_for(6 * SECOND);
+    assert_eq!(world.copies("k"), 0);
+}
+
+#[test]
 fn release_after_a_stall_is_not_dropped_at_the_expiry() {
     let mut world = World::new(3, 12);
     let a = world.connected();

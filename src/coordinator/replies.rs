@@ -178,10 +178,12 @@ impl Node {
         now: Time,
         cx: &mut Context,
     ) {
-        if command.is_isolated() {
-            self.isolated.handle_failure(now, cx.random.number());
-        }
+        let was_alone = command.is_isolated();
         command.handle_unanswered(self.id);
+        if was_alone {
+            self.isolated.handle_failure(now, cx.random.number());
+            self.defer_like(&command);
+        }
         self.fail(&mut command, failure.clone(), now, cx);
         self.keep(command);
     }

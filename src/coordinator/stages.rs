@@ -122,6 +122,7 @@ impl Coordinator {
                 Step::Wait(until)
             }
             Stage::Blocked { .. } if acquire.acquisition.is_over(now).is_some() => {
+                self.pass_permit();
                 self.fail_out_of_time(id, now)
             }
             Stage::Blocked { .. } => self.begin_attempt(id, now),

@@ -47,7 +47,7 @@ pub(crate) struct Coordinator {
     pub(super) leases_by_key: BTreeMap<Key, LeaseId>,
     /// Forward steps of the nodes' clocks.
     pub(super) steps: ClockSteps,
-    /// By their current round.
+    /// By their first round, which identifies them to their callers.
     pub(super) surveys: BTreeMap<RoundId, Survey>,
     pub(super) timers: Timers<Timeout>,
     /// Number of attempts under way.
@@ -145,7 +145,9 @@ impl Coordinator {
         match self.rounds.get(round).map(|votes| votes.owner) {
             Some(Owner::Extension { .. }) => self.complete_extension(round, now),
             Some(Owner::Release) => self.complete_release(round),
-            Some(Owner::Status | Owner::ForcedRelease) => self.complete_survey(round, now),
+            Some(Owner::Status | Owner::ForcedRelease | Owner::Deletion { .. }) => {
+                self.complete_survey(round, now);
+            }
             Some(Owner::Acquire(_)) | None => {}
         }
     }

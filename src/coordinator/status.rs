@@ -29,25 +29,23 @@ impl Coordinator {
 
     /// The caller of a status request or a forced release does not wait any more.
     pub(crate) fn handle_cancel_call(&mut self, call: RoundId, now: Time) {
-        let round =
-            self.surveys.iter().find(|(_, survey)| survey.call == call).map(|(round, _)| *round);
-        if let Some(survey) = round.and_then(|round| self.surveys.remove(&round)) {
+        if let Some(survey) = self.surveys.remove(&call) {
             survey.claims.iter().for_each(|claim| claim.withdraw());
+            self.forget_round(Some(survey.round));
         }
-        self.forget_round(round);
         self.settle(now);
     }
 
     #[cfg(test)]
     pub(super) fn is_survey(&self, call: RoundId) -> bool {
-        self.surveys.values().any(|survey| survey.call == call)
+        self.surveys.contains_key(&call)
     }
 
     fn begin_survey(&mut self, keys: Keys, deletes: Option<Keys>, now: Time) -> RoundId {
         let owner = if deletes.is_some() { Owner::ForcedRelease } else { Owner::Status };
         let call = self.insert_survey_round(owner, now);
         let claim = self.survey_claim(keys, Value::fresh(&self.cx.random));
-        self.surveys.insert(call, Survey { call, claims: vec![claim.clone()], deletes });
+        self.surveys.insert(call, Survey { round: call, claims: vec![claim.clone()], deletes });
         let all = self.cx.settings.quorum.ids().collect();
         self.submit(all, &claim, &Command::Read, Some(call), now);
         call
@@ -72,12 +70,12 @@ impl Coordinator {
             return;
         }
         let Some(votes) = self.rounds.remove(round) else { return };
-        let Some(survey) = self.surveys.remove(&round) else { return };
+        let call = if let Owner::Deletion { call } = votes.owner { call } else { round };
+        let Some(survey) = self.surveys.remove(&call) else { return };
         survey.claims.iter().for_each(|claim| claim.withdraw());
-        let call = survey.call;
         match (votes.owner, survey.deletes) {
             (Owner::ForcedRelease, Some(keys)) => self.delete_holders(call, &keys, &votes, now),
-            (Owner::ForcedRelease, None) => {
+            (Owner::Deletion { .. }, _) => {
                 let report = votes.report(self.cx.names(), now);
                 self.completions.push_back(Completion::ForceReleased { call, report });
             }
@@ -95,7 +93,7 @@ impl Coordinator {
 
     /// Asks each node to delete the value that it has reported. The other nodes vote as before.
     fn delete_holders(&mut self, call: RoundId, keys: &Keys, found: &VoteCounter, now: Time) {
-        let round = self.insert_survey_round(Owner::ForcedRelease, now);
+        let round = self.insert_survey_round(Owner::Deletion { call }, now);
         let mut claims = Vec::new();
         let timeout = self.cx.settings.node_timeout;
         for node in self.cx.settings.quorum.ids() {
@@ -115,7 +113,7 @@ impl Coordinator {
                 }
             }
         }
-        self.surveys.insert(round, Survey { call, claims, deletes: None });
+        self.surveys.insert(call, Survey { round, claims, deletes: None });
         self.complete_survey(round, now);
     }
 }

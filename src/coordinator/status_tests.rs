@@ -46,6 +46,23 @@ fn forced_release_does_not_delete_a_value_that_it_has_not_read() {
 }
 
 #[test]
+fn forced_release_can_be_cancelled_while_it_deletes() {
+    let mut world = World::new(3, 4);
+    let a = world.connected();
+    for host in 0..3 {
+        world.put(host, "k", "old", SECOND);
+    }
+    let (coordinator, now) = world.coordinator(a);
+    let call = coordinator.handle_force_release(keys(&["k"]), now);
+    world.run_for(Duration::from_micros(250));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_cancel_call(call, now);
+    world.run_for(ms(5));
+    assert_eq!((force_released(&world, a), world.copies("k")), (None, 0));
+    world.assert_idle();
+}
+
+#[test]
 fn forced_release_that_has_ended_deletes_nothing() {
     let mut world = World::new(3, 3);
     let a = world.connected();

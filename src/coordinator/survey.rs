@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// A status request or a forced release under way.
 pub(super) struct Survey {
-    /// Identifies it to its caller.
-    pub(super) call: RoundId,
+    /// The round under way.
+    pub(super) round: RoundId,
     /// Commands of these claims are not sent any more once the round is over.
     pub(super) claims: Vec<Arc<Claim>>,
     /// The keys whose holders are deleted once they are known.

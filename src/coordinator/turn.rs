@@ -197,8 +197,11 @@ impl Coordinator {
                     }
                     acquires.push(id);
                 }
-                Timeout::Close => self.step_close(now),
+                Timeout::Close => {}
             }
+        }
+        if self.is_closing() {
+            self.prune(now);
         }
         let silent = self.nodes.iter().filter(|node| node.is_silent).count();
         let is_quorum_silent = self.cx.settings.quorum.reached(silent);

@@ -1,6 +1,6 @@
 //! Votes of one round, with the replies that they come from.
 
-use super::slots::{AcquireId, LeaseId};
+use super::slots::{AcquireId, LeaseId, RoundId};
 use crate::observe::{Holder, NodeReport, NodeVote, Report};
 use crate::protocol::{ClientId, NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::wire::{Answer, Conflict, Grant, NodeFailure, RemainingTtl};
@@ -27,6 +27,10 @@ pub(super) enum Owner {
     Release,
     Status,
     ForcedRelease,
+    /// The second round of the forced release `call`: deletes the values that the first one has read.
+    Deletion {
+        call: RoundId,
+    },
 }
 
 /// The reason of an extension.

@@ -41,8 +41,18 @@ impl ReplyShape {
         };
         match answer(self.request, verdict, value) {
             Answer::Denied(conflict) => Answer::Denied(self.with_details(conflict, replies)),
+            Answer::Granted(_) if !self.is_in_sync(replies) => {
+                Answer::unexpected("replies out of sync")
+            }
             answer => answer,
         }
+    }
+
+    /// False if the reply to `CLIENT CACHING YES` is neither `OK` nor an error: an omitted reply has shifted the others,
+    /// and the `OK` may be at the position of a `SET`'s reply.
+    fn is_in_sync(&self, replies: &[Value]) -> bool {
+        let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
+        watch.is_none_or(|reply| matches!(reply, Value::Okay | Value::ServerError(_)))
     }
 
     /// Adds the details that the other replies contain.
@@ -214,6 +224,15 @@ mod tests {
         assert!(is_watched(&[NIL, OK, TTL]));
         assert!(!is_watched(&[NIL, "-NOPERM no\r\n", TTL]));
         assert!(!conflict(acquire(3, 2, 0), &[NIL, OK, TTL]).is_watched, "not requested");
+    }
+
+    #[test]
+    fn reply_to_client_caching_is_no_grant() {
+        let shape = ReplyShape { watch: Some(1), ..acquire(3, 2, 0) };
+        let vote = |wire: &[&str]| shape.read(&parsed(wire), &Held::of(b"v")).vote();
+        assert_eq!(vote(&[OK, OK, TTL]), Vote::Granted);
+        assert_eq!(vote(&[OK, "-NOPERM no\r\n", TTL]), Vote::Granted);
+        assert_eq!(vote(&[OK, TTL, "-BUSY no\r\n"]), Vote::Failed, "the reply to SET is omitted");
     }
 
     #[test]
