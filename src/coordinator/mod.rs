@@ -22,6 +22,7 @@ mod link;
 mod node;
 mod queue;
 mod replies;
+mod runtime;
 mod sets;
 mod settings;
 mod shared_lease;

@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) is_served: Box<[bool]>,
     /// True once the tasks were started.
     pub(super) has_started: bool,
+    /// True once the pinned runtime was found to be shut down.
+    pub(super) is_shut_down: bool,
     pub(super) alarm: Option<Alarm>,
     /// When the alarm rings.
     pub(super) alarm_at: Time,
@@ -143,6 +145,7 @@ impl Engine {
                 closed: None,
                 is_served: vec![false; count].into(),
                 has_started: false,
+                is_shut_down: false,
                 alarm: None,
                 alarm_at: Time::END,
             };
@@ -277,7 +280,7 @@ impl Engine {
     /// The result of the close, once there is one.
     pub(super) fn poll_closed(&self, waker: &Waker) -> Option<Result<(), Remains>> {
         let mut state = lock(&self.state);
-        let result = state.closed.take();
+        let result = state.closed.clone();
         if result.is_none() {
             state.closing.push(waker.clone());
         }
