@@ -14,6 +14,7 @@ mod command;
 mod completion;
 mod connection;
 mod context;
+mod delivery;
 mod extension;
 mod handshake;
 mod lease;

@@ -82,7 +82,7 @@ impl Client {
                 }
                 Completion::AcquireFailed { failure, .. } => return Err(Failure::Failed(failure)),
                 // The lease was revoked or has ended: the acquire continues.
-                _ => {}
+                _ => self.engine.with(|it, now| it.handle_untaken(id, now)),
             }
         }
     }
