@@ -60,6 +60,8 @@ mod regression_tests;
 #[cfg(test)]
 mod release_tests;
 #[cfg(test)]
+mod runtime_tests;
+#[cfg(test)]
 mod set_up_tests;
 #[cfg(test)]
 mod status_tests;

@@ -20,6 +20,8 @@ pub(super) struct NodeIo {
     pub(super) connections: Mutex<Connections>,
     /// True if a stream takes no more bytes: it wakes the task once it does.
     pub(super) is_blocked: AtomicBool,
+    /// True if the task could not take its turn, because another thread took one.
+    pub(super) is_missed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -35,8 +37,9 @@ pub(super) struct Connections {
 
 impl NodeIo {
     pub(super) fn new(node: NodeId) -> Self {
-        let is_blocked = AtomicBool::new(false);
-        Self { node, waker: Mutex::default(), connections: Mutex::default(), is_blocked }
+        let (waker, connections) = (Mutex::default(), Mutex::default());
+        let (is_blocked, is_missed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { node, waker, connections, is_blocked, is_missed }
     }
 
     pub(super) fn node(&self) -> NodeId {

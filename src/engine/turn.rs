@@ -21,13 +21,23 @@ impl NodeIo {
     /// Reads and writes until no more is possible. `is_task` is false outside of the node's task: no connection is
     /// opened there, and streams keep the waker of the task.
     pub(super) fn take_turn(&self, engine: &Engine, cx: &mut Context<'_>, is_task: bool) {
+        if is_task {
+            self.is_missed.store(true, Ordering::SeqCst);
+        }
         let Ok(mut connections) = self.connections.try_lock() else { return };
+        if is_task {
+            self.is_missed.store(false, Ordering::SeqCst);
+        }
         let task = lock(&self.waker).clone();
         let waker = task.filter(|_| !is_task).unwrap_or_else(|| cx.waker().clone());
         let mut cx = Context::from_waker(&waker);
         self.is_blocked.store(false, Ordering::Release);
         while connections.step(engine, self.node, &mut cx, is_task) {}
         self.is_blocked.store(connections.is_blocked, Ordering::Release);
+        drop(connections);
+        if !is_task && self.is_missed.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
     }
 }
 
