@@ -173,9 +173,10 @@ pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
 }
 
 /// Checks all nodes concurrently. Commands are tried on `key`. Existing locks are searched by `prefix` and compared
-/// with `max_ttl`.
+/// with `max_ttl`. `preview` returns why the nodes' grants would not count if new connections reached the given servers.
 pub(crate) async fn check(
     pool: &Pool,
+    preview: impl Fn(&[Option<ServerInfo>]) -> Vec<Option<NodeFailure>>,
     key: Key,
     prefix: &[u8],
     max_ttl: Duration,
@@ -211,7 +212,7 @@ pub(crate) async fn check(
         .iter()
         .map(|probe| probe.as_ref().ok().map(|probe| ServerInfo::of(&probe.told.facts)))
         .collect();
-    let quarantined = nodes[0].preview_guard(&servers);
+    let quarantined = preview(&servers);
     for ((check, server), failure) in checks.iter_mut().zip(&servers).zip(quarantined) {
         // An unreachable node has a finding already.
         let failure = failure.filter(|_| server.is_some());

@@ -326,7 +326,9 @@ impl Redlock {
             return Err(ClientError::Closed);
         }
         let key = settings.key(probe_resource(backing.pool.random()))?;
-        Ok(check(&backing.pool, key, &settings.prefix, settings.limits.max_ttl).await?)
+        let (prefix, max_ttl) = (&settings.prefix, settings.limits.max_ttl);
+        let preview = |servers: &[_]| backing.preview_guard(servers);
+        Ok(check(&backing.pool, preview, key, prefix, max_ttl).await?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::claim::Claim;
 use super::slots::{LeaseId, RoundId};
-use crate::observe::Tag;
+use crate::observe::{Report, Tag};
 use crate::protocol::{Acquisition, NodeId, Schedule, Time, Ttl};
 use crate::wire::{Command, CounterKeys, Keys, Value, Wants};
 use std::sync::Arc;
@@ -90,6 +90,10 @@ pub(super) enum Stage {
         lease: LeaseId,
         since: Time,
     },
+    /// The lease was revoked, and the caller was not polled since then.
+    Revoked {
+        report: Report,
+    },
 }
 
 /// An attempt under way.
@@ -155,7 +159,7 @@ impl Acquire {
     }
 
     pub(super) fn is_delivered(&self) -> bool {
-        matches!(self.stage, Stage::Delivered { .. })
+        matches!(self.stage, Stage::Delivered { .. } | Stage::Revoked { .. })
     }
 
     pub(super) fn attempt(&self) -> Option<&Attempt> {

@@ -151,6 +151,7 @@ impl Coordinator {
         votes.record_held_up(is_crowded, |node| {
             connected.contains(node) && (is_crowded || claim.is_late(node))
         });
+        votes.record_not_asked(|node| connected.contains(node) && !claim.is_written(node));
         if claim.fence().is_some() {
             let numbers = votes.numbers().into_iter().map(|(_, number)| number);
             self.highest_number = numbers.fold(self.highest_number, u64::max);

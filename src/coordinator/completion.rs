@@ -99,7 +99,7 @@ pub(crate) struct NodeLock {
 }
 
 /// Pending releases of a client whose close has reached its time limit, for each node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Remains {
     pub(crate) pending_releases: Box<[usize]>,
 }

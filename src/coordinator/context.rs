@@ -143,7 +143,12 @@ impl Context {
         asked: Time,
         now: Time,
     ) {
-        let server = Server {
+        let server = self.server(info, asked);
+        self.quarantine.handle_set_up(node, server, now);
+    }
+
+    fn server(&self, info: &ServerInfo, asked: Time) -> Server<Arc<str>> {
+        Server {
             run: info.run_id.clone(),
             unnamed: info.unnamed,
             replid: info.replid.clone(),
@@ -151,8 +156,24 @@ impl Context {
             asked,
             // A server that is known not to persist is never trusted.
             is_trusted: self.settings.trusts_persistence && info.is_durable != Some(false),
-        };
-        self.quarantine.handle_set_up(node, server, now);
+        }
+    }
+
+    /// Why the grants of each node would not count if new connections reached `servers` at `now`, or failed (`None`).
+    pub(super) fn preview(
+        &self,
+        servers: &[Option<ServerInfo>],
+        now: Time,
+    ) -> Vec<Option<NodeFailure>> {
+        let mut quarantine = self.quarantine.clone();
+        let nodes = || self.settings.quorum.ids();
+        for (node, info) in nodes().zip(servers) {
+            match info {
+                Some(info) => quarantine.handle_set_up(node, self.server(info, now), now),
+                None => quarantine.handle_unreachable(node, now),
+            }
+        }
+        nodes().map(|node| failure(&quarantine, node, now)).collect()
     }
 
     pub(super) fn handle_unreachable(&mut self, node: NodeId, now: Time) {
@@ -179,13 +200,7 @@ impl Context {
 
     /// Why the grants of `node` do not count after a restart or a flush.
     pub(super) fn quarantine_failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
-        if now >= self.quarantine.ends(node) {
-            return None;
-        }
-        let exclusion = self.quarantine.exclusion(node, now);
-        exclusion
-            .or_else(|| self.quarantine.recent_start(node, now))
-            .map(|it| NodeFailure::excluded(it, now))
+        failure(&self.quarantine, node, now)
     }
 
     /// The recent start of `node`, if it is the only reason why its grants do not count.
@@ -193,4 +208,14 @@ impl Context {
         let recent_start = self.quarantine.recent_start(node, now)?;
         self.quarantine.exclusion(node, now).is_none().then_some(recent_start)
     }
+}
+
+fn failure(quarantine: &Quarantine<Arc<str>>, node: NodeId, now: Time) -> Option<NodeFailure> {
+    if now >= quarantine.ends(node) {
+        return None;
+    }
+    let exclusion = quarantine.exclusion(node, now);
+    exclusion
+        .or_else(|| quarantine.recent_start(node, now))
+        .map(|it| NodeFailure::excluded(it, now))
 }

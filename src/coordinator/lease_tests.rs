@@ -299,11 +299,51 @@ fn lease_that_is_not_taken_passes_to_another_acquire() {
     let second = world.acquired(a, other).expect("the first lease was revoked");
     assert!(world.now.since(now) < ms(2_100));
     assert!(!first.shared.take(world.now), "revoked");
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_untaken(slow, now);
     world.release(&second);
     let third = world.acquired(a, slow).expect("the slow acquire tries again");
     world.release(&third);
     world.run_for(ms(10));
     world.assert_idle();
+}
+
+#[test]
+fn acquire_whose_lease_was_revoked_makes_no_attempt_before_its_next_poll() {
+    let mut world = World::new(3, 16);
+    let a = world.connected();
+    let now = world.now;
+    let set = world.acquire(a, waiting(&["j", "k"], now, 60 * SECOND));
+    world.run_for(ms(5));
+    for _ in 0..3 {
+        let other = world.acquire(a, waiting(&["k"], world.now, 9 * SECOND));
+        let held = world.acquired(a, other).expect("the lease of the set was revoked");
+        world.release(&held);
+    }
+    assert!(world.now.since(now) < ms(2_100));
+    assert!(world.take_acquired(a, set).is_some() && world.take_acquired(a, set).is_none());
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_untaken(set, now);
+    let held = world.acquired(a, set).expect("the lock is free");
+    world.release(&held);
+    world.run_for(ms(10));
+    world.assert_idle();
+}
+
+#[test]
+fn untaken_lease_ends_at_the_deadline_of_its_acquire() {
+    let mut world = World::new(3, 17);
+    let [a, b] = [world.connected(), world.connected()];
+    let now = world.now;
+    let slow = world.acquire(a, waiting(&["k"], now, 4 * SECOND));
+    world.run_for(ms(5));
+    let other = world.acquire(b, waiting(&["k"], now, 9 * SECOND));
+    let held = world.acquired(b, other).expect("the first lease has ended");
+    assert!(world.now.since(now) >= 4 * SECOND && world.now.since(now) < ms(4_100));
+    world.release(&held);
+    assert!(world.take_acquired(a, slow).expect("delivered").is_ok());
+    let failure = world.take_acquired(a, slow).expect("failed").err();
+    assert!(matches!(failure, Some(AcquireFailure::NotTaken { .. })), "{failure:?}");
 }
 
 #[test]

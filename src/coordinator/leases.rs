@@ -131,22 +131,6 @@ impl Coordinator {
         Some(call)
     }
 
-    /// The connections have ended with their runtime, and are made again on another one. Releases under way have a new
-    /// node timeout.
-    pub(crate) fn handle_new_runtime(&mut self, now: Time) {
-        let close_at = now.after(self.cx.settings.node_timeout);
-        for call in self.rounds.ids() {
-            let votes = self.rounds.get_mut(call);
-            let is_release = |votes: &&mut VoteCounter| {
-                matches!(votes.owner, Owner::Release) && votes.round().outcome().is_none()
-            };
-            if let Some(votes) = votes.filter(is_release) {
-                votes.close_at = close_at;
-                self.set_timeout(close_at, Timeout::Round(call));
-            }
-        }
-    }
-
     /// Releases the lease without waiting for the result.
     pub(crate) fn handle_drop(&mut self, id: LeaseId, now: Time) {
         self.end_lease(id, None, now);

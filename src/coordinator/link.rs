@@ -327,7 +327,7 @@ impl Node {
     }
 
     /// Ends the connection. Its unanswered commands fail, and may still run.
-    fn lose_connection(&mut self, failure: &NodeFailure, now: Time, cx: &mut Context) {
+    pub(super) fn lose_connection(&mut self, failure: &NodeFailure, now: Time, cx: &mut Context) {
         let link = std::mem::replace(&mut self.link, Link::Disconnected { why: None });
         let Link::Connected(mut connection) = link else { return };
         cx.closed.push_back(connection.id);

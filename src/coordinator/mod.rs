@@ -14,6 +14,7 @@ mod command;
 mod completion;
 mod connection;
 mod context;
+mod delivery;
 mod extension;
 mod handshake;
 mod lease;
@@ -22,6 +23,7 @@ mod link;
 mod node;
 mod queue;
 mod replies;
+mod runtime;
 mod sets;
 mod settings;
 mod shared_lease;
@@ -57,6 +59,8 @@ mod random_tests;
 mod regression_tests;
 #[cfg(test)]
 mod release_tests;
+#[cfg(test)]
+mod runtime_tests;
 #[cfg(test)]
 mod set_up_tests;
 #[cfg(test)]

@@ -48,9 +48,10 @@ impl Waiter {
         self.last_votes(votes).map(VoteCounter::conflicts).unwrap_or_default()
     }
 
-    /// The nodes that granted the last attempt.
-    pub(super) fn granted(&self, votes: &Votes) -> NodeSet {
-        self.last_votes(votes).map(|votes| votes.round().granted()).unwrap_or_default()
+    /// The nodes that granted the last attempt. For a set, also the nodes that were not asked, because they send no push.
+    pub(super) fn free(&self, votes: &Votes) -> NodeSet {
+        let Some(votes) = self.last_votes(votes) else { return NodeSet::default() };
+        if self.is_set() { votes.without_conflict() } else { votes.round().granted() }
     }
 }
 

@@ -317,6 +317,10 @@ impl Run {
         for it in std::mem::take(&mut self.under_way) {
             let UnderWay { process, id, is_fenced, .. } = it;
             let is_closed = self.closed.iter().any(|(closed, _)| *closed == process);
+            if it.is_delivered && self.random.random_ratio(1, 5) {
+                let (coordinator, now) = self.world.coordinator(process);
+                coordinator.handle_untaken(id, now);
+            }
             match self.world.take_acquired(process, id) {
                 None => self.under_way.push(it),
                 Some(Err(failure)) => {

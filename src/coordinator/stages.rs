@@ -8,7 +8,7 @@ use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::Weight;
 use crate::observe::event::{AttemptOutcome, Event, LockInfo};
-use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Tenure, Time};
+use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Time};
 use std::time::Duration;
 
 /// Maximum number of attempts under way in one client (I12). Further acquires wait.
@@ -16,13 +16,6 @@ const MAX_ATTEMPTS: usize = 1 << 14;
 
 /// Added to the connect timeout while an acquire waits for the first connections.
 const CONNECT_MARGIN: Duration = Duration::from_millis(100);
-
-/// How long a delivered lease may stay untaken if other acquires of this client want one of its keys. Long enough for a
-/// `select!` whose other branches are slow.
-const UNTAKEN_LIMIT: Duration = Duration::from_secs(2);
-
-/// How often after that the coordinator checks whether another acquire wants one.
-const UNTAKEN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How an acquire continues.
 pub(super) enum Step {
@@ -132,6 +125,8 @@ impl Coordinator {
                 if now < at { Step::Wait(at) } else { self.enter_stage(id, Stage::Queued) }
             }
             Stage::Delivered { .. } => self.step_delivered(id, now),
+            Stage::Revoked { .. } if now < deadline => Step::Wait(deadline),
+            Stage::Revoked { .. } => self.fail_untaken(id, now),
         }
     }
 
@@ -153,54 +148,6 @@ impl Coordinator {
             acquire.wait_began = Some(now);
             let lock = acquire.lock(prefix);
             self.cx.emit(Weight::Detail, |_| Event::WaitStarted { lock });
-        }
-    }
-
-    /// A lease was delivered. Revokes it if it has ended, or if it was not taken for a while and another acquire of this
-    /// client wants one of its keys.
-    fn step_delivered(&mut self, id: AcquireId, now: Time) -> Step {
-        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
-        let Stage::Delivered { lease, since } = acquire.stage else { return Step::Over };
-        let waits = acquire.terms.deadline.is_some();
-        let Some(shared) = self.leases.get(lease).map(|lease| lease.shared.clone()) else {
-            self.acquires.remove(id);
-            return Step::Over;
-        };
-        if shared.is_taken() {
-            self.acquires.remove(id);
-            return Step::Over;
-        }
-        let may_revoke = since.after(UNTAKEN_LIMIT);
-        let is_wanted = || shared.claim().keys().iter().any(|key| self.queues.is_wanted(key, id));
-        match shared.tenure(now) {
-            Tenure::Held { valid_until } if !waits || now < may_revoke || !is_wanted() => {
-                let next = may_revoke.max(now.after(UNTAKEN_INTERVAL));
-                return Step::Wait(if waits { next.min(valid_until) } else { valid_until });
-            }
-            _ => {}
-        }
-        if !shared.revoke() {
-            self.acquires.remove(id);
-            return Step::Over;
-        }
-        let report = self.lease_report(lease, now);
-        self.drop_lease(lease, now);
-        self.retry_untaken(id, report, now)
-    }
-
-    /// The lease of the acquire was revoked. Tries again at the end of the queue, if there is time.
-    fn retry_untaken(&mut self, id: AcquireId, report: crate::observe::Report, now: Time) -> Step {
-        let random = self.cx.random.number();
-        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
-        let keys = acquire.terms.keys.clone();
-        let deadline = acquire.terms.deadline;
-        acquire.stage = Stage::Queued;
-        match deadline {
-            Some(deadline) if acquire.acquisition.handle_abandoned(now, random) => {
-                self.queues.join(id, &keys, deadline, now);
-                Step::Again
-            }
-            _ => self.fail(id, AcquireFailure::NotTaken { report }, now),
         }
     }
 
@@ -297,7 +244,8 @@ impl Coordinator {
             | Stage::Queued
             | Stage::HoldingBack { .. }
             | Stage::Blocked { .. }
-            | Stage::Resting { .. } => {}
+            | Stage::Resting { .. }
+            | Stage::Revoked { .. } => {}
         }
         self.forget_round(acquire.refused);
         self.leave_queue(id, now);

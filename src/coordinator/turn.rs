@@ -236,6 +236,15 @@ impl Coordinator {
         &self.nodes[node.index()].info
     }
 
+    /// Why the grants of each node would not count if new connections reached `servers` at `now`, or failed (`None`).
+    pub(crate) fn preview_guard(
+        &self,
+        servers: &[Option<ServerInfo>],
+        now: Time,
+    ) -> Vec<Option<NodeFailure>> {
+        self.cx.preview(servers, now)
+    }
+
     /// Number of releases that `node` has not confirmed.
     pub(crate) fn pending_releases(&self, node: NodeId) -> usize {
         self.nodes[node.index()].pending_releases()

@@ -63,6 +63,8 @@ pub(super) struct VoteCounter {
     held_up: NodeSet,
     /// True if a crowd of attempts was under way: the client read replies late.
     is_crowded: bool,
+    /// Nodes that were not asked, because the attempt was refused before.
+    not_asked: NodeSet,
 }
 
 /// A node's reply and when it was read. A lease keeps the replies to its acquire, so grants are stored without a box.
@@ -94,6 +96,7 @@ impl VoteCounter {
             unconnected: NodeSet::default(),
             held_up: NodeSet::default(),
             is_crowded: false,
+            not_asked: NodeSet::default(),
         }
     }
 
@@ -172,6 +175,16 @@ impl VoteCounter {
         if self.closed_after.is_some() {
             self.held_up = self.silent().filter(|node| is_held_up(*node)).collect();
         }
+    }
+
+    /// Records the nodes that were not asked when the attempt was decided.
+    pub(super) fn record_not_asked(&mut self, is_not_asked: impl Fn(NodeId) -> bool) {
+        self.not_asked = self.silent().filter(|node| is_not_asked(*node)).collect();
+    }
+
+    /// The nodes that granted the attempt or were not asked: they have no known conflict.
+    pub(super) fn without_conflict(&self) -> NodeSet {
+        self.round.granted().union(self.not_asked)
     }
 
     fn silent(&self) -> impl Iterator<Item = NodeId> {

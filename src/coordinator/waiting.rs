@@ -181,7 +181,7 @@ impl WaitQueues {
         }
         let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
         let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);
-        let free = FreeNodes { nodes: waiter.granted(votes), ..FreeNodes::default() };
+        let free = FreeNodes { nodes: waiter.free(votes), ..FreeNodes::default() };
         waiter.waiting.handle_holder(holder);
         waiter.waiting.handle_refusal(free, self.quorum, now, random);
         let (is_set, refused) = (waiter.is_set(), waiter.last_votes(votes).cloned().map(Arc::new));
@@ -240,9 +240,9 @@ impl WaitQueues {
     fn next_useful_try(&mut self, acquire: AcquireId, votes: &Votes, now: Time) -> Option<Time> {
         let waiter = self.waiters.get_mut(&acquire)?;
         self.checks += 1;
-        let granted = waiter.granted(votes);
+        let known = waiter.free(votes);
         let freed = self.sets.free_nodes(acquire, &waiter.conflicts(votes));
-        let free = FreeNodes { nodes: granted.union(freed.nodes), ..freed };
+        let free = FreeNodes { nodes: known.union(freed.nodes), ..freed };
         waiter.waiting.next_useful_try(free, self.quorum, now)
     }
 

@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) is_served: Box<[bool]>,
     /// True once the tasks were started.
     pub(super) has_started: bool,
+    /// True once the pinned runtime was found to be shut down.
+    pub(super) is_shut_down: bool,
     pub(super) alarm: Option<Alarm>,
     /// When the alarm rings.
     pub(super) alarm_at: Time,
@@ -148,6 +150,7 @@ impl Engine {
                 closed: None,
                 is_served: vec![false; count].into(),
                 has_started: false,
+                is_shut_down: false,
                 alarm: None,
                 alarm_at: Time::END,
             };
@@ -263,18 +266,26 @@ impl Engine {
     pub(super) fn poll_call(&self, id: CallId, waker: &Waker) -> Option<Completion> {
         let mut state = lock(&self.state);
         let call = state.calls.get_mut(&id)?;
-        let completion = call.completion.take().filter(|completion| match completion {
-            Completion::Acquired { shared, .. } => shared.take(self.now()),
-            _ => true,
-        });
-        if completion.is_some() {
-            let call = state.calls.remove(&id);
-            drop(state);
-            drop(call);
-        } else if !call.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
+        let untaken = match call.completion.take() {
+            Some(Completion::Acquired { acquire, ref shared, .. }) if !shared.take(self.now()) => {
+                Some(acquire)
+            }
+            Some(completion) => {
+                let call = state.calls.remove(&id);
+                drop(state);
+                drop(call);
+                return Some(completion);
+            }
+            None => None,
+        };
+        if !call.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
             call.waker = Some(waker.clone());
         }
-        completion
+        drop(state);
+        if let Some(acquire) = untaken {
+            self.with(|it, now| it.handle_untaken(acquire, now));
+        }
+        None
     }
 
     pub(super) fn forget_call(&self, id: CallId) {
@@ -297,7 +308,7 @@ impl Engine {
     /// The result of the close, once there is one.
     pub(super) fn poll_closed(&self, waker: &Waker) -> Option<Result<(), Remains>> {
         let mut state = lock(&self.state);
-        let result = state.closed.take();
+        let result = state.closed.clone();
         if result.is_none() {
             state.closing.push(waker.clone());
         }

@@ -50,6 +50,9 @@ impl Engine {
             return Ok(());
         }
         let runtime = self.pool.runtime()?;
+        if lock(&self.state).is_shut_down {
+            return Err(NoRuntime::Absent);
+        }
         let Some(this) = self.this.upgrade() else { return Ok(()) };
         let mut started = Vec::new();
         {
@@ -71,24 +74,34 @@ impl Engine {
                 state.coordinator.handle_new_runtime(now);
             }
         }
-        for node in started {
-            start(&this, node, &runtime);
+        for node in &started {
+            start(&this, *node, &runtime);
         }
-        Ok(())
+        let mut state = lock(&self.state);
+        if started.iter().all(|node| state.is_served[node.index()]) {
+            return Ok(());
+        }
+        // A runtime that was shut down drops tasks at once.
+        state.is_shut_down = self.pool.is_pinned();
+        Err(NoRuntime::Absent)
     }
 
-    /// The task of `node` has ended. All callers run, and one of them starts another task.
+    /// The task of `node` has ended, and its connections with the runtime. All callers run, and one of them starts
+    /// another task.
     pub(super) fn handle_task_end(&self, node: NodeId) {
-        let wakers: Vec<_> = {
-            let mut state = lock(&self.state);
+        let connections = std::mem::take(&mut *lock(&self.nodes[node.index()].connections));
+        drop(connections);
+        let is_pinned = self.pool.is_pinned();
+        let wakers: Vec<_> = self.with_state(None, |state, now| {
             state.is_served[node.index()] = false;
             self.unserved.fetch_add(1, Ordering::AcqRel);
+            state.coordinator.handle_runtime_end(node, !is_pinned, now);
             let calls = state.calls.values_mut().filter_map(|call| call.waker.take());
             let mut wakers: Vec<_> = calls.collect();
             wakers.append(&mut state.ready);
             wakers.append(&mut state.closing);
             wakers
-        };
+        });
         contain(|| self.leases.wake_all());
         for waker in wakers {
             contain(|| waker.wake());

@@ -9,6 +9,7 @@ use crate::node::{NodeShared, Pool};
 use crate::observe::Observers;
 use crate::protocol::Quorum;
 use crate::time::Clock;
+use crate::wire::{NodeFailure, ServerInfo};
 use futures::future::join_all;
 use std::sync::Arc;
 
@@ -50,6 +51,11 @@ impl Backing {
 
     pub(crate) fn clock(&self) -> &Clock {
         self.pool.clock()
+    }
+
+    /// Why the grants of each node would not count if new connections reached `servers`.
+    pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
+        self.pool.shared()[0].preview_guard(servers)
     }
 
     /// Releases all leases. Returns the first resource of each lease, with the outcome.

@@ -12,6 +12,7 @@ use crate::node::Pool;
 use crate::observe::Tag;
 use crate::protocol::{Quorum, Ttl};
 use crate::time::Clock;
+use crate::wire::{NodeFailure, ServerInfo};
 use std::sync::Arc;
 
 /// State shared by all handles of one client.
@@ -46,6 +47,11 @@ impl Backing {
         let (client, registry) = (&self.client, &self.registry);
         let state = LeaseState::new(client, registry, won, self.limits, self.prefix, (ttl, tag));
         Lease::guard(LeaseRef::new(state))
+    }
+
+    /// Why the grants of each node would not count if new connections reached `servers`.
+    pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
+        self.client.engine().with(|it, now| it.preview_guard(servers, now))
     }
 
     /// Releases all leases. Returns the first resource of each lease, with the outcome.

@@ -173,6 +173,12 @@ impl Pool {
         &self.shared
     }
 
+    /// True if only one runtime can serve the client.
+    #[cfg(quorlock_coordinator)]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
     /// The current runtime, or the pinned one.
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
         let runtime = match &self.pinned {

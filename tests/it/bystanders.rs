@@ -180,9 +180,10 @@ async fn a_waker_may_drop_other_acquires_of_its_client() {
     let mut first = redlock.acquire("r");
     refused(&mut first).await;
     let other = begun(|| redlock.acquire("other"));
-    let dropper = Waker::from(Arc::new(Dropper(Mutex::new(Some(other)))));
+    let dropper = Arc::new(Dropper(Mutex::new(Some(other))));
+    let waker = Waker::from(dropper.clone());
     let mut second = Box::pin(redlock.acquire("r"));
-    assert!(second.as_mut().poll(&mut Context::from_waker(&dropper)).is_pending(), "it is held");
+    assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "it is held");
     // It is the second's turn.
     let dropping = thread::spawn(move || drop(first));
     let begun = Instant::now();
@@ -190,6 +191,10 @@ async fn a_waker_may_drop_other_acquires_of_its_client() {
         assert!(begun.elapsed() < SOON, "it waits for itself");
         sleep(ms(5)).await;
     }
-    drop((second, held));
+    // It is notified at the latest when the lock is free.
+    drop(held);
+    eventually("the other acquire is dropped", || dropper.0.lock().expect("no panic").is_none())
+        .await;
+    drop(second);
     eventually("no key is left", || cluster.is_empty()).await;
 }

@@ -1,0 +1,84 @@
+//! A lease that its caller has not taken yet.
+
+use super::acquire::Stage;
+use super::completion::AcquireFailure;
+use super::slots::AcquireId;
+use super::stages::Step;
+use super::state::Coordinator;
+use crate::protocol::{Tenure, Time};
+use std::time::Duration;
+
+/// How long a delivered lease may stay untaken if other acquires of this client want one of its keys. Long enough for a
+/// `select!` whose other branches are slow.
+const UNTAKEN_LIMIT: Duration = Duration::from_secs(2);
+
+/// How often after that the coordinator checks whether another acquire wants one.
+const UNTAKEN_INTERVAL: Duration = Duration::from_millis(50);
+
+impl Coordinator {
+    /// The caller could not take its lease, which has ended or was revoked. Another attempt follows at the end of the queue
+    /// if there is time, or [`Completion::AcquireFailed`](super::Completion::AcquireFailed).
+    pub(crate) fn handle_untaken(&mut self, id: AcquireId, now: Time) {
+        self.advance(id, now);
+        self.retry_untaken(id, now);
+        self.settle(now);
+    }
+
+    /// A lease was delivered. Revokes it if it has ended, or at the deadline, or if another acquire of this client wants one
+    /// of its keys; not before the lease was untaken for a while. The next attempt is made when the caller is polled: until
+    /// then it would keep the lock from others.
+    pub(super) fn step_delivered(&mut self, id: AcquireId, now: Time) -> Step {
+        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
+        let Stage::Delivered { lease, since } = acquire.stage else { return Step::Over };
+        let (waits, deadline) = (acquire.terms.deadline.is_some(), acquire.deadline());
+        let Some(shared) = self.leases.get(lease).map(|lease| lease.shared.clone()) else {
+            self.acquires.remove(id);
+            return Step::Over;
+        };
+        if shared.is_taken() {
+            self.acquires.remove(id);
+            return Step::Over;
+        }
+        if let Tenure::Held { valid_until } = shared.tenure(now) {
+            let may_revoke = since.after(UNTAKEN_LIMIT);
+            let is_wanted =
+                || shared.claim().keys().iter().any(|key| self.queues.is_wanted(key, id));
+            if !waits {
+                return Step::Wait(valid_until);
+            } else if now < may_revoke {
+                return Step::Wait(may_revoke.min(valid_until));
+            } else if now < deadline && !is_wanted() {
+                return Step::Wait(now.after(UNTAKEN_INTERVAL).min(deadline).min(valid_until));
+            }
+        }
+        if !shared.revoke() {
+            self.acquires.remove(id);
+            return Step::Over;
+        }
+        let report = self.lease_report(lease, now);
+        self.drop_lease(lease, now);
+        self.enter_stage(id, Stage::Revoked { report });
+        if waits { Step::Again } else { self.fail_untaken(id, now) }
+    }
+
+    fn retry_untaken(&mut self, id: AcquireId, now: Time) {
+        let random = self.cx.random.number();
+        let Some(acquire) = self.acquires.get_mut(id) else { return };
+        let Stage::Revoked { .. } = &acquire.stage else { return };
+        let (keys, deadline) = (acquire.terms.keys.clone(), acquire.deadline());
+        if acquire.acquisition.handle_abandoned(now, random) {
+            acquire.stage = Stage::Queued;
+            self.queues.join(id, &keys, deadline, now);
+            self.advance(id, now);
+        } else {
+            self.fail_untaken(id, now);
+        }
+    }
+
+    pub(super) fn fail_untaken(&mut self, id: AcquireId, now: Time) -> Step {
+        let Some(acquire) = self.acquires.get(id) else { return Step::Over };
+        let Stage::Revoked { report } = &acquire.stage else { return Step::Over };
+        let report = report.clone();
+        self.fail(id, AcquireFailure::NotTaken { report }, now)
+    }
+}

@@ -1,0 +1,83 @@
+//! The end of a runtime, and of the connections that it served.
+
+use super::acquire::{Acquire, Stage};
+use super::context::Context;
+use super::node::{Link, Node};
+use super::slots::AcquireId;
+use super::state::Coordinator;
+use super::timeout::Timeout;
+use super::votes::{Owner, VoteCounter};
+use crate::observe::event::AttemptOutcome;
+use crate::protocol::{NodeId, Time};
+use crate::wire::{Missing, NodeFailure};
+
+impl Coordinator {
+    /// The runtime that served `node` has ended, and the driver has closed its connections. If no other runtime `is_next`,
+    /// all commands for the node fail. Otherwise attempts start again, and commands wait for the next connection.
+    pub(crate) fn handle_runtime_end(&mut self, node: NodeId, is_next: bool, now: Time) {
+        if self.is_closed() {
+            return;
+        }
+        if is_next {
+            for id in self.acquires.ids() {
+                self.restart_attempt(id, now);
+            }
+        }
+        self.nodes[node.index()].handle_runtime_end(is_next, now, &mut self.cx);
+        self.settle(now);
+    }
+
+    /// Starts the attempt under way again: the replies to its commands are lost.
+    fn restart_attempt(&mut self, id: AcquireId, now: Time) {
+        if self.acquires.get(id).and_then(Acquire::attempt).is_none() {
+            return;
+        }
+        self.emit_attempt(id, AttemptOutcome::Abandoned, now);
+        let Some(acquire) = self.acquires.get_mut(id) else { return };
+        let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
+        let Stage::Attempting(attempt) = stage else { return };
+        self.abandon_attempt(&attempt, now);
+        self.end_attempt();
+        self.forget_round(Some(attempt.round));
+        self.forget_round(attempt.confirmation);
+        self.ready.push_back(id);
+    }
+
+    /// The connections have ended with their runtime, and are made again on another one. Releases under way have a new
+    /// node timeout.
+    pub(crate) fn handle_new_runtime(&mut self, now: Time) {
+        let close_at = now.after(self.cx.settings.node_timeout);
+        for call in self.rounds.ids() {
+            let votes = self.rounds.get_mut(call);
+            let is_release = |votes: &&mut VoteCounter| {
+                matches!(votes.owner, Owner::Release) && votes.round().outcome().is_none()
+            };
+            if let Some(votes) = votes.filter(is_release) {
+                votes.close_at = close_at;
+                self.set_timeout(close_at, Timeout::Round(call));
+            }
+        }
+    }
+}
+
+impl Node {
+    /// The connections were closed with their runtime. That is no failure of the node.
+    fn handle_runtime_end(&mut self, is_next: bool, now: Time, cx: &mut Context) {
+        self.wants_second = false;
+        if let Some(second) = self.second.take() {
+            cx.closed.push_back(second.id);
+        }
+        if let Link::Connecting { handshake, .. } = &self.link {
+            cx.closed.push_back(handshake.id);
+            self.omissions.handle_end(handshake.plan, Missing::Unknown, now);
+            self.link = Link::Disconnected { why: None };
+        }
+        self.lose_connection(&NodeFailure::ShutDown, now, cx);
+        self.is_silent = false;
+        if !is_next && let Link::Disconnected { why } = &mut self.link {
+            *why = Some(NodeFailure::ShutDown);
+        }
+        self.refuse_all(now, cx);
+        self.handle_state(now, cx);
+    }
+}
