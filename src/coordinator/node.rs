@@ -208,9 +208,10 @@ impl Node {
         self.pending.add(command, work);
     }
 
-    /// Writes commands again, before others.
+    /// Writes commands again, before those that were not written. The earlier ones of them remain in front.
     pub(super) fn repeat_at_once(&mut self, commands: Vec<NodeCommand>) {
-        self.inbox.splice(0..0, commands);
+        let repeated = self.inbox.iter().take_while(|command| command.has_fallen_back()).count();
+        self.inbox.splice(repeated..repeated, commands);
     }
 
     /// Drops pending commands that are of no more use.

@@ -14,7 +14,7 @@ const UPDATES: [&[u8]; 3] = [b"incr", b"touch", b"try"];
 /// Suffix of the value that a released lock's key holds during its cool-down.
 const COOL_DOWN: &[u8] = b"+cool-down";
 
-/// What a command does with the keys of a value.
+/// Effect of a command on the keys of a value.
 #[derive(Debug, PartialEq, Eq)]
 enum Deed {
     /// Sets the keys, or replaces another value.
@@ -92,7 +92,7 @@ fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
     std::str::from_utf8(line.strip_prefix(&[mark])?).ok()?.parse().ok()
 }
 
-/// What a command does, and what tells its value from all others.
+/// Effect of a command, and the digits that identify its value.
 fn classify(command: &[&[u8]]) -> Option<(Deed, Vec<u8>)> {
     let (key, deed, value) = match command {
         [b"SET", key, value, ..] => (key, Deed::Sets, value),
