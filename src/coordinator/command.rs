@@ -167,7 +167,7 @@ impl NodeCommand {
     pub(super) fn frees_silently(&self) -> bool {
         match self.command {
             Command::Release { .. } => {
-                self.form != Form::Native || self.claim.is_refused() && self.claim.keys().len() > 1
+                self.has_fallen_back() || self.claim.is_refused() && self.claim.keys().len() > 1
             }
             Command::ForceDelete => true,
             _ => self.is_acquire() && self.claim.is_refused(),
@@ -217,6 +217,11 @@ impl NodeCommand {
             self.written = None;
         }
         true
+    }
+
+    /// True if it has changed to another form.
+    pub(super) fn has_fallen_back(&self) -> bool {
+        self.form != Form::Native
     }
 
     /// Parses the replies of `node`, and records on the claim whether the node can hold its keys.

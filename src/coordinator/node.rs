@@ -217,11 +217,15 @@ impl Node {
         }
     }
 
-    /// Writes commands again, before others.
+    /// Writes commands again, before those that were not written. The earlier ones of them remain in front.
     pub(super) fn repeat_at_once(&mut self, commands: Vec<NodeCommand>) {
-        for command in commands.into_iter().rev() {
-            self.inbox.push_front(command);
+        if commands.is_empty() {
+            return;
         }
+        let repeated = self.inbox.iter().take_while(|command| command.has_fallen_back()).count();
+        let rest = self.inbox.split_off(repeated);
+        self.inbox.extend(commands);
+        self.inbox.extend(rest);
     }
 
     /// Drops pending commands that are of no more use.

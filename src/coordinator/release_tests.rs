@@ -125,6 +125,46 @@ fn release_runs_after_the_server_has_forgotten_its_scripts() {
 }
 
 #[test]
+fn pending_release_runs_before_a_waiting_acquire() {
+    let mut world = World::new(3, 9);
+    let a = world.connected();
+    world.run_for(2 * SECOND);
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.release(&held);
+    world.turn();
+    world.lose_commands(0);
+    world.cut(0);
+    let next = world.lock(a, request(&["k"]));
+    world.run_for(ms(40));
+    assert!(world.is_valid(&next));
+    assert_eq!(world.copies("k"), 3);
+}
+
+#[test]
+fn scripts_that_were_forgotten_are_repeated_in_order() {
+    let mut world = World::new(3, 10);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    for host in 0..3 {
+        world.flush_scripts(host);
+        world.set_state(host, HostState::Hung);
+    }
+    world.release(&held);
+    world.turn();
+    let id = world.acquire(a, request(&["k", "other"]));
+    world.turn();
+    for connection in world.connections(a) {
+        world.hold_up(a, connection, ms(10));
+    }
+    for host in 0..3 {
+        world.set_state(host, HostState::Up);
+    }
+    assert!(world.acquired(a, id).is_ok());
+}
+
+#[test]
 fn pending_release_ends_when_its_key_must_have_expired() {
     let mut world = World::new(3, 7);
     let a = world.connected();

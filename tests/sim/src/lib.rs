@@ -39,6 +39,7 @@ mod mishap;
 mod mode;
 mod network;
 mod node;
+mod order;
 mod patience;
 mod process;
 mod readings;

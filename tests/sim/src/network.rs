@@ -116,6 +116,7 @@ impl Core {
         self.trace.mix(&(self.now, connection, bytes));
         note!(self, "p{process} -> n{node} #{connection} {}", Shown(bytes));
         self.check_stalled(connection);
+        self.check_order(connection, bytes);
         self.note_written(connection, bytes);
         let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);
         self.omits_info |= has(b"\r\nLOAD\r\n") && !has(b"\r\nINFO\r\n");

@@ -44,6 +44,7 @@ rules! {
     Elsewhere "What was asked of a runtime that was shut down goes by another (DESIGN, section 5).",
     Freed "What is let go of is free at once, where nodes and network are well (DESIGN, I5).",
     Delivered "What an attempt or a lease has set is deleted when it ends, at the latest soon after its node is back (DESIGN, I5 and I8).",
+    Ordered "On a connection, a lock is neither set nor extended behind its release, and a release is repeated before new acquires (DESIGN, I8).",
     Patient "A free lock is had by whoever asks for it, however seldom its future is polled (DESIGN, section 6).",
     Adopted "A lease whose own client adopts its lock ends then; one elsewhere cannot be extended, and ends soon where its node pushes (Redlock::adopt).",
     StaysLost "Once lost, a lease stays lost (DESIGN, I9).",

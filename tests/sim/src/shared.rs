@@ -6,6 +6,7 @@ use crate::event::{Agenda, WorldEvent};
 use crate::mode::Single;
 use crate::network::Connection;
 use crate::node::NodeHost;
+use crate::order::Order;
 use crate::process::Process;
 use crate::readings::Readings;
 use crate::rule::Rule;
@@ -86,6 +87,7 @@ pub(crate) struct Core {
     /// The same by client and address, and in which minute.
     pub(crate) opened_a_minute: BTreeMap<(u64, usize), (Instant, u32)>,
     pub(crate) node_timeout: Instant,
+    pub(crate) order: Order,
     polls: u32,
 }
 
@@ -131,6 +133,7 @@ impl Core {
             opened: BTreeMap::new(),
             opened_a_minute: BTreeMap::new(),
             node_timeout,
+            order: Order::default(),
             polls: 0,
         }
     }

@@ -1,0 +1,196 @@
+//! The order of a client's commands on each connection (I8).
+//!
+//! Commands are classified by their arguments, because the bytes name scripts by their hashes. Only keys of the form
+//! `r0` are checked: no other client deletes their values by force.
+
+use crate::ledger::{lock_of, tell_apart};
+use crate::rule::Rule;
+use crate::shared::Core;
+use std::collections::BTreeSet;
+
+/// Second argument of a script that updates counters.
+const UPDATES: [&[u8]; 3] = [b"incr", b"touch", b"try"];
+
+/// Suffix of the value that a released lock's key holds during its cool-down.
+const COOL_DOWN: &[u8] = b"+cool-down";
+
+/// Effect of a command on the keys of a value.
+#[derive(Debug, PartialEq, Eq)]
+enum Deed {
+    /// Sets the keys, or replaces another value.
+    Sets,
+    /// Sets or extends the keys.
+    Keeps,
+    Releases,
+}
+
+/// The values that were released, by connection and by node.
+#[derive(Default)]
+pub(crate) struct Order {
+    by_connection: BTreeSet<(usize, Vec<u8>)>,
+    by_node: BTreeSet<(usize, Vec<u8>)>,
+    /// The values that a command of any kind was sent for, by node.
+    sent: BTreeSet<(usize, Vec<u8>)>,
+}
+
+impl Order {
+    /// A client writes whole commands. Returns what is wrong with their order.
+    fn note_written(&mut self, connection: usize, node: usize, bytes: &[u8]) -> Option<String> {
+        let mut wrong = None;
+        // The first command of a new attempt in this pipeline.
+        let mut begun: Option<Vec<u8>> = None;
+        for (deed, value) in commands(bytes).filter_map(|command| classify(&command)) {
+            let is_new = self.sent.insert((node, value.clone()));
+            let shown =
+                |value: &[u8]| String::from_utf8_lossy(&value[..value.len().min(6)]).into_owned();
+            if deed == Deed::Releases {
+                let is_repeated = !self.by_node.insert((node, value.clone()));
+                self.by_connection.insert((connection, value.clone()));
+                if let Some(begun) = begun.as_deref().filter(|_| is_repeated) {
+                    let (late, early) = (shown(&value), shown(begun));
+                    wrong = Some(format!("{late} is released again behind the acquire of {early}"));
+                }
+            } else if self.by_connection.contains(&(connection, value.clone())) {
+                wrong = Some(format!("{} is set or extended behind its release", shown(&value)));
+            } else if deed == Deed::Sets && is_new {
+                begun.get_or_insert(value);
+            }
+        }
+        wrong
+    }
+}
+
+impl Core {
+    pub(crate) fn check_order(&mut self, connection: usize, bytes: &[u8]) {
+        let node = self.connections[connection].node;
+        if let Some(how) = self.order.note_written(connection, node, bytes) {
+            self.findings.push((Rule::Ordered, format!("n{node} #{connection}: {how}")));
+        }
+    }
+}
+
+/// The commands in `bytes`, as their arguments.
+fn commands(mut bytes: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
+    std::iter::from_fn(move || {
+        let count = length(&mut bytes, b'*')?;
+        (0..count).map(|_| argument(&mut bytes)).collect()
+    })
+}
+
+fn argument<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = length(bytes, b'$')?;
+    let (argument, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest.strip_prefix(b"\r\n")?;
+    Some(argument)
+}
+
+/// Reads a line with a number behind this mark.
+fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
+    let end = bytes.windows(2).position(|two| two == b"\r\n")?;
+    let (line, rest) = bytes.split_at(end);
+    *bytes = &rest[2..];
+    std::str::from_utf8(line.strip_prefix(&[mark])?).ok()?.parse().ok()
+}
+
+/// Effect of a command, and the digits that identify its value.
+fn classify(command: &[&[u8]]) -> Option<(Deed, Vec<u8>)> {
+    let (key, deed, value) = match command {
+        [b"SET", key, value, ..] => (key, Deed::Sets, value),
+        [b"DELIFEQ", key, value] | [b"DELEX", key, _, value] => (key, Deed::Releases, value),
+        [b"EVAL" | b"EVALSHA", _, count, rest @ ..] => {
+            let count = std::str::from_utf8(count).ok()?.parse().ok()?;
+            let (keys, arguments) = rest.split_at_checked(count)?;
+            let (deed, value) = classify_script(arguments)?;
+            (keys.first()?, deed, value)
+        }
+        _ => return None,
+    };
+    lock_of(key)?;
+    Some((deed, tell_apart(value).to_vec()))
+}
+
+/// The same of a script's arguments, behind its keys.
+fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Deed, &'a &'a [u8])> {
+    match arguments {
+        [_, update, _, own @ ..] if UPDATES.contains(update) => classify_script(own),
+        [value] => Some((Deed::Releases, value)),
+        [value, _ttl] => Some((Deed::Keeps, value)),
+        [value, cooling, _ttl] if cooling.ends_with(COOL_DOWN) => Some((Deed::Releases, value)),
+        // Adoption of a value that another client has handed over.
+        [_from, value, _ttl] => Some((Deed::Sets, value)),
+        [_minimum, _counter_ttl, value, _ttl] => Some((Deed::Sets, value)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "11111111111111111111111111111111";
+    const OTHER: &str = "22222222222222222222222222222222";
+
+    fn written(commands: &[&[&str]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for command in commands {
+            bytes.extend(format!("*{}\r\n", command.len()).bytes());
+            for word in *command {
+                bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
+            }
+        }
+        bytes
+    }
+
+    fn set(value: &str) -> [&str; 6] {
+        ["SET", "r0", value, "NX", "PX", "10"]
+    }
+
+    fn release(value: &str) -> [&str; 5] {
+        ["EVALSHA", "hash", "1", "r0", value]
+    }
+
+    #[test]
+    fn commands_are_classified_by_their_arguments() {
+        let cooling = format!("{OTHER}+cool-down");
+        let cases: [(&[&str], _); 12] = [
+            (&set(ONE), Some(Deed::Sets)),
+            (&["DELIFEQ", "r0", ONE], Some(Deed::Releases)),
+            (&["DELEX", "r0", "IFEQ", ONE], Some(Deed::Releases)),
+            (&release(ONE), Some(Deed::Releases)),
+            (&["EVAL", "text", "2", "r0", "c0", "0", "try", "9", ONE], Some(Deed::Releases)),
+            (&["EVALSHA", "hash", "1", "r0", ONE, &cooling, "9"], Some(Deed::Releases)),
+            (&["EVALSHA", "hash", "1", "r0", OTHER, ONE, "9"], Some(Deed::Sets)),
+            (&["EVALSHA", "hash", "2", "r0", "c0", "0", "9", ONE, "9"], Some(Deed::Sets)),
+            (&["EVALSHA", "hash", "2", "r0", "r1", ONE, "9"], Some(Deed::Keeps)),
+            (&["EVALSHA", "hash", "2", "r0", "c0", "0", "touch", "9", ONE, "9"], Some(Deed::Keeps)),
+            (&["EVALSHA", "hash", "1", "r0"], None),
+            (&["DELIFEQ", "own", ONE], None),
+        ];
+        for (command, deed) in cases {
+            let bytes = written(&[command, &["TIME"]]);
+            let found: Vec<_> = commands(&bytes).filter_map(|it| classify(&it)).collect();
+            let expected = deed.map(|deed| (deed, ONE.as_bytes().to_vec()));
+            assert_eq!(found, Vec::from_iter(expected), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn set_behind_its_release_is_found_on_the_same_connection() {
+        let mut order = Order::default();
+        assert_eq!(order.note_written(0, 0, &written(&[&set(ONE), &release(ONE)])), None);
+        assert_eq!(order.note_written(1, 0, &written(&[&set(ONE)])), None);
+        assert!(order.note_written(0, 0, &written(&[&set(ONE)])).is_some());
+        let extension = ["EVALSHA", "hash", "1", "r0", ONE, "9"];
+        assert!(order.note_written(0, 0, &written(&[&extension])).is_some());
+    }
+
+    #[test]
+    fn repeated_release_behind_a_new_acquire_is_found() {
+        let mut order = Order::default();
+        assert_eq!(order.note_written(0, 0, &written(&[&set(ONE), &release(ONE)])), None);
+        assert_eq!(order.note_written(1, 0, &written(&[&release(ONE), &set(OTHER)])), None);
+        assert_eq!(order.note_written(2, 1, &written(&[&set(OTHER), &release(ONE)])), None);
+        let third = "33333333333333333333333333333333";
+        assert!(order.note_written(3, 0, &written(&[&set(third), &release(ONE)])).is_some());
+    }
+}
