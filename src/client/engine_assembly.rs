@@ -43,17 +43,21 @@ impl Parts {
             max_ttl: to_ttl("max_ttl", limits.max_ttl)?,
             policy,
             trusts_persistence: self.trusts_persistence,
-            client: ClientId::from_random(self.environment.random.number()),
+            client: ClientId::from_random(0),
             fingerprint,
             nodes: nodes.collect(),
             prefix,
         };
-        let coordinator = Coordinator::new(settings, self.environment.random.clone());
+        let random = self.environment.random.clone();
         let pool = Arc::new(Pool::new(shared, self.runtime, self.environment));
-        let registry = Arc::new(LeaseRegistry::default());
-        let client =
-            Arc::new(Client::new(Engine::new(coordinator, pool.clone(), registry.clone())));
-        let backing = Backing::new(pool, client.clone(), registry, self.quorum, limits, prefix);
+        let nodes = pool.clone();
+        let client = Arc::new(Client::new(move || {
+            let mut settings = settings.clone();
+            settings.client = ClientId::from_random(random.number());
+            let coordinator = Coordinator::new(settings, random.clone());
+            Engine::new(coordinator, nodes.clone(), Arc::new(LeaseRegistry::default()))
+        }));
+        let backing = Backing::new(pool, client.clone(), self.quorum, limits, prefix);
         Ok(Redlock::new(client, Arc::new(backing), self.settings))
     }
 }

@@ -46,7 +46,8 @@ impl Inner {
 
     fn explain(&self, failure: Failure, keys: &Keys) -> AcquireError {
         let max_ttl = self.settings.limits.max_ttl;
-        let holds = |key: &Key| self.driver.engine().with(|it, now| it.holds(key, now));
+        let holds =
+            |key: &Key| self.driver.engine().with(|it, now| it.holds(key, now)).unwrap_or_default();
         let held_here = || keys.iter().any(holds);
         match failure {
             Failure::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
@@ -54,6 +55,10 @@ impl Inner {
                 AcquireError::IncompleteRuntime { missing }
             }
             Failure::Failed(AcquireFailure::Closed) => AcquireError::Closed,
+            Failure::Internal(failure) => {
+                let reason = failure.map(|failure| failure.to_string());
+                AcquireError::Internal { reason: reason.unwrap_or_default() }
+            }
             Failure::Failed(AcquireFailure::NotTaken { report }) => {
                 AcquireError::NotPolled { report: Box::new(report.with_max_ttl(max_ttl)) }
             }

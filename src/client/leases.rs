@@ -104,7 +104,7 @@ impl Redlock {
     /// # }
     /// ```
     pub fn leases(&self) -> Vec<HeldLease> {
-        let mut held = self.inner.backing.registry.all();
+        let mut held = self.inner.backing.registry().all();
         held.sort_by(|one, other| one.claim().keys().first().cmp(other.claim().keys().first()));
         held.iter().filter_map(|state| HeldLease::of(state)).collect()
     }

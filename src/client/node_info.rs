@@ -73,7 +73,7 @@ impl fmt::Display for NodeInfo {
 #[cfg(quorlock_coordinator)]
 impl Redlock {
     fn node_of_engine(&self, node: &NodeShared) -> NodeInfo {
-        self.inner.driver.engine().with(|it, now| {
+        let known = self.inner.driver.engine().with(|it, now| {
             let info = it.server_info(node.id);
             NodeInfo {
                 name: node.name.to_string(),
@@ -82,6 +82,13 @@ impl Redlock {
                 version: info.version.as_deref().map(str::to_owned),
                 evicting: info.evicting.as_deref().map(str::to_owned),
             }
+        });
+        known.unwrap_or_else(|| NodeInfo {
+            name: node.name.to_string(),
+            eligibility: VoteEligibility::Unavailable,
+            state: NodeState::Connecting,
+            version: None,
+            evicting: None,
         })
     }
 }

@@ -80,7 +80,7 @@ impl Drop for AcquireWatch<'_> {
 /// Only a missing quorum is a warning: contention is normal operation.
 fn weight(outcome: AcquireOutcome) -> Weight {
     match outcome {
-        AcquireOutcome::NoQuorum => Weight::Trouble,
+        AcquireOutcome::NoQuorum | AcquireOutcome::Internal => Weight::Trouble,
         _ => Weight::Detail,
     }
 }
@@ -95,6 +95,7 @@ fn outcome(error: &AcquireError) -> AcquireOutcome {
         AcquireError::NotPolled { .. } => AcquireOutcome::NotPolled,
         AcquireError::Overloaded { .. } => AcquireOutcome::Overloaded,
         AcquireError::Closed => AcquireOutcome::Closed,
+        AcquireError::Internal { .. } => AcquireOutcome::Internal,
         // Settings are validated before the start event.
         AcquireError::NoRuntime
         | AcquireError::IncompleteRuntime { .. }

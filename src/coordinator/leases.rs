@@ -122,13 +122,26 @@ impl Coordinator {
                 lease.cooling = Some(Arc::new(CoolDown { value, until }));
             }
         }
+        let call = self.begin_release(now);
+        self.end_lease(id, Some(call), now);
+        self.settle(now);
+        Some(call)
+    }
+
+    /// Releases a claim of another coordinator. Ends with [`Completion::Released`].
+    pub(crate) fn handle_release_claim(&mut self, claim: &Arc<Claim>, now: Time) -> RoundId {
+        let call = self.begin_release(now);
+        self.release_claim(claim, None, Some(call), now);
+        self.settle(now);
+        call
+    }
+
+    fn begin_release(&mut self, now: Time) -> RoundId {
         let close_at = now.after(self.cx.settings.node_timeout);
         let round = Round::new(self.cx.settings.quorum, Goal::Release);
         let call = self.rounds.insert(VoteCounter::new(Owner::Release, round, now, close_at));
         self.set_timeout(close_at, Timeout::Round(call));
-        self.end_lease(id, Some(call), now);
-        self.settle(now);
-        Some(call)
+        call
     }
 
     /// Releases the lease without waiting for the result.

@@ -5,6 +5,7 @@ use crate::wire::Fingerprint;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) quorum: Quorum,
     pub(crate) drift: Drift,
@@ -25,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) prefix: usize,
 }
 
+#[derive(Clone)]
 pub(crate) struct NodeSettings {
     /// The address, without user and password.
     pub(crate) name: Arc<str>,

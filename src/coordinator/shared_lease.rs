@@ -21,8 +21,8 @@ pub(crate) struct SharedLease {
 const HELD: u8 = 0;
 const RELEASED: u8 = 1;
 /// Losses in the order of their numbers, from [`FIRST_LOSS`] on.
-const LOSSES: [Loss; 5] =
-    [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed];
+const LOSSES: [Loss; 6] =
+    [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed, Loss::Internal];
 const FIRST_LOSS: u8 = 2;
 
 const UNCLAIMED: u8 = 0;

@@ -37,6 +37,6 @@ impl Engine {
             let next = state.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
             state.alarm_at = next;
             (!state.coordinator.is_closed()).then_some(next)
-        })
+        })?
     }
 }

@@ -1,7 +1,8 @@
 //! A call that awaits its completion.
 
+use super::failure::EngineFailure;
 use super::shared::{CallId, Engine};
-use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Replies, RoundId};
+use crate::coordinator::{AcquireId, Claim, Completion, Coordinator, LeaseId, Replies, RoundId};
 use crate::protocol::{Tenure, Ttl};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,11 +26,15 @@ impl Engine {
         Call::new(self, CallId::Acquire(id))
     }
 
-    /// Submits an extension.
-    pub(crate) fn extend(self: &Arc<Self>, lease: LeaseId, ttl: Ttl) -> Result<Call, Tenure> {
+    /// Submits an extension. Returns `None` if the engine is not usable.
+    pub(crate) fn extend(
+        self: &Arc<Self>,
+        lease: LeaseId,
+        ttl: Ttl,
+    ) -> Option<Result<Call, Tenure>> {
         let submit = |it: &mut Coordinator, now| it.handle_extend(lease, ttl, now);
-        let id = self.submit(submit, |id| id.as_ref().ok().map(|id| CallId::Round(*id)));
-        id.map(|id| Call::new(self, CallId::Round(id)))
+        let id = self.submit(submit, |id| id.as_ref().ok().map(|id| CallId::Round(*id)))?;
+        Some(id.map(|id| Call::new(self, CallId::Round(id))))
     }
 
     /// Submits a release. Returns the replies to the acquire of the lease as well.
@@ -42,8 +47,16 @@ impl Engine {
             let replies = it.take_lease_replies(lease);
             (it.handle_release(lease, cool_down, now), replies)
         };
-        let (id, replies) = self.submit(submit, |(id, _)| id.map(CallId::Round));
+        let (id, replies) =
+            self.submit(submit, |(id, _)| id.map(CallId::Round)).unwrap_or_default();
         (id.map(|id| Call::new(self, CallId::Round(id))), replies)
+    }
+
+    /// Submits the release of a claim whose lease belongs to another engine.
+    pub(crate) fn release_claim(self: &Arc<Self>, claim: &Arc<Claim>) -> Option<Call> {
+        let submit = |it: &mut Coordinator, now| it.handle_release_claim(claim, now);
+        let id = self.submit(submit, |id| Some(CallId::Round(*id)))?;
+        Some(Call::new(self, CallId::Round(id)))
     }
 
     pub(super) fn round_call(self: &Arc<Self>, id: RoundId) -> Call {
@@ -52,9 +65,9 @@ impl Engine {
 }
 
 impl Future for Call {
-    type Output = Completion;
+    type Output = Result<Completion, EngineFailure>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Completion> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // An error means that there is no runtime here: a task of another one may serve the node.
         let _no_runtime = self.engine.ensure_tasks().is_err();
         let completion = self.engine.poll_call(self.id, cx.waker());
@@ -68,10 +81,10 @@ impl Drop for Call {
         if self.is_over {
             return;
         }
-        match self.id {
-            CallId::Acquire(id) => self.engine.with(|it, now| it.handle_cancel(id, now)),
-            CallId::Round(id) => self.engine.with(|it, now| it.handle_cancel_call(id, now)),
-        }
+        self.engine.with(|it, now| match self.id {
+            CallId::Acquire(id) => it.handle_cancel(id, now),
+            CallId::Round(id) => it.handle_cancel_call(id, now),
+        });
         self.engine.forget_call(self.id);
     }
 }

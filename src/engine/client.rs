@@ -1,8 +1,10 @@
 //! The operations of a client on its engine.
 
+use super::failure::EngineFailure;
 use super::shared::{CallId, Engine};
 use crate::coordinator::{
-    AcquireFailure, AcquireRequest, Completion, LeaseId, NodeLock, SharedLease,
+    AcquireFailure, AcquireRequest, Completion, Coordinator, LeaseId, NodeLock, RoundId,
+    SharedLease,
 };
 use crate::error::CloseError;
 use crate::node::{NoRuntime, Unready};
@@ -16,13 +18,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// The part of a client that its handles and its leases share. The connections end after the last of them is dropped.
+///
+/// If the coordinator panics, or in a forked process, the next call uses a new engine in its place. It is a new client
+/// to the guards.
 pub(crate) struct Client {
-    engine: Arc<Engine>,
+    first: Arc<Engine>,
+    new_engine: Box<dyn Fn() -> Arc<Engine> + Send + Sync>,
     is_closed: AtomicBool,
 }
 
 /// A lease that its caller has taken.
 pub(crate) struct Won {
+    pub(crate) engine: Arc<Engine>,
     pub(crate) id: LeaseId,
     pub(crate) shared: Arc<SharedLease>,
     /// T1 of the acquire.
@@ -33,15 +40,37 @@ pub(crate) struct Won {
 pub(crate) enum Failure {
     NoRuntime(NoRuntime),
     Failed(AcquireFailure),
+    Internal(Option<EngineFailure>),
 }
 
 impl Client {
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, is_closed: AtomicBool::new(false) }
+    pub(crate) fn new(new_engine: impl Fn() -> Arc<Engine> + Send + Sync + 'static) -> Self {
+        let first = new_engine();
+        Self { first, new_engine: Box::new(new_engine), is_closed: AtomicBool::new(false) }
     }
 
+    /// The engine for calls.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+        let mut engine = &self.first;
+        while !engine.is_usable() {
+            engine = engine.successor.get_or_init(|| {
+                let engine = (self.new_engine)();
+                if self.is_closed() {
+                    engine.with(|it, now| it.handle_close(Duration::MAX, now));
+                }
+                engine
+            });
+        }
+        engine
+    }
+
+    /// The engine for calls, if there is one already.
+    fn known_engine(&self) -> Option<&Arc<Engine>> {
+        let mut engine = &self.first;
+        while !engine.is_usable() {
+            engine = engine.successor.get()?;
+        }
+        Some(engine)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -53,7 +82,7 @@ impl Client {
         if self.is_closed() {
             return Err(Unready::Closed);
         }
-        self.engine.ensure_tasks().map_err(Unready::NoRuntime)
+        self.engine().ensure_tasks().map_err(Unready::NoRuntime)
     }
 
     /// Acquires a lock. `is_renewed`: the lease is renewed from now on.
@@ -65,63 +94,75 @@ impl Client {
         if self.is_closed() {
             return Err(Failure::Failed(AcquireFailure::Closed));
         }
-        self.engine.ensure_tasks().map_err(Failure::NoRuntime)?;
-        let wall_us = self.engine.environment().clock.wall_us();
-        let submit = |it: &mut crate::coordinator::Coordinator, now| {
+        let engine = self.engine();
+        engine.ensure_tasks().map_err(Failure::NoRuntime)?;
+        let wall_us = engine.environment().clock.wall_us();
+        let submit = |it: &mut Coordinator, now| {
             it.set_wall_clock(wall_us, now);
             it.handle_acquire(request, now)
         };
-        let id = self.engine.submit(submit, |id| Some(CallId::Acquire(*id)));
-        match self.engine.acquire_call(id).await {
-            Completion::Acquired { lease, shared, since, .. } => {
+        let Some(id) = engine.submit(submit, |id| Some(CallId::Acquire(*id))) else {
+            return Err(Failure::Internal(engine.failure()));
+        };
+        match engine.acquire_call(id).await {
+            Ok(Completion::Acquired { lease, shared, since, .. }) => {
                 if is_renewed {
-                    self.engine.with(|it, now| it.handle_taken(lease, now));
+                    engine.with(|it, now| it.handle_taken(lease, now));
                 }
-                Ok(Won { id: lease, shared, since })
+                Ok(Won { engine: engine.clone(), id: lease, shared, since })
             }
-            Completion::AcquireFailed { failure, .. } => Err(Failure::Failed(failure)),
-            _ => Err(Failure::Failed(AcquireFailure::Closed)),
+            Ok(Completion::AcquireFailed { failure, .. }) => Err(Failure::Failed(failure)),
+            Ok(_) => Err(Failure::Failed(AcquireFailure::Closed)),
+            Err(failure) => Err(Failure::Internal(Some(failure))),
         }
     }
 
+    /// Submits a call and awaits its completion. If the coordinator panics, a new one tries once more.
+    async fn call(&self, submit: impl Fn(&mut Coordinator, Time) -> RoundId) -> Option<Completion> {
+        for _ in 0..2 {
+            let engine = self.engine();
+            if let Some(id) = engine.submit(&submit, |id| Some(CallId::Round(*id)))
+                && let Ok(completion) = engine.round_call(id).await
+            {
+                return Some(completion);
+            }
+        }
+        None
+    }
+
     pub(crate) async fn status(&self, keys: Keys) -> Option<(Box<[NodeLock]>, Report)> {
-        let submit = |it: &mut crate::coordinator::Coordinator, now| it.handle_status(keys, now);
-        let id = self.engine.submit(submit, |id| Some(CallId::Round(*id)));
-        match self.engine.round_call(id).await {
-            Completion::Status { nodes, report, .. } => Some((nodes, report)),
+        match self.call(|it, now| it.handle_status(keys.clone(), now)).await {
+            Some(Completion::Status { nodes, report, .. }) => Some((nodes, report)),
             _ => None,
         }
     }
 
     pub(crate) async fn force_release(&self, keys: Keys) -> Option<Report> {
-        let submit =
-            |it: &mut crate::coordinator::Coordinator, now| it.handle_force_release(keys, now);
-        let id = self.engine.submit(submit, |id| Some(CallId::Round(*id)));
-        match self.engine.round_call(id).await {
-            Completion::ForceReleased { report, .. } => Some(report),
+        match self.call(|it, now| it.handle_force_release(keys.clone(), now)).await {
+            Some(Completion::ForceReleased { report, .. }) => Some(report),
             _ => None,
         }
     }
 
     /// Releases all leases. Returns the first key of each lease, with the completion of its release.
-    pub(crate) async fn release_all(&self) -> Vec<(Key, Completion)> {
-        let submit = |it: &mut crate::coordinator::Coordinator, now| it.handle_release_all(now);
-        let released = self.engine.submit_all(submit);
+    pub(crate) async fn release_all(&self) -> Vec<(Key, Option<Completion>)> {
+        let engine = self.engine();
+        let released = engine.submit_all(Coordinator::handle_release_all);
         let mut ended = Vec::new();
         for (key, id) in released {
-            ended.push((key, self.engine.round_call(id).await));
+            ended.push((key, engine.round_call(id).await.ok()));
         }
         ended
     }
 
     /// Number of acquires that wait or make an attempt.
     pub(crate) fn waiters(&self) -> usize {
-        self.engine.with(|it, _| it.acquires().0)
+        self.engine().with(|it, _| it.acquires().0).unwrap_or_default()
     }
 
     /// Number of attempts under way.
     pub(crate) fn attempts(&self) -> usize {
-        self.engine.with(|it, _| it.acquires().1)
+        self.engine().with(|it, _| it.acquires().1).unwrap_or_default()
     }
 
     /// Number of releases that the nodes have not confirmed.
@@ -131,29 +172,30 @@ impl Client {
     }
 
     fn each_pending(&self) -> Vec<usize> {
-        self.engine.with(|it, _| {
-            let nodes = (0..self.engine.nodes.len()).map(NodeId::new);
-            nodes.map(|node| it.pending_releases(node)).collect()
-        })
+        let pending = self.known_engine().and_then(|engine| {
+            let nodes = (0..engine.nodes.len()).map(NodeId::new);
+            engine.with(|it, _| nodes.map(|node| it.pending_releases(node)).collect())
+        });
+        pending.unwrap_or_default()
     }
 
     /// Number of attempts so far that had to confirm their fencing token.
     #[cfg(feature = "test-util")]
     pub(crate) fn token_confirmations(&self) -> u64 {
-        self.engine.with(|it, _| it.confirmations())
+        self.engine().with(|it, _| it.confirmations()).unwrap_or_default()
     }
 
     /// Number of times that an acquire was checked because a key was freed.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiter_checks(&self) -> u64 {
-        self.engine.with(|it, _| it.waiter_checks())
+        self.engine().with(|it, _| it.waiter_checks()).unwrap_or_default()
     }
 
     /// Resolves when a quorum is connected.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), Unready> {
         poll_fn(|cx| match self.check_ready() {
             Err(unready) => Poll::Ready(Err(unready)),
-            Ok(()) if self.engine.poll_ready(cx.waker()) => Poll::Ready(Ok(())),
+            Ok(()) if self.engine().poll_ready(cx.waker()) => Poll::Ready(Ok(())),
             Ok(()) => Poll::Pending,
         })
         .await
@@ -163,22 +205,25 @@ impl Client {
     pub(crate) async fn close(&self, limit: Duration) -> Result<(), CloseError> {
         self.begin_close(limit);
         let closed = poll_fn(|cx| {
-            let _no_runtime = self.engine.ensure_tasks().is_err();
-            self.engine.poll_closed(cx.waker()).map_or(Poll::Pending, Poll::Ready)
+            let Some(engine) = self.known_engine() else { return Poll::Ready(Ok(())) };
+            let _no_runtime = engine.ensure_tasks().is_err();
+            engine.poll_closed(cx.waker()).map_or(Poll::Pending, Poll::Ready)
         });
         closed.await.map_err(|_| self.remains())
     }
 
     fn begin_close(&self, limit: Duration) {
         self.is_closed.store(true, Ordering::SeqCst);
-        self.engine.leases.handle_close();
-        self.engine.with(|it, now| it.handle_close(limit, now));
-        self.engine.wake_ready();
+        if let Some(engine) = self.known_engine() {
+            engine.leases.handle_close();
+            engine.with(|it, now| it.handle_close(limit, now));
+            engine.wake_ready();
+        }
     }
 
     /// The releases of a closed client that are not delivered.
     pub(crate) fn remains(&self) -> CloseError {
-        let names = self.engine.pool.shared().iter().map(|node| node.name.clone());
+        let names = self.first.pool.shared().iter().map(|node| node.name.clone());
         let pending = names.zip(self.each_pending()).filter(|(_, pending)| *pending > 0).collect();
         CloseError::new(pending, 0)
     }

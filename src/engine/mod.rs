@@ -6,23 +6,29 @@
 mod alarm;
 mod calls;
 mod client;
+mod failure;
 mod io;
 mod shared;
 mod task;
 mod turn;
 
 pub(crate) use client::{Client, Failure, Won};
+pub(crate) use failure::EngineFailure;
 pub(crate) use shared::Engine;
 
 use crate::coordinator::LeaseId;
+use std::any::Any;
 
 /// The leases of a client.
-pub(crate) trait LeaseListener: Send + Sync {
+pub(crate) trait LeaseListener: Any + Send + Sync {
     /// The coordinator has ended `lease`.
     fn handle_end(&self, lease: LeaseId);
 
     /// The client was closed, and releases all leases.
     fn handle_close(&self);
+
+    /// The coordinator has panicked: all leases are lost.
+    fn handle_failure(&self);
 
     /// All tasks that wait for the end of a lease have to run: one of them starts a missing task of the client.
     fn wake_all(&self);

@@ -1,6 +1,7 @@
 //! The coordinator of a client, behind one mutex, with the callers that wait for it.
 
 use super::LeaseListener;
+use super::failure::EngineFailure;
 use super::io::NodeIo;
 use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, RoundId};
 use crate::node::{Environment, NodeShared, Pool};
@@ -11,8 +12,10 @@ use crate::sync::{contain, lock};
 use crate::time::Alarm;
 use crate::wire::Key;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -28,6 +31,12 @@ pub(crate) struct Engine {
     pub(super) this: Weak<Self>,
     /// Number of nodes that no task serves.
     pub(super) unserved: AtomicUsize,
+    /// The message of the panic that ended the coordinator.
+    pub(super) panic: OnceLock<Arc<str>>,
+    /// The process that the engine belongs to.
+    pub(super) process: u32,
+    /// The engine that the client uses in its place if it is not usable.
+    pub(super) successor: OnceLock<Arc<Self>>,
 }
 
 pub(super) struct State {
@@ -74,6 +83,15 @@ struct Effects {
 }
 
 impl State {
+    /// The wakers of all callers.
+    pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
+        let calls = self.calls.values_mut().filter_map(|call| call.waker.take());
+        let mut wakers: Vec<_> = calls.collect();
+        wakers.append(&mut self.ready);
+        wakers.append(&mut self.closing);
+        wakers
+    }
+
     fn collect(&mut self, now: Time, except: Option<NodeId>, nodes: &[NodeIo]) -> Effects {
         let mut effects = Effects::default();
         while let Some(completion) = self.coordinator.poll_completion() {
@@ -162,8 +180,15 @@ impl Engine {
                 pool,
                 this: this.clone(),
                 unserved: AtomicUsize::new(count),
+                panic: OnceLock::new(),
+                process: process::id(),
+                successor: OnceLock::new(),
             }
         })
+    }
+
+    pub(crate) fn leases(&self) -> &Arc<dyn LeaseListener> {
+        &self.leases
     }
 
     pub(crate) fn environment(&self) -> &Environment {
@@ -179,7 +204,11 @@ impl Engine {
     }
 
     /// Calls the coordinator, and does what follows from that. `now` is read with the mutex held, so it never goes back.
-    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Coordinator, Time) -> T) -> T {
+    /// Returns `None` if the engine is not usable.
+    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Coordinator, Time) -> T) -> Option<T> {
+        if !self.is_usable() {
+            return None;
+        }
         self.with_state(None, |state, now| call(&mut state.coordinator, now))
     }
 
@@ -188,7 +217,7 @@ impl Engine {
         &self,
         node: NodeId,
         call: impl FnOnce(&mut Coordinator, Time) -> T,
-    ) -> T {
+    ) -> Option<T> {
         self.with_state(Some(node), |state, now| call(&mut state.coordinator, now))
     }
 
@@ -196,17 +225,30 @@ impl Engine {
         &self,
         except: Option<NodeId>,
         call: impl FnOnce(&mut State, Time) -> T,
-    ) -> T {
+    ) -> Option<T> {
         let observers = &self.environment().observers;
         let level = [Weight::Detail, Weight::Trouble].into_iter().find(|it| observers.wants(*it));
         let mut state = lock(&self.state);
-        state.coordinator.observe(level);
-        let now = self.now();
-        let result = call(&mut state, now);
-        let effects = state.collect(now, except, &self.nodes);
-        drop(state);
-        self.apply(effects);
-        result
+        if self.panic.get().is_some() {
+            return None;
+        }
+        let run = AssertUnwindSafe(|| {
+            state.coordinator.observe(level);
+            let now = self.now();
+            let result = call(&mut state, now);
+            (result, state.collect(now, except, &self.nodes))
+        });
+        match catch_unwind(run) {
+            Ok((result, effects)) => {
+                drop(state);
+                self.apply(effects);
+                Some(result)
+            }
+            Err(panic) => {
+                self.handle_panic(state, panic);
+                None
+            }
+        }
     }
 
     fn apply(&self, effects: Effects) {
@@ -224,12 +266,15 @@ impl Engine {
         }
     }
 
-    /// Submits a request whose completion is awaited.
+    /// Submits a request whose completion is awaited. Returns `None` if the engine is not usable.
     pub(super) fn submit<T>(
         &self,
         submit: impl FnOnce(&mut Coordinator, Time) -> T,
         id: impl FnOnce(&T) -> Option<CallId>,
-    ) -> T {
+    ) -> Option<T> {
+        if !self.is_usable() {
+            return None;
+        }
         self.with_state(None, |state, now| {
             let result = submit(&mut state.coordinator, now);
             if let Some(id) = id(&result) {
@@ -244,17 +289,24 @@ impl Engine {
         &self,
         submit: impl FnOnce(&mut Coordinator, Time) -> Vec<(Key, RoundId)>,
     ) -> Vec<(Key, RoundId)> {
-        self.with_state(None, |state, now| {
+        if !self.is_usable() {
+            return Vec::new();
+        }
+        let submitted = self.with_state(None, |state, now| {
             let calls = submit(&mut state.coordinator, now);
             for (_, id) in &calls {
                 state.calls.insert(CallId::Round(*id), CallState::default());
             }
             calls
-        })
+        });
+        submitted.unwrap_or_default()
     }
 
     /// Wakes the callers that wait for a quorum of connections.
     pub(super) fn wake_ready(&self) {
+        if !self.is_usable() {
+            return;
+        }
         let ready = std::mem::take(&mut lock(&self.state).ready);
         for waker in ready {
             contain(|| waker.wake());
@@ -263,8 +315,18 @@ impl Engine {
 
     /// Takes the completion of a call and ends the call, or registers the waker of its caller. A lease that was revoked
     /// or has ended is no completion: the acquire continues.
-    pub(super) fn poll_call(&self, id: CallId, waker: &Waker) -> Option<Completion> {
+    pub(super) fn poll_call(
+        &self,
+        id: CallId,
+        waker: &Waker,
+    ) -> Option<Result<Completion, EngineFailure>> {
+        if let Some(failure) = self.failure() {
+            return Some(Err(failure));
+        }
         let mut state = lock(&self.state);
+        if let Some(panic) = self.panic.get() {
+            return Some(Err(EngineFailure::Panicked(panic.clone())));
+        }
         let call = state.calls.get_mut(&id)?;
         let untaken = match call.completion.take() {
             Some(Completion::Acquired { acquire, ref shared, .. }) if !shared.take(self.now()) => {
@@ -274,7 +336,7 @@ impl Engine {
                 let call = state.calls.remove(&id);
                 drop(state);
                 drop(call);
-                return Some(completion);
+                return Some(Ok(completion));
             }
             None => None,
         };
@@ -289,25 +351,35 @@ impl Engine {
     }
 
     pub(super) fn forget_call(&self, id: CallId) {
+        if !self.is_usable() {
+            return;
+        }
         let call = lock(&self.state).calls.remove(&id);
         drop(call);
     }
 
     /// True once a quorum is connected. Otherwise `waker` is woken when it may be.
     pub(super) fn poll_ready(&self, waker: &Waker) -> bool {
-        self.with_state(None, |state, now| {
+        let is_ready = self.with_state(None, |state, now| {
             let is_ready = state.coordinator.is_ready(now);
             if !is_ready {
                 state.ready.push(waker.clone());
                 state.coordinator.handle_ready(now);
             }
             is_ready
-        })
+        });
+        is_ready == Some(true)
     }
 
-    /// The result of the close, once there is one.
+    /// The result of the close, once there is one. An engine that is not usable has no releases to deliver.
     pub(super) fn poll_closed(&self, waker: &Waker) -> Option<Result<(), Remains>> {
+        if !self.is_usable() {
+            return Some(Ok(()));
+        }
         let mut state = lock(&self.state);
+        if self.panic.get().is_some() {
+            return Some(Ok(()));
+        }
         let result = state.closed.clone();
         if result.is_none() {
             state.closing.push(waker.clone());

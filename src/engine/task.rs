@@ -38,7 +38,7 @@ impl Drop for NodeTask {
 impl Engine {
     /// Starts the tasks that are missing, on the pinned runtime or the current one.
     pub(crate) fn ensure_tasks(&self) -> Result<(), NoRuntime> {
-        if self.unserved.load(Ordering::Acquire) == 0 {
+        if self.unserved.load(Ordering::Acquire) == 0 || !self.is_usable() {
             return Ok(());
         }
         let missing: Vec<_> = {
@@ -92,18 +92,14 @@ impl Engine {
         let connections = std::mem::take(&mut *lock(&self.nodes[node.index()].connections));
         drop(connections);
         let is_pinned = self.pool.is_pinned();
-        let wakers: Vec<_> = self.with_state(None, |state, now| {
+        let wakers = self.with_state(None, |state, now| {
             state.is_served[node.index()] = false;
             self.unserved.fetch_add(1, Ordering::AcqRel);
             state.coordinator.handle_runtime_end(node, !is_pinned, now);
-            let calls = state.calls.values_mut().filter_map(|call| call.waker.take());
-            let mut wakers: Vec<_> = calls.collect();
-            wakers.append(&mut state.ready);
-            wakers.append(&mut state.closing);
-            wakers
+            state.take_wakers()
         });
         contain(|| self.leases.wake_all());
-        for waker in wakers {
+        for waker in wakers.unwrap_or_default() {
             contain(|| waker.wake());
         }
     }

@@ -68,10 +68,11 @@ impl Connections {
             }
             let is_full = self.read(cx, &mut budget);
             io.is_blocked.store(self.is_blocked(), Ordering::Release);
-            let (next, ended) = engine.with_io(node, |it, now| {
+            let exchanged = engine.with_io(node, |it, now| {
                 let next = self.exchange(it, node, now, is_task);
                 (next, self.take_ended(it))
             });
+            let Some((next, ended)) = exchanged else { return true };
             // The streams are closed without a lock.
             drop(ended);
             if is_full || next.yields {

@@ -20,6 +20,7 @@ impl AcquireError {
     /// - [`Expired`](Self::Expired): a quorum granted the lock only after the validity had expired.
     /// - [`Timeout`](Self::Timeout): the wait time elapsed before an attempt completed.
     /// - [`Overloaded`](Self::Overloaded) and [`NotPolled`](Self::NotPolled): this process was too slow.
+    /// - [`Internal`](Self::Internal): the client has failed internally.
     pub const fn is_unavailable(&self) -> bool {
         matches!(
             self,
@@ -28,6 +29,7 @@ impl AcquireError {
                 | Self::Timeout { .. }
                 | Self::Overloaded { .. }
                 | Self::NotPolled { .. }
+                | Self::Internal { .. }
         )
     }
 
@@ -107,6 +109,7 @@ mod tests {
             (AcquireError::Overloaded { report: None }, false, true),
             (AcquireError::NotPolled { report: report.clone() }, false, true),
             (AcquireError::Closed, false, false),
+            (AcquireError::Internal { reason: "panic".into() }, false, true),
             (AcquireError::NoRuntime, false, false),
             (AcquireError::Invalid(ConfigError::NoResources), false, false),
         ] {

@@ -84,6 +84,13 @@ pub enum AcquireError {
         /// Driver that the runtime lacks.
         missing: RuntimeDriver,
     },
+    /// The client has failed internally: its code has panicked during this call, or the process was forked. The next call
+    /// starts with new connections. Please report a panic.
+    #[error("internal error: {reason}")]
+    Internal {
+        /// The message of the panic.
+        reason: String,
+    },
     /// A setting of this acquire is invalid, or conflicts with other settings.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -99,9 +106,11 @@ impl AcquireError {
             | Self::Expired { report }
             | Self::NotPolled { report } => Some(report),
             Self::Timeout { report } | Self::Overloaded { report } => report.as_deref(),
-            Self::Closed | Self::NoRuntime | Self::IncompleteRuntime { .. } | Self::Invalid(_) => {
-                None
-            }
+            Self::Closed
+            | Self::NoRuntime
+            | Self::IncompleteRuntime { .. }
+            | Self::Internal { .. }
+            | Self::Invalid(_) => None,
         }
     }
 }

@@ -45,6 +45,10 @@ impl Backing {
         Self { pool, registry, quorum, limits, origin: Arc::new(origin) }
     }
 
+    pub(crate) fn registry(&self) -> &LeaseRegistry {
+        &self.registry
+    }
+
     pub(super) fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }

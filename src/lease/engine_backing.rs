@@ -6,13 +6,14 @@ use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
 use super::state::{LeaseState, release_outcome};
 use super::view::LeaseRef;
-use crate::engine::{Client, LeaseListener, Won};
+use crate::engine::{Client, Engine, LeaseListener, Won};
 use crate::error::ReleaseError;
 use crate::node::Pool;
 use crate::observe::Tag;
 use crate::protocol::{Quorum, Ttl};
 use crate::time::Clock;
 use crate::wire::{NodeFailure, ServerInfo};
+use std::any::Any;
 use std::sync::Arc;
 
 /// State shared by all handles of one client.
@@ -21,7 +22,6 @@ pub(crate) struct Backing {
     pub(crate) quorum: Quorum,
     pub(crate) limits: Limits,
     pub(crate) client: Arc<Client>,
-    pub(crate) registry: Arc<LeaseRegistry>,
     /// Length of the key prefix in bytes.
     prefix: usize,
 }
@@ -30,36 +30,46 @@ impl Backing {
     pub(crate) fn new(
         pool: Arc<Pool>,
         client: Arc<Client>,
-        registry: Arc<LeaseRegistry>,
         quorum: Quorum,
         limits: Limits,
         prefix: usize,
     ) -> Self {
-        Self { pool, quorum, limits, client, registry, prefix }
+        Self { pool, quorum, limits, client, prefix }
     }
 
     pub(crate) fn clock(&self) -> &Clock {
         self.pool.clock()
     }
 
+    pub(crate) fn registry(&self) -> Arc<LeaseRegistry> {
+        registry(self.client.engine())
+    }
+
     /// The lease that a caller has taken.
     pub(crate) fn lease(&self, won: Won, ttl: Ttl, tag: Tag) -> Lease {
-        let (client, registry) = (&self.client, &self.registry);
-        let state = LeaseState::new(client, registry, won, self.limits, self.prefix, (ttl, tag));
+        let registry = registry(&won.engine);
+        let (client, limits) = (&self.client, self.limits);
+        let state = LeaseState::new(client, &registry, won, limits, self.prefix, (ttl, tag));
         Lease::guard(LeaseRef::new(state))
     }
 
     /// Why the grants of each node would not count if new connections reached `servers`.
     pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
-        self.client.engine().with(|it, now| it.preview_guard(servers, now))
+        self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
     }
 
     /// Releases all leases. Returns the first resource of each lease, with the outcome.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
-        self.registry.handle_close();
+        self.registry().handle_close();
         let released = self.client.release_all().await;
         let name = |key: &[u8]| key.get(self.prefix..).unwrap_or_default().to_vec();
         let now = self.clock().now();
         released.into_iter().map(|(key, ended)| (name(&key), release_outcome(ended, now))).collect()
     }
+}
+
+/// The leases of an engine. Each engine of a client has a registry of its own.
+fn registry(engine: &Engine) -> Arc<LeaseRegistry> {
+    let leases: Arc<dyn Any + Send + Sync> = engine.leases().clone();
+    leases.downcast().unwrap_or_default()
 }

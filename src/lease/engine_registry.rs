@@ -49,6 +49,13 @@ impl LeaseListener for LeaseRegistry {
         }
     }
 
+    fn handle_failure(&self) {
+        let leases = std::mem::take(&mut *lock(&self.leases));
+        for lease in leases.values().filter_map(Weak::upgrade) {
+            lease.handle_failure();
+        }
+    }
+
     fn wake_all(&self) {
         for lease in self.all() {
             contain(|| lease.handle_end());

@@ -4,25 +4,32 @@ use super::limits::Limits;
 use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
 use crate::coordinator::{Claim, Completion, LeaseId, Replies, SharedLease};
-use crate::engine::{Client, Won};
+use crate::engine::{Client, Engine, Won};
 use crate::error::ReleaseError;
 use crate::observe::event::{Event, ExtendOutcome, LockInfo, ReleaseResult};
 use crate::observe::{Observers, Report, Tag, Weight};
 use crate::protocol::{Extended, Loss, Outcome, Tenure, Time, Ttl};
 use crate::sync::lock;
-use crate::time::Clock;
+use crate::time::{Alarm, Clock, Ring};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+
+/// The client of a lease, and the engine that renews the lease.
+#[derive(Clone)]
+struct Home {
+    client: Arc<Client>,
+    engine: Arc<Engine>,
+}
 
 /// A held lock and its guards.
 pub(crate) struct LeaseState {
     id: LeaseId,
     shared: Arc<SharedLease>,
     /// `None` after the release: a remaining view keeps neither the client nor a connection.
-    client: Mutex<Option<Arc<Client>>>,
+    home: Mutex<Option<Home>>,
     registry: Arc<LeaseRegistry>,
     clock: Clock,
     observers: Observers,
@@ -35,6 +42,8 @@ pub(crate) struct LeaseState {
     since: Time,
     guards: AtomicUsize,
     is_watched: AtomicBool,
+    /// Rings at the end of a lease that was inherited from a parent process.
+    alarm: OnceLock<Alarm>,
     ended: Notify,
     /// The replies to its acquire, from the release on.
     replies: Mutex<Option<Box<Replies>>>,
@@ -49,10 +58,11 @@ impl LeaseState {
         prefix: usize,
         (ttl, tag): (Ttl, Tag),
     ) -> Arc<Self> {
-        let environment = client.engine().environment();
+        let engine = won.engine;
+        let environment = engine.environment();
         let state = Arc::new(Self {
             id: won.id,
-            client: Mutex::new(Some(client.clone())),
+            home: Mutex::new(Some(Home { client: client.clone(), engine: engine.clone() })),
             registry: registry.clone(),
             clock: environment.clock.clone(),
             observers: environment.observers.clone(),
@@ -64,10 +74,14 @@ impl LeaseState {
             shared: won.shared,
             guards: AtomicUsize::new(1),
             is_watched: AtomicBool::new(false),
+            alarm: OnceLock::new(),
             ended: Notify::new(),
             replies: Mutex::default(),
         });
         registry.enter(&state);
+        if engine.has_panicked() {
+            state.handle_failure();
+        }
         state
     }
 
@@ -108,19 +122,21 @@ impl LeaseState {
         self.tag.lock(self.claim().keys(), self.prefix)
     }
 
-    fn client(&self) -> Option<Arc<Client>> {
-        lock(&self.client).clone()
+    fn home(&self) -> Option<Home> {
+        lock(&self.home).clone()
     }
 
     /// The limits of the client. `None` after the release.
     pub(super) fn limits(&self) -> Option<Limits> {
-        self.client().map(|_| self.limits)
+        self.home().map(|_| self.limits)
     }
 
     /// The replies to its acquire, including those after the quorum.
     pub(super) fn report(&self) -> Report {
-        if let Some(client) = self.client() {
-            return client.engine().with(|it, now| it.lease_report(self.id, now));
+        if let Some(home) = self.home()
+            && let Some(report) = home.engine.with(|it, now| it.lease_report(self.id, now))
+        {
+            return report;
         }
         let replies = lock(&self.replies);
         replies
@@ -161,12 +177,25 @@ impl LeaseState {
 
     /// The end of the lease is reported to tasks that wait for it.
     pub(crate) fn watch(self: &Arc<Self>) {
-        let Some(client) = self.client() else { return };
+        let Some(Home { engine, .. }) = self.home() else { return };
         // An error means that there is no runtime here: a task of another one may serve the nodes.
-        let _no_runtime = client.engine().ensure_tasks().is_err();
+        let _no_runtime = engine.ensure_tasks().is_err();
         if !self.is_watched.swap(true, Ordering::AcqRel) {
-            client.engine().with(|it, now| it.handle_watch(self.id, now));
+            engine.with(|it, now| it.handle_watch(self.id, now));
         }
+        if let Tenure::Held { valid_until } = self.tenure()
+            && !engine.is_usable()
+        {
+            // The coordinator of the parent process does not report the end here.
+            let ring: Weak<dyn Ring> = Arc::<Self>::downgrade(self);
+            self.alarm.get_or_init(|| self.clock.set_alarm(valid_until, ring));
+        }
+    }
+
+    /// The coordinator has panicked.
+    pub(crate) fn handle_failure(&self) {
+        self.shared.end_as(Loss::Internal);
+        self.handle_end();
     }
 
     /// The coordinator has ended the lease.
@@ -180,15 +209,17 @@ impl LeaseState {
         ttl: Ttl,
         least: Duration,
     ) -> Result<(Extended, Option<Report>), Tenure> {
-        let Some(client) = self.client() else { return Err(self.tenure()) };
         // The coordinator forgets a lease at its release, and why it was lost.
-        let call = client.engine().extend(self.id, ttl).map_err(|ended| match self.tenure() {
+        let ended = |ended| match self.tenure() {
             Tenure::Held { .. } => ended,
             known => known,
-        })?;
+        };
+        let internal = Tenure::Lost(Loss::Internal);
+        let Some(Home { engine, .. }) = self.home() else { return Err(self.tenure()) };
+        let call = engine.extend(self.id, ttl).unwrap_or(Err(internal)).map_err(ended)?;
         let watch = ExtendWatch::start(self, ttl);
-        let Completion::Extended { extended, report, .. } = call.await else {
-            return Err(self.tenure());
+        let Ok(Completion::Extended { extended, report, .. }) = call.await else {
+            return Err(ended(internal));
         };
         watch.finish(extended, &report);
         let remaining = match extended {
@@ -199,13 +230,15 @@ impl LeaseState {
         Ok((extended, (!is_enough).then_some(report)))
     }
 
-    /// Ends the lease in this process. Returns the client unless it was released before.
-    fn take_client(&self) -> Option<Arc<Client>> {
+    /// Ends the lease in this process. Returns its client unless it was released before.
+    fn take_home(&self) -> Option<Home> {
         self.shared.end(self.now());
-        let client = lock(&self.client).take()?;
-        self.registry.forget(self.id);
+        let home = lock(&self.home).take()?;
+        if home.engine.is_usable() {
+            self.registry.forget(self.id);
+        }
         self.ended.notify_waiters();
-        Some(client)
+        Some(home)
     }
 
     /// Releases the lease, whose last guard has gone.
@@ -214,12 +247,22 @@ impl LeaseState {
         cool_down: Option<Ttl>,
     ) -> Result<ReleaseOutcome, ReleaseError> {
         let loss = self.loss();
-        let Some(client) = self.take_client() else { return Ok(ReleaseOutcome::AlreadyReleased) };
+        let Some(home) = self.take_home() else { return Ok(ReleaseOutcome::AlreadyReleased) };
         let watch = ReleaseWatch::start(self, loss);
-        let (call, replies) = client.engine().release(self.id, cool_down);
+        let (call, replies) = home.engine.release(self.id, cool_down);
         *lock(&self.replies) = replies;
-        let Some(call) = call else { return Ok(ReleaseOutcome::AlreadyReleased) };
-        let ended = release_outcome(call.await, self.now());
+        let mut completion = match call {
+            Some(call) => call.await.ok(),
+            None if home.engine.is_usable() => return Ok(ReleaseOutcome::AlreadyReleased),
+            None => None,
+        };
+        if completion.is_none()
+            && let Some(call) = home.client.engine().release_claim(self.claim())
+        {
+            // The engine of the lease has ended, or is the parent process's.
+            completion = call.await.ok();
+        }
+        let ended = release_outcome(completion, self.now());
         watch.finish(&ended);
         ended
     }
@@ -227,22 +270,27 @@ impl LeaseState {
     /// Like [`end`](Self::end), without waiting for the result.
     pub(super) fn end_in_background(self: &Arc<Self>) {
         let loss = self.loss();
-        if let Some(client) = self.take_client() {
+        if let Some(home) = self.take_home() {
             let _watch = ReleaseWatch::start(self, loss);
-            let replies = client.engine().with(|it, now| {
+            let replies = home.engine.with(|it, now| {
                 let replies = it.take_lease_replies(self.id);
                 it.handle_drop(self.id, now);
                 replies
             });
-            *lock(&self.replies) = replies;
+            if home.engine.has_panicked() {
+                // A dropped call is not cancelled.
+                drop(home.client.engine().release_claim(self.claim()));
+            }
+            *lock(&self.replies) = replies.flatten();
         }
     }
 
     /// The client is closed, and releases the lease.
     pub(crate) fn end_by_close(&self) {
         self.shared.end_as(Loss::Closed);
-        if let Some(client) = lock(&self.client).take() {
-            *lock(&self.replies) = client.engine().with(|it, _| it.take_lease_replies(self.id));
+        if let Some(home) = lock(&self.home).take() {
+            let replies = home.engine.with(|it, _| it.take_lease_replies(self.id));
+            *lock(&self.replies) = replies.flatten();
         }
         self.ended.notify_waiters();
     }
@@ -252,13 +300,14 @@ impl LeaseState {
     }
 }
 
-/// The outcome of a release by its completion.
+/// The outcome of a release by its completion. `None` if the coordinator has panicked twice.
 pub(crate) fn release_outcome(
-    completion: Completion,
+    completion: Option<Completion>,
     now: Time,
 ) -> Result<ReleaseOutcome, ReleaseError> {
-    let Completion::Released { outcome, replies, .. } = completion else {
-        return Ok(ReleaseOutcome::AlreadyReleased);
+    let Some(Completion::Released { outcome, replies, .. }) = completion else {
+        let report = Box::new(Report::new(0, Arc::new([])));
+        return Err(ReleaseError::NoQuorum { report });
     };
     match outcome {
         Outcome::Won => Ok(ReleaseOutcome::Released),
@@ -267,6 +316,13 @@ pub(crate) fn release_outcome(
         Outcome::TooLate | Outcome::NoQuorum => {
             Err(ReleaseError::NoQuorum { report: Box::new(replies.report(now)) })
         }
+    }
+}
+
+impl Ring for LeaseState {
+    fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
+        self.handle_end();
+        None
     }
 }
 

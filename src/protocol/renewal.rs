@@ -40,6 +40,9 @@ pub enum Loss {
     /// leases](crate::Redlock::release_all).
     #[error("its client was closed or released all leases")]
     Closed,
+    /// The client has failed internally: its code has panicked. Please report the panic.
+    #[error("the client failed internally")]
+    Internal,
 }
 
 impl Loss {
@@ -51,6 +54,7 @@ impl Loss {
             Self::TakenOver => "taken_over",
             Self::MaxHold => "max_hold",
             Self::Closed => "closed",
+            Self::Internal => "internal",
         }
     }
 }

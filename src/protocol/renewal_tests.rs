@@ -136,6 +136,7 @@ fn losses_display_their_reason() {
         (Loss::TakenOver, "another client holds the lock"),
         (Loss::MaxHold, "maximum hold time"),
         (Loss::Closed, "released all leases"),
+        (Loss::Internal, "failed internally"),
     ] {
         assert!(loss.to_string().contains(says), "{loss}");
     }

@@ -169,7 +169,7 @@ impl PendingWork {
 pub fn pending_work(redlock: &Redlock) -> PendingWork {
     let Inner { driver, backing, .. } = &*redlock.inner;
     PendingWork {
-        leases: backing.registry.count(),
+        leases: backing.registry().count(),
         waiters: driver.waiters(),
         rounds: driver.attempts(),
         releases: driver.pending_releases(),

@@ -63,6 +63,8 @@ pub enum AcquireOutcome {
     Overloaded,
     /// The client is closed.
     Closed,
+    /// The client has failed internally; see [`AcquireError::Internal`](crate::AcquireError::Internal).
+    Internal,
     /// There is no tokio runtime, or the runtime was built without the I/O or the time driver.
     NoRuntime,
     /// The future was dropped before the acquire completed.
@@ -79,6 +81,7 @@ labels!(AcquireOutcome {
     NotPolled: "not_polled",
     Overloaded: "overloaded",
     Closed: "closed",
+    Internal: "internal",
     NoRuntime: "no_runtime",
     Dropped: "dropped",
 });

@@ -14,8 +14,8 @@ const MAX_CLASSES: usize = 100;
 const NONE: &str = "none";
 const OTHER: &str = "other";
 
-const LOSSES: [Loss; 5] =
-    [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed];
+const LOSSES: [Loss; 6] =
+    [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed, Loss::Internal];
 
 /// Metric handles of all classes. Reading is wait-free.
 pub(super) struct Classes {
