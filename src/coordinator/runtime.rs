@@ -1,6 +1,8 @@
 //! The end of a runtime, and of the connections that it served.
 
 use super::acquire::{Acquire, Stage};
+use super::command::NodeCommand;
+use super::connection::Connection;
 use super::context::Context;
 use super::node::{Link, Node};
 use super::slots::AcquireId;
@@ -61,6 +63,19 @@ impl Coordinator {
 }
 
 impl Node {
+    /// Takes the unanswered releases that a caller waits for: the replies to their repetition are their votes. Other
+    /// unanswered commands fail.
+    fn take_releases(&mut self, now: Time, cx: &mut Context) -> Vec<NodeCommand> {
+        let unanswered = self.connection_mut().map(Connection::take_unanswered);
+        let is_kept = |command: &NodeCommand| command.is_release() && command.has_round();
+        let (kept, failed): (Vec<_>, Vec<_>) =
+            unanswered.unwrap_or_default().into_iter().partition(is_kept);
+        for command in failed {
+            self.handle_unanswered(command, &NodeFailure::ShutDown, now, cx);
+        }
+        kept
+    }
+
     /// The connections were closed with their runtime. That is no failure of the node.
     fn handle_runtime_end(&mut self, is_next: bool, now: Time, cx: &mut Context) {
         self.wants_second = false;
@@ -72,7 +87,9 @@ impl Node {
             self.omissions.handle_end(handshake.plan, Missing::Unknown, now);
             self.link = Link::Disconnected { why: None };
         }
+        let kept = if is_next { self.take_releases(now, cx) } else { Vec::new() };
         self.lose_connection(&NodeFailure::ShutDown, now, cx);
+        self.repeat_at_once(kept);
         self.is_silent = false;
         if !is_next && let Link::Disconnected { why } = &mut self.link {
             *why = Some(NodeFailure::ShutDown);
