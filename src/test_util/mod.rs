@@ -189,6 +189,12 @@ pub fn waiter_checks(redlock: &Redlock) -> u64 {
     redlock.inner.driver.waiter_checks()
 }
 
+/// The coordinator of the client panics.
+#[cfg(quorlock_coordinator)]
+pub fn panic_in_coordinator(redlock: &Redlock) {
+    redlock.inner.driver.engine().with(|_, _| panic!("panic injected by a test"));
+}
+
 /// Replaces the nodes of `builder`, and keeps its other settings.
 pub fn replace_nodes(mut builder: Builder, urls: impl IntoIterator<Item = String>) -> Builder {
     builder.nodes.clear();

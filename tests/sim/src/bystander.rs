@@ -5,11 +5,14 @@ use crate::closing::{ACQUIRED, ClosingCall, DELIVERED};
 use crate::dice::Dice;
 use crate::large::LargeCall;
 use crate::mode::Single;
+#[cfg(quorlock_coordinator)]
+use crate::panics::PanicCall;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
 use crate::scenario::Scenario;
 use crate::shared::Core;
 use crate::worker::Worker;
+use quorlock::AcquireError;
 use std::time::Duration;
 
 /// A call in a run with one kind of node fault.
@@ -23,6 +26,9 @@ pub(crate) enum SingleCall {
     Closing(ClosingCall),
     /// A lock whose key has a large value.
     Large(LargeCall),
+    /// The coordinator panics.
+    #[cfg(quorlock_coordinator)]
+    Panic(PanicCall),
 }
 
 impl SingleCall {
@@ -35,6 +41,8 @@ impl SingleCall {
             Single::LargeValue if dice.chance(400) => {
                 Self::Large(LargeCall::draw(scenario.ttl(), dice))
             }
+            #[cfg(quorlock_coordinator)]
+            Single::Panic if dice.chance(300) => Self::Panic(PanicCall::draw(scenario.ttl(), dice)),
             _ => Self::Bystander {
                 lasting: dice.of_any_size(MS, 2 * scenario.ttl()),
                 is_extended: dice.chance(500),
@@ -52,6 +60,8 @@ impl Worker {
             SingleCall::Rejoin => self.check_rejoined().await,
             SingleCall::Closing(call) => self.close_connections(call).await,
             SingleCall::Large(call) => self.use_large(call).await,
+            #[cfg(quorlock_coordinator)]
+            SingleCall::Panic(call) => self.panic(call).await,
         }
     }
 
@@ -68,13 +78,21 @@ impl Worker {
         }
         let bound = nanos(self.times.connect_timeout) + nanos(self.times.node_timeout) + S;
         let bound = if is_single { bound } else { ACQUIRED };
+        let begun = self.now();
         let lease = match self.timed("acquire", bound, acquire).await {
             Ok(lease) => lease,
+            Err(AcquireError::Internal { .. }) if self.has_panicked_since(begun) => return,
             Err(error) => return self.report_affected(&format!("{own} is not acquired: {error}")),
         };
+        let acquired = self.now();
         let longest = if is_extended { Instant::MAX } else { nanos(lease.validity()) / 2 };
         self.sleep(lasting.min(longest)).await;
-        if let Some(loss) = lease.loss() {
+        let has_panicked = self.has_panicked_since(begun);
+        if self.has_panicked_since(acquired + 1) && lease.loss().is_none() {
+            let how = format!("p{}: {own} outlives the panic", self.process);
+            self.checker.books().broken(Rule::Contained, how);
+        }
+        if let Some(loss) = lease.loss().filter(|_| !has_panicked) {
             return self.report_affected(&format!("{own} is lost: {loss}"));
         }
         match lease.release().await {
@@ -92,6 +110,12 @@ impl Worker {
             let how = format!("p{}: {own} is left on {left} nodes", self.process);
             self.checker.books().broken(Rule::Delivered, how);
         }
+    }
+
+    /// True if the coordinator of this client has panicked since then.
+    pub(crate) fn has_panicked_since(&self, begun: Instant) -> bool {
+        let panicked = self.shared.lock().processes[self.process].panicked;
+        panicked.is_some_and(|panicked| panicked >= begun)
     }
 
     fn report_affected(&self, how: &str) {

@@ -40,6 +40,8 @@ mod mode;
 mod network;
 mod node;
 mod order;
+#[cfg(quorlock_coordinator)]
+mod panics;
 mod patience;
 mod process;
 mod readings;

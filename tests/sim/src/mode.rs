@@ -66,6 +66,9 @@ pub enum Single {
     ClosingCommand,
     /// The keys of some locks have foreign values of megabytes.
     LargeValue,
+    /// The coordinator of a client panics.
+    #[cfg(quorlock_coordinator)]
+    Panic,
 }
 
 /// Faults against which Redlock promises nothing.
@@ -115,7 +118,7 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 34] = [
+    pub const ALL: [(&str, Self); 34 + cfg!(quorlock_coordinator) as usize] = [
         ("promise", Self::Promise),
         ("quiet", Self::Quiet),
         ("outages", Self::Outages),
@@ -131,6 +134,8 @@ impl Mode {
         ("failover", Self::Single(Single::Failover)),
         ("closing-command", Self::Single(Single::ClosingCommand)),
         ("large-value", Self::Single(Single::LargeValue)),
+        #[cfg(quorlock_coordinator)]
+        ("panic", Self::Single(Single::Panic)),
         ("amnesia", Self::Outside(Outside::Amnesia)),
         ("jump", Self::Outside(Outside::Jump)),
         ("fast-nodes", Self::Outside(Outside::FastNodes)),

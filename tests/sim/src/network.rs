@@ -48,6 +48,8 @@ pub(crate) struct Connection {
     pub(crate) process: usize,
     pub(crate) node: usize,
     pub(crate) end: StreamEnd,
+    /// The last turn in which the client has read, and the number of bytes.
+    pub(crate) read: (u64, usize),
     /// The node's end, while it has one.
     pub(crate) server: Option<ConnId>,
     /// Since when the client has been waiting for any byte.
@@ -75,6 +77,7 @@ impl Core {
         self.connections.push(Connection {
             process,
             node,
+            read: (0, 0),
             end: StreamEnd::new(Phase::Connecting),
             server: None,
             silent_since: None,

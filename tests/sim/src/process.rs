@@ -117,6 +117,8 @@ pub(crate) struct Process {
     pub(crate) died: Option<Instant>,
     /// When one of its runtimes was shut down last.
     pub(crate) shut_down: Option<Instant>,
+    /// When the coordinator of its client panicked last.
+    pub(crate) panicked: Option<Instant>,
     /// True once it has made another client for a call, which is used on one runtime.
     pub(crate) has_others: bool,
     pub(crate) has_started: bool,
@@ -167,6 +169,7 @@ impl Process {
             is_dead: true,
             died: None,
             shut_down: None,
+            panicked: None,
             has_others: false,
             has_started: false,
             is_stopped: false,

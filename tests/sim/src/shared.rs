@@ -89,6 +89,8 @@ pub(crate) struct Core {
     pub(crate) node_timeout: Instant,
     pub(crate) order: Order,
     polls: u32,
+    /// Number of times that a task was polled or an alarm rang.
+    pub(crate) turns: u64,
 }
 
 impl Core {
@@ -135,6 +137,7 @@ impl Core {
             node_timeout,
             order: Order::default(),
             polls: 0,
+            turns: 0,
         }
     }
 
@@ -156,6 +159,7 @@ impl Core {
     /// Ends a run in which time does not go on any more.
     pub(crate) fn count_poll(&mut self) {
         self.polls += 1;
+        self.turns += 1;
         assert!(self.polls < MOST_POLLS, "tasks are polled without end at {}", self.now);
     }
 

@@ -1,5 +1,6 @@
 //! The client's end of a connection.
 
+use crate::rule::Rule;
 use crate::shared::Shared;
 use futures::future::BoxFuture;
 use quorlock_test::Stream;
@@ -23,9 +24,23 @@ pub(crate) fn connect(
     })
 }
 
+/// Maximum number of bytes of one connection between two turns of the scheduler. An alarm takes two turns of the client.
+const MAX_READ: usize = (2 * (64 + 8)) << 10;
+
 impl Carrier for Shared {
     fn with_end<T>(&self, connection: usize, act: impl FnOnce(&mut StreamEnd) -> T) -> Option<T> {
-        self.lock().connections.get_mut(connection).map(|it| act(&mut it.end))
+        let core = &mut *self.lock();
+        let it = core.connections.get_mut(connection)?;
+        let before = it.end.inbox.len();
+        let result = act(&mut it.end);
+        let count = before.saturating_sub(it.end.inbox.len());
+        let earlier = if it.read.0 == core.turns { it.read.1 } else { 0 };
+        it.read = (core.turns, earlier + count);
+        if it.read.1 > MAX_READ {
+            let how = format!("#{connection}: {} bytes were read in one turn", it.read.1);
+            core.findings.push((Rule::Bounded, how));
+        }
+        Some(result)
     }
 
     fn write(&self, connection: usize, bytes: &[u8]) {

@@ -215,6 +215,7 @@ impl World {
     fn ring(&mut self, process: usize, alarm: u64) {
         let due = self.shared.lock().begin_ringing(process, alarm);
         if let DueWork::Ring { bell, now } = due {
+            self.shared.lock().turns += 1;
             let again = bell.ring(now);
             self.shared.lock().end_ringing(process, alarm, again);
         }

@@ -1,0 +1,90 @@
+//! Panics of a client's coordinator.
+
+use crate::clock::{Instant, MS};
+use crate::closing::ACQUIRED;
+use crate::dice::Dice;
+use crate::process::{millis, nanos};
+use crate::rule::Rule;
+use crate::worker::Worker;
+use futures::future::poll_immediate;
+use quorlock::{AcquireError, Loss};
+use std::pin::pin;
+use std::time::Duration;
+
+/// A call during which the coordinator panics.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PanicCall {
+    lasting: Instant,
+    is_extended: bool,
+    /// Another acquire waits for the lock.
+    is_wanted: bool,
+    is_released: bool,
+}
+
+impl PanicCall {
+    pub(crate) fn draw(ttl: Instant, dice: &mut Dice) -> Self {
+        Self {
+            lasting: dice.of_any_size(MS, ttl / 4),
+            is_extended: dice.chance(500),
+            is_wanted: dice.chance(500),
+            is_released: dice.chance(500),
+        }
+    }
+}
+
+impl Worker {
+    pub(crate) async fn panic(self, call: PanicCall) {
+        let (own, begun) = (self.own_name(0), self.now());
+        let mut acquire = self.redlock.acquire(&own).wait(Duration::from_nanos(ACQUIRED));
+        if call.is_extended {
+            acquire = acquire.auto_extend(millis(4 * self.times.ttl_ms));
+        }
+        let lease = match self.timed("acquire", ACQUIRED, acquire).await {
+            Ok(lease) => lease,
+            Err(AcquireError::Internal { .. }) if self.has_panicked_since(begun) => return,
+            Err(error) => {
+                return self.report_not_contained(&format!("{own} is not acquired: {error}"));
+            }
+        };
+        self.sleep(call.lasting).await;
+        let mut wanted = pin!(self.redlock.acquire(&own).wait(millis(4 * self.times.ttl_ms)));
+        if call.is_wanted && poll_immediate(wanted.as_mut()).await.is_some() {
+            return;
+        }
+        let was_valid = lease.is_valid();
+        {
+            let core = &mut *self.shared.lock();
+            if core.is_healed {
+                // What is done now must not fail.
+                return;
+            }
+            core.processes[self.process].panicked = Some(core.now);
+        }
+        quorlock_test::internals::panic_in_coordinator(&self.redlock);
+        if lease.is_valid() || was_valid && lease.loss() != Some(Loss::Internal) {
+            self.report_not_contained(&format!("{own} is {:?} after the panic", lease.loss()));
+        }
+        let bound = self.slack + 5 * MS;
+        if self.within(bound, pin!(lease.lost())).await.is_none() {
+            self.report_not_contained("the loss is not reported");
+        }
+        if call.is_wanted {
+            match self.within(bound, wanted).await {
+                Some(Err(AcquireError::Internal { .. })) => {}
+                other => self.report_not_contained(&format!("the waiting acquire: {other:?}")),
+            }
+        }
+        if call.is_released {
+            let bound = 2 * (nanos(self.times.node_timeout) + nanos(self.times.connect_timeout));
+            let released = self.timed("release", bound + self.slack, lease.release()).await;
+            self.inspect(&released);
+        } else {
+            drop(lease);
+        }
+    }
+
+    fn report_not_contained(&self, how: &str) {
+        let how = format!("p{}: {how}", self.process);
+        self.checker.books().broken(Rule::Contained, how);
+    }
+}
