@@ -66,7 +66,7 @@ pub enum Single {
     ClosingCommand,
     /// The keys of some locks have foreign values of megabytes.
     LargeValue,
-    /// The coordinator of a client panics.
+    /// The coordinator of a client panics, and nodes send many pushes.
     #[cfg(quorlock_coordinator)]
     Panic,
 }

@@ -1,13 +1,19 @@
-//! Panics of a client's coordinator.
+//! Panics of a client's coordinator, and floods of pushes.
 
 use crate::clock::{Instant, MS};
 use crate::closing::ACQUIRED;
 use crate::dice::Dice;
+use crate::event::Way;
+use crate::fault::{Fault, Planner};
+use crate::network::Packet;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
+use crate::shared::Core;
+use crate::trace::note;
 use crate::worker::Worker;
 use futures::future::poll_immediate;
 use quorlock::{AcquireError, Loss};
+use quorlock_test::internals::Phase;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -19,6 +25,29 @@ pub(crate) struct PanicCall {
     /// Another acquire waits for the lock.
     is_wanted: bool,
     is_released: bool,
+}
+
+/// Nodes flood their clients with pushes.
+pub(crate) fn plan_floods(planner: &mut Planner<'_>) {
+    for _ in 0..planner.dice.between(1, 5) {
+        let (at, node) = (planner.moment(), planner.dice.index(planner.scenario.nodes));
+        let kilobytes = planner.dice.pick(&[16, 256, 1_024]);
+        planner.add(at, 0, Fault::Flood { node, kilobytes });
+    }
+}
+
+impl Core {
+    pub(crate) fn flood(&mut self, node: usize, kilobytes: usize) {
+        note!(self, "n{node} pushes {kilobytes} KB over each connection");
+        let push = b">2\r\n+invalidate\r\n*1\r\n$5\r\nother\r\n";
+        let flood = push.repeat((kilobytes << 10) / push.len());
+        for connection in 0..self.connections.len() {
+            let it = &self.connections[connection];
+            if it.node == node && it.server.is_some() && it.end.phase == Phase::Open {
+                self.send(connection, Way::ToClient, Packet::Bytes(flood.clone()));
+            }
+        }
+    }
 }
 
 impl PanicCall {

@@ -49,7 +49,7 @@ pub(crate) fn plan_single(planner: &mut Planner<'_>) {
         Some(Single::ClosingCommand) => plan_closing(planner),
         Some(Single::LargeValue) => plan_large_values(planner),
         #[cfg(quorlock_coordinator)]
-        Some(Single::Panic) => {}
+        Some(Single::Panic) => crate::panics::plan_floods(planner),
         None => {}
     }
 }
