@@ -21,7 +21,7 @@ const READ: usize = 8 << 10;
 /// Number of bytes of one connection from which on the rest is read in the next turn.
 const MAX_READ: usize = 64 << 10;
 
-/// What follows from a step of a turn.
+/// Actions of the driver after a step of a turn.
 #[derive(Default)]
 struct Next {
     /// Connections to open.

@@ -68,7 +68,7 @@ impl Backing {
     }
 }
 
-/// The leases of an engine. Each engine of a client has a registry of its own.
+/// The registry of an engine. A client whose engine is replaced has several.
 fn registry(engine: &Engine) -> Arc<LeaseRegistry> {
     let leases: Arc<dyn Any + Send + Sync> = engine.leases().clone();
     leases.downcast().unwrap_or_default()

@@ -1,13 +1,13 @@
 //! State of a lease, shared by its guards and the tasks that wait for its end.
 
 use super::limits::Limits;
+use super::observed::{ExtendWatch, LeaseEvents, ReleaseWatch};
 use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
 use crate::coordinator::{Claim, Completion, LeaseId, Replies, SharedLease};
 use crate::engine::{Client, Engine, Won};
 use crate::error::ReleaseError;
-use crate::observe::event::{Event, ExtendOutcome, LockInfo, ReleaseResult};
-use crate::observe::{Observers, Report, Tag, Weight};
+use crate::observe::{Observers, Report, Tag};
 use crate::protocol::{Extended, Loss, Outcome, Tenure, Time, Ttl};
 use crate::sync::lock;
 use crate::time::{Alarm, Clock, Ring};
@@ -118,8 +118,15 @@ impl LeaseState {
         self.claim().keys().iter().map(|key| key.get(self.prefix..).unwrap_or_default())
     }
 
-    fn lock_info(&self) -> LockInfo {
-        self.tag.lock(self.claim().keys(), self.prefix)
+    fn events(&self) -> LeaseEvents<'_> {
+        LeaseEvents {
+            observers: &self.observers,
+            clock: &self.clock,
+            shared: &self.shared,
+            prefix: self.prefix,
+            tag: self.tag,
+            since: self.since,
+        }
     }
 
     fn home(&self) -> Option<Home> {
@@ -217,7 +224,7 @@ impl LeaseState {
         let internal = Tenure::Lost(Loss::Internal);
         let Some(Home { engine, .. }) = self.home() else { return Err(self.tenure()) };
         let call = engine.extend(self.id, ttl).unwrap_or(Err(internal)).map_err(ended)?;
-        let watch = ExtendWatch::start(self, ttl);
+        let watch = ExtendWatch::start(self.events(), ttl);
         let Ok(Completion::Extended { extended, report, .. }) = call.await else {
             return Err(ended(internal));
         };
@@ -248,7 +255,7 @@ impl LeaseState {
     ) -> Result<ReleaseOutcome, ReleaseError> {
         let loss = self.loss();
         let Some(home) = self.take_home() else { return Ok(ReleaseOutcome::AlreadyReleased) };
-        let watch = ReleaseWatch::start(self, loss);
+        let watch = ReleaseWatch::start(self.events(), loss);
         let (call, replies) = home.engine.release(self.id, cool_down);
         *lock(&self.replies) = replies;
         let mut completion = match call {
@@ -271,7 +278,7 @@ impl LeaseState {
     pub(super) fn end_in_background(self: &Arc<Self>) {
         let loss = self.loss();
         if let Some(home) = self.take_home() {
-            let _watch = ReleaseWatch::start(self, loss);
+            let _watch = ReleaseWatch::start(self.events(), loss);
             let replies = home.engine.with(|it, now| {
                 let replies = it.take_lease_replies(self.id);
                 it.handle_drop(self.id, now);
@@ -323,101 +330,5 @@ impl Ring for LeaseState {
     fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
         self.handle_end();
         None
-    }
-}
-
-/// Emits [`Event::ExtendStarted`], and [`Event::ExtendFinished`] at the end or when it is dropped.
-struct ExtendWatch<'a> {
-    state: &'a LeaseState,
-    started: Option<(u64, Time)>,
-}
-
-impl<'a> ExtendWatch<'a> {
-    fn start(state: &'a LeaseState, ttl: Ttl) -> Self {
-        let observers = &state.observers;
-        let started = observers.wants(Weight::Detail).then(|| (observers.next_id(), state.now()));
-        if let Some((id, _)) = started {
-            let (lock, ttl) = (state.lock_info(), ttl.as_duration());
-            observers.emit(Weight::Detail, || Event::ExtendStarted { lock, id, ttl });
-        }
-        Self { state, started }
-    }
-
-    fn finish(mut self, extended: Extended, report: &Report) {
-        let outcome = match extended {
-            Extended::Until(_) => ExtendOutcome::Extended,
-            Extended::Unchanged(_) => ExtendOutcome::NoQuorum,
-            Extended::Ended(_) => ExtendOutcome::Ended,
-        };
-        self.emit(outcome, Some(report.clone()));
-    }
-
-    fn emit(&mut self, outcome: ExtendOutcome, report: Option<Report>) {
-        let Some((id, started)) = self.started.take() else { return };
-        let state = self.state;
-        state.observers.emit(Weight::Detail, || {
-            let now = state.now();
-            let (elapsed, validity) = (now.since(started), state.validity(now));
-            Event::ExtendFinished {
-                lock: state.lock_info(),
-                id,
-                outcome,
-                elapsed,
-                validity,
-                report,
-            }
-        });
-    }
-}
-
-impl Drop for ExtendWatch<'_> {
-    fn drop(&mut self) {
-        self.emit(ExtendOutcome::Dropped, None);
-    }
-}
-
-/// Emits [`Event::ReleaseStarted`], and [`Event::ReleaseFinished`] at the end or when it is dropped.
-struct ReleaseWatch<'a> {
-    state: &'a LeaseState,
-    started: Option<Time>,
-}
-
-impl<'a> ReleaseWatch<'a> {
-    fn start(state: &'a LeaseState, loss: Option<Loss>) -> Self {
-        let started = state.observers.wants(Weight::Trouble).then(|| state.now());
-        if let Some(now) = started {
-            let (lock, held_for) = (state.lock_info(), now.since(state.since));
-            let event = || Event::ReleaseStarted { lock, held_for, loss };
-            state.observers.emit(Weight::Detail, event);
-        }
-        Self { state, started }
-    }
-
-    fn finish(mut self, ended: &Result<ReleaseOutcome, ReleaseError>) {
-        let result = match ended {
-            Ok(ReleaseOutcome::Expired) => ReleaseResult::Expired,
-            Ok(ReleaseOutcome::TakenOver) => ReleaseResult::TakenOver,
-            Ok(_) => ReleaseResult::Released,
-            Err(_) => ReleaseResult::NoQuorum,
-        };
-        self.emit(result, ended.as_ref().err().and_then(ReleaseError::report).cloned());
-    }
-
-    fn emit(&mut self, result: ReleaseResult, report: Option<Report>) {
-        let Some(started) = self.started.take() else { return };
-        let is_unconfirmed = result == ReleaseResult::NoQuorum;
-        let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
-        self.state.observers.emit(weight, || Event::ReleaseFinished {
-            lock: self.state.lock_info(),
-            result,
-            elapsed: self.state.now().since(started),
-            report,
-        });
-    }
-}
-
-impl Drop for ReleaseWatch<'_> {
-    fn drop(&mut self) {
-        self.emit(ReleaseResult::InBackground, None);
     }
 }

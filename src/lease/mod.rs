@@ -21,6 +21,9 @@ mod kept;
 mod limits;
 #[cfg(not(quorlock_coordinator))]
 mod observed;
+#[cfg(quorlock_coordinator)]
+#[path = "engine_observed.rs"]
+mod observed;
 #[cfg(not(quorlock_coordinator))]
 mod registry;
 #[cfg(quorlock_coordinator)]

@@ -31,7 +31,7 @@ pub(crate) struct PanicCall {
 pub(crate) fn plan_floods(planner: &mut Planner<'_>) {
     for _ in 0..planner.dice.between(1, 5) {
         let (at, node) = (planner.moment(), planner.dice.index(planner.scenario.nodes));
-        let kilobytes = planner.dice.pick(&[16, 256, 1_024]);
+        let kilobytes = planner.dice.pick(&[16, 256]);
         planner.add(at, 0, Fault::Flood { node, kilobytes });
     }
 }
@@ -84,7 +84,7 @@ impl Worker {
         {
             let core = &mut *self.shared.lock();
             if core.is_healed {
-                // What is done now must not fail.
+                // The final checks allow no failure.
                 return;
             }
             core.processes[self.process].panicked = Some(core.now);

@@ -1,0 +1,61 @@
+//! An engine that cannot be used any more, because its coordinator has panicked or it belongs to the parent process.
+
+use super::failure::EngineFailure;
+use super::shared::{Engine, State};
+use crate::coordinator::Completion;
+use crate::protocol::Loss;
+use crate::sync::{contain, discard};
+use std::any::Any;
+use std::process;
+use std::sync::MutexGuard;
+
+impl Engine {
+    /// Why the engine cannot be used. No lock of it may be taken then: in a forked process, another thread of the parent
+    /// may hold it.
+    pub(crate) fn failure(&self) -> Option<EngineFailure> {
+        if let Some(message) = self.panic.get() {
+            return Some(EngineFailure::Panicked(message.clone()));
+        }
+        (self.process != process::id()).then_some(EngineFailure::Forked)
+    }
+
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.panic.get().is_some()
+    }
+
+    pub(crate) fn is_usable(&self) -> bool {
+        self.panic.get().is_none() && self.process == process::id()
+    }
+
+    /// The coordinator has panicked, so its state may be inconsistent, and is not used any more. Its leases are lost, its
+    /// calls fail, and its tasks end with their connections.
+    pub(super) fn handle_panic(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        panic: Box<dyn Any + Send>,
+    ) {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let _ = self.panic.set(text.unwrap_or("no message").into());
+        for call in state.calls.values() {
+            if let Some(Completion::Acquired { shared, .. }) = &call.completion {
+                shared.end_as(Loss::Internal);
+            }
+        }
+        let wakers = state.take_wakers();
+        let alarm = state.alarm.take();
+        drop(state);
+        discard(panic);
+        drop(alarm);
+        contain(|| self.leases.handle_failure());
+        for io in &self.nodes {
+            // The thread that takes a turn now closes these connections itself.
+            let connections = io.connections.try_lock().map(|mut it| std::mem::take(&mut *it));
+            drop(connections);
+            io.wake();
+        }
+        for waker in wakers {
+            contain(|| waker.wake());
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Events of extensions and releases.
+
+use super::release::ReleaseOutcome;
+use crate::coordinator::SharedLease;
+use crate::error::ReleaseError;
+use crate::observe::event::{Event, ExtendOutcome, LockInfo, ReleaseResult};
+use crate::observe::{Observers, Report, Tag, Weight};
+use crate::protocol::{Extended, Loss, Tenure, Time, Ttl};
+use crate::time::Clock;
+use std::time::Duration;
+
+/// The parts of a lease that its events need.
+#[derive(Clone, Copy)]
+pub(super) struct LeaseEvents<'a> {
+    pub(super) observers: &'a Observers,
+    pub(super) clock: &'a Clock,
+    pub(super) shared: &'a SharedLease,
+    /// Length of the key prefix in bytes.
+    pub(super) prefix: usize,
+    pub(super) tag: Tag,
+    /// T1 of the acquire.
+    pub(super) since: Time,
+}
+
+impl LeaseEvents<'_> {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn lock_info(&self) -> LockInfo {
+        self.tag.lock(self.shared.claim().keys(), self.prefix)
+    }
+
+    fn validity(&self, now: Time) -> Duration {
+        match self.shared.tenure(now) {
+            Tenure::Held { valid_until } => valid_until.since(now),
+            Tenure::Lost(_) | Tenure::Released => Duration::ZERO,
+        }
+    }
+}
+
+/// Emits [`Event::ExtendStarted`], and [`Event::ExtendFinished`] at the end or when it is dropped.
+pub(super) struct ExtendWatch<'a> {
+    lease: LeaseEvents<'a>,
+    started: Option<(u64, Time)>,
+}
+
+impl<'a> ExtendWatch<'a> {
+    pub(super) fn start(lease: LeaseEvents<'a>, ttl: Ttl) -> Self {
+        let observers = lease.observers;
+        let started = observers.wants(Weight::Detail).then(|| (observers.next_id(), lease.now()));
+        if let Some((id, _)) = started {
+            let (lock, ttl) = (lease.lock_info(), ttl.as_duration());
+            observers.emit(Weight::Detail, || Event::ExtendStarted { lock, id, ttl });
+        }
+        Self { lease, started }
+    }
+
+    pub(super) fn finish(mut self, extended: Extended, report: &Report) {
+        let outcome = match extended {
+            Extended::Until(_) => ExtendOutcome::Extended,
+            Extended::Unchanged(_) => ExtendOutcome::NoQuorum,
+            Extended::Ended(_) => ExtendOutcome::Ended,
+        };
+        self.emit(outcome, Some(report.clone()));
+    }
+
+    fn emit(&mut self, outcome: ExtendOutcome, report: Option<Report>) {
+        let Some((id, started)) = self.started.take() else { return };
+        let lease = self.lease;
+        lease.observers.emit(Weight::Detail, || {
+            let now = lease.now();
+            let (elapsed, validity) = (now.since(started), lease.validity(now));
+            Event::ExtendFinished {
+                lock: lease.lock_info(),
+                id,
+                outcome,
+                elapsed,
+                validity,
+                report,
+            }
+        });
+    }
+}
+
+impl Drop for ExtendWatch<'_> {
+    fn drop(&mut self) {
+        self.emit(ExtendOutcome::Dropped, None);
+    }
+}
+
+/// Emits [`Event::ReleaseStarted`], and [`Event::ReleaseFinished`] at the end or when it is dropped.
+pub(super) struct ReleaseWatch<'a> {
+    lease: LeaseEvents<'a>,
+    started: Option<Time>,
+}
+
+impl<'a> ReleaseWatch<'a> {
+    pub(super) fn start(lease: LeaseEvents<'a>, loss: Option<Loss>) -> Self {
+        let started = lease.observers.wants(Weight::Trouble).then(|| lease.now());
+        if let Some(now) = started {
+            let (lock, held_for) = (lease.lock_info(), now.since(lease.since));
+            let event = || Event::ReleaseStarted { lock, held_for, loss };
+            lease.observers.emit(Weight::Detail, event);
+        }
+        Self { lease, started }
+    }
+
+    pub(super) fn finish(mut self, ended: &Result<ReleaseOutcome, ReleaseError>) {
+        let result = match ended {
+            Ok(ReleaseOutcome::Expired) => ReleaseResult::Expired,
+            Ok(ReleaseOutcome::TakenOver) => ReleaseResult::TakenOver,
+            Ok(_) => ReleaseResult::Released,
+            Err(_) => ReleaseResult::NoQuorum,
+        };
+        self.emit(result, ended.as_ref().err().and_then(ReleaseError::report).cloned());
+    }
+
+    fn emit(&mut self, result: ReleaseResult, report: Option<Report>) {
+        let Some(started) = self.started.take() else { return };
+        let is_unconfirmed = result == ReleaseResult::NoQuorum;
+        let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
+        self.lease.observers.emit(weight, || Event::ReleaseFinished {
+            lock: self.lease.lock_info(),
+            result,
+            elapsed: self.lease.now().since(started),
+            report,
+        });
+    }
+}
+
+impl Drop for ReleaseWatch<'_> {
+    fn drop(&mut self) {
+        self.emit(ReleaseResult::InBackground, None);
+    }
+}
