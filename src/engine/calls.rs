@@ -68,11 +68,14 @@ impl Future for Call {
     type Output = Result<Completion, EngineFailure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // An error means that there is no runtime here: a task of another one may serve the node.
+        if let Some(completion) = self.engine.poll_call(self.id, cx.waker()) {
+            self.is_over = true;
+            return Poll::Ready(completion);
+        }
+        // After the registration of the waker: the end of a task from now on wakes this caller. An error means that
+        // there is no runtime here: a task of another one may serve the node.
         let _no_runtime = self.engine.ensure_tasks().is_err();
-        let completion = self.engine.poll_call(self.id, cx.waker());
-        self.is_over |= completion.is_some();
-        completion.map_or(Poll::Pending, Poll::Ready)
+        Poll::Pending
     }
 }
 

@@ -193,10 +193,17 @@ impl Client {
 
     /// Resolves when a quorum is connected.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), Unready> {
-        poll_fn(|cx| match self.check_ready() {
-            Err(unready) => Poll::Ready(Err(unready)),
-            Ok(()) if self.engine().poll_ready(cx.waker()) => Poll::Ready(Ok(())),
-            Ok(()) => Poll::Pending,
+        poll_fn(|cx| {
+            if self.is_closed() {
+                return Poll::Ready(Err(Unready::Closed));
+            }
+            let is_ready = self.engine().poll_ready(cx.waker());
+            // After the registration of the waker: the end of a task from now on wakes this caller.
+            match self.check_ready() {
+                Err(unready) => Poll::Ready(Err(unready)),
+                Ok(()) if is_ready => Poll::Ready(Ok(())),
+                Ok(()) => Poll::Pending,
+            }
         })
         .await
     }
@@ -206,8 +213,11 @@ impl Client {
         self.begin_close(limit);
         let closed = poll_fn(|cx| {
             let Some(engine) = self.known_engine() else { return Poll::Ready(Ok(())) };
-            let _no_runtime = engine.ensure_tasks().is_err();
-            engine.poll_closed(cx.waker()).map_or(Poll::Pending, Poll::Ready)
+            let result = engine.poll_closed(cx.waker());
+            if result.is_none() {
+                let _no_runtime = engine.ensure_tasks().is_err();
+            }
+            result.map_or(Poll::Pending, Poll::Ready)
         });
         closed.await.map_err(|_| self.remains())
     }

@@ -35,10 +35,12 @@ impl NodeIo {
     /// Reads and writes what is possible. `is_task` is false outside of the node's task: no connection is opened there,
     /// and streams keep the waker of the task. Returns true once the client is closed.
     pub(super) fn take_turn(&self, engine: &Engine, cx: &mut Context<'_>, is_task: bool) -> bool {
-        let Ok(mut connections) = self.connections.try_lock() else {
+        let connections = self.connections.try_lock().or_else(|_| {
             self.was_busy.store(true, Ordering::SeqCst);
-            return false;
-        };
+            // The other thread may have read the flag before.
+            self.connections.try_lock()
+        });
+        let Ok(mut connections) = connections else { return false };
         let task = lock(&self.waker).clone();
         let waker = task.filter(|_| !is_task).unwrap_or_else(|| cx.waker().clone());
         let is_closed =
