@@ -358,12 +358,6 @@ impl Coordinator {
         }
     }
 
-    /// This client's lease on `key` with this value.
-    fn find_lease(&self, key: &[u8], value: &Value) -> Option<LeaseId> {
-        let id = *self.leases_by_key.get(key)?;
-        self.leases.get(id).filter(|lease| lease.shared.claim().value() == value).map(|_| id)
-    }
-
     /// Submits a command to each of these `nodes`.
     pub(super) fn submit(
         &mut self,

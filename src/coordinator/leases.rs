@@ -236,6 +236,12 @@ impl Coordinator {
         }
     }
 
+    /// This client's lease on `key` with this value.
+    pub(super) fn find_lease(&self, key: &[u8], value: &Value) -> Option<LeaseId> {
+        let id = *self.leases_by_key.get(key)?;
+        self.leases.get(id).filter(|lease| lease.shared.claim().value() == value).map(|_| id)
+    }
+
     /// The replies to the acquire of the lease, including those after the quorum.
     pub(crate) fn lease_report(&self, id: LeaseId, now: Time) -> Report {
         let votes = self.leases.get(id).and_then(|lease| self.rounds.get(lease.acquired));
