@@ -4,7 +4,7 @@ use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, LeaseId, RoundId};
 use super::votes::VoteCounter;
 use crate::observe::{Report, VoteEligibility};
-use crate::protocol::{Extended, Outcome, Refusal, Tenure, Time};
+use crate::protocol::{Outcome, Refusal, Tenure, Time};
 use crate::wire::Answer;
 use std::sync::Arc;
 
@@ -24,10 +24,12 @@ pub(crate) enum Completion {
         acquire: AcquireId,
         failure: AcquireFailure,
     },
+    /// A requested extension is decided. It takes effect when the caller calls
+    /// [`handle_extended`](super::Coordinator::handle_extended) with the replies, unless the lease has `ended`.
     Extended {
         call: RoundId,
-        extended: Extended,
-        report: Report,
+        ended: Option<Tenure>,
+        replies: Box<Replies>,
     },
     Released {
         call: RoundId,
@@ -63,6 +65,10 @@ pub(crate) struct Replies {
 impl Replies {
     pub(super) fn new(votes: VoteCounter, names: Arc<[Arc<str>]>) -> Self {
         Self { votes, names }
+    }
+
+    pub(super) fn votes(&self) -> &VoteCounter {
+        &self.votes
     }
 
     pub(crate) fn report(&self, now: Time) -> Report {

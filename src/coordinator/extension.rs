@@ -1,6 +1,6 @@
 //! Extensions of leases: requested ones, renewals, and checks whether a lease is still held.
 
-use super::completion::Completion;
+use super::completion::{Completion, Replies};
 use super::slots::{LeaseId, RoundId};
 use super::state::Coordinator;
 use super::timeout::Timeout;
@@ -111,53 +111,61 @@ impl Coordinator {
         self.submit(lost, &claim, &Command::Repair { until }, None, now);
     }
 
-    /// An extension is decided or closed.
+    /// An extension is decided or closed. The result of a requested one takes effect when its caller takes it: if the
+    /// call is dropped, the validity does not change.
     pub(super) fn complete_extension(&mut self, call: RoundId, now: Time) {
         let Some(votes) = self.rounds.get(call) else { return };
-        let Owner::Extension { lease: id, cause, until } = votes.owner else { return };
+        let Owner::Extension { lease: id, cause, .. } = votes.owner else { return };
         let Some(lease) = self.leases.get_mut(id) else { return };
-        let (t1, goal) = (votes.t1(), votes.round().goal());
         lease.handle_votes(votes);
         let slack = lease.renewal.valid_until(now).map_or(Duration::ZERO, |until| until.since(now));
-        let extended = if cause == Cause::Renewal {
-            lease.renewal.handle_auto_extension(votes.round(), t1, now)
-        } else {
-            lease.renewal.handle_outcome(votes.round(), now)
-        };
-        if let (Goal::Extend { proposed, .. }, Extended::Until(valid_until)) = (goal, extended) {
-            if proposed == valid_until {
-                lease.basis = (t1, Ttl::covering(until.since(t1)));
+        let extended = match cause {
+            Cause::Requested => {
+                let replies = Box::new(Replies::new(votes.clone(), self.cx.names().clone()));
+                let completion = Completion::Extended { call, ended: None, replies };
+                return self.completions.push_back(completion);
             }
-            lease.shared.extend(valid_until, lease.renewal.loss_at(valid_until));
-        }
-        if cause == Cause::Check {
-            lease.checks.handle_end();
-        }
+            Cause::Renewal => {
+                let extended = lease.extend(votes, now);
+                self.emit_renewal(id, call, extended, slack, now);
+                extended
+            }
+            Cause::Check => {
+                let extended = lease.extend(votes, now);
+                lease.checks.handle_end();
+                extended
+            }
+        };
+        self.handle_extension_end(id, extended, now);
+    }
+
+    /// The caller of an extension takes its result.
+    pub(crate) fn handle_extended(&mut self, replies: &Replies, now: Time) -> Extended {
+        let released = Extended::Ended(Tenure::Released);
+        let Owner::Extension { lease: id, .. } = replies.votes().owner else { return released };
+        let Some(lease) = self.leases.get_mut(id) else { return released };
+        let extended = lease.extend(replies.votes(), now);
+        self.handle_extension_end(id, extended, now);
+        self.settle(now);
+        extended
+    }
+
+    fn handle_extension_end(&mut self, id: LeaseId, extended: Extended, now: Time) {
         if let Extended::Ended(tenure) = extended {
             self.handle_end(id, tenure, now);
-        }
-        match cause {
-            Cause::Requested => {
-                let report = self.rounds.get(call).map(|votes| votes.report(self.cx.names(), now));
-                if let Some(report) = report {
-                    self.completions.push_back(Completion::Extended { call, extended, report });
-                }
-            }
-            Cause::Renewal => self.emit_renewal(id, call, extended, slack, now),
-            Cause::Check => {}
         }
         self.step_lease(id, now);
     }
 
     /// The lease was released. A requested extension that is not decided ends with it.
-    pub(super) fn end_extension(&mut self, call: RoundId, tenure: Tenure, now: Time) {
+    pub(super) fn end_extension(&mut self, call: RoundId, tenure: Tenure) {
         let Some(votes) = self.rounds.remove(call) else { return };
         let is_requested = matches!(votes.owner, Owner::Extension { cause: Cause::Requested, .. });
         if is_requested && votes.round().outcome().is_none() {
             let tenure =
                 if matches!(tenure, Tenure::Held { .. }) { Tenure::Released } else { tenure };
-            let (extended, report) = (Extended::Ended(tenure), votes.report(self.cx.names(), now));
-            self.completions.push_back(Completion::Extended { call, extended, report });
+            let replies = Box::new(Replies::new(votes, self.cx.names().clone()));
+            self.completions.push_back(Completion::Extended { call, ended: Some(tenure), replies });
         }
     }
 

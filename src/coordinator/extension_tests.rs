@@ -16,11 +16,8 @@ fn extend(world: &mut World, held: &Held, to: Duration) -> RoundId {
 }
 
 fn extended(world: &World, process: usize, call: RoundId) -> Vec<Extended> {
-    let result = |it: &Completion| match it {
-        Completion::Extended { call: known, extended, .. } if *known == call => Some(*extended),
-        _ => None,
-    };
-    world.processes[process].completions.iter().filter_map(result).collect()
+    let results = world.processes[process].extended.iter();
+    results.filter(|(known, _)| *known == call).map(|(_, extended)| *extended).collect()
 }
 
 #[test]
@@ -42,6 +39,28 @@ fn extension_completes_if_the_lease_is_released_before_the_replies() {
         assert_eq!(extended(&world, a, call), [Extended::Ended(end)]);
         world.assert_idle();
     }
+}
+
+#[test]
+fn extension_that_is_not_taken_does_not_change_the_validity() {
+    let mut world = World::new(3, 3);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.processes[a].drops_extensions = true;
+    let call = extend(&mut world, &held, 3 * TTL);
+    world.run_for(ms(100));
+    let completed =
+        |it: &Completion| matches!(it, Completion::Extended { call: known, .. } if *known == call);
+    assert!(world.processes[a].completions.iter().any(completed));
+    assert!(world.is_valid(&held));
+    world.run_for(TTL);
+    assert!(!world.is_valid(&held));
+    assert_eq!(world.copies("k"), 3, "the nodes have extended it");
+    world.release(&held);
+    world.run_for(ms(100));
+    assert_eq!(world.copies("k"), 0);
+    world.assert_idle();
 }
 
 #[test]

@@ -4,10 +4,10 @@ use super::acquire::{Attempt, Terms};
 use super::claim::Claim;
 use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, RoundId};
-use super::votes::VoteCounter;
+use super::votes::{Cause, Owner, VoteCounter};
 use crate::observe::Tag;
 use crate::observe::event::LockInfo;
-use crate::protocol::{Checks, Drift, NodeId, Renewal, SuspectedLoss, Time, Ttl};
+use crate::protocol::{Checks, Drift, Extended, Goal, NodeId, Renewal, SuspectedLoss, Time, Ttl};
 use crate::wire::CoolDown;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +89,26 @@ impl Lease {
     /// An extension was decided with these votes.
     pub(super) fn handle_votes(&mut self, votes: &VoteCounter) {
         self.suspected.handle_outcome(votes.round().granted());
+    }
+
+    /// Applies the outcome of an extension.
+    pub(super) fn extend(&mut self, votes: &VoteCounter, now: Time) -> Extended {
+        let (round, t1) = (votes.round(), votes.t1());
+        let is_renewal = matches!(votes.owner, Owner::Extension { cause: Cause::Renewal, .. });
+        let extended = if is_renewal {
+            self.renewal.handle_auto_extension(round, t1, now)
+        } else {
+            self.renewal.handle_outcome(round, now)
+        };
+        if let Owner::Extension { until, .. } = votes.owner
+            && let (Goal::Extend { proposed, .. }, Extended::Until(end)) = (round.goal(), extended)
+        {
+            if proposed == end {
+                self.basis = (t1, Ttl::covering(until.since(t1)));
+            }
+            self.shared.extend(end, self.renewal.loss_at(end));
+        }
+        extended
     }
 
     /// `node` has granted an extension after its decision.

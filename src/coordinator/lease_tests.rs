@@ -26,14 +26,16 @@ fn extension_lengthens_the_lease_on_all_nodes() {
     let (coordinator, now) = world.coordinator(a);
     let call = coordinator.handle_extend(held.id, ttl(TTL), now).expect("held");
     world.run_for(ms(5));
-    let extended = world.processes[a].completions.iter().find_map(|it| match it {
-        Completion::Extended { call: known, extended, report } if *known == call => {
-            assert_eq!(report.granted(), 3);
-            Some(*extended)
+    let is_extended = |it: &Completion| match it {
+        Completion::Extended { call: known, replies, .. } if *known == call => {
+            assert_eq!(replies.report(now).granted(), 3);
+            true
         }
-        _ => None,
-    });
-    assert!(matches!(extended, Some(Extended::Until(_))), "{extended:?}");
+        _ => false,
+    };
+    assert!(world.processes[a].completions.iter().any(is_extended));
+    let extended = &world.processes[a].extended;
+    assert!(matches!(extended[..], [(_, Extended::Until(_))]), "{extended:?}");
     world.run_for(9 * SECOND);
     assert!(world.is_valid(&held));
     assert_eq!(world.copies("k"), 5);

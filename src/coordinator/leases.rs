@@ -176,7 +176,7 @@ impl Coordinator {
             }
         }
         self.forget_round(Some(lease.acquired));
-        lease.extensions.iter().for_each(|call| self.end_extension(*call, tenure, now));
+        lease.extensions.iter().for_each(|call| self.end_extension(*call, tenure));
         let cooling = lease.cooling.clone().filter(|cooling| now < cooling.until);
         let free_at = cooling.as_ref().map_or(now, |cooling| cooling.until);
         self.release_claim(lease.claim(), cooling, round, now);

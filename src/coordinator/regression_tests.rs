@@ -13,11 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The results of extensions of this process.
 fn extended(world: &World, process: usize) -> Vec<Extended> {
-    let extended = |it: &Completion| match it {
-        Completion::Extended { extended, .. } => Some(*extended),
-        _ => None,
-    };
-    world.processes[process].completions.iter().filter_map(extended).collect()
+    world.processes[process].extended.iter().map(|(_, extended)| *extended).collect()
 }
 
 #[test]

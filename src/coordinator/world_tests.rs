@@ -1,9 +1,9 @@
 //! Several coordinators and servers of the server model, on a virtual clock, in one thread.
 
-use super::{Completion, ConnectionId, Coordinator, NodeSettings, Settings};
+use super::{Completion, ConnectionId, Coordinator, NodeSettings, RoundId, Settings};
 use crate::observe::Weight;
 use crate::observe::event::Event;
-use crate::protocol::{ClientId, Drift, Policy, Quorum, Time, Ttl};
+use crate::protocol::{ClientId, Drift, Extended, Policy, Quorum, Time, Ttl};
 use crate::random::Random;
 use crate::wire::{Fingerprint, NodeFailure};
 use quorlock_test::Trouble;
@@ -78,6 +78,10 @@ pub(super) struct Process {
     /// When the last bytes in each direction arrive, by stream.
     pub(super) arrivals: BTreeMap<(ConnectionId, bool), Time>,
     pub(super) completions: Vec<Completion>,
+    /// Results of extensions, in the order of their completions.
+    pub(super) extended: Vec<(RoundId, Extended)>,
+    /// True if its callers drop their extensions.
+    pub(super) drops_extensions: bool,
     pub(super) events: Vec<Event>,
     /// Number of pipelines and bytes sent.
     pub(super) sent: u64,
@@ -168,6 +172,8 @@ impl World {
             streams: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             completions: Vec::new(),
+            extended: Vec::new(),
+            drops_extensions: false,
             events: Vec::new(),
             sent: 0,
             writes_on: false,
@@ -265,6 +271,12 @@ impl World {
                 closed.extend(process.streams.remove(&connection).map(|conn| (connection, conn)));
             }
             while let Some(completion) = process.coordinator.poll_completion() {
+                if let Completion::Extended { call, ended, replies } = &completion
+                    && !process.drops_extensions
+                {
+                    let take = || process.coordinator.handle_extended(replies, now);
+                    process.extended.push((*call, ended.map_or_else(take, Extended::Ended)));
+                }
                 process.completions.push(completion);
             }
             while let Some((_, event)) = process.coordinator.poll_event() {

@@ -24,7 +24,7 @@ pub(super) struct NodeIo {
     pub(super) connections: Mutex<Connections>,
     /// True if a stream takes no more bytes: it wakes the task once it does.
     pub(super) is_blocked: AtomicBool,
-    /// True if a turn was not possible because another thread took one.
+    /// True if a turn was not possible because another thread took one, which then wakes the task.
     pub(super) was_busy: AtomicBool,
 }
 

@@ -10,8 +10,8 @@ use redis::RedisError;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -35,21 +35,28 @@ impl NodeIo {
     /// Reads and writes what is possible. `is_task` is false outside of the node's task: no connection is opened there,
     /// and streams keep the waker of the task. Returns true once the client is closed.
     pub(super) fn take_turn(&self, engine: &Engine, cx: &mut Context<'_>, is_task: bool) -> bool {
-        let connections = self.connections.try_lock().or_else(|_| {
-            self.was_busy.store(true, Ordering::SeqCst);
-            // The other thread may have read the flag before.
-            self.connections.try_lock()
-        });
-        let Ok(mut connections) = connections else { return false };
+        let Some(mut connections) = self.try_lock() else { return false };
         let task = lock(&self.waker).clone();
         let waker = task.filter(|_| !is_task).unwrap_or_else(|| cx.waker().clone());
         let is_closed =
             connections.take_turn(engine, self, &mut Context::from_waker(&waker), is_task);
         drop(connections);
+        fence(Ordering::SeqCst);
         if self.was_busy.swap(false, Ordering::SeqCst) {
             self.wake();
         }
         is_closed
+    }
+
+    /// Locks the connections. If another thread takes a turn, that thread wakes the task afterwards.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Connections>> {
+        if let Ok(connections) = self.connections.try_lock() {
+            return Some(connections);
+        }
+        self.was_busy.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        // The other turn may have ended before it could see that.
+        self.connections.try_lock().ok()
     }
 }
 

@@ -225,9 +225,16 @@ impl LeaseState {
         let Some(Home { engine, .. }) = self.home() else { return Err(self.tenure()) };
         let call = engine.extend(self.id, ttl).unwrap_or(Err(internal)).map_err(ended)?;
         let watch = ExtendWatch::start(self.events(), ttl);
-        let Ok(Completion::Extended { extended, report, .. }) = call.await else {
+        let Ok(Completion::Extended { ended: end, replies, .. }) = call.await else {
             return Err(ended(internal));
         };
+        let take = || engine.with(|it, now| it.handle_extended(&replies, now));
+        let extended = end.map(Extended::Ended).or_else(take);
+        let extended = match extended.unwrap_or(Extended::Ended(internal)) {
+            Extended::Ended(tenure) => Extended::Ended(ended(tenure)),
+            extended => extended,
+        };
+        let report = replies.report(self.now());
         watch.finish(extended, &report);
         let remaining = match extended {
             Extended::Until(until) => Some(until.since(self.now())),

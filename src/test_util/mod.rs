@@ -56,6 +56,12 @@ pub fn advance(by: Duration) {
     timer::wake();
 }
 
+/// Returns true if every alarm of the machine's clock that is due has rung. The thread that rings
+/// alarms can be late on a busy machine.
+pub fn has_rung_alarms() -> bool {
+    timer::is_idle()
+}
+
 /// A clock for clients under test. It shows the time of the machine's clock, plus all durations by
 /// which it was [advanced](Self::advance). All clients that are built with the same clock
 /// ([`Builder::clock`](crate::Builder::clock)) share it. Other clients are not affected, so tests

@@ -90,6 +90,12 @@ impl Alarms {
         None
     }
 
+    /// True if no alarm is due at `now`, and none is ringing.
+    #[cfg(feature = "test-util")]
+    pub(super) fn is_idle(&mut self, now: Time) -> bool {
+        self.ringing.is_none() && self.next().is_none_or(|at| at > now)
+    }
+
     fn is_due_at(&self, key: usize, at: Time) -> bool {
         let is_ringing = self.ringing.as_ref().is_some_and(|ringing| ringing.key == key);
         !is_ringing && self.set.get(key).is_some_and(|set| set.at == Some(at))

@@ -93,6 +93,12 @@ pub(crate) fn wake() {
     Timer::here().sleeper.wake();
 }
 
+/// True if every alarm that is due has rung.
+#[cfg(feature = "test-util")]
+pub(crate) fn is_idle() -> bool {
+    Timer::here().alarms().is_idle(machine::now())
+}
+
 /// So many processes can come from each other by fork, and have a timer that their threads share.
 const GENERATIONS: usize = 64;
 

@@ -72,17 +72,20 @@ impl Scene {
         self.crew.borrow_mut().push(tokio::spawn(waiting));
     }
 
-    /// After so many await points of the future, `act` is done.
-    pub(crate) fn at(&self, points: usize, act: impl FnOnce(&Scene) + 'static) {
-        self.cues.borrow_mut().push((points, Box::new(act)));
+    /// Calls `act` after the first poll of the future and then this number of `steps` of time.
+    pub(crate) fn at(&self, steps: usize, act: impl FnOnce(&Scene) + 'static) {
+        self.cues.borrow_mut().push((steps, Box::new(act)));
     }
 
-    pub(crate) fn handle_point(&self, points: usize) {
-        let due = |cue: &mut (usize, Cue)| cue.0 == points;
+    /// Does what is due after this number of steps of time. Returns true if something was done.
+    pub(crate) fn play_cues(&self, passed: usize) -> bool {
+        let due = |cue: &mut (usize, Cue)| cue.0 <= passed;
         let due: Vec<_> = self.cues.borrow_mut().extract_if(.., due).collect();
+        let is_due = !due.is_empty();
         for (_, act) in due {
             act(self);
         }
+        is_due
     }
 
     /// Sees to it that nothing stays. `idle_tasks` is the number of tasks that a client needs.

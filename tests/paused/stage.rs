@@ -2,6 +2,7 @@
 
 use crate::nodes::Nodes;
 use crate::{SOON, STEP};
+use quorlock::test_util::has_rung_alarms;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +11,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 
 /// So many times in a row the rest of the world gets a turn, and time stands still meanwhile: as
 /// long as it takes to connect to a node and to ask it. Then time passes as well.
 const QUIET: usize = 8;
+
+/// Maximum number of tasks that a turn polls: a task may wake itself each time.
+const MOST_POLLS: usize = 61;
 
 /// Between two steps of time: enough to send something and to take the reply.
 const TURNS: usize = 2;
@@ -38,8 +42,10 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new() -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
-        let runtime = runtime.expect("a runtime");
+        let mut runtime = Builder::new_current_thread();
+        // A yield polls one task: the first that was woken, also by another thread.
+        runtime.event_interval(1).global_queue_interval(1);
+        let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");
         Self { runtime, nodes: Rc::new(Nodes::start()), _turn: turn }
     }
 
@@ -64,12 +70,92 @@ pub(crate) async fn advance(by: Duration) {
     tokio::time::advance(by).await;
 }
 
-/// Lets all tasks run once, and what they sent be answered. Takes no time by the paused clock.
+/// Polls all tasks until none is ready, and waits for the replies to their commands. Takes no time by the paused clock.
 pub(crate) async fn turn(nodes: &Nodes) {
-    yield_now().await;
+    let (mut tasks, mut polls) = (Tasks::default(), 0);
+    while polls < MOST_POLLS && tasks.poll_next().await {
+        polls += 1;
+    }
+    wait_for_others(nodes);
+}
+
+/// Waits for the replies of the nodes, and for the thread that rings alarms, however busy the machine is.
+fn wait_for_others(nodes: &Nodes) {
     nodes.wait_for_replies();
-    // For the thread of quorlock's timer.
-    thread::sleep(Duration::from_micros(20));
+    let begun = Instant::now();
+    while !has_rung_alarms() {
+        assert!(begun.elapsed() < SOON, "an alarm rings for {SOON:?}");
+        thread::sleep(Duration::from_micros(20));
+    }
+}
+
+/// The tasks of the runtime, polled one by one.
+#[derive(Default)]
+struct Tasks {
+    /// Task behind all tasks that were ready when it was spawned.
+    last: Option<JoinHandle<()>>,
+}
+
+impl Tasks {
+    /// Polls the next task. Returns false if no task is ready.
+    async fn poll_next(&mut self) -> bool {
+        loop {
+            let is_new = self.last.is_none();
+            let last = self.last.get_or_insert_with(|| tokio::spawn(async {}));
+            yield_now().await;
+            if !last.is_finished() {
+                return true;
+            }
+            self.last = None;
+            if is_new {
+                return false;
+            }
+        }
+    }
+}
+
+/// Everything except the future under test, in the smallest steps: the poll of one task, or a step of time while no
+/// task is ready.
+#[derive(Default)]
+pub(crate) struct Steps {
+    tasks: Tasks,
+    /// Number of turns in a row without a poll.
+    quiet: usize,
+    /// Number of steps of time.
+    pub(crate) passed: usize,
+    /// Number of steps of time since the last [`handle_progress`](Self::handle_progress).
+    idle: usize,
+}
+
+impl Steps {
+    /// Takes one step, or none if `is_woken` returns true before.
+    pub(crate) async fn next(&mut self, nodes: &Nodes, is_woken: impl Fn() -> bool) {
+        while !self.tasks.poll_next().await {
+            if is_woken() {
+                return;
+            }
+            wait_for_others(nodes);
+            self.quiet += 1;
+            if self.quiet > QUIET {
+                self.quiet -= TURNS;
+                advance(length(self.idle)).await;
+                (self.passed, self.idle) = (self.passed + 1, self.idle + 1);
+                return;
+            }
+        }
+        self.quiet = 0;
+    }
+
+    /// The future was polled, or the test has changed something: time passes in short steps again.
+    pub(crate) fn handle_progress(&mut self) {
+        (self.quiet, self.idle) = (0, 0);
+    }
+}
+
+/// Length of a step of time that follows this number of `idle` ones.
+fn length(idle: usize) -> Duration {
+    let doublings = idle.saturating_sub(SHORT_STEPS).min(16);
+    (STEP * (1 << doublings)).min(LONGEST_STEP)
 }
 
 /// Lets the rest of the world go on a little. `quiet` is for how many of these nothing has come of
@@ -77,8 +163,7 @@ pub(crate) async fn turn(nodes: &Nodes) {
 pub(crate) async fn tick(nodes: &Nodes, quiet: usize) {
     turn(nodes).await;
     if let Some(steps) = quiet.checked_sub(QUIET) {
-        let doublings = steps.saturating_sub(SHORT_STEPS).min(16);
-        advance((STEP * (1 << doublings)).min(LONGEST_STEP)).await;
+        advance(length(steps)).await;
         for _ in 1..TURNS {
             turn(nodes).await;
         }
