@@ -1,7 +1,6 @@
 //! The operations of a client on its engine.
 
-use super::failure::EngineFailure;
-use super::shared::{CallId, Engine};
+use super::shared::{CallId, Engine, EngineFailure};
 use crate::coordinator::{
     AcquireFailure, AcquireRequest, Completion, Coordinator, LeaseId, NodeLock, RoundId,
     SharedLease,

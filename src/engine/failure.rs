@@ -1,22 +1,12 @@
 //! A coordinator that cannot be used any more, because it has panicked or belongs to the parent process.
 
-use super::shared::{Engine, State};
+use super::shared::{Engine, EngineFailure, State};
 use crate::coordinator::Completion;
 use crate::protocol::Loss;
 use crate::sync::{contain, discard};
 use std::any::Any;
 use std::process;
 use std::sync::{Arc, MutexGuard};
-use thiserror::Error;
-
-/// Why a call has no result.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum EngineFailure {
-    #[error("the client's coordinator has panicked: {0}")]
-    Panicked(Arc<str>),
-    #[error("the process was forked during the call")]
-    Forked,
-}
 
 impl Engine {
     /// Why the engine cannot be used. No lock of it may be taken then: in a forked process, another thread of the parent
@@ -61,7 +51,7 @@ impl Engine {
             // The thread that takes a turn now closes these connections itself.
             let connections = io.connections.try_lock().map(|mut it| std::mem::take(&mut *it));
             drop(connections);
-            io.wake();
+            io.wake(self.now());
         }
         for waker in wakers {
             contain(|| waker.wake());

@@ -8,13 +8,13 @@ mod calls;
 mod client;
 mod failure;
 mod io;
+mod lateness;
 mod shared;
 mod task;
 mod turn;
 
 pub(crate) use client::{Client, Failure, Won};
-pub(crate) use failure::EngineFailure;
-pub(crate) use shared::Engine;
+pub(crate) use shared::{Engine, EngineFailure};
 
 use crate::coordinator::LeaseId;
 use std::any::Any;
