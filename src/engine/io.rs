@@ -43,6 +43,8 @@ pub(super) struct Connections {
     pub(super) lost: Vec<(ConnectionId, io::Error)>,
     /// True if callers have run since the last read.
     pub(super) has_gathered: bool,
+    /// True if the last read left a part for the next turn.
+    pub(super) is_flooded: bool,
 }
 
 pub(super) struct OpenConnection {

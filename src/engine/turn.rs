@@ -76,6 +76,7 @@ impl Connections {
             }
             let is_full = self.read(cx, &mut budget);
             io.is_blocked.store(self.is_blocked(), Ordering::Release);
+            self.is_flooded = is_full;
             let exchanged = engine.with_io(node, |it, now| {
                 let is_replaced = task.is_some_and(|task| !io.is_current(task));
                 let next = self.exchange(it, node, now, task.is_some() && !is_replaced);
@@ -137,9 +138,11 @@ impl Connections {
             next.yields = self.open.iter().any(|connection| it.may_gather(connection.id, now));
         }
         if !next.yields {
+            // Under a flood of pushes there is always more to read.
+            let reads_first = !self.is_flooded;
             let each = self.open.iter_mut();
             next.yields = each.fold(false, |yields, connection| {
-                yields | !connection.take_bytes_to_write(it, now)
+                yields | !connection.take_bytes_to_write(it, reads_first, now)
             });
         }
         next.is_closed = it.is_closed();
@@ -230,11 +233,11 @@ impl Connections {
 impl OpenConnection {
     /// Returns false if the connection must be read before: the runtime has not noticed yet that there are bytes or the
     /// end of the stream.
-    fn take_bytes_to_write(&mut self, it: &mut Coordinator, now: Time) -> bool {
+    fn take_bytes_to_write(&mut self, it: &mut Coordinator, reads_first: bool, now: Time) -> bool {
         if !self.unsent.is_empty() {
             return true;
         }
-        if it.must_read_first(self.id, now) && self.stream.has_unread() {
+        if reads_first && it.must_read_first(self.id, now) && self.stream.has_unread() {
             return false;
         }
         loop {
