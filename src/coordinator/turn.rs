@@ -12,6 +12,7 @@ use crate::observe::{NodeState, VoteEligibility, Weight};
 use crate::protocol::{NodeId, Tenure, Time};
 use crate::wire::{NodeFailure, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
+use std::time::Duration;
 
 impl Coordinator {
     /// The next connection that the driver has to open. It obtains the credentials, opens the stream, and calls
@@ -59,6 +60,10 @@ impl Coordinator {
     /// True if a quorum is connected, and it is known which nodes count.
     pub(crate) fn is_ready(&self, now: Time) -> bool {
         self.is_warm(now) && self.cx.settings.quorum.reached(self.connected().len())
+    }
+
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.cx.settings.node_timeout
     }
 
     /// Number of acquires that wait or make an attempt, and of attempts under way.

@@ -4,6 +4,7 @@ use super::shared::{Engine, IDLE};
 use crate::protocol::Time;
 use crate::time::Ring;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
 impl Ring for Engine {
@@ -23,20 +24,29 @@ impl Ring for Engine {
 impl Engine {
     fn take_turns(self: &Arc<Self>) {
         for io in &self.nodes {
-            io.take_turn(self, &mut Context::from_waker(Waker::noop()), false);
+            io.take_turn(self, &mut Context::from_waker(Waker::noop()), None);
         }
     }
 
     /// Handles timeouts that are due. Returns when the alarm has to ring next, or `None` if the client is closed.
     fn handle_timeout(&self) -> Option<Time> {
-        self.with_state(None, |state, now| {
+        let (next, late) = self.with_state(None, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
                 state.coordinator.handle_timeout(now);
             }
-            // The alarm is set by the returned time.
             let next = state.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
+            let (check_at, late) = state.check_tasks(&self.nodes, now);
+            if late.is_some() {
+                self.is_late.store(true, Ordering::Release);
+            }
+            let next = check_at.map_or(next, |at| next.min(at));
+            // The alarm is set by the returned time.
             state.alarm_at = next;
-            (!state.coordinator.is_closed()).then_some(next)
-        })?
+            ((!state.coordinator.is_closed()).then_some(next), late)
+        })?;
+        if let Some(callers) = late {
+            self.wake_callers(callers);
+        }
+        next
     }
 }

@@ -2,11 +2,14 @@
 
 use super::failure::EngineFailure;
 use super::shared::{CallId, Engine};
-use crate::coordinator::{AcquireId, Claim, Completion, Coordinator, LeaseId, Replies, RoundId};
+use crate::coordinator::{
+    AcquireId, Claim, Completion, Coordinator, LeaseId, Remains, Replies, RoundId,
+};
 use crate::protocol::{Tenure, Ttl};
+use crate::sync::lock;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// Resolves with the completion. Dropping it cancels an acquire or a status request; other operations continue.
 pub(crate) struct Call {
@@ -61,6 +64,35 @@ impl Engine {
 
     pub(super) fn round_call(self: &Arc<Self>, id: RoundId) -> Call {
         Call::new(self, CallId::Round(id))
+    }
+
+    /// True once a quorum is connected. Otherwise `waker` is woken when it may be.
+    pub(super) fn poll_ready(&self, waker: &Waker) -> bool {
+        let is_ready = self.with_state(None, |state, now| {
+            let is_ready = state.coordinator.is_ready(now);
+            if !is_ready {
+                state.ready.push(waker.clone());
+                state.coordinator.handle_ready(now);
+            }
+            is_ready
+        });
+        is_ready == Some(true)
+    }
+
+    /// The result of the close, once there is one. An engine that is not usable has no releases to deliver.
+    pub(super) fn poll_closed(&self, waker: &Waker) -> Option<Result<(), Remains>> {
+        if !self.is_usable() {
+            return Some(Ok(()));
+        }
+        let mut state = lock(&self.state);
+        if self.panic.get().is_some() {
+            return Some(Ok(()));
+        }
+        let result = state.closed.clone();
+        if result.is_none() {
+            state.closing.push(waker.clone());
+        }
+        result
     }
 }
 

@@ -1,7 +1,7 @@
 //! The connections of one node.
 
 use crate::coordinator::ConnectionId;
-use crate::protocol::NodeId;
+use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
 use crate::transport::Stream;
 use crate::wire::NodeFailure;
@@ -10,7 +10,7 @@ use redis::RedisConnectionInfo;
 use std::io;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 pub(super) type Opening =
@@ -19,8 +19,11 @@ pub(super) type Opening =
 pub(super) struct NodeIo {
     pub(super) node: NodeId,
     pub(super) waker: Mutex<Option<Waker>>,
-    /// True if the task was woken and has not run since.
-    is_woken: AtomicBool,
+    /// When the task was woken, if it has not run since, in nanoseconds; 0 otherwise.
+    woken_at: AtomicU64,
+    /// Number of tasks of the node that have ended or were replaced, which identifies the current one. Changes with the
+    /// mutex of the engine held.
+    generation: AtomicU64,
     pub(super) connections: Mutex<Connections>,
     /// True if a stream takes no more bytes: it wakes the task once it does.
     pub(super) is_blocked: AtomicBool,
@@ -40,6 +43,8 @@ pub(super) struct Connections {
     pub(super) lost: Vec<(ConnectionId, io::Error)>,
     /// True if callers have run since the last read.
     pub(super) has_gathered: bool,
+    /// True if the last read left a part for the next turn.
+    pub(super) is_flooded: bool,
 }
 
 pub(super) struct OpenConnection {
@@ -54,7 +59,8 @@ impl NodeIo {
         Self {
             node,
             waker: Mutex::default(),
-            is_woken: AtomicBool::new(false),
+            woken_at: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             connections: Mutex::default(),
             is_blocked: AtomicBool::new(false),
             was_busy: AtomicBool::new(false),
@@ -65,29 +71,58 @@ impl NodeIo {
         self.is_blocked.load(Ordering::Acquire)
     }
 
-    /// The task runs, and is woken by `waker` from now on.
-    pub(super) fn register(&self, waker: &Waker) {
+    /// The task of `generation` runs, and is woken by `waker` from now on. Returns false if it was replaced.
+    pub(super) fn register(&self, generation: u64, waker: &Waker) -> bool {
         let mut known = lock(&self.waker);
+        // A task that replaces this one registers its waker after this one.
+        if !self.is_current(generation) {
+            return false;
+        }
         if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *known = Some(waker.clone());
         }
         drop(known);
-        self.is_woken.store(false, Ordering::SeqCst);
+        self.woken_at.store(0, Ordering::SeqCst);
+        true
     }
 
     /// True if the task was woken and has not run since.
     pub(super) fn is_woken(&self) -> bool {
-        self.is_woken.load(Ordering::SeqCst)
+        self.woken_at().is_some()
+    }
+
+    /// When the task was woken, if it has not run since.
+    pub(super) fn woken_at(&self) -> Option<Time> {
+        let woken_at = self.woken_at.load(Ordering::SeqCst);
+        (woken_at > 0).then(|| Time::from_nanos(woken_at))
     }
 
     /// Wakes the task of the node.
-    pub(super) fn wake(&self) {
-        if self.is_woken.swap(true, Ordering::SeqCst) {
+    pub(super) fn wake(&self, now: Time) {
+        let woken_at = now.as_nanos().max(1);
+        let order = Ordering::SeqCst;
+        if self.woken_at.compare_exchange(0, woken_at, order, order).is_err() {
             return;
         }
         let waker = lock(&self.waker).clone();
         if let Some(waker) = waker {
             contain(|| waker.wake());
         }
+    }
+
+    /// A task starts at `now`. Returns its generation.
+    pub(super) fn handle_start(&self, now: Time) -> u64 {
+        self.woken_at.store(now.as_nanos().max(1), Ordering::SeqCst);
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// The current task has ended or is replaced.
+    pub(super) fn handle_end(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// True if the task of `generation` has not ended and was not replaced.
+    pub(super) fn is_current(&self, generation: u64) -> bool {
+        self.generation.load(Ordering::SeqCst) == generation
     }
 }

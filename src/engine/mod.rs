@@ -8,6 +8,7 @@ mod calls;
 mod client;
 mod failure;
 mod io;
+mod lateness;
 mod panic;
 mod shared;
 mod task;

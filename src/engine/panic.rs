@@ -52,7 +52,7 @@ impl Engine {
             // The thread that takes a turn now closes these connections itself.
             let connections = io.connections.try_lock().map(|mut it| std::mem::take(&mut *it));
             drop(connections);
-            io.wake();
+            io.wake(self.now());
         }
         for waker in wakers {
             contain(|| waker.wake());

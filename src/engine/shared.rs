@@ -3,6 +3,7 @@
 use super::LeaseListener;
 use super::failure::EngineFailure;
 use super::io::NodeIo;
+use super::lateness::Lateness;
 use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, RoundId};
 use crate::node::{Environment, NodeShared, Pool};
 use crate::observe::Weight;
@@ -14,10 +15,11 @@ use crate::wire::Key;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
+use tokio::runtime::Id;
 
 /// Interval of the alarm of an idle client.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
@@ -31,6 +33,8 @@ pub(crate) struct Engine {
     pub(super) this: Weak<Self>,
     /// Number of nodes that no task serves.
     pub(super) unserved: AtomicUsize,
+    /// True if a runtime was late to run a task: a caller on another one can replace it.
+    pub(super) is_late: AtomicBool,
     /// The message of the panic that ended the coordinator.
     pub(super) panic: OnceLock<Arc<str>>,
     /// The process that the engine belongs to.
@@ -46,9 +50,9 @@ pub(super) struct State {
     pub(super) ready: Vec<Waker>,
     /// Callers that wait for the end of a close, and its result.
     pub(super) closing: Vec<Waker>,
-    closed: Option<Result<(), Remains>>,
-    /// Whether a task serves each node.
-    pub(super) is_served: Box<[bool]>,
+    pub(super) closed: Option<Result<(), Remains>>,
+    /// The runtime of the task that serves each node.
+    pub(super) served_by: Box<[Option<Id>]>,
     /// True once the tasks were started.
     pub(super) has_started: bool,
     /// True once the pinned runtime was found to be shut down.
@@ -56,6 +60,7 @@ pub(super) struct State {
     pub(super) alarm: Option<Alarm>,
     /// When the alarm rings.
     pub(super) alarm_at: Time,
+    pub(super) lateness: Lateness,
 }
 
 /// Identifies a call that waits for a completion.
@@ -74,6 +79,7 @@ pub(super) struct CallState {
 /// Consequences of a change of the coordinator, for after the mutex was unlocked.
 #[derive(Default)]
 struct Effects {
+    now: Time,
     wakers: Vec<Waker>,
     ended: Vec<LeaseId>,
     events: Vec<(Weight, Event)>,
@@ -93,7 +99,7 @@ impl State {
     }
 
     fn collect(&mut self, now: Time, except: Option<NodeId>, nodes: &[NodeIo]) -> Effects {
-        let mut effects = Effects::default();
+        let mut effects = Effects { now, ..Effects::default() };
         while let Some(completion) = self.coordinator.poll_completion() {
             self.complete(completion, &mut effects);
         }
@@ -115,7 +121,10 @@ impl State {
             effects.alarm = self.alarm.take();
             return effects;
         }
-        let next = self.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
+        let mut next = self.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
+        if effects.nodes.len() > 0 {
+            next = next.min(self.lateness.late_at(now));
+        }
         if next < self.alarm_at {
             self.alarm_at = next;
             if let Some(alarm) = &self.alarm {
@@ -159,6 +168,7 @@ impl Engine {
         leases: Arc<dyn LeaseListener>,
     ) -> Arc<Self> {
         let count = pool.shared().len();
+        let lateness = Lateness::new(coordinator.node_timeout(), pool.is_pinned());
         Arc::new_cyclic(|this: &Weak<Self>| {
             let state = State {
                 coordinator,
@@ -166,11 +176,12 @@ impl Engine {
                 ready: Vec::new(),
                 closing: Vec::new(),
                 closed: None,
-                is_served: vec![false; count].into(),
+                served_by: vec![None; count].into(),
                 has_started: false,
                 is_shut_down: false,
                 alarm: None,
                 alarm_at: Time::END,
+                lateness,
             };
             let nodes = (0..count).map(|node| NodeIo::new(NodeId::new(node))).collect();
             Self {
@@ -180,6 +191,7 @@ impl Engine {
                 pool,
                 this: this.clone(),
                 unserved: AtomicUsize::new(count),
+                is_late: AtomicBool::new(false),
                 panic: OnceLock::new(),
                 process: process::id(),
                 successor: OnceLock::new(),
@@ -253,7 +265,7 @@ impl Engine {
 
     fn apply(&self, effects: Effects) {
         for node in effects.nodes.iter() {
-            self.nodes[node.index()].wake();
+            self.nodes[node.index()].wake(effects.now);
         }
         for (weight, event) in effects.events {
             self.environment().observers.emit(weight, || event);
@@ -356,34 +368,5 @@ impl Engine {
         }
         let call = lock(&self.state).calls.remove(&id);
         drop(call);
-    }
-
-    /// True once a quorum is connected. Otherwise `waker` is woken when it may be.
-    pub(super) fn poll_ready(&self, waker: &Waker) -> bool {
-        let is_ready = self.with_state(None, |state, now| {
-            let is_ready = state.coordinator.is_ready(now);
-            if !is_ready {
-                state.ready.push(waker.clone());
-                state.coordinator.handle_ready(now);
-            }
-            is_ready
-        });
-        is_ready == Some(true)
-    }
-
-    /// The result of the close, once there is one. An engine that is not usable has no releases to deliver.
-    pub(super) fn poll_closed(&self, waker: &Waker) -> Option<Result<(), Remains>> {
-        if !self.is_usable() {
-            return Some(Ok(()));
-        }
-        let mut state = lock(&self.state);
-        if self.panic.get().is_some() {
-            return Some(Ok(()));
-        }
-        let result = state.closed.clone();
-        if result.is_none() {
-            state.closing.push(waker.clone());
-        }
-        result
     }
 }

@@ -32,20 +32,26 @@ struct Next {
 }
 
 impl NodeIo {
-    /// Reads and writes what is possible. `is_task` is false outside of the node's task: no connection is opened there,
-    /// and streams keep the waker of the task. Returns true once the client is closed.
-    pub(super) fn take_turn(&self, engine: &Engine, cx: &mut Context<'_>, is_task: bool) -> bool {
+    /// Reads and writes what is possible. `task` is the generation of the node's task. Outside of it, no connection is
+    /// opened, and streams keep the waker of the task. Returns true once the client is closed or the task was replaced.
+    pub(super) fn take_turn(
+        &self,
+        engine: &Engine,
+        cx: &mut Context<'_>,
+        task: Option<u64>,
+    ) -> bool {
         let Some(mut connections) = self.try_lock() else { return false };
-        let task = lock(&self.waker).clone();
-        let waker = task.filter(|_| !is_task).unwrap_or_else(|| cx.waker().clone());
-        let is_closed =
-            connections.take_turn(engine, self, &mut Context::from_waker(&waker), is_task);
+        let known = if task.is_none() { lock(&self.waker).clone() } else { None };
+        let waker = known.unwrap_or_else(|| cx.waker().clone());
+        // A task that was replaced must not poll connections that its successor opens.
+        let is_over = task.is_some_and(|task| !self.is_current(task))
+            || connections.take_turn(engine, self, &mut Context::from_waker(&waker), task);
         drop(connections);
         fence(Ordering::SeqCst);
         if self.was_busy.swap(false, Ordering::SeqCst) {
-            self.wake();
+            self.wake(engine.now());
         }
-        is_closed
+        is_over
     }
 
     /// Locks the connections. If another thread takes a turn, that thread wakes the task afterwards.
@@ -66,24 +72,29 @@ impl Connections {
         engine: &Engine,
         io: &NodeIo,
         cx: &mut Context<'_>,
-        is_task: bool,
+        task: Option<u64>,
     ) -> bool {
         let node = io.node;
         let mut budget = MAX_READ;
         loop {
             let mut has_more = self.write(cx);
-            if is_task {
+            if task.is_some() {
                 self.poll_opening(cx);
             }
             let is_full = self.read(cx, &mut budget);
             io.is_blocked.store(self.is_blocked(), Ordering::Release);
+            self.is_flooded = is_full;
             let exchanged = engine.with_io(node, |it, now| {
-                let next = self.exchange(it, node, now, is_task);
-                (next, self.take_ended(it))
+                let is_replaced = task.is_some_and(|task| !io.is_current(task));
+                let next = self.exchange(it, node, now, task.is_some() && !is_replaced);
+                (next, self.take_ended(it), is_replaced)
             });
-            let Some((next, ended)) = exchanged else { return true };
+            let Some((next, ended, is_replaced)) = exchanged else { return true };
             // The streams are closed without a lock.
             drop(ended);
+            if is_replaced {
+                return true;
+            }
             if is_full || next.yields {
                 cx.waker().wake_by_ref();
             }
@@ -134,9 +145,11 @@ impl Connections {
             next.yields = self.open.iter().any(|connection| it.may_gather(connection.id, now));
         }
         if !next.yields {
+            // Under a flood of pushes there is always more to read.
+            let reads_first = !self.is_flooded;
             let each = self.open.iter_mut();
             next.yields = each.fold(false, |yields, connection| {
-                yields | !connection.take_bytes_to_write(it, now)
+                yields | !connection.take_bytes_to_write(it, reads_first, now)
             });
         }
         next.is_closed = it.is_closed();
@@ -227,11 +240,11 @@ impl Connections {
 impl OpenConnection {
     /// Returns false if the connection must be read before: the runtime has not noticed yet that there are bytes or the
     /// end of the stream.
-    fn take_bytes_to_write(&mut self, it: &mut Coordinator, now: Time) -> bool {
+    fn take_bytes_to_write(&mut self, it: &mut Coordinator, reads_first: bool, now: Time) -> bool {
         if !self.unsent.is_empty() {
             return true;
         }
-        if it.must_read_first(self.id, now) && self.stream.has_unread() {
+        if reads_first && it.must_read_first(self.id, now) && self.stream.has_unread() {
             return false;
         }
         loop {

@@ -1,0 +1,73 @@
+//! When a runtime is late to run a task of the client: it is blocked, or its owner does not drive it.
+
+use crate::protocol::Time;
+use std::time::Duration;
+
+/// Time that a runtime has to run a task that was woken.
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Minimum time between two replacements of tasks.
+const PAUSE: Duration = Duration::from_millis(500);
+
+pub(super) struct Lateness {
+    /// Time after its wake-up from which on a task is late.
+    limit: Duration,
+    /// When tasks may be replaced again.
+    next_try: Time,
+}
+
+impl Lateness {
+    /// The tasks of a client that is pinned to a runtime are not replaced.
+    pub(super) fn new(node_timeout: Duration, is_pinned: bool) -> Self {
+        let limit = if is_pinned { Duration::MAX } else { LIMIT.min(node_timeout / 2) };
+        Self { limit, next_try: Time::default() }
+    }
+
+    /// From when on a task is late that was woken at `woken_at`.
+    pub(super) fn late_at(&self, woken_at: Time) -> Time {
+        woken_at.after(self.limit)
+    }
+
+    /// Returns when to check a task that was woken at `woken_at` again, and whether it has to be replaced at `now`.
+    pub(super) fn check(&mut self, woken_at: Time, now: Time) -> (Time, bool) {
+        let at = self.late_at(woken_at).max(self.next_try);
+        if now < at {
+            return (at, false);
+        }
+        self.handle_replacement(now);
+        (self.next_try, true)
+    }
+
+    pub(super) fn handle_replacement(&mut self, now: Time) {
+        self.next_try = now.after(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::default().after(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn late_task_is_replaced_after_its_limit_and_not_again_before_the_pause() {
+        let mut lateness = Lateness::new(Duration::from_secs(1), false);
+        assert_eq!(lateness.check(at(1_000), at(1_099)), (at(1_100), false));
+        assert_eq!(lateness.check(at(1_000), at(1_100)), (at(1_600), true));
+        assert_eq!(lateness.check(at(1_000), at(1_599)), (at(1_600), false));
+        assert_eq!(lateness.check(at(1_550), at(1_640)), (at(1_650), false));
+        assert_eq!(lateness.check(at(1_550), at(1_650)), (at(2_150), true));
+        lateness.handle_replacement(at(2_000));
+        assert_eq!(lateness.check(at(1_800), at(2_499)), (at(2_500), false));
+    }
+
+    #[test]
+    fn late_task_is_replaced_before_the_node_timeout_and_never_if_pinned() {
+        let mut lateness = Lateness::new(Duration::from_millis(50), false);
+        assert_eq!(lateness.check(at(0), at(25)), (at(525), true));
+        let mut lateness = Lateness::new(Duration::from_millis(50), true);
+        assert!(!lateness.check(at(0), at(1_000_000)).1);
+    }
+}
