@@ -116,9 +116,10 @@ impl NodeIo {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// The current task has ended or is replaced.
-    pub(super) fn handle_end(&self) {
+    /// The current task has ended or is replaced. Returns its waker: a task that was replaced ends when it runs.
+    pub(super) fn handle_end(&self) -> Option<Waker> {
         self.generation.fetch_add(1, Ordering::SeqCst);
+        lock(&self.waker).take()
     }
 
     /// True if the task of `generation` has not ended and was not replaced.

@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) calls: BTreeMap<CallId, CallState>,
     /// Callers that wait for a quorum of connections.
     pub(super) ready: Vec<Waker>,
+    /// Tasks that were replaced.
+    pub(super) replaced: Vec<Waker>,
     /// Callers that wait for the end of a close, and its result.
     pub(super) closing: Vec<Waker>,
     pub(super) closed: Option<Result<(), Remains>>,
@@ -100,6 +102,7 @@ impl State {
 
     fn collect(&mut self, now: Time, except: Option<NodeId>, nodes: &[NodeIo]) -> Effects {
         let mut effects = Effects { now, ..Effects::default() };
+        effects.wakers.append(&mut self.replaced);
         while let Some(completion) = self.coordinator.poll_completion() {
             self.complete(completion, &mut effects);
         }
@@ -174,6 +177,7 @@ impl Engine {
                 coordinator,
                 calls: BTreeMap::new(),
                 ready: Vec::new(),
+                replaced: Vec::new(),
                 closing: Vec::new(),
                 closed: None,
                 served_by: vec![None; count].into(),

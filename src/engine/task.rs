@@ -160,7 +160,7 @@ impl Engine {
 
     /// The task of a node has ended or is replaced, and another one `is_next`.
     fn end_task(&self, state: &mut State, io: &NodeIo, is_next: bool, now: Time) {
-        io.handle_end();
+        state.replaced.extend(io.handle_end());
         state.served_by[io.node.index()] = None;
         self.unserved.fetch_add(1, Ordering::AcqRel);
         state.coordinator.handle_runtime_end(io.node, is_next, now);
