@@ -4,7 +4,7 @@ use super::acquire::{Acquire, Attempt, Phase, Stage, Terms};
 use super::claim::Claim;
 use super::command::NodeCommand;
 use super::completion::Completion;
-use super::slots::{AcquireId, LeaseId, RoundId};
+use super::slots::{AcquireId, RoundId};
 use super::stages::Step;
 use super::state::Coordinator;
 use super::votes::{Owner, VoteCounter};

@@ -117,21 +117,21 @@ impl Client {
         }
     }
 
-    /// Submits a call and awaits its completion. If the coordinator panics, a new one tries once more.
+    /// Submits a call and awaits its completion. `None` if the coordinator panics.
     async fn call(&self, submit: impl Fn(&mut Coordinator, Time) -> RoundId) -> Option<Completion> {
-        for _ in 0..2 {
-            let engine = self.engine();
-            if let Some(id) = engine.submit(&submit, |id| Some(CallId::Round(*id)))
-                && let Ok(completion) = engine.round_call(id).await
-            {
-                return Some(completion);
-            }
-        }
-        None
+        let engine = self.engine();
+        let id = engine.submit(submit, |id| Some(CallId::Round(*id)))?;
+        engine.round_call(id).await.ok()
     }
 
     pub(crate) async fn status(&self, keys: Keys) -> Option<(Box<[NodeLock]>, Report)> {
-        match self.call(|it, now| it.handle_status(keys.clone(), now)).await {
+        let call = || self.call(|it, now| it.handle_status(keys.clone(), now));
+        let completion = match call().await {
+            // A new coordinator tries once more.
+            None => call().await,
+            completion => completion,
+        };
+        match completion {
             Some(Completion::Status { nodes, report, .. }) => Some((nodes, report)),
             _ => None,
         }

@@ -15,7 +15,6 @@ mod task;
 mod turn;
 
 pub(crate) use client::{Client, Failure, Won};
-pub(crate) use failure::EngineFailure;
 pub(crate) use shared::Engine;
 
 use crate::coordinator::LeaseId;

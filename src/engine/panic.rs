@@ -49,7 +49,7 @@ impl Engine {
         drop(alarm);
         contain(|| self.leases.handle_failure());
         for io in &self.nodes {
-            // The thread that takes a turn now closes these connections itself.
+            // If another thread takes a turn of the node, that thread closes the connections.
             let connections = io.connections.try_lock().map(|mut it| std::mem::take(&mut *it));
             drop(connections);
             io.wake(self.now());
