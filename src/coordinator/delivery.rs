@@ -5,7 +5,7 @@ use super::completion::AcquireFailure;
 use super::slots::AcquireId;
 use super::stages::Step;
 use super::state::Coordinator;
-use crate::protocol::{Tenure, Time};
+use crate::protocol::Time;
 use std::time::Duration;
 
 /// How long a delivered lease may stay untaken if other acquires of this client want one of its keys. Long enough for a
@@ -24,9 +24,9 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// A lease was delivered. Revokes it if it has ended, or at the deadline, or if another acquire of this client wants one
-    /// of its keys; not before the lease was untaken for a while. The next attempt is made when the caller is polled: until
-    /// then it would keep the lock from others.
+    /// A lease was delivered. Revokes it if it can no longer be taken, or at the deadline, or if another acquire of this
+    /// client wants one of its keys; not before the lease was untaken for a while. The next attempt is made when the caller
+    /// is polled: until then it would keep the lock from others.
     pub(super) fn step_delivered(&mut self, id: AcquireId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let Stage::Delivered { lease, since } = acquire.stage else { return Step::Over };
@@ -39,16 +39,16 @@ impl Coordinator {
             self.acquires.remove(id);
             return Step::Over;
         }
-        if let Tenure::Held { valid_until } = shared.tenure(now) {
+        if let Some(takeable_until) = shared.takeable_until(now) {
             let may_revoke = since.after(UNTAKEN_LIMIT);
             let is_wanted =
                 || shared.claim().keys().iter().any(|key| self.queues.is_wanted(key, id));
             if !waits {
-                return Step::Wait(valid_until);
+                return Step::Wait(takeable_until);
             } else if now < may_revoke {
-                return Step::Wait(may_revoke.min(valid_until));
+                return Step::Wait(may_revoke.min(takeable_until));
             } else if now < deadline && !is_wanted() {
-                return Step::Wait(now.after(UNTAKEN_INTERVAL).min(deadline).min(valid_until));
+                return Step::Wait(now.after(UNTAKEN_INTERVAL).min(deadline).min(takeable_until));
             }
         }
         if !shared.revoke() {

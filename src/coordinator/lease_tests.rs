@@ -349,6 +349,24 @@ fn untaken_lease_ends_at_the_deadline_of_its_acquire() {
 }
 
 #[test]
+fn renewed_lease_that_is_about_to_end_is_not_handed_out() {
+    let mut world = World::new(3, 18);
+    let a = world.connected();
+    let renewed =
+        AcquireRequest { max_hold: Some(60 * SECOND), ..waiting(&["k"], world.now, 60 * SECOND) };
+    let id = world.acquire(a, renewed);
+    world.run_for(ms(5));
+    let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
+    let Tenure::Held { valid_until } = held.shared.tenure(world.now) else { panic!("held") };
+    world.run_for(valid_until.since(world.now) - ms(1));
+    assert!(!held.shared.take(world.now));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_untaken(id, now);
+    let held = world.acquired(a, id).expect("the acquire tries again");
+    assert!(world.is_valid(&held));
+}
+
+#[test]
 fn lease_that_is_never_taken_ends_with_its_validity() {
     let mut world = World::new(3, 15);
     let a = world.connected();

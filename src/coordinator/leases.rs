@@ -14,6 +14,7 @@ use crate::observe::{Report, Weight};
 use crate::protocol::{Goal, Loss, NodeId, Renewal, Round, SuspectedLoss, Tenure, Time, Ttl};
 use crate::wire::{Command, CoolDown, Key, Value};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Coordinator {
     /// Creates the lease of a won attempt. An older lease of this client on one of its keys is lost.
@@ -33,7 +34,8 @@ impl Coordinator {
         }
         let valid_until = renewal.valid_until(now).unwrap_or(valid_until);
         let expiry = renewal.loss_at(valid_until);
-        let shared = SharedLease::new(attempt.claim.clone(), valid_until, expiry);
+        let needed = terms.max_hold.map_or(Duration::ZERO, |_| renewal.loss_margin());
+        let shared = SharedLease::new(attempt.claim.clone(), valid_until, expiry, needed);
         let mut lease = Lease::new(shared, renewal, terms, attempt, SuspectedLoss::new(quorum));
         lease.acquire = Some(acquire);
         if !terms.at_least.is_zero() {

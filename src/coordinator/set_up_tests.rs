@@ -33,7 +33,7 @@ fn node_comes_up_without_replies_to_an_optional_command() {
         world.run_for(15 * SECOND);
         let failed = |event: &&Event| matches!(event, Event::ConnectFailed { .. });
         let failed = world.processes[a].events.iter().filter(failed).count();
-        assert_eq!(failed, 3, "{word}: two set-ups stop, and one shows the command");
+        assert_eq!(failed, 4, "{word}: two set-ups stop, and two more show the command");
         // Later set-ups omit the command, too, and send the others together.
         for _ in 0..2 {
             let (coordinator, _) = world.coordinator(a);

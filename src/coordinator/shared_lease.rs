@@ -4,6 +4,7 @@ use super::claim::Claim;
 use crate::protocol::{Loss, Tenure, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The state of a lease, as published by the coordinator. A handle can end it before the coordinator does.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub(crate) struct SharedLease {
     claim: Arc<Claim>,
     /// In nanoseconds.
     valid_until: AtomicU64,
+    /// Validity that must be left when the lease is taken: at least what its renewal ends it with.
+    needed: Duration,
     /// The loss at `valid_until`.
     expiry: AtomicU8,
     /// [`HELD`], [`RELEASED`], or the number of a loss. Never changes back.
@@ -30,11 +33,17 @@ const CLAIMED: u8 = 1;
 const REVOKED: u8 = 2;
 
 impl SharedLease {
-    /// `expiry` is the loss at `valid_until`.
-    pub(super) fn new(claim: Arc<Claim>, valid_until: Time, expiry: Loss) -> Arc<Self> {
+    /// `expiry` is the loss at `valid_until`. The lease can be taken while more than `needed` of its validity is left.
+    pub(super) fn new(
+        claim: Arc<Claim>,
+        valid_until: Time,
+        expiry: Loss,
+        needed: Duration,
+    ) -> Arc<Self> {
         Arc::new(Self {
             claim,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
+            needed,
             expiry: AtomicU8::new(number(expiry)),
             end: AtomicU8::new(HELD),
             delivery: AtomicU8::new(UNCLAIMED),
@@ -76,10 +85,18 @@ impl SharedLease {
         self.publish(Tenure::Lost(loss));
     }
 
-    /// Takes the lease that was delivered to an acquire. Returns false if it has ended or was revoked: the acquire
-    /// continues.
+    /// Takes the lease that was delivered to an acquire. Returns false if it has ended, is about to, or was revoked: the
+    /// acquire continues.
     pub(crate) fn take(&self, now: Time) -> bool {
-        matches!(self.tenure(now), Tenure::Held { .. }) && self.set_delivery(CLAIMED)
+        self.takeable_until(now).is_some() && self.set_delivery(CLAIMED)
+    }
+
+    /// Until when a delivered lease can be taken; `None` if not at `now`.
+    pub(super) fn takeable_until(&self, now: Time) -> Option<Time> {
+        match self.tenure(now.after(self.needed)) {
+            Tenure::Held { valid_until } => Some(valid_until.before(self.needed)),
+            Tenure::Lost(_) | Tenure::Released => None,
+        }
     }
 
     /// Revokes a lease that was delivered and not taken. Returns false if it was taken.
@@ -129,7 +146,6 @@ fn loss(number: u8) -> Loss {
 mod tests {
     use super::*;
     use crate::wire::{Keys, Value};
-    use std::time::Duration;
 
     fn at(ms: u64) -> Time {
         Time::default().after(Duration::from_millis(ms))
@@ -138,7 +154,7 @@ mod tests {
     fn lease() -> Arc<SharedLease> {
         let keys = Keys::one(b"k".as_slice().into());
         let claim = Claim::new(keys, Value::of(b"v"), None, 1, Time::END);
-        SharedLease::new(Arc::new(claim), at(10), Loss::Expired)
+        SharedLease::new(Arc::new(claim), at(10), Loss::Expired, Duration::from_millis(2))
     }
 
     #[test]
@@ -166,6 +182,7 @@ mod tests {
         let revoked = lease();
         assert!(revoked.revoke() && !revoked.take(at(0)) && !revoked.is_taken());
         let ended = lease();
-        assert!(!ended.take(at(10)) && ended.revoke());
+        assert!(!ended.take(at(8)) && ended.takeable_until(at(7)) == Some(at(8)));
+        assert!(matches!(ended.tenure(at(8)), Tenure::Held { .. }) && ended.revoke());
     }
 }

@@ -151,8 +151,7 @@ impl Renewal {
     /// Returns what to do at `now`. Reports the loss of a lease slightly before its validity ends, and ends it then.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         let Tenure::Held { valid_until } = self.tenure else { return Step::Ended(self.tenure) };
-        let margin =
-            self.auto_extension.map_or(LOSS_MARGIN, |auto_extension| auto_extension.margin());
+        let margin = self.loss_margin();
         if now.after(margin) >= valid_until {
             self.tenure = Tenure::Lost(self.loss_at(valid_until));
             return Step::Ended(self.tenure);
@@ -177,6 +176,11 @@ impl Renewal {
             }
             _ => Step::Wait { until: end },
         }
+    }
+
+    /// How long before the end of validity [`step`](Self::step) ends the lease.
+    pub(crate) fn loss_margin(&self) -> Duration {
+        self.auto_extension.map_or(LOSS_MARGIN, |auto_extension| auto_extension.margin())
     }
 
     /// A manual extension to a longer ttl may reach beyond what an auto-extension would give when it is due. Then

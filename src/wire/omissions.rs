@@ -1,8 +1,8 @@
 //! Which optional commands a node's set-ups omit.
 //!
 //! A server or proxy may never reply to a command that the client can do without. Replies are matched by their order, so
-//! every set-up would end by the connect timeout. After [`STOPPED`] such set-ups in a row, the next one sends its commands
-//! one by one. It shows which command has no reply, and later set-ups omit that command.
+//! every set-up would end by the connect timeout. After [`STOPPED`] such set-ups in a row, the next ones send their
+//! commands one by one. If two of them stop at the same command, later set-ups omit it.
 //!
 //! Slow, cut and unresponsive connections look different: their bytes still arrive, or no part of a pipeline is answered,
 //! or the next set-up succeeds. They must not lead to an omission: without `CLIENT ID` no broken connection can be
@@ -17,14 +17,16 @@ use std::time::Duration;
 const STOPPED: u32 = 2;
 
 /// How long a command is omitted. After that, another server or proxy may be at the address. A wrong omission ends with
-/// it, and a right one costs three connect timeouts again, only of a new connection.
+/// it, and a right one costs four connect timeouts again, only of a new connection.
 const OMITTED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The record of one node, by the timers' clock.
 #[derive(Debug, Default)]
 pub(crate) struct Omissions {
-    /// Set-ups in a row that stopped within a pipeline.
+    /// Set-ups in a row that stopped.
     stopped: u32,
+    /// The command at which the last one-by-one set-up stopped. One stop alone can be a cut connection.
+    suspect: Option<Optional>,
     omitted: Optionals,
     /// When `omitted` ends.
     until: Time,
@@ -74,12 +76,17 @@ impl Omissions {
         let is_new = self.stopped == plan.stopped;
         match missing {
             Missing::Rest if !plan.is_one_by_one() => self.stopped += u32::from(is_new),
-            Missing::Of(optional) if is_new => {
+            Missing::Of(_) if !is_new => {}
+            Missing::Of(optional) => {
                 // The next set-up is one by one, too: other commands may have no reply either.
-                self.omitted = self.plan(now).omitted.with(optional);
-                self.until = now.after(OMITTED_FOR);
+                self.stopped += 1;
+                if self.suspect.replace(optional) == Some(optional) {
+                    self.suspect = None;
+                    self.omitted = self.plan(now).omitted.with(optional);
+                    self.until = now.after(OMITTED_FOR);
+                }
             }
-            _ => self.stopped = 0,
+            _ => (self.stopped, self.suspect) = (0, None),
         }
     }
 }
@@ -179,9 +186,12 @@ mod tests {
             assert!(!is_one_by_one(&it, now));
             time_out(&mut it, Some(Info), &[1, 2], now);
         }
-        for (now, command) in [(20, Info), (30, Tracking)] {
+        for (now, command) in [(20, Info), (25, Info), (28, Tracking), (30, Tracking)] {
             assert!(is_one_by_one(&it, now));
-            assert!(!it.plan(at(now)).omitted.contains(command));
+            assert!(
+                !it.plan(at(now)).omitted.contains(command),
+                "one stop may be a cut connection"
+            );
             time_out(&mut it, Some(command), &[], now);
         }
         assert!(is_one_by_one(&it, 40), "until a set-up succeeds");
@@ -192,8 +202,22 @@ mod tests {
             assert_eq!(it.plan(at(now)).omitted, omitted);
             assert!(!is_one_by_one(&it, now));
         }
-        (700..703).for_each(|now| time_out(&mut it, Some(ClientId), &[1], now));
-        assert_eq!(it.plan(at(703)).omitted, Optionals::default().with(ClientId));
+        (700..704).for_each(|now| time_out(&mut it, Some(ClientId), &[1], now));
+        assert_eq!(it.plan(at(704)).omitted, Optionals::default().with(ClientId));
+    }
+
+    #[test]
+    fn set_ups_that_stop_at_different_commands_omit_none() {
+        let mut it = Omissions::default();
+        (0..2).for_each(|now| time_out(&mut it, Some(Info), &[1], now));
+        for now in (2..8).step_by(2) {
+            time_out(&mut it, Some(Info), &[], now);
+            time_out(&mut it, Some(ClientId), &[], now + 1);
+        }
+        time_out(&mut it, None, &[], 8);
+        (9..11).for_each(|now| time_out(&mut it, Some(ClientId), &[1], now));
+        time_out(&mut it, Some(ClientId), &[], 11);
+        assert_eq!(it.plan(at(12)).omitted, Optionals::default());
     }
 
     #[test]
@@ -227,9 +251,9 @@ mod tests {
         ] {
             let mut it = Omissions::default();
             (0..2).for_each(|now| time_out(&mut it, command, &[1], now));
-            time_out(&mut it, command, replies, 2);
-            assert_eq!(it.plan(at(3)).omitted.contains(ClientId), is_omitted, "{replies:?}");
-            assert_eq!(is_one_by_one(&it, 3), is_omitted, "otherwise it begins again");
+            (2..4).for_each(|now| time_out(&mut it, command, replies, now));
+            assert_eq!(it.plan(at(4)).omitted.contains(ClientId), is_omitted, "{replies:?}");
+            assert_eq!(is_one_by_one(&it, 4), is_omitted, "otherwise it begins again");
         }
     }
 
@@ -266,8 +290,11 @@ mod tests {
         assert!(!is_one_by_one(&it, 2));
         time_out(&mut it, Some(Info), &[1], 2);
         let plan = it.plan(at(3));
-        succeed(&mut it, 4);
-        end(&mut it, plan, Some(Info), &[], 4);
-        assert_eq!(it.plan(at(5)).omitted, Optionals::default(), "another set-up succeeded");
+        (0..2).for_each(|_| end(&mut it, plan, Some(Info), &[], 3));
+        assert_eq!(it.plan(at(4)).omitted, Optionals::default());
+        let plan = it.plan(at(4));
+        succeed(&mut it, 5);
+        end(&mut it, plan, Some(Info), &[], 5);
+        assert_eq!(it.plan(at(6)).omitted, Optionals::default(), "another set-up succeeded");
     }
 }
