@@ -10,7 +10,7 @@ use super::state::Coordinator;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::Weight;
 use crate::observe::event::{AttemptOutcome, Event};
-use crate::protocol::{Next, NodeId, NodeSet, Outcome, Refusal, Time, hint};
+use crate::protocol::{Next, NodeId, NodeSet, Refusal, Time, hint};
 use crate::wire::{Command, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Coordinator {
         let start = acquire.terms.keys.first().iter().fold(0, sum) % count;
         let mut ids = (start..count).chain(0..start).map(NodeId::new);
         let is_free = |node| freed.len() == 0 || freed.contains(node);
-        ids.find(|node| is_free(*node) && self.nodes[node.index()].is_connected())
+        ids.find(|node| is_free(*node) && self.nodes[*node].is_connected())
     }
 
     /// Continues an attempt after a vote or a timeout.
@@ -369,28 +369,7 @@ impl Coordinator {
     ) {
         for node in nodes.iter() {
             let command = NodeCommand::new(claim.clone(), command.clone(), round);
-            self.nodes[node.index()].submit(command, now, &mut self.cx);
-        }
-    }
-
-    /// A node has voted in an acquire round.
-    pub(super) fn handle_acquire_vote(
-        &mut self,
-        id: AcquireId,
-        outcome: Option<Outcome>,
-        now: Time,
-    ) {
-        let Some(acquire) = self.acquires.get(id) else { return };
-        match &acquire.stage {
-            // Votes before the decision can change when deferred grants count.
-            Stage::Attempting(_) => self.advance(id, now),
-            // A node can report a conflicting key after an attempt for several keys was refused.
-            Stage::Resting { .. }
-                if outcome.is_none() && self.queues.handle_conflicts(id, &self.rounds, now) =>
-            {
-                self.advance(id, now);
-            }
-            _ => {}
+            self.nodes[node].submit(command, now, &mut self.cx);
         }
     }
 }

@@ -38,7 +38,7 @@ impl Coordinator {
 
     /// Drops pending releases that are of no more use.
     pub(super) fn prune(&mut self, now: Time) {
-        for node in &mut self.nodes {
+        for node in self.nodes.iter_mut() {
             node.prune(now, &mut self.cx);
         }
     }
@@ -61,7 +61,7 @@ impl Coordinator {
         }
         if is_done {
             self.closing = Closing::Closed;
-            for node in &mut self.nodes {
+            for node in self.nodes.iter_mut() {
                 node.close(&mut self.cx);
             }
         }

@@ -21,6 +21,7 @@ mod lease;
 mod leases;
 mod link;
 mod node;
+mod nodes;
 mod queue;
 mod replies;
 mod runtime;

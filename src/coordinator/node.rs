@@ -7,14 +7,12 @@ use super::command::NodeCommand;
 use super::connection::Connection;
 use super::context::{Context, NodeOutput};
 use super::handshake::Handshake;
-use super::votes::node_vote;
-use crate::observe::event::{CommandKind, Event};
+use crate::observe::event::Event;
 use crate::observe::{NodeState, Weight};
 use crate::protocol::{Backoff, NodeClock, NodeId, PendingCommands, Reconnect, StaleWindow, Time};
 use crate::wire::{Answer, NodeFailure, Omissions, ServerInfo, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Maximum number of commands in one pipeline.
 const MAX_COMMANDS: usize = 512;
@@ -272,7 +270,7 @@ impl Node {
 
     /// When pending commands are to be written; `None` if there are none, or if they wait for replies.
     pub(super) fn next_repeat(&self, now: Time) -> Option<Time> {
-        let connection = self.connection()?;
+        let connection = self.connection().filter(|_| self.has_pending())?;
         if !connection.has_room() || self.awaits_replies(connection, now) {
             return None;
         }
@@ -285,8 +283,16 @@ impl Node {
     /// True if commands can be written now.
     pub(super) fn has_commands(&self, now: Time) -> bool {
         let Some(connection) = self.connection() else { return false };
-        let is_due = !self.inbox.is_empty() || self.next_repeat(now).is_some_and(|at| at <= now);
-        is_due && connection.has_room() && !self.awaits_replies(connection, now)
+        let is_due = || !self.inbox.is_empty() || self.next_repeat(now).is_some_and(|at| at <= now);
+        self.has_waiting()
+            && is_due()
+            && connection.has_room()
+            && !self.awaits_replies(connection, now)
+    }
+
+    /// True if commands wait to be written or to be repeated.
+    fn has_waiting(&self) -> bool {
+        !self.inbox.is_empty() || self.has_pending()
     }
 
     /// Number of commands that wait to be written.
@@ -314,7 +320,7 @@ impl Node {
 
     /// Writes one pipeline: pending commands that are due, then the waiting ones.
     pub(super) fn write(&mut self, now: Time, cx: &mut Context) {
-        let Some(connection) = self.connection() else { return };
+        let Some(connection) = self.connection().filter(|_| self.has_waiting()) else { return };
         if !connection.has_room() || self.awaits_replies(connection, now) {
             return;
         }
@@ -361,23 +367,6 @@ impl Node {
             connection.write(vec![command], now);
         }
         true
-    }
-
-    /// Emits the result of a command. `round_trip` is `None` without a reply.
-    pub(super) fn emit_command(
-        &self,
-        kind: Option<CommandKind>,
-        answer: &Answer,
-        round_trip: Option<Duration>,
-        cx: &mut Context,
-    ) {
-        let Some(command) = kind else { return };
-        cx.emit(Weight::Detail, |cx| Event::CommandFinished {
-            node: cx.name(self.id).clone(),
-            command,
-            vote: node_vote(answer),
-            round_trip,
-        });
     }
 
     /// Emits the number of pending releases if it has changed.

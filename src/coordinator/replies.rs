@@ -3,7 +3,9 @@
 use super::command::{NodeCommand, Pipeline};
 use super::context::{Context, NodeOutput};
 use super::node::Node;
-use crate::observe::{NodeState, VoteEligibility};
+use super::votes::node_vote;
+use crate::observe::event::{CommandKind, Event};
+use crate::observe::{NodeState, VoteEligibility, Weight};
 use crate::protocol::{Reading, Time};
 use crate::wire::{Answer, Grant, Invalidations, NodeFailure, verify_sync};
 use redis::Value;
@@ -186,6 +188,23 @@ impl Node {
         }
         self.fail(&mut command, failure.clone(), now, cx);
         self.keep(command);
+    }
+
+    /// Emits the result of a command. `round_trip` is `None` without a reply.
+    pub(super) fn emit_command(
+        &self,
+        kind: Option<CommandKind>,
+        answer: &Answer,
+        round_trip: Option<Duration>,
+        cx: &mut Context,
+    ) {
+        let Some(command) = kind else { return };
+        cx.emit(Weight::Detail, |cx| Event::CommandFinished {
+            node: cx.name(self.id).clone(),
+            command,
+            vote: node_vote(answer),
+            round_trip,
+        });
     }
 
     /// Evaluates a reading of the node's clock that was received at `now`; `None` if `TIME` is not permitted.

@@ -25,7 +25,7 @@ impl Coordinator {
                 self.restart_attempt(id, now);
             }
         }
-        self.nodes[node.index()].handle_runtime_end(is_next, now, &mut self.cx);
+        self.nodes[node].handle_runtime_end(is_next, now, &mut self.cx);
         self.settle(now);
     }
 

@@ -1,6 +1,6 @@
 //! Stages of an acquire: connections, its turn, attempts, rests, delivery.
 
-use super::acquire::{Acquire, AcquireRequest, Stage};
+use super::acquire::{Acquire, AcquireRequest, Phase, Stage};
 use super::completion::{AcquireFailure, Completion};
 use super::slots::AcquireId;
 use super::state::Coordinator;
@@ -252,6 +252,36 @@ impl Coordinator {
         if let Some(began) = acquire.wait_began {
             let (lock, elapsed) = (acquire.lock(prefix), now.since(began));
             self.cx.emit(Weight::Detail, |_| Event::WaitFinished { lock, elapsed });
+        }
+    }
+
+    /// A node has voted in an acquire round.
+    pub(super) fn handle_acquire_vote(
+        &mut self,
+        id: AcquireId,
+        outcome: Option<Outcome>,
+        now: Time,
+    ) {
+        let Some(acquire) = self.acquires.get(id) else { return };
+        match &acquire.stage {
+            Stage::Attempting(attempt) => {
+                // A vote before the decision matters to an attempt that has asked one node, and if deferred grants count
+                // later.
+                let is_first = matches!(attempt.phase, Phase::First(_));
+                let round = attempt.current_round();
+                let is_deferred =
+                    || self.rounds.get(round).is_some_and(|votes| votes.round().due().is_some());
+                if is_first || outcome.is_some() || is_deferred() {
+                    self.advance(id, now);
+                }
+            }
+            // A node can report a conflicting key after an attempt for several keys was refused.
+            Stage::Resting { .. }
+                if outcome.is_none() && self.queues.handle_conflicts(id, &self.rounds, now) =>
+            {
+                self.advance(id, now);
+            }
+            _ => {}
         }
     }
 

@@ -6,6 +6,7 @@ use super::completion::Completion;
 use super::context::{Context, NodeOutput};
 use super::lease::Lease;
 use super::node::Node;
+use super::nodes::Nodes;
 use super::settings::Settings;
 use super::slots::{AcquireId, Acquires, LeaseId, Leases, RoundId, Rounds, Slots};
 use super::survey::Survey;
@@ -39,7 +40,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// that follows another one, and the driver reads all connections in between.
 pub(crate) struct Coordinator {
     pub(super) cx: Context,
-    pub(super) nodes: Box<[Node]>,
+    pub(super) nodes: Nodes,
     pub(super) rounds: Slots<Rounds, VoteCounter>,
     pub(super) acquires: Slots<Acquires, Acquire>,
     pub(super) queues: WaitQueues,
@@ -76,7 +77,7 @@ impl Coordinator {
         let key_lifetime = settings.max_ttl.as_duration();
         let node = |node| Node::new(node, NodeClock::new(drift, key_lifetime));
         Self {
-            nodes: quorum.ids().map(node).collect(),
+            nodes: Nodes::new(quorum.ids().map(node).collect()),
             cx: Context::new(settings, random),
             rounds: Slots::new(),
             acquires: Slots::new(),
@@ -154,6 +155,9 @@ impl Coordinator {
 
     /// Handles the output of the nodes and continues ready acquires, until both queues are empty.
     pub(super) fn settle(&mut self, now: Time) {
+        if self.closing == Closing::Open && self.cx.outputs.is_empty() && self.ready.is_empty() {
+            return;
+        }
         loop {
             if let Some(output) = self.cx.outputs.pop_front() {
                 self.handle_output(output, now);

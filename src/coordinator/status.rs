@@ -83,7 +83,7 @@ impl Coordinator {
                 let report = votes.report(self.cx.names(), now);
                 let lock = |node: NodeId| NodeLock {
                     answer: votes.refusal(node).cloned(),
-                    eligibility: self.nodes[node.index()].eligibility(now, &self.cx),
+                    eligibility: self.nodes[node].eligibility(now, &self.cx),
                 };
                 let nodes = self.cx.settings.quorum.ids().map(lock).collect();
                 self.completions.push_back(Completion::Status { call, nodes, report });
@@ -102,7 +102,7 @@ impl Coordinator {
                     let claim = self.survey_claim(keys.clone(), value.clone());
                     claims.push(claim.clone());
                     let command = NodeCommand::new(claim, Command::ForceDelete, Some(round));
-                    self.nodes[node.index()].submit(command, now, &mut self.cx);
+                    self.nodes[node].submit(command, now, &mut self.cx);
                 }
                 other => {
                     let late = Answer::Failed(NodeFailure::Timeout(timeout));

@@ -9,7 +9,7 @@ use super::state::{Coordinator, is_current};
 use super::timeout::Timeout;
 use crate::observe::event::Event;
 use crate::observe::{NodeState, VoteEligibility, Weight};
-use crate::protocol::{NodeId, Tenure, Time};
+use crate::protocol::{NodeId, NodeSet, Tenure, Time};
 use crate::wire::{NodeFailure, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
@@ -32,24 +32,20 @@ impl Coordinator {
         if self.closing == Closing::Closed {
             return None;
         }
-        let connection = self.nodes[node.index()].poll_connect(now, &mut self.cx);
+        let connection = self.nodes[node].poll_connect(now, &mut self.cx);
         self.settle(now);
         connection
     }
 
     /// True until `connection` has ended.
     pub(crate) fn is_open(&self, connection: ConnectionId) -> bool {
-        self.nodes[connection.node.index()].is_open(connection)
+        self.nodes[connection.node].is_open(connection)
     }
 
-    /// True if the driver has to open a connection to `node`.
-    pub(crate) fn wants_connection(&self, node: NodeId, now: Time) -> bool {
-        self.closing != Closing::Closed && self.nodes[node.index()].wants_connection(now)
-    }
-
-    /// True if the driver has bytes to write to `node`.
-    pub(crate) fn wants_to_write(&self, node: NodeId, now: Time) -> bool {
-        self.nodes[node.index()].wants_to_write(now)
+    /// The nodes with a connection to open or bytes to write since the last call.
+    pub(crate) fn poll_turns(&mut self, now: Time) -> NodeSet {
+        let due = self.nodes.take_due(now);
+        if self.closing == Closing::Closed { NodeSet::default() } else { due }
     }
 
     /// True once the client is closed and all its releases are delivered.
@@ -95,7 +91,7 @@ impl Coordinator {
         login: &RedisConnectionInfo,
         now: Time,
     ) {
-        self.nodes[connection.node.index()].handle_connected(connection, login, now, &self.cx);
+        self.nodes[connection.node].handle_connected(connection, login, now, &self.cx);
     }
 
     /// The driver could not open `connection`.
@@ -105,14 +101,14 @@ impl Coordinator {
         failure: NodeFailure,
         now: Time,
     ) {
-        let node = &mut self.nodes[connection.node.index()];
+        let node = &mut self.nodes[connection.node];
         node.handle_connect_failed(connection, failure, now, &mut self.cx);
         self.settle(now);
     }
 
     /// The driver has read `bytes` from `connection`. `now` is read after that (I3).
     pub(crate) fn handle_bytes(&mut self, connection: ConnectionId, bytes: &[u8], now: Time) {
-        self.nodes[connection.node.index()].handle_bytes(connection, bytes, now, &mut self.cx);
+        self.nodes[connection.node].handle_bytes(connection, bytes, now, &mut self.cx);
         self.settle(now);
     }
 
@@ -123,40 +119,40 @@ impl Coordinator {
         error: &RedisError,
         now: Time,
     ) {
-        self.nodes[connection.node.index()].handle_closed(connection, error, now, &mut self.cx);
+        self.nodes[connection.node].handle_closed(connection, error, now, &mut self.cx);
         self.settle(now);
     }
 
     /// The bytes to write to `connection`. `now` is read before they are written (I4).
     pub(crate) fn poll_transmit(&mut self, connection: ConnectionId, now: Time) -> &[u8] {
-        let node = &mut self.nodes[connection.node.index()];
+        let node = &mut self.nodes[connection.node];
         if node.connection().is_some_and(|known| known.id == connection) {
             node.write(now, &mut self.cx);
         }
         self.settle(now);
-        self.nodes[connection.node.index()].to_send(connection)
+        self.nodes[connection.node].to_send(connection)
     }
 
     /// The driver has taken the first `count` of these bytes, and writes them.
     pub(crate) fn handle_sent(&mut self, connection: ConnectionId, count: usize) {
-        self.nodes[connection.node.index()].handle_sent(connection, count);
+        self.nodes[connection.node].handle_sent(connection, count);
     }
 
     /// The stream of `connection` has not taken the last `count` bytes of those that were taken to write.
     pub(crate) fn handle_unsent(&mut self, connection: ConnectionId, count: usize) {
-        self.nodes[connection.node.index()].handle_unsent(connection, count);
+        self.nodes[connection.node].handle_unsent(connection, count);
     }
 
     /// True if the driver must read `connection` before it writes to it: the server may have closed it while this process
     /// was stopped.
     pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
-        let known = self.nodes[connection.node.index()].connection();
+        let known = self.nodes[connection.node].connection();
         known.is_some_and(|known| known.id == connection && known.is_quiet(now))
     }
 
     /// True if the driver should let callers run before it writes to `connection`: they are likely to submit more.
     pub(crate) fn may_gather(&self, connection: ConnectionId, now: Time) -> bool {
-        let node = &self.nodes[connection.node.index()];
+        let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection);
         known.is_some_and(|it| node.has_commands(now) && it.expects_more_than(node.waiting()))
     }
@@ -177,8 +173,7 @@ impl Coordinator {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub(crate) fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         let is_open = self.closing != Closing::Closed;
-        let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(now));
-        let nodes = nodes.min().filter(|_| is_open);
+        let nodes = self.nodes.next_timeout(now).filter(|_| is_open);
         let Self { timers, acquires, leases, rounds, closing, .. } = self;
         let others = timers.next(|at, key| is_current(at, key, acquires, leases, rounds, *closing));
         [nodes, others].into_iter().flatten().min()
@@ -211,7 +206,7 @@ impl Coordinator {
         let silent = self.nodes.iter().filter(|node| node.is_silent).count();
         let is_quorum_silent = self.cx.settings.quorum.reached(silent);
         if self.closing != Closing::Closed {
-            for node in &mut self.nodes {
+            for node in self.nodes.iter_mut() {
                 node.handle_timeout(now, is_quorum_silent, &mut self.cx);
             }
         }
@@ -230,15 +225,15 @@ impl Coordinator {
     }
 
     pub(crate) fn node_state(&self, node: NodeId) -> NodeState {
-        self.nodes[node.index()].state()
+        self.nodes[node].state()
     }
 
     pub(crate) fn eligibility(&self, node: NodeId, now: Time) -> VoteEligibility {
-        self.nodes[node.index()].eligibility(now, &self.cx)
+        self.nodes[node].eligibility(now, &self.cx)
     }
 
     pub(crate) fn server_info(&self, node: NodeId) -> &ServerInfo {
-        &self.nodes[node.index()].info
+        &self.nodes[node].info
     }
 
     /// Why the grants of each node would not count if new connections reached `servers` at `now`, or failed (`None`).
@@ -252,7 +247,7 @@ impl Coordinator {
 
     /// Number of releases that `node` has not confirmed.
     pub(crate) fn pending_releases(&self, node: NodeId) -> usize {
-        self.nodes[node.index()].pending_releases()
+        self.nodes[node].pending_releases()
     }
 
     /// All leases that were not released.

@@ -25,8 +25,6 @@ pub(super) struct NodeIo {
     /// mutex of the engine held.
     generation: AtomicU64,
     pub(super) connections: Mutex<Connections>,
-    /// True if a stream takes no more bytes: it wakes the task once it does.
-    pub(super) is_blocked: AtomicBool,
     /// True if a turn was not possible because another thread took one, which then wakes the task.
     pub(super) was_busy: AtomicBool,
 }
@@ -62,13 +60,8 @@ impl NodeIo {
             woken_at: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             connections: Mutex::default(),
-            is_blocked: AtomicBool::new(false),
             was_busy: AtomicBool::new(false),
         }
-    }
-
-    pub(super) fn is_blocked(&self) -> bool {
-        self.is_blocked.load(Ordering::Acquire)
     }
 
     /// The task of `generation` runs, and is woken by `waker` from now on. Returns false if it was replaced.

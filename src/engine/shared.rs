@@ -112,11 +112,9 @@ impl State {
                 effects.nodes.insert(connection.node);
             }
         }
-        let it = &self.coordinator;
-        for io in nodes.iter().filter(|io| Some(io.node) != except && !io.is_woken()) {
-            let wants_to_write = || it.wants_to_write(io.node, now) && !io.is_blocked();
-            if it.wants_connection(io.node, now) || wants_to_write() {
-                effects.nodes.insert(io.node);
+        for node in self.coordinator.poll_turns(now).iter().filter(|node| Some(*node) != except) {
+            if !nodes[node.index()].is_woken() {
+                effects.nodes.insert(node);
             }
         }
         if self.coordinator.is_closed() {

@@ -82,7 +82,6 @@ impl Connections {
                 self.poll_opening(cx);
             }
             let is_full = self.read(cx, &mut budget);
-            io.is_blocked.store(self.is_blocked(), Ordering::Release);
             self.is_flooded = is_full;
             let exchanged = engine.with_io(node, |it, now| {
                 let is_replaced = task.is_some_and(|task| !io.is_current(task));
@@ -104,15 +103,9 @@ impl Connections {
             }
             has_more |= self.write(cx);
             if !has_more {
-                io.is_blocked.store(self.is_blocked(), Ordering::Release);
                 return next.is_closed;
             }
         }
-    }
-
-    /// True if a stream takes no more bytes.
-    fn is_blocked(&self) -> bool {
-        self.open.iter().any(|connection| !connection.unsent.is_empty())
     }
 
     /// Passes to the coordinator what was opened, read or lost, and takes the bytes to write.

@@ -49,7 +49,12 @@ impl NodeSet {
 
     /// The nodes in ascending order.
     pub(crate) fn iter(self) -> impl Iterator<Item = NodeId> {
-        (0..MAX_NODES).map(NodeId::new).filter(move |node| self.contains(*node))
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let first = rest.trailing_zeros();
+            rest &= rest.checked_sub(1)?;
+            Some(NodeId::new(first as usize))
+        })
     }
 
     pub(crate) fn len(self) -> usize {

@@ -1,0 +1,69 @@
+//! The nodes of a client, and which of them need a turn of the driver.
+
+use super::node::Node;
+use crate::protocol::{NodeId, NodeSet, Time};
+use std::ops::{Index, IndexMut};
+
+/// Caches the timeout of each node, and whether it needs a turn, until the node is accessed mutably.
+pub(super) struct Nodes {
+    nodes: Box<[Node]>,
+    /// Nodes whose cached state may be wrong.
+    changed: NodeSet,
+    timeouts: Box<[Option<Time>]>,
+    /// Nodes with a connection to open or bytes to write.
+    due: NodeSet,
+}
+
+impl Nodes {
+    pub(super) fn new(nodes: Box<[Node]>) -> Self {
+        let changed = nodes.iter().map(|node| node.id).collect();
+        let timeouts = nodes.iter().map(|_| None).collect();
+        Self { nodes, changed, timeouts, due: NodeSet::default() }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        let Self { nodes, changed, .. } = self;
+        nodes.iter_mut().inspect(|node| _ = changed.insert(node.id))
+    }
+
+    /// Nodes that needed a turn since the last call.
+    pub(super) fn take_due(&mut self, now: Time) -> NodeSet {
+        self.update(now);
+        std::mem::take(&mut self.due)
+    }
+
+    /// The next timeout of a node.
+    pub(super) fn next_timeout(&mut self, now: Time) -> Option<Time> {
+        self.update(now);
+        self.timeouts.iter().flatten().min().copied()
+    }
+
+    fn update(&mut self, now: Time) {
+        for id in std::mem::take(&mut self.changed).iter() {
+            let node = &self.nodes[id.index()];
+            self.timeouts[id.index()] = node.next_timeout(now);
+            if node.wants_connection(now) || node.wants_to_write(now) {
+                self.due.insert(id);
+            }
+        }
+    }
+}
+
+impl Index<NodeId> for Nodes {
+    type Output = Node;
+
+    fn index(&self, node: NodeId) -> &Node {
+        &self.nodes[node.index()]
+    }
+}
+
+impl IndexMut<NodeId> for Nodes {
+    fn index_mut(&mut self, node: NodeId) -> &mut Node {
+        self.changed.insert(node);
+        &mut self.nodes[node.index()]
+    }
+}
