@@ -3,10 +3,11 @@
 use super::assembly::Parts;
 use super::config::Config;
 use super::redlock::Redlock;
+use super::restart_guard::RestartGuard;
 use super::settings::Settings;
 use crate::client::address::{self, Place};
 use crate::error::ConfigError;
-use crate::node::{CredentialSource, Environment, RestartGuard};
+use crate::node::{CredentialSource, Environment};
 use crate::observe::{Observer, Observers, shown};
 use crate::protocol::{MAX_NODES, Quorum, RetryPolicy};
 #[cfg(test)]

@@ -85,12 +85,9 @@ impl Client {
         self.engine().ensure_tasks().map_err(Unready::NoRuntime)
     }
 
-    /// Acquires a lock. `is_renewed`: the lease is renewed from now on.
-    pub(crate) async fn acquire(
-        &self,
-        request: AcquireRequest,
-        is_renewed: bool,
-    ) -> Result<Won, Failure> {
+    /// Acquires a lock.
+    pub(crate) async fn acquire(&self, request: AcquireRequest) -> Result<Won, Failure> {
+        let is_renewed = request.max_hold.is_some();
         if self.is_closed() {
             return Err(Failure::Failed(AcquireFailure::Closed));
         }

@@ -4,41 +4,13 @@
 //! The acquire itself is in [`acquire`](crate::acquire). The rules of validity are in
 //! [`protocol`](crate::protocol).
 
-#[cfg(not(quorlock_coordinator))]
-mod acquired;
-#[cfg(not(quorlock_coordinator))]
 mod backing;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_backing.rs"]
-mod backing;
-#[cfg(not(quorlock_coordinator))]
-mod doubts;
 mod ending;
-#[cfg(not(quorlock_coordinator))]
-mod extension;
-#[cfg(not(quorlock_coordinator))]
-mod kept;
 mod limits;
-#[cfg(not(quorlock_coordinator))]
 mod observed;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_observed.rs"]
-mod observed;
-#[cfg(not(quorlock_coordinator))]
-mod registry;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_registry.rs"]
 mod registry;
 mod release;
-#[cfg(not(quorlock_coordinator))]
-mod sending;
-#[cfg(not(quorlock_coordinator))]
 mod state;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_state.rs"]
-mod state;
-#[cfg(not(quorlock_coordinator))]
-mod takeover;
 mod view;
 
 pub(crate) use backing::Backing;

@@ -154,7 +154,6 @@ impl<C, K: Ord> PendingCommands<C, K> {
     }
 
     /// Tries isolated releases that are `like` one that has closed `unanswered` connections no earlier than that one.
-    #[cfg(any(test, quorlock_coordinator))]
     pub(crate) fn defer_isolated(&mut self, unanswered: u8, like: impl Fn(&C) -> bool) {
         for (count, command) in &mut self.isolated {
             *count = if like(command) { unanswered.max(*count) } else { *count };

@@ -196,7 +196,6 @@ pub fn waiter_checks(redlock: &Redlock) -> u64 {
 }
 
 /// The coordinator of the client panics.
-#[cfg(quorlock_coordinator)]
 pub fn panic_in_coordinator(redlock: &Redlock) {
     redlock.inner.driver.engine().with(|_, _| panic!("panic injected by a test"));
 }

@@ -88,7 +88,6 @@ impl<T> Conversation<T> {
     }
 
     /// The stream has not taken the last `count` bytes of those marked as sent.
-    #[cfg(any(test, quorlock_coordinator))]
     pub(crate) fn handle_unsent(&mut self, count: usize) {
         self.unsent = count;
     }

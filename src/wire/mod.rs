@@ -56,6 +56,8 @@ pub(crate) use script::Form;
 #[cfg(feature = "serde")]
 pub(crate) use seconds::seconds;
 pub(crate) use set_up::{INFO_NOT_PERMITTED, ServerInfo, SetUp};
-pub(crate) use set_up_parts::{Optional, SetUpParts, omitted_reply};
+#[cfg(test)]
+pub(crate) use set_up_parts::Optional;
+pub(crate) use set_up_parts::{Optionals, SetUpParts, omitted_reply};
 pub(crate) use sync_check::{append_sync_check, verify_sync};
 pub(crate) use value::{MAX_VALUE, Value};

@@ -1,13 +1,12 @@
 //! A look at one node, over a connection of its own.
 
 use super::session::Session;
-use super::shared::NodeShared;
-use super::shield::shield;
+use crate::node::{Node, shield};
 use crate::protocol::{Offset, Reading};
 use crate::random::Random;
 use crate::time::Clock;
 use crate::wire::{
-    FoundLock, Inspection, Keys, Missing, NamedClient, NodeFailure, Value, ask_clients, ask_keys,
+    FoundLock, Inspection, Keys, NamedClient, NodeFailure, Optionals, Value, ask_clients, ask_keys,
     ask_locks, ask_time, found_locks, named_clients, scanned_keys, time_us,
 };
 use redis::RedisError;
@@ -43,33 +42,44 @@ pub(crate) struct WallClock {
 
 impl Probe {
     /// Looks at `node`. The commands that a lock needs are tried on `keys`, which must not exist: these commands
-    /// change nothing then. Searches for locks under keys that begin with `prefix`. Takes at most two connect
-    /// timeouts and two node timeouts.
+    /// change nothing then. Searches for locks under keys that begin with `prefix`. The optional commands `omitted` are
+    /// not sent. Takes at most two connect timeouts and two node timeouts.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
     pub(crate) async fn look(
-        node: &NodeShared,
+        node: &Node,
         keys: &Keys,
         prefix: &[u8],
+        omitted: Optionals,
     ) -> Result<Self, NodeFailure> {
-        shield(Self::look_at(node, keys, prefix), |why| NodeFailure::Unreachable(why.into())).await
+        shield(Self::look_at(node, keys, prefix, omitted), |why| {
+            NodeFailure::Unreachable(why.into())
+        })
+        .await
     }
 
-    async fn look_at(node: &NodeShared, keys: &Keys, prefix: &[u8]) -> Result<Self, NodeFailure> {
+    async fn look_at(
+        node: &Node,
+        keys: &Keys,
+        prefix: &[u8],
+        omitted: Optionals,
+    ) -> Result<Self, NodeFailure> {
         let (login, limit) = node.log_in().await?;
-        // A greeting is only a part of a set-up: how it ends is not recorded.
-        let attempt = node.set_up_attempt();
-        let opening = Session::open(node, &login, &attempt, || ());
+        let opening = Session::open(node, &login, omitted);
         let mut session = match node.timer.timeout(limit, opening).await {
-            Some(Ok(opened)) => opened,
-            Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
-            None => return Err(node.connect_timeout(Missing::Unknown)),
+            Some((Ok(opened), _)) => opened,
+            Some((Err(error), _)) => return Err(NodeFailure::unreachable(&error)),
+            None => {
+                let (_, hint) = node.hints();
+                let why = format!("timeout while connecting{hint}");
+                return Err(NodeFailure::Unreachable(why.into()));
+            }
         };
         let limit = node.timings.answer;
         let asking = Self::ask(&mut session, keys, &node.environment.random);
         let asked = node.timer.timeout(limit, asking).await;
-        let asked = asked.ok_or(NodeFailure::Timeout(limit))?;
+        let (asked, _) = asked.ok_or(NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error, None))?;
         // An incomplete result is used, too.
         let reading = async {
@@ -84,14 +94,10 @@ impl Probe {
         Ok(probe)
     }
 
-    async fn ask(
-        session: &mut Session<()>,
-        keys: &Keys,
-        random: &Random,
-    ) -> Result<Self, RedisError> {
+    async fn ask(session: &mut Session, keys: &Keys, random: &Random) -> Result<Self, RedisError> {
         let value = Value::fresh(random);
         Inspection::ask(keys, &value, session.requests());
-        let replies = session.exchange(()).await?;
+        let replies = session.exchange().await?;
         let told = Inspection::read(&replies, &value);
         Ok(Self {
             told,
@@ -103,28 +109,28 @@ impl Probe {
         })
     }
 
-    async fn find_locks(&mut self, session: &mut Session<()>, prefix: &[u8]) {
+    async fn find_locks(&mut self, session: &mut Session, prefix: &[u8]) {
         ask_keys(prefix, session.requests());
-        let Ok(scanned) = session.exchange(()).await else { return };
+        let Ok(scanned) = session.exchange().await else { return };
         let Some(keys) = scanned.first().and_then(scanned_keys) else { return };
         ask_locks(&keys, session.requests());
-        if let Ok(replies) = session.exchange(()).await {
+        if let Ok(replies) = session.exchange().await {
             self.locks = Some(found_locks(keys, &replies));
         }
     }
 
-    async fn list_clients(&mut self, session: &mut Session<()>) {
+    async fn list_clients(&mut self, session: &mut Session) {
         ask_clients(session.requests());
-        if let Ok([reply]) = session.exchange(()).await.as_deref() {
+        if let Ok([reply]) = session.exchange().await.as_deref() {
             self.clients = named_clients(reply);
         }
     }
 
-    async fn read_clock(&mut self, session: &mut Session<()>, clock: &Clock) {
+    async fn read_clock(&mut self, session: &mut Session, clock: &Clock) {
         for _ in 0..READINGS {
             ask_time(session.requests());
             let sent = clock.now();
-            let replies = session.exchange(()).await;
+            let replies = session.exchange().await;
             let received = clock.now();
             let Ok([reply]) = replies.as_deref() else { return };
             let Some(shown_us) = time_us(reply) else {

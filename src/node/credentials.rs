@@ -1,7 +1,7 @@
 //! Credentials for one node: from its URL, or from `Builder::credentials` before each connection.
 
-use super::shared::NodeShared;
 use super::shield::first_line;
+use super::target::Node;
 use crate::wire::{Fingerprint, NodeFailure, short};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -95,7 +95,7 @@ impl Login {
     }
 }
 
-impl NodeShared {
+impl Node {
     /// The credentials for a new connection, and the remaining time of the connect timeout.
     ///
     /// # Cancel safety
@@ -108,17 +108,15 @@ impl NodeShared {
         let Some(CredentialSource(ask)) = source else {
             return Ok((Cow::Borrowed(by_address), limit));
         };
-        let begun = self.timer.now();
         // The callback is the application's code and may panic.
         let asking = AssertUnwindSafe(async { ask(self.name.to_string()).await }).catch_unwind();
         let why = match self.timer.timeout(limit, asking).await {
-            Some(Ok(Ok(credentials))) => {
-                let left = limit.saturating_sub(self.timer.now().since(begun));
+            Some((Ok(Ok(credentials)), left)) => {
                 return Ok((Cow::Owned(credentials.login(by_address.db())), left));
             }
-            Some(Ok(Err(why))) => first_line(&why).unwrap_or("the callback failed").to_owned(),
+            Some((Ok(Err(why)), _)) => first_line(&why).unwrap_or("the callback failed").to_owned(),
             // The panic message may contain a secret.
-            Some(Err(_)) => "the callback panicked".to_owned(),
+            Some((Err(_), _)) => "the callback panicked".to_owned(),
             None => format!("no result within {}", short(limit)),
         };
         Err(NodeFailure::Unreachable(format!("no credentials: {why}").into()))
