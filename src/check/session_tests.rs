@@ -1,5 +1,6 @@
 use super::*;
 use futures::FutureExt;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
@@ -72,10 +73,14 @@ async fn requests_that_the_stream_does_not_take_at_once_are_sent_later() {
 async fn replies_are_read_before_the_end_of_the_stream() {
     let (mut session, mut server) = session(4096).await;
     ping(&mut session);
-    server.write_all(&[PUSH, b"+OK\r\n", PUSH].concat()).await.expect("an open stream");
-    drop(server);
-    let replies = session.exchange().now_or_never().expect("received");
-    assert_eq!(replies.expect("a reply").len(), 1);
+    {
+        let mut exchange = pin!(session.exchange());
+        assert!(exchange.as_mut().now_or_never().is_none());
+        server.write_all(&[PUSH, b"+OK\r\n", PUSH].concat()).await.expect("an open stream");
+        drop(server);
+        let replies = exchange.now_or_never().expect("received");
+        assert_eq!(replies.expect("a reply").len(), 1);
+    }
     ping(&mut session);
     let error = session.exchange().now_or_never().expect("received").expect_err("the end");
     assert!(error.is_connection_dropped(), "{error}");

@@ -6,8 +6,7 @@ use super::restart_guard::RestartGuard;
 use super::settings::Settings;
 use crate::coordinator::{self, Coordinator, NodeSettings};
 use crate::engine::{Client, Engine};
-use crate::error::ConfigError;
-use crate::lease::{Backing, LeaseRegistry, to_ttl};
+use crate::lease::{Backing, LeaseRegistry};
 use crate::node::{CredentialSource, Environment, Login, Node, Pool, Timings};
 use crate::protocol::{ClientId, Quorum};
 use std::sync::Arc;
@@ -27,7 +26,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn assemble(self) -> Result<Redlock, ConfigError> {
+    pub(super) fn assemble(self) -> Redlock {
         let limits = self.settings.limits;
         let timings =
             Timings { answer: limits.node_timeout, connect: self.settings.connect_timeout };
@@ -49,7 +48,7 @@ impl Parts {
             drift: limits.drift,
             node_timeout: timings.answer,
             connect_timeout: timings.connect,
-            max_ttl: to_ttl("max_ttl", limits.max_ttl)?,
+            max_ttl: self.settings.max_ttl,
             policy: self.restart_guard.into(),
             trusts_persistence: self.trusts_persistence,
             client: ClientId::from_random(0),
@@ -67,6 +66,6 @@ impl Parts {
             Engine::new(coordinator, nodes.clone(), Arc::new(LeaseRegistry::default()))
         }));
         let backing = Backing::new(pool, client.clone(), self.quorum, limits, prefix);
-        Ok(Redlock::new(client, Arc::new(backing), self.settings))
+        Redlock::new(client, Arc::new(backing), self.settings)
     }
 }

@@ -263,10 +263,10 @@ impl Builder {
         };
         let settings = Settings::new(&config, prefix)?;
         let names = address::distinct_names(&places)?;
-        let observers = Observers::new(observer, &names, quorum, &environment.clock);
+        let observers = Observers::new(observer, &names, &environment.clock);
         let environment = Environment { observers, ..environment };
 
-        Parts {
+        let parts = Parts {
             quorum,
             places,
             names,
@@ -276,8 +276,8 @@ impl Builder {
             environment,
             credentials,
             settings,
-        }
-        .assemble()
+        };
+        Ok(parts.assemble())
     }
 }
 

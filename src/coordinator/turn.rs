@@ -3,8 +3,6 @@
 use super::closing::Closing;
 use super::completion::Completion;
 use super::context::ConnectionId;
-use super::shared_lease::SharedLease;
-use super::slots::LeaseId;
 use super::state::{Coordinator, is_current};
 use super::timeout::Timeout;
 use crate::observe::event::Event;
@@ -15,6 +13,7 @@ use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
 impl Coordinator {
+    #[cfg(test)]
     /// The next connection that the driver has to open. It obtains the credentials, opens the stream, and calls
     /// [`handle_connected`](Self::handle_connected) or [`handle_connect_failed`](Self::handle_connect_failed).
     pub(crate) fn poll_connect(&mut self, now: Time) -> Option<ConnectionId> {
@@ -67,17 +66,20 @@ impl Coordinator {
     }
 
     /// Number of acquires that wait or make an attempt, and of attempts under way.
+    #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn acquires(&self) -> (usize, usize) {
         let waiting = self.acquires.iter().filter(|(_, acquire)| !acquire.is_delivered());
         (waiting.count(), self.attempts)
     }
 
     /// Number of attempts so far that had to confirm their fencing token.
+    #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn confirmations(&self) -> u64 {
         self.confirmations
     }
 
     /// Number of times that an acquire was checked because a key was freed.
+    #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn waiter_checks(&self) -> u64 {
         self.queues.checks
     }
@@ -256,12 +258,14 @@ impl Coordinator {
     }
 
     /// Number of releases that `node` has not confirmed.
+    #[cfg(any(test, feature = "blocking", feature = "test-util"))]
     pub(crate) fn pending_releases(&self, node: NodeId) -> usize {
         self.nodes[node.index()].pending_releases()
     }
 
+    #[cfg(test)]
     /// All leases that were not released.
-    pub(crate) fn leases(&self) -> impl Iterator<Item = (LeaseId, &SharedLease)> {
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (super::LeaseId, &super::SharedLease)> {
         self.leases.iter().map(|(id, lease)| (id, &*lease.shared))
     }
 }

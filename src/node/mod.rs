@@ -21,6 +21,8 @@ pub(crate) use environment::Gates;
 pub use gate::Gate;
 pub(crate) use pool::Pool;
 pub use runtime::RuntimeDriver;
-pub(crate) use runtime::{NoRuntime, Unready, lack};
+#[cfg(feature = "test-util")]
+pub(crate) use runtime::lack;
+pub(crate) use runtime::{NoRuntime, Unready};
 pub(crate) use shield::shield;
 pub(crate) use target::{Node, Timings};

@@ -160,11 +160,6 @@ impl<C, K: Ord> PendingCommands<C, K> {
         }
         self.isolated.make_contiguous().sort_by_key(|(count, _)| *count);
     }
-
-    /// Takes all releases, for example to move them to another queue.
-    pub(crate) fn take_releases(&mut self) -> impl Iterator<Item = C> {
-        self.releases.drain(..).chain(self.isolated.drain(..).map(|(_, command)| command))
-    }
 }
 
 #[cfg(test)]

@@ -33,8 +33,6 @@ mod value;
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
 pub(crate) use auxiliary_key::is_reserved;
 pub(crate) use capabilities::Capabilities;
-#[cfg(test)]
-pub(crate) use capabilities::NativeDelete;
 pub(crate) use command::{Command, CoolDown, Subject, Wants, ask_time};
 pub(crate) use conversation::Conversation;
 pub(crate) use counters::{CounterKeys, Counters};
