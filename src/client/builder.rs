@@ -230,7 +230,8 @@ impl Builder {
     }
 
     /// Runs all connections on the runtime of `handle`, so that the client can also be used outside of a runtime.
-    /// Default: the client opens separate connections on each runtime on which it is used.
+    /// Default: the connections run on the runtime of the first call. If that runtime ends, or does not run its tasks in
+    /// time, they are opened again on another runtime that uses the client.
     pub fn runtime(mut self, handle: Handle) -> Self {
         self.runtime = Some(handle);
         self

@@ -82,9 +82,8 @@ impl Redlock {
 }
 
 impl Redlock {
-    /// Resolves when a quorum of nodes is connected on the current runtime, or on the
-    /// [configured](crate::Builder::runtime) runtime. Resolves immediately if a quorum is already connected. Starts the
-    /// connections if necessary. Call this when a service starts, so that the first acquire does not wait for
+    /// Resolves when a quorum of nodes is connected. Resolves immediately if a quorum is already connected. Starts the
+    /// connections if necessary, on the [runtime](crate::Builder::runtime) of the client. Call this when a service starts, so that the first acquire does not wait for
     /// connections:
     ///
     /// ```

@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// Client for locks on N independent Redis masters.
 ///
 /// Cloning is cheap, and clones share connections. Any number of tasks, threads and runtimes can use a client at the
-/// same time, and a client can be stored in a `static`. Each runtime gets separate connections unless
-/// [`Builder::runtime`](crate::Builder::runtime) is set.
+/// same time, and a client can be stored in a `static`. See [`Builder::runtime`](crate::Builder::runtime) for the
+/// runtime of its connections.
 #[derive(Clone)]
 pub struct Redlock {
     pub(crate) inner: Arc<Inner>,

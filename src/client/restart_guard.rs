@@ -23,9 +23,7 @@ use crate::protocol::Policy;
 ///
 /// If `INFO` reports no uptime either, or is not permitted, the client treats each reconnect as a
 /// restart, and each first connection as a connection to a server that has just started. To avoid
-/// this, permit `INFO` (`+info`). Otherwise use the client on one runtime only. With two runtimes,
-/// the connections of the second may reach a restarted server before those of the first have
-/// detected the restart. If the machine failed silently, detection takes up to 5 s plus the node
+/// this, permit `INFO` (`+info`). If the machine failed silently, detection takes up to 5 s plus the node
 /// timeout.
 ///
 /// The age of a server is its uptime according to `INFO`. It depends on the node's wall clock.

@@ -1,8 +1,7 @@
 //! Leases: acquired locks with a limited validity.
 //!
-//! Contains the lease, its views, its renewal, its release, and the registry of a client's leases.
-//! The acquire itself is in [`acquire`](crate::acquire). The rules of validity are in
-//! [`protocol`](crate::protocol).
+//! Contains the lease, its views, its release, and the registry of a client's leases. Renewal is in
+//! [`coordinator`](crate::coordinator), and the rules of validity are in [`protocol`](crate::protocol).
 
 mod backing;
 mod ending;
@@ -32,7 +31,7 @@ use std::time::Duration;
 /// [`LeaseRef`], to which it dereferences.
 ///
 /// Dropping a lease releases the lock in the background. The drop never blocks and never panics,
-/// with or without a runtime. The runtime on which the lease was acquired must keep running to
+/// with or without a runtime. The [runtime](crate::Builder::runtime) of the client must keep running to
 /// deliver the release. In a short-lived process, use [`release`](Self::release) or
 /// [`Redlock::close`](crate::Redlock::close). Otherwise the lock may remain held until its ttl
 /// ends.
