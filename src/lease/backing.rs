@@ -49,7 +49,12 @@ impl Backing {
     pub(crate) fn lease(&self, won: Won, ttl: Ttl, tag: Tag) -> Lease {
         let registry = registry(&won.engine);
         let (client, limits) = (&self.client, self.limits);
-        let state = LeaseState::new(client, &registry, won, limits, self.prefix, (ttl, tag));
+        let engine = won.engine.clone();
+        let state = LeaseState::new(client, won, limits, self.prefix, (ttl, tag));
+        registry.enter(&state);
+        if engine.has_panicked() {
+            state.handle_failure();
+        }
         Lease::guard(LeaseRef::new(state))
     }
 

@@ -18,10 +18,6 @@ impl LeaseRegistry {
         lock(&self.leases).insert(lease.id(), Arc::downgrade(lease));
     }
 
-    pub(super) fn forget(&self, lease: LeaseId) {
-        lock(&self.leases).remove(&lease);
-    }
-
     /// Number of keys.
     #[cfg(feature = "test-util")]
     pub(crate) fn count(&self) -> usize {
@@ -40,6 +36,10 @@ impl LeaseListener for LeaseRegistry {
         if let Some(state) = state {
             state.handle_end();
         }
+    }
+
+    fn handle_release(&self, lease: LeaseId) {
+        lock(&self.leases).remove(&lease);
     }
 
     fn handle_close(&self) {

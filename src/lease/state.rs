@@ -2,7 +2,6 @@
 
 use super::limits::Limits;
 use super::observed::{ExtendWatch, LeaseEvents, ReleaseWatch};
-use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
 use crate::coordinator::{Claim, Completion, LeaseId, Replies, SharedLease};
 use crate::engine::{Client, Engine, Won};
@@ -30,7 +29,6 @@ pub(crate) struct LeaseState {
     shared: Arc<SharedLease>,
     /// `None` after the release: a remaining view keeps neither the client nor a connection.
     home: Mutex<Option<Home>>,
-    registry: Arc<LeaseRegistry>,
     clock: Clock,
     observers: Observers,
     limits: Limits,
@@ -52,7 +50,6 @@ pub(crate) struct LeaseState {
 impl LeaseState {
     pub(crate) fn new(
         client: &Arc<Client>,
-        registry: &Arc<LeaseRegistry>,
         won: Won,
         limits: Limits,
         prefix: usize,
@@ -60,10 +57,9 @@ impl LeaseState {
     ) -> Arc<Self> {
         let engine = won.engine;
         let environment = engine.environment();
-        let state = Arc::new(Self {
+        Arc::new(Self {
             id: won.id,
             home: Mutex::new(Some(Home { client: client.clone(), engine: engine.clone() })),
-            registry: registry.clone(),
             clock: environment.clock.clone(),
             observers: environment.observers.clone(),
             limits,
@@ -77,12 +73,7 @@ impl LeaseState {
             alarm: OnceLock::new(),
             ended: Notify::new(),
             replies: Mutex::default(),
-        });
-        registry.enter(&state);
-        if engine.has_panicked() {
-            state.handle_failure();
-        }
-        state
+        })
     }
 
     pub(super) fn id(&self) -> LeaseId {
@@ -249,7 +240,7 @@ impl LeaseState {
         self.shared.end(self.now());
         let home = lock(&self.home).take()?;
         if home.engine.is_usable() {
-            self.registry.forget(self.id);
+            home.engine.leases().handle_release(self.id);
         }
         self.ended.notify_waiters();
         Some(home)

@@ -1,7 +1,7 @@
 //! Credentials for one node: from its URL, or from `Builder::credentials` before each connection.
 
 use super::shield::first_line;
-use super::target::Node;
+use super::timer::TimerClock;
 use crate::wire::{Fingerprint, NodeFailure, short};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -93,24 +93,24 @@ impl Login {
     pub(crate) fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
-}
 
-impl Node {
-    /// The credentials for a new connection, and the remaining time of the connect timeout.
+    /// The credentials for a new connection to the node `name`, and the rest of `limit`.
     ///
     /// # Cancel safety
     /// Dropping the future drops the callback's future.
-    pub(crate) async fn log_in(
+    pub(super) async fn obtain(
         &self,
+        name: &str,
+        limit: Duration,
+        timer: &TimerClock,
     ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
-        let Login { by_address, source, .. } = &self.login;
-        let limit = self.timings.connect;
+        let Self { by_address, source, .. } = self;
         let Some(CredentialSource(ask)) = source else {
             return Ok((Cow::Borrowed(by_address), limit));
         };
         // The callback is the application's code and may panic.
-        let asking = AssertUnwindSafe(async { ask(self.name.to_string()).await }).catch_unwind();
-        let why = match self.timer.timeout(limit, asking).await {
+        let asking = AssertUnwindSafe(async { ask(name.to_owned()).await }).catch_unwind();
+        let why = match timer.timeout(limit, asking).await {
             Some((Ok(Ok(credentials)), left)) => {
                 return Ok((Cow::Owned(credentials.login(by_address.db())), left));
             }

@@ -5,6 +5,9 @@ use super::environment::Environment;
 use super::timer::TimerClock;
 use crate::protocol::NodeId;
 use crate::transport::{Address, Stream};
+use crate::wire::NodeFailure;
+use redis::RedisConnectionInfo;
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +49,16 @@ impl Node {
     /// Hints for a connection that the server closed before its first reply, and for one without a reply.
     pub(crate) fn hints(&self) -> (&'static str, &'static str) {
         (self.address.hint_if_closed(), self.address.hint_if_silent())
+    }
+
+    /// The credentials for a new connection, and the remaining time of the connect timeout.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the future of the callback that obtains them.
+    pub(crate) async fn log_in(
+        &self,
+    ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
+        self.login.obtain(&self.name, self.timings.connect, &self.timer).await
     }
 
     /// Opens a stream to the node.

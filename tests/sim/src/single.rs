@@ -34,8 +34,7 @@ impl Single {
         match self {
             Self::Failover => 300 * S,
             Self::ClosingCommand => 120 * S,
-            Self::LargeValue => 40 * S,
-            Self::Panic => 40 * S,
+            Self::LargeValue | Self::Panic => 40 * S,
         }
     }
 }
