@@ -1,6 +1,6 @@
-//! What a client needs to reach its nodes: their addresses and credentials, and the machine that it runs on.
+//! Addresses and credentials of the nodes, and the environment of a client.
 //!
-//! Contains the environment of a client (clock, transport, randomness, observers) and the runtime for its tasks. The
+//! The environment has the clock, transport, randomness and observers. Also contains the runtime for the tasks. The
 //! state of the nodes is in [`coordinator`](crate::coordinator), and their connections are in [`engine`](crate::engine).
 
 mod credentials;
