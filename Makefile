@@ -45,11 +45,6 @@ compose-test: ## lock across the containers of docker-compose.yml, while they ar
 sim: ## play whole clients on model nodes in a world of their own: SEEDS runs of each mode
 	$(WITH) cargo run --release --quiet -p quorlock-sim -- --seeds $(or $(SEEDS),2000) $(ARGS)
 
-.PHONY: sim-coordinator
-sim-coordinator: ## the same with the engine whose coordinator decides (docs/COORDINATOR.md)
-	$(WITH) env RUSTFLAGS="--cfg quorlock_coordinator" cargo run --profile mutant --target-dir "$${CARGO_TARGET_DIR:-target}/coordinator" \
-		--quiet -p quorlock-sim -- --seeds $(or $(SEEDS),2000) $(ARGS)
-
 SECONDS ?= 120
 SEED ?= 7
 

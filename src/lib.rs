@@ -1,5 +1,4 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(quorlock_coordinator, allow(dead_code, unused_imports))]
 //! Distributed locks on N independent Redis or Valkey servers, using the [Redlock algorithm].
 //!
 //! # Types
@@ -124,15 +123,11 @@
 //! [Redlock algorithm]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
 pub mod _docs;
-mod acquire;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod check;
 mod client;
-#[cfg(any(test, quorlock_coordinator))]
-#[cfg_attr(not(quorlock_coordinator), allow(dead_code, unused_imports))]
 mod coordinator;
-#[cfg(quorlock_coordinator)]
 mod engine;
 mod error;
 mod lease;
@@ -140,7 +135,6 @@ mod node;
 mod observe;
 mod protocol;
 mod random;
-mod round;
 mod sync;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
@@ -151,11 +145,11 @@ mod wire;
 
 pub use check::{ClockOffset, Disagreement, Finding, NodeCheck, Severity};
 pub use client::{Acquire, Builder, Config, HeldLease, LockState, NodeInfo, NodeStatus, Profile};
-pub use client::{Redlock, Status, TryUsingError, UsingError};
+pub use client::{Redlock, RestartGuard, Status, TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};
-pub use node::{Credentials, RestartGuard, RuntimeDriver};
+pub use node::{Credentials, RuntimeDriver};
 pub use observe::event;
 pub use observe::{FencingToken, ParseTokenError, TokenRangeError};
 pub use observe::{Holder, NodeReport, NodeState, NodeVote, Observer, Report, VoteEligibility};

@@ -6,20 +6,23 @@ mod deployment;
 mod disagreement;
 mod finding;
 mod offset;
+mod probe;
+mod session;
 
 pub use disagreement::Disagreement;
 pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 
-use crate::node::{NoRuntime, Pool, Probe};
+use crate::node::{NoRuntime, Pool};
 use crate::observe::Holder;
 use crate::random::Random;
 use crate::wire::{
-    Facts, FoundLock, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo,
-    short,
+    Facts, FoundLock, Fsync, Inspection, Key, Keys, NodeFailure, Optionals, Persistence, Role,
+    ServerInfo, short,
 };
 use deployment::disagreements;
 use offset::{Dispute, dispute, offsets};
+use probe::Probe;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,9 +176,10 @@ pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
 }
 
 /// Checks all nodes concurrently. Commands are tried on `key`. Existing locks are searched by `prefix` and compared
-/// with `max_ttl`. `preview` returns why the nodes' grants would not count if new connections reached the given servers.
+/// with `max_ttl`. `omitted` has the optional commands that are not sent to each node. `preview` returns why the nodes' grants would not count if new connections reached the given servers.
 pub(crate) async fn check(
     pool: &Pool,
+    omitted: &[Optionals],
     preview: impl Fn(&[Option<ServerInfo>]) -> Vec<Option<NodeFailure>>,
     key: Key,
     prefix: &[u8],
@@ -185,9 +189,9 @@ pub(crate) async fn check(
     let (keys, nodes) = (Keys::one(key), pool.shared());
     let prefix: Arc<[u8]> = prefix.into();
     let mut looks = JoinSet::new();
-    for node in nodes.iter().cloned() {
+    for (node, omitted) in nodes.iter().cloned().zip(omitted.iter().copied()) {
         let (keys, prefix) = (keys.clone(), prefix.clone());
-        let look = async move { (node.id, Probe::look(&node, &keys, &prefix).await) };
+        let look = async move { (node.id, Probe::look(&node, &keys, &prefix, omitted).await) };
         looks.spawn_on(pool.environment().task(look), &runtime);
     }
     let mut probes: Vec<_> = nodes.iter().map(|_| Err(NodeFailure::ShutDown)).collect();

@@ -1,6 +1,6 @@
 //! Offsets between the nodes' wall clocks.
 
-use crate::node::WallClock;
+use super::probe::WallClock;
 use crate::wire::short;
 use std::fmt;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::inner::Inner;
 use super::lock_options::{LockOptions, lock_option_setters};
 use super::observed::AcquireWatch;
 use super::settings::check_value;
-use crate::acquire::{AcquireRequest, Adoption};
+use crate::coordinator::AcquireRequest;
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::observe::Tag;
@@ -97,15 +97,14 @@ impl Acquire {
         // Retries need a limit: a single attempt that was given a retry policy uses the client's.
         let wait = wait.or_else(|| self.client.settings.lock.wait.filter(|_| retry.retries()));
         let wait = wait.filter(|_| !is_adoption);
-        let schedule = if is_adoption { RetryPolicy::none().schedule() } else { retry.schedule() };
         let deadline = wait.map(|wait| client.backing.clock().now().after(wait));
         let request = self.request(deadline);
-        let (at_least, margin) = (self.options.at_least, self.options.stop_before);
+        let margin = self.options.stop_before;
         Box::pin(async move {
             let mut request = request?;
             let keys = request.keys.clone();
             let watch = AcquireWatch::start(&client, &mut request, &keys, wait);
-            let ended = match client.obtain(request, schedule, at_least).await {
+            let ended = match client.obtain(request).await {
                 Ok(lease) => Ok(lease.stopping_at(margin)),
                 Err(error) if is_adoption => Err(error.of_adoption()),
                 Err(error) => Err(error),
@@ -122,7 +121,7 @@ impl Acquire {
             Target::HandedOver(resource, value) => {
                 check_value(value)?;
                 let (key, value) = (settings.key(resource.clone())?, value.clone());
-                (Keys::one(key), Some(Adoption { value, previous: None }))
+                (Keys::one(key), Some(value))
             }
             Target::All(resources) => (settings.keys(resources)?, None),
         };
@@ -133,14 +132,16 @@ impl Acquire {
             keys,
             ttl,
             metadata: options.metadata.clone(),
+            schedule: if adopts.is_some() { RetryPolicy::none() } else { options.retry.clone() }
+                .schedule(),
             adopts,
             counters,
-            is_last_chance: !options.retry.retries(),
+            has_one_attempt: !options.retry.retries(),
             max_hold: options.auto_extend,
+            at_least: options.at_least,
             deadline,
             gives_up_early: options.gives_up_early,
             tag: Tag { id: 0, class: options.class },
-            prefix: settings.prefix.len(),
         })
     }
 }

@@ -1,13 +1,14 @@
 //! The parts of a client, made from checked settings.
 
+use super::address::{self, Place};
+use super::redlock::Redlock;
+use super::restart_guard::RestartGuard;
 use super::settings::Settings;
-use crate::client::address::{self, Place};
-use crate::node::{
-    Clocks, CredentialSource, Endpoint, Environment, Guard, Login, NodeShared, PushSink,
-    RestartGuard, Siblings, Timings,
-};
-use crate::protocol::Quorum;
-use crate::wire::Fingerprint;
+use crate::coordinator::{self, Coordinator, NodeSettings};
+use crate::engine::{Client, Engine};
+use crate::lease::{Backing, LeaseRegistry};
+use crate::node::{CredentialSource, Environment, Login, Node, Pool, Timings};
+use crate::protocol::{ClientId, Quorum};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -25,33 +26,46 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn fingerprint(&self) -> Fingerprint {
-        let Settings { limits, prefix, .. } = &self.settings;
-        address::fingerprint(&self.places, self.quorum, limits.max_ttl, prefix)
-    }
-
-    pub(super) fn timings(&self) -> Timings {
-        let Settings { limits, connect_timeout, .. } = &self.settings;
-        Timings { answer: limits.node_timeout, connect: *connect_timeout }
-    }
-
-    /// The nodes of the client. `pushes` receives their notifications.
-    pub(super) fn nodes(&mut self, pushes: &Arc<dyn PushSink>) -> Box<[Arc<NodeShared>]> {
-        let (quorum, fingerprint, timings) = (self.quorum, self.fingerprint(), self.timings());
-        let siblings = Arc::new(Siblings::new(self.names.clone()));
-        let Settings { limits, term, .. } = &self.settings;
-        let guard = Guard::new(quorum, self.restart_guard, *term);
-        let guard = Arc::new(guard.trusting_persistence(self.trusts_persistence));
-        let clocks = Arc::new(Clocks::new(quorum, limits.drift, *term));
-        let places = std::mem::take(&mut self.places).into_iter().zip(self.names.clone());
-        let nodes = quorum.ids().zip(places).map(|(id, ((address, login), name))| {
+    pub(super) fn assemble(self) -> Redlock {
+        let limits = self.settings.limits;
+        let timings =
+            Timings { answer: limits.node_timeout, connect: self.settings.connect_timeout };
+        let prefix = &self.settings.prefix;
+        let fingerprint = address::fingerprint(&self.places, self.quorum, limits.max_ttl, prefix);
+        let prefix = prefix.len();
+        let places = self.places.into_iter().zip(self.names);
+        let nodes = self.quorum.ids().zip(places).map(|(id, ((address, login), name))| {
             let login = Login::new(login, self.credentials.clone(), fingerprint);
-            let environment = self.environment.clone();
-            let endpoint = Endpoint { name, address, login, environment };
-            let (siblings, pushes) = (siblings.clone(), pushes.clone());
-            let (guard, clocks) = (guard.clone(), clocks.clone());
-            Arc::new(NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks))
+            Arc::new(Node::new(id, name, address, login, timings, self.environment.clone()))
         });
-        nodes.collect()
+        let nodes: Box<[_]> = nodes.collect();
+        let node_settings = nodes.iter().map(|node| {
+            let (hint_if_closed, hint_if_silent) = node.hints();
+            NodeSettings { name: node.name.clone(), hint_if_closed, hint_if_silent }
+        });
+        let settings = coordinator::Settings {
+            quorum: self.quorum,
+            drift: limits.drift,
+            node_timeout: timings.answer,
+            connect_timeout: timings.connect,
+            max_ttl: self.settings.max_ttl,
+            policy: self.restart_guard.into(),
+            trusts_persistence: self.trusts_persistence,
+            client: ClientId::from_random(0),
+            fingerprint,
+            nodes: node_settings.collect(),
+            prefix,
+        };
+        let random = self.environment.random.clone();
+        let pool = Arc::new(Pool::new(nodes, self.runtime, self.environment));
+        let nodes = pool.clone();
+        let client = Arc::new(Client::new(move || {
+            let mut settings = settings.clone();
+            settings.client = ClientId::from_random(random.number());
+            let coordinator = Coordinator::new(settings, random.clone());
+            Engine::new(coordinator, nodes.clone(), Arc::new(LeaseRegistry::default()))
+        }));
+        let backing = Backing::new(pool, client.clone(), self.quorum, limits, prefix);
+        Redlock::new(client, Arc::new(backing), self.settings)
     }
 }

@@ -3,10 +3,11 @@
 use super::assembly::Parts;
 use super::config::Config;
 use super::redlock::Redlock;
+use super::restart_guard::RestartGuard;
 use super::settings::Settings;
 use crate::client::address::{self, Place};
 use crate::error::ConfigError;
-use crate::node::{CredentialSource, Environment, RestartGuard};
+use crate::node::{CredentialSource, Environment};
 use crate::observe::{Observer, Observers, shown};
 use crate::protocol::{MAX_NODES, Quorum, RetryPolicy};
 #[cfg(test)]
@@ -229,7 +230,8 @@ impl Builder {
     }
 
     /// Runs all connections on the runtime of `handle`, so that the client can also be used outside of a runtime.
-    /// Default: the client opens separate connections on each runtime on which it is used.
+    /// Default: the connections run on the runtime of the first call. If that runtime ends, or does not run its tasks in
+    /// time, they are opened again on another runtime that uses the client.
     pub fn runtime(mut self, handle: Handle) -> Self {
         self.runtime = Some(handle);
         self
@@ -262,10 +264,10 @@ impl Builder {
         };
         let settings = Settings::new(&config, prefix)?;
         let names = address::distinct_names(&places)?;
-        let observers = Observers::new(observer, &names, quorum, &environment.clock);
+        let observers = Observers::new(observer, &names, &environment.clock);
         let environment = Environment { observers, ..environment };
 
-        Parts {
+        let parts = Parts {
             quorum,
             places,
             names,
@@ -275,8 +277,8 @@ impl Builder {
             environment,
             credentials,
             settings,
-        }
-        .assemble()
+        };
+        Ok(parts.assemble())
     }
 }
 

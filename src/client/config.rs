@@ -3,9 +3,9 @@
 use super::address;
 #[cfg(doc)]
 use super::builder::Builder;
+use super::restart_guard::RestartGuard;
 #[cfg(feature = "serde")]
 use super::text::told;
-use crate::node::RestartGuard;
 use crate::protocol::RetryPolicy;
 use std::fmt;
 #[cfg(feature = "tls-rustls")]

@@ -40,7 +40,7 @@ impl Builder {
     ///
     /// - **Existing connections are kept** when the password changes, because Redis also keeps them. The client calls
     ///   `ask` for every new connection: when it replaces a broken connection, for the connections of
-    ///   [`check`](crate::Redlock::check), and for the connections of other runtimes.
+    ///   [`check`](crate::Redlock::check), and if the connections move to another runtime.
     /// - **After a rejected login (`WRONGPASS`), the next connection attempt calls `ask` again**, after the usual
     ///   pause. Rotate passwords without a gap: either let the server accept both passwords for some time
     ///   (`ACL SETUSER` with a second `>password`), or make `ask` return the new password from the moment of the

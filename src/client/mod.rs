@@ -1,37 +1,24 @@
 //! The public client: [`Builder`], [`Redlock`] and its methods.
 //!
-//! Methods validate their arguments, call the modules below, and convert results to public types. Votes are counted in
-//! `round`, not here.
+//! Methods validate their arguments, call the modules below, and convert results to public types. The
+//! decisions are made in [`coordinator`](crate::coordinator).
 
 mod acquire;
 mod address;
-#[cfg(not(quorlock_coordinator))]
-mod asking;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_asking.rs"]
 mod asking;
 mod assembly;
 mod builder;
 mod config;
 mod credentials;
-#[cfg(not(quorlock_coordinator))]
-mod driver_assembly;
-#[cfg(quorlock_coordinator)]
-mod engine_assembly;
-#[cfg(not(quorlock_coordinator))]
-mod explain;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_explain.rs"]
 mod explain;
 mod inner;
 mod leases;
-#[cfg(not(quorlock_coordinator))]
-mod listeners;
 mod lock_options;
 mod node_info;
 mod observed;
 mod profile;
 mod redlock;
+mod restart_guard;
 mod settings;
 mod status;
 #[cfg(feature = "serde")]
@@ -51,6 +38,7 @@ pub use leases::HeldLease;
 pub use node_info::NodeInfo;
 pub use profile::Profile;
 pub use redlock::Redlock;
+pub use restart_guard::RestartGuard;
 pub use status::{LockState, NodeStatus, Status};
 pub use using::{TryUsingError, UsingError};
 #[cfg(feature = "blocking")]

@@ -2,7 +2,7 @@
 
 use super::redlock::Redlock;
 use crate::error::ClientError;
-use crate::node::NodeShared;
+use crate::node::Node;
 use crate::observe::{NodeState, VoteEligibility};
 use std::fmt;
 
@@ -19,17 +19,6 @@ pub struct NodeInfo {
 }
 
 impl NodeInfo {
-    pub(crate) fn of(node: &NodeShared) -> Self {
-        let (state, info) = node.status();
-        Self {
-            name: node.name.to_string(),
-            eligibility: node.eligibility(&state),
-            state,
-            version: info.version.as_deref().map(str::to_owned),
-            evicting: info.evicting.as_deref().map(str::to_owned),
-        }
-    }
-
     /// Returns the node's address, without user and password.
     pub fn name(&self) -> &str {
         &self.name
@@ -70,9 +59,8 @@ impl fmt::Display for NodeInfo {
     }
 }
 
-#[cfg(quorlock_coordinator)]
 impl Redlock {
-    fn node_of_engine(&self, node: &NodeShared) -> NodeInfo {
+    fn node_of_engine(&self, node: &Node) -> NodeInfo {
         let known = self.inner.driver.engine().with(|it, now| {
             let info = it.server_info(node.id);
             NodeInfo {
@@ -94,9 +82,8 @@ impl Redlock {
 }
 
 impl Redlock {
-    /// Resolves when a quorum of nodes is connected on the current runtime, or on the
-    /// [configured](crate::Builder::runtime) runtime. Resolves immediately if a quorum is already connected. Starts the
-    /// connections if necessary. Call this when a service starts, so that the first acquire does not wait for
+    /// Resolves when a quorum of nodes is connected. Resolves immediately if a quorum is already connected. Starts the
+    /// connections if necessary, on the [runtime](crate::Builder::runtime) of the client. Call this when a service starts, so that the first acquire does not wait for
     /// connections:
     ///
     /// ```
@@ -130,10 +117,7 @@ impl Redlock {
     /// Returns the last known state of each node. Does no I/O.
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let nodes = self.inner.backing.pool.shared().iter();
-        #[cfg(quorlock_coordinator)]
-        return nodes.map(|node| self.node_of_engine(node)).collect();
-        #[cfg(not(quorlock_coordinator))]
-        nodes.map(|node| NodeInfo::of(node)).collect()
+        nodes.map(|node| self.node_of_engine(node)).collect()
     }
 }
 

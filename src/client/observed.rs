@@ -1,7 +1,7 @@
 //! Events of an acquire.
 
 use super::inner::Inner;
-use crate::acquire::AcquireRequest;
+use crate::coordinator::AcquireRequest;
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::observe::event::{AcquireOutcome, Event, LockInfo};

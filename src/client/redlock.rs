@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// Client for locks on N independent Redis masters.
 ///
 /// Cloning is cheap, and clones share connections. Any number of tasks, threads and runtimes can use a client at the
-/// same time, and a client can be stored in a `static`. Each runtime gets separate connections unless
-/// [`Builder::runtime`](crate::Builder::runtime) is set.
+/// same time, and a client can be stored in a `static`. See [`Builder::runtime`](crate::Builder::runtime) for the
+/// runtime of its connections.
 #[derive(Clone)]
 pub struct Redlock {
     pub(crate) inner: Arc<Inner>,
@@ -141,8 +141,8 @@ impl Redlock {
     /// # Cancel safety
     /// The future can be dropped at any time.
     pub async fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
-        let (nodes, keys) = self.inner.reach(resource.as_ref())?;
-        Ok(status(&self.inner, &nodes, keys).await)
+        let keys = self.inner.reach(resource.as_ref())?;
+        Ok(status(&self.inner, keys).await)
     }
 
     /// Deletes the lock on `resource`, regardless of its holder. The client first reads the lock's value from each
@@ -168,8 +168,8 @@ impl Redlock {
     /// # Cancel safety
     /// If the future is dropped, some nodes may already have deleted the lock.
     pub async fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
-        let (nodes, keys) = self.inner.reach(resource.as_ref())?;
-        Ok(force_release(&self.inner, &nodes, keys).await)
+        let keys = self.inner.reach(resource.as_ref())?;
+        Ok(force_release(&self.inner, keys).await)
     }
 
     /// Releases all leases of this client and its clones. Each lease is then lost, with the reason
@@ -273,8 +273,6 @@ impl Redlock {
     /// If the future is dropped after its first poll, the client remains closed and the releases continue in the
     /// background.
     pub async fn close(&self) -> Result<(), CloseError> {
-        #[cfg(not(quorlock_coordinator))]
-        self.inner.backing.close();
         self.inner.driver.close(self.inner.settings.connect_timeout).await
     }
 
@@ -328,7 +326,8 @@ impl Redlock {
         let key = settings.key(probe_resource(backing.pool.random()))?;
         let (prefix, max_ttl) = (&settings.prefix, settings.limits.max_ttl);
         let preview = |servers: &[_]| backing.preview_guard(servers);
-        Ok(check(&backing.pool, preview, key, prefix, max_ttl).await?)
+        let omitted = backing.omitted();
+        Ok(check(&backing.pool, &omitted, preview, key, prefix, max_ttl).await?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Text form of settings, in configuration files and environment variables.
 
-use crate::node::RestartGuard;
+use super::restart_guard::RestartGuard;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 

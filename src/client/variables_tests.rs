@@ -1,5 +1,5 @@
 use super::*;
-use crate::node::RestartGuard;
+use crate::client::RestartGuard;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 

@@ -33,13 +33,12 @@ impl Coordinator {
         let names_holder = acquire.refused.is_some() || first.is_some();
         // T1: before the first command is sent (I4).
         let (round, close_at) = acquire.acquisition.begin(now);
-        let valid_until = round.goal().valid_until().unwrap_or(now);
         let claim = self.new_claim(&terms, now);
         let previous =
             terms.adopts.as_ref().and_then(|value| self.find_lease(terms.keys.first(), value));
         let votes = VoteCounter::new(Owner::Acquire(id), round, now, close_at);
         let round = self.rounds.insert(votes);
-        self.queues.begin(id, round, valid_until);
+        self.queues.begin(id, round);
         self.attempts += 1;
         let command = terms.command(names_holder);
         let nodes: NodeSet = self.cx.settings.quorum.ids().collect();

@@ -65,10 +65,10 @@ impl Coordinator {
         let random = self.cx.random.number();
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         let Stage::Revoked { .. } = &acquire.stage else { return };
-        let (keys, deadline) = (acquire.terms.keys.clone(), acquire.deadline());
+        let keys = acquire.terms.keys.clone();
         if acquire.acquisition.handle_abandoned(now, random) {
             acquire.stage = Stage::Queued;
-            self.queues.join(id, &keys, deadline, now);
+            self.queues.join(id, &keys, now);
             self.advance(id, now);
         } else {
             self.fail_untaken(id, now);

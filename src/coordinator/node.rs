@@ -247,6 +247,7 @@ impl Node {
     }
 
     /// True if the node has executed or refused all commands.
+    #[cfg(test)]
     pub(super) fn is_done(&self) -> bool {
         self.inbox.is_empty()
             && self.pending.is_empty()

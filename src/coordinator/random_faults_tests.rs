@@ -1,6 +1,6 @@
 //! Faults and checks of the random runs.
 
-use super::random_tests::{Run, UnderWay, WORDS};
+use super::random_tests::{Run, UnderWay};
 use super::world_calls_tests::{Held, keys};
 use super::world_tests::{HostState, World, ms};
 use crate::protocol::{Tenure, Time, Ttl};

@@ -4,11 +4,10 @@
 //! `COORDINATOR_SEED=7` plays one.
 
 use super::world_calls_tests::{Held, keys, request, waiting};
-use super::world_tests::{HostState, World, ms};
+use super::world_tests::{World, ms};
 use super::{AcquireFailure, AcquireId, AcquireRequest, Completion, RoundId};
 use crate::protocol::{Tenure, Time, Ttl};
-use crate::wire::{CounterKeys, Counters};
-use quorlock_test::Trouble;
+use crate::wire::CounterKeys;
 use quorlock_test::internals::{Config, Version};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -1,8 +1,8 @@
 //! Rules that the engine of tasks had, and the coordinator lacked at first.
 
-use super::world_calls_tests::{TTL, keys, renewed, request, ttl, waiting};
+use super::world_calls_tests::{TTL, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
-use super::{AcquireFailure, AcquireRequest, Completion};
+use super::{AcquireRequest, Completion};
 use crate::observe::VoteEligibility;
 use crate::observe::event::{AttemptOutcome, Event};
 use crate::protocol::{Extended, Loss, Tenure};

@@ -58,6 +58,7 @@ impl<K, T> Slots<K, T> {
         Some(self.entries.remove(id.place).1)
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -47,7 +47,7 @@ impl Coordinator {
         let (keys, waits) = (request.keys.clone(), request.deadline.is_some());
         let id = self.acquires.insert(Acquire::new(request, acquisition, stage, now));
         if waits {
-            self.queues.join(id, &keys, deadline, now);
+            self.queues.join(id, &keys, now);
         }
         self.advance(id, now);
         self.settle(now);

@@ -3,18 +3,17 @@
 use super::closing::Closing;
 use super::completion::Completion;
 use super::context::ConnectionId;
-use super::shared_lease::SharedLease;
-use super::slots::LeaseId;
 use super::state::{Coordinator, is_current};
 use super::timeout::Timeout;
 use crate::observe::event::Event;
 use crate::observe::{NodeState, VoteEligibility, Weight};
 use crate::protocol::{NodeId, NodeSet, Tenure, Time};
-use crate::wire::{NodeFailure, ServerInfo};
+use crate::wire::{NodeFailure, Optionals, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
 impl Coordinator {
+    #[cfg(test)]
     /// The next connection that the driver has to open. It obtains the credentials, opens the stream, and calls
     /// [`handle_connected`](Self::handle_connected) or [`handle_connect_failed`](Self::handle_connect_failed).
     pub(crate) fn poll_connect(&mut self, now: Time) -> Option<ConnectionId> {
@@ -63,17 +62,20 @@ impl Coordinator {
     }
 
     /// Number of acquires that wait or make an attempt, and of attempts under way.
+    #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn acquires(&self) -> (usize, usize) {
         let waiting = self.acquires.iter().filter(|(_, acquire)| !acquire.is_delivered());
         (waiting.count(), self.attempts)
     }
 
     /// Number of attempts so far that had to confirm their fencing token.
+    #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn confirmations(&self) -> u64 {
         self.confirmations
     }
 
     /// Number of times that an acquire was checked because a key was freed.
+    #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn waiter_checks(&self) -> u64 {
         self.queues.checks
     }
@@ -236,6 +238,11 @@ impl Coordinator {
         &self.nodes[node].info
     }
 
+    /// The optional commands that a set-up of `node` omits at `now`.
+    pub(crate) fn omitted(&self, node: NodeId, now: Time) -> Optionals {
+        self.nodes[node.index()].omissions.plan(now).omitted
+    }
+
     /// Why the grants of each node would not count if new connections reached `servers` at `now`, or failed (`None`).
     pub(crate) fn preview_guard(
         &self,
@@ -246,12 +253,14 @@ impl Coordinator {
     }
 
     /// Number of releases that `node` has not confirmed.
+    #[cfg(any(test, feature = "blocking", feature = "test-util"))]
     pub(crate) fn pending_releases(&self, node: NodeId) -> usize {
         self.nodes[node].pending_releases()
     }
 
+    #[cfg(test)]
     /// All leases that were not released.
-    pub(crate) fn leases(&self) -> impl Iterator<Item = (LeaseId, &SharedLease)> {
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (super::LeaseId, &super::SharedLease)> {
         self.leases.iter().map(|(id, lease)| (id, &*lease.shared))
     }
 }

@@ -43,11 +43,11 @@ impl WaitQueues {
         }
     }
 
-    /// An acquire that waits until `deadline`.
-    pub(super) fn join(&mut self, acquire: AcquireId, keys: &Keys, deadline: Time, now: Time) {
+    /// An acquire waits.
+    pub(super) fn join(&mut self, acquire: AcquireId, keys: &Keys, now: Time) {
         self.forget_rivals(now);
-        let waiting = Waiting::new(deadline);
-        let waiter = Waiter { waiting, keys: keys.clone(), queue: None, votes: None };
+        let waiter =
+            Waiter { waiting: Waiting::default(), keys: keys.clone(), queue: None, votes: None };
         self.waiters.insert(acquire, waiter);
         if keys.len() == 1 {
             // The caller checks whether the acquire is first.
@@ -74,7 +74,7 @@ impl WaitQueues {
     fn promote(&mut self, key: &[u8]) -> Option<AcquireId> {
         let queue = self.queues.get(key)?;
         let head = queue.waiters.values().next()?;
-        let waiter = self.waiters.get_mut(head).filter(|waiter| waiter.waiting.is_queued())?;
+        let waiter = self.waiters.get_mut(head).filter(|waiter| !waiter.waiting.is_first())?;
         waiter.waiting.handle_turn();
         if queue.rivals_at.is_some() {
             waiter.waiting.handle_rivals(queue.contention);
@@ -138,10 +138,10 @@ impl WaitQueues {
         }
     }
 
-    /// An attempt begins. It cannot be used from `valid_until` on.
-    pub(super) fn begin(&mut self, acquire: AcquireId, round: RoundId, valid_until: Time) {
+    /// An attempt begins.
+    pub(super) fn begin(&mut self, acquire: AcquireId, round: RoundId) {
         let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
-        waiter.waiting.handle_begin(valid_until);
+        waiter.waiting.handle_begin();
         waiter.votes = Some(round);
         if waiter.is_set() {
             self.sets.handle_begin(acquire, &waiter.keys);
@@ -151,7 +151,6 @@ impl WaitQueues {
     /// The attempt was won. [`leave`](Self::leave) follows.
     pub(super) fn handle_win(&mut self, acquire: AcquireId) {
         let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
-        waiter.waiting.handle_end();
         waiter.waiting.handle_win();
         // Sets that wait for one of the keys wait for the release.
         self.sets.pass_on(acquire);
@@ -167,7 +166,6 @@ impl WaitQueues {
         ready: &mut Vec<AcquireId>,
     ) {
         let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
-        waiter.waiting.handle_end();
         let place = waiter.last_votes(votes).and_then(VoteCounter::main_conflict);
         let conflict = place.and_then(|place| waiter.keys.get(place)).cloned();
         let queue = waiter.queue.as_ref().map(|(key, _)| key);
@@ -209,7 +207,6 @@ impl WaitQueues {
         random: u64,
     ) {
         let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
-        waiter.waiting.handle_end();
         let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);
         waiter.votes = None;
         waiter.waiting.handle_holder(holder);

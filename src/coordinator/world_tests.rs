@@ -5,14 +5,12 @@ use crate::observe::Weight;
 use crate::observe::event::Event;
 use crate::protocol::{ClientId, Drift, Extended, Policy, Quorum, Time, Ttl};
 use crate::random::Random;
-use crate::wire::{Fingerprint, NodeFailure};
+use crate::wire::Fingerprint;
 use quorlock_test::Trouble;
-use quorlock_test::internals::{Config, ConnId, Output, Server};
+use quorlock_test::internals::{Config, ConnId, Server};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redis::RedisConnectionInfo;
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::time::Duration;
 
 /// The wall clock of all servers at the origin of the virtual clock, in microseconds.

@@ -9,7 +9,7 @@ use crate::coordinator::{
 use crate::error::CloseError;
 use crate::node::{NoRuntime, Unready};
 use crate::observe::Report;
-use crate::protocol::{NodeId, Time};
+use crate::protocol::Time;
 use crate::wire::{Key, Keys};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -85,12 +85,9 @@ impl Client {
         self.engine().ensure_tasks().map_err(Unready::NoRuntime)
     }
 
-    /// Acquires a lock. `is_renewed`: the lease is renewed from now on.
-    pub(crate) async fn acquire(
-        &self,
-        request: AcquireRequest,
-        is_renewed: bool,
-    ) -> Result<Won, Failure> {
+    /// Acquires a lock.
+    pub(crate) async fn acquire(&self, request: AcquireRequest) -> Result<Won, Failure> {
+        let is_renewed = request.max_hold.is_some();
         if self.is_closed() {
             return Err(Failure::Failed(AcquireFailure::Closed));
         }
@@ -156,11 +153,13 @@ impl Client {
     }
 
     /// Number of acquires that wait or make an attempt.
+    #[cfg(feature = "test-util")]
     pub(crate) fn waiters(&self) -> usize {
         self.engine().with(|it, _| it.acquires().0).unwrap_or_default()
     }
 
     /// Number of attempts under way.
+    #[cfg(feature = "test-util")]
     pub(crate) fn attempts(&self) -> usize {
         self.engine().with(|it, _| it.acquires().1).unwrap_or_default()
     }
@@ -171,9 +170,10 @@ impl Client {
         self.each_pending().into_iter().sum()
     }
 
+    #[cfg(any(feature = "blocking", feature = "test-util"))]
     fn each_pending(&self) -> Vec<usize> {
         let pending = self.known_engine().and_then(|engine| {
-            let nodes = (0..engine.nodes.len()).map(NodeId::new);
+            let nodes = engine.nodes.iter().map(|io| io.node);
             engine.with(|it, _| nodes.map(|node| it.pending_releases(node)).collect())
         });
         pending.unwrap_or_default()
@@ -219,7 +219,7 @@ impl Client {
             }
             result.map_or(Poll::Pending, Poll::Ready)
         });
-        closed.await.map_err(|_| self.remains())
+        closed.await.map_err(|remains| self.close_error(&remains.pending_releases))
     }
 
     fn begin_close(&self, limit: Duration) {
@@ -232,10 +232,15 @@ impl Client {
     }
 
     /// The releases of a closed client that are not delivered.
+    #[cfg(feature = "blocking")]
     pub(crate) fn remains(&self) -> CloseError {
+        self.close_error(&self.each_pending())
+    }
+
+    fn close_error(&self, pending: &[usize]) -> CloseError {
         let names = self.first.pool.shared().iter().map(|node| node.name.clone());
-        let pending = names.zip(self.each_pending()).filter(|(_, pending)| *pending > 0).collect();
-        CloseError::new(pending, 0)
+        let pending = names.zip(pending.iter().copied()).filter(|(_, pending)| *pending > 0);
+        CloseError::new(pending.collect(), 0)
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) trait LeaseListener: Any + Send + Sync {
     /// The coordinator has ended `lease`.
     fn handle_end(&self, lease: LeaseId);
 
+    /// The holder releases `lease`.
+    fn handle_release(&self, lease: LeaseId);
+
     /// The client was closed, and releases all leases.
     fn handle_close(&self);
 

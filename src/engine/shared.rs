@@ -5,7 +5,7 @@ use super::failure::EngineFailure;
 use super::io::NodeIo;
 use super::lateness::Lateness;
 use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, RoundId};
-use crate::node::{Environment, NodeShared, Pool};
+use crate::node::{Environment, Node, Pool};
 use crate::observe::Weight;
 use crate::observe::event::Event;
 use crate::protocol::{NodeId, NodeSet, Time};
@@ -209,7 +209,7 @@ impl Engine {
         self.pool.environment()
     }
 
-    pub(super) fn shared(&self, node: NodeId) -> &Arc<NodeShared> {
+    pub(super) fn shared(&self, node: NodeId) -> &Arc<Node> {
         &self.pool.shared()[node.index()]
     }
 

@@ -7,7 +7,7 @@ mod kind;
 
 pub use config::ConfigError;
 
-use crate::node::{NoRuntime, RuntimeDriver};
+use crate::node::{NoRuntime, RuntimeDriver, Unready};
 use crate::observe::Report;
 use crate::protocol::Loss;
 use std::sync::Arc;
@@ -183,6 +183,15 @@ pub enum ClientError {
     /// The name of the resource is invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
+}
+
+impl From<Unready> for ClientError {
+    fn from(reason: Unready) -> Self {
+        match reason {
+            Unready::Closed => Self::Closed,
+            Unready::NoRuntime(reason) => reason.into(),
+        }
+    }
 }
 
 impl From<NoRuntime> for ClientError {

@@ -1,83 +1,86 @@
-//! The part of a client that its leases use.
+//! The part of a client that its handles use.
 
+use super::Lease;
 use super::limits::Limits;
 use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
-use super::sending::release;
+use super::state::{LeaseState, release_outcome};
+use super::view::LeaseRef;
+use crate::engine::{Client, Engine, LeaseListener, Won};
 use crate::error::ReleaseError;
-use crate::node::{NodeShared, Pool};
-use crate::observe::Observers;
-use crate::protocol::Quorum;
+use crate::node::Pool;
+use crate::observe::Tag;
+use crate::protocol::{Quorum, Ttl};
 use crate::time::Clock;
-use crate::wire::{NodeFailure, ServerInfo};
-use futures::future::join_all;
+use crate::wire::{NodeFailure, Optionals, ServerInfo};
+use std::any::Any;
 use std::sync::Arc;
 
-/// State shared by all leases of one client. A lease keeps it until it is released.
+/// State shared by all handles of one client.
 pub(crate) struct Backing {
     pub(crate) pool: Arc<Pool>,
-    pub(crate) registry: Arc<LeaseRegistry>,
     pub(crate) quorum: Quorum,
     pub(crate) limits: Limits,
-    origin: Arc<Origin>,
-}
-
-/// The part of a client that a lease keeps after its release. Keeps no connection open.
-pub(super) struct Origin {
-    pub(super) clock: Clock,
-    pub(super) nodes: Arc<[Arc<NodeShared>]>,
+    pub(crate) client: Arc<Client>,
     /// Length of the key prefix in bytes.
-    pub(super) prefix: usize,
-    pub(super) observers: Observers,
+    prefix: usize,
 }
 
 impl Backing {
-    /// Creates the shared state. `prefix` is the length of the key prefix in bytes.
     pub(crate) fn new(
         pool: Arc<Pool>,
-        registry: Arc<LeaseRegistry>,
+        client: Arc<Client>,
         quorum: Quorum,
         limits: Limits,
         prefix: usize,
     ) -> Self {
-        let (clock, observers) = (pool.clock().clone(), pool.observers().clone());
-        let origin = Origin { clock, nodes: pool.all().clone(), prefix, observers };
-        Self { pool, registry, quorum, limits, origin: Arc::new(origin) }
-    }
-
-    pub(crate) fn registry(&self) -> &LeaseRegistry {
-        &self.registry
-    }
-
-    pub(super) fn origin(&self) -> &Arc<Origin> {
-        &self.origin
+        Self { pool, quorum, limits, client, prefix }
     }
 
     pub(crate) fn clock(&self) -> &Clock {
         self.pool.clock()
     }
 
+    pub(crate) fn registry(&self) -> Arc<LeaseRegistry> {
+        registry(self.client.engine())
+    }
+
+    /// The lease that a caller has taken.
+    pub(crate) fn lease(&self, won: Won, ttl: Ttl, tag: Tag) -> Lease {
+        let registry = registry(&won.engine);
+        let (client, limits) = (&self.client, self.limits);
+        let engine = won.engine.clone();
+        let state = LeaseState::new(client, won, limits, self.prefix, (ttl, tag));
+        registry.enter(&state);
+        if engine.has_panicked() {
+            state.handle_failure();
+        }
+        Lease::guard(LeaseRef::new(state))
+    }
+
     /// Why the grants of each node would not count if new connections reached `servers`.
     pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
-        self.pool.shared()[0].preview_guard(servers)
+        self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
+    }
+
+    /// The optional commands that the set-ups of each node omit.
+    pub(crate) fn omitted(&self) -> Vec<Optionals> {
+        let omitted = |id| self.client.engine().with(|it, now| it.omitted(id, now));
+        self.quorum.ids().map(|id| omitted(id).unwrap_or_default()).collect()
     }
 
     /// Releases all leases. Returns the first resource of each lease, with the outcome.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
-        let held = self.registry.all();
-        let under_way = held.iter().filter_map(|state| {
-            let released = release(state.close()?, None);
-            let resource = state.resources().next().unwrap_or_default().to_vec();
-            Some(async move { (resource, released.await) })
-        });
-        // Collect first: all releases must be in the mailboxes before the first one is awaited.
-        join_all(under_way.collect::<Vec<_>>()).await
+        self.registry().handle_close();
+        let released = self.client.release_all().await;
+        let name = |key: &[u8]| key.get(self.prefix..).unwrap_or_default().to_vec();
+        let now = self.clock().now();
+        released.into_iter().map(|(key, ended)| (name(&key), release_outcome(ended, now))).collect()
     }
+}
 
-    /// Rejects new leases, and releases the existing ones in the background.
-    pub(crate) fn close(&self) {
-        for state in self.registry.close() {
-            drop(state.close());
-        }
-    }
+/// The registry of an engine. A client whose engine is replaced has several.
+fn registry(engine: &Engine) -> Arc<LeaseRegistry> {
+    let leases: Arc<dyn Any + Send + Sync> = engine.leases().clone();
+    leases.downcast().unwrap_or_default()
 }

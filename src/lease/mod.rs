@@ -1,44 +1,15 @@
 //! Leases: acquired locks with a limited validity.
 //!
-//! Contains the lease, its views, its renewal, its release, and the registry of a client's leases.
-//! The acquire itself is in [`acquire`](crate::acquire). The rules of validity are in
-//! [`protocol`](crate::protocol).
+//! Contains the lease, its views, its release, and the registry of a client's leases. Renewal is in
+//! [`coordinator`](crate::coordinator), and the rules of validity are in [`protocol`](crate::protocol).
 
-#[cfg(not(quorlock_coordinator))]
-mod acquired;
-#[cfg(not(quorlock_coordinator))]
 mod backing;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_backing.rs"]
-mod backing;
-#[cfg(not(quorlock_coordinator))]
-mod doubts;
 mod ending;
-#[cfg(not(quorlock_coordinator))]
-mod extension;
-#[cfg(not(quorlock_coordinator))]
-mod kept;
 mod limits;
-#[cfg(not(quorlock_coordinator))]
 mod observed;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_observed.rs"]
-mod observed;
-#[cfg(not(quorlock_coordinator))]
-mod registry;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_registry.rs"]
 mod registry;
 mod release;
-#[cfg(not(quorlock_coordinator))]
-mod sending;
-#[cfg(not(quorlock_coordinator))]
 mod state;
-#[cfg(quorlock_coordinator)]
-#[path = "engine_state.rs"]
-mod state;
-#[cfg(not(quorlock_coordinator))]
-mod takeover;
 mod view;
 
 pub(crate) use backing::Backing;
@@ -60,7 +31,7 @@ use std::time::Duration;
 /// [`LeaseRef`], to which it dereferences.
 ///
 /// Dropping a lease releases the lock in the background. The drop never blocks and never panics,
-/// with or without a runtime. The runtime on which the lease was acquired must keep running to
+/// with or without a runtime. The [runtime](crate::Builder::runtime) of the client must keep running to
 /// deliver the release. In a short-lived process, use [`release`](Self::release) or
 /// [`Redlock::close`](crate::Redlock::close). Otherwise the lock may remain held until its ttl
 /// ends.

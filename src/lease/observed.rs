@@ -1,159 +1,83 @@
-//! Events of a lease: its extensions, its loss and its release.
+//! Events of extensions and releases.
 
-use super::extension::Extension;
 use super::release::ReleaseOutcome;
-use super::state::LeaseState;
+use crate::coordinator::SharedLease;
 use crate::error::ReleaseError;
 use crate::observe::event::{Event, ExtendOutcome, LockInfo, ReleaseResult};
-use crate::observe::{Observers, Tag, Weight};
+use crate::observe::{Observers, Report, Tag, Weight};
 use crate::protocol::{Extended, Loss, Tenure, Time, Ttl};
-use crate::round::Tally;
-use crate::sync::lock;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::time::Clock;
 use std::time::Duration;
 
-/// State of a lease's events.
-pub(super) struct Observed {
-    /// `None` if the lease has neither a number nor a class.
-    tag: Option<Box<Tag>>,
-    /// T1 of the round that acquired it.
-    since: Time,
-    /// Number of consecutive failed renewals.
-    failures: AtomicU32,
-    is_loss_emitted: AtomicBool,
+/// The parts of a lease that its events need.
+#[derive(Clone, Copy)]
+pub(super) struct LeaseEvents<'a> {
+    pub(super) observers: &'a Observers,
+    pub(super) clock: &'a Clock,
+    pub(super) shared: &'a SharedLease,
+    /// Length of the key prefix in bytes.
+    pub(super) prefix: usize,
+    pub(super) tag: Tag,
+    /// T1 of the acquire.
+    pub(super) since: Time,
 }
 
-impl Observed {
-    pub(super) fn new(tag: Tag, since: Time) -> Self {
-        let tag = (tag.id > 0 || tag.class.is_some()).then(|| Box::new(tag));
-        Self { tag, since, failures: AtomicU32::new(0), is_loss_emitted: AtomicBool::new(false) }
-    }
-}
-
-impl LeaseState {
-    /// The number and the class of the lease in events.
-    pub(crate) fn tag(&self) -> Tag {
-        self.observed.tag.as_deref().copied().unwrap_or_default()
+impl LeaseEvents<'_> {
+    fn now(&self) -> Time {
+        self.clock.now()
     }
 
-    /// The time since which the lease is held: T1 of the round that acquired it.
-    pub(crate) fn since(&self) -> Time {
-        self.observed.since
+    fn lock_info(&self) -> LockInfo {
+        self.tag.lock(self.shared.claim().keys(), self.prefix)
     }
 
-    fn lock(&self) -> LockInfo {
-        self.tag().lock(self.claim().keys(), self.origin.prefix)
-    }
-
-    fn observers(&self) -> &Observers {
-        &self.origin.observers
-    }
-
-    /// Emits [`Event::LeaseLost`] once, if `tenure` is a loss.
-    pub(super) fn emit_end(&self, tenure: Tenure) {
-        let Tenure::Lost(reason) = tenure else { return };
-        let weight = if reason == Loss::Closed { Weight::Detail } else { Weight::Trouble };
-        if !self.observers().wants(weight)
-            || self.observed.is_loss_emitted.swap(true, Ordering::AcqRel)
-        {
-            return;
+    fn validity(&self, now: Time) -> Duration {
+        match self.shared.tenure(now) {
+            Tenure::Held { valid_until } => valid_until.since(now),
+            Tenure::Lost(_) | Tenure::Released => Duration::ZERO,
         }
-        self.observers().emit(weight, || Event::LeaseLost {
-            lock: self.lock(),
-            reason,
-            held_for: self.now().since(self.since()),
-        });
-    }
-
-    /// Remaining validity at `now`, if renewal events are observed.
-    pub(super) fn slack(&self, now: Time) -> Option<Duration> {
-        self.observers().wants(Weight::Trouble).then(|| self.validity(now))
-    }
-
-    /// Emits the outcome of a renewal. `slack` was the remaining validity when it was decided.
-    pub(super) fn emit_renewal(
-        &self,
-        extended: Extended,
-        slack: Option<Duration>,
-        extension: &Extension,
-    ) {
-        let failures = &self.observed.failures;
-        let (until, failures) = match extended {
-            Extended::Until(until) => (Some(until), failures.swap(0, Ordering::Relaxed)),
-            Extended::Unchanged(_) => (None, failures.fetch_add(1, Ordering::Relaxed) + 1),
-            Extended::Ended(_) => return,
-        };
-        let Some(slack) = slack else { return };
-        // Only the first of consecutive failures is reported as trouble.
-        let is_first = until.is_none() && failures == 1;
-        let weight = if is_first { Weight::Trouble } else { Weight::Detail };
-        self.observers().emit(weight, || match until {
-            Some(until) => Event::LeaseRenewed {
-                lock: self.lock(),
-                slack,
-                validity: until.since(self.now()),
-                failures,
-            },
-            None => Event::RenewalFailed {
-                lock: self.lock(),
-                failures,
-                remaining: slack,
-                held: self.held(),
-                report: extension.tally.report(self.names()),
-            },
-        });
-    }
-
-    /// Number of resources that the client has leases of.
-    fn held(&self) -> usize {
-        let bond = lock(&self.bond);
-        let backing = bond.as_ref().map(|bond| bond.backing.clone());
-        drop(bond);
-        backing.map_or(0, |backing| backing.registry.count())
     }
 }
 
-/// Emits [`Event::ExtendStarted`] for an extension that the holder requested, and [`Event::ExtendFinished`] at its end
-/// or when it is dropped.
+/// Emits [`Event::ExtendStarted`], and [`Event::ExtendFinished`] at the end or when it is dropped.
 pub(super) struct ExtendWatch<'a> {
-    state: &'a LeaseState,
-    /// The extension's number and start. `None` if not observed, or after the last event.
+    lease: LeaseEvents<'a>,
     started: Option<(u64, Time)>,
 }
 
 impl<'a> ExtendWatch<'a> {
-    pub(super) fn start(state: &'a Arc<LeaseState>, ttl: Ttl) -> Self {
-        let observers = state.observers();
-        let started = observers.wants(Weight::Detail).then(|| (observers.next_id(), state.now()));
+    pub(super) fn start(lease: LeaseEvents<'a>, ttl: Ttl) -> Self {
+        let observers = lease.observers;
+        let started = observers.wants(Weight::Detail).then(|| (observers.next_id(), lease.now()));
         if let Some((id, _)) = started {
-            let event = || Event::ExtendStarted { lock: state.lock(), id, ttl: ttl.as_duration() };
-            observers.emit(Weight::Detail, event);
+            let (lock, ttl) = (lease.lock_info(), ttl.as_duration());
+            observers.emit(Weight::Detail, || Event::ExtendStarted { lock, id, ttl });
         }
-        Self { state, started }
+        Self { lease, started }
     }
 
-    pub(super) fn finish(mut self, extended: Extended, tally: &Tally) {
+    pub(super) fn finish(mut self, extended: Extended, report: &Report) {
         let outcome = match extended {
             Extended::Until(_) => ExtendOutcome::Extended,
             Extended::Unchanged(_) => ExtendOutcome::NoQuorum,
             Extended::Ended(_) => ExtendOutcome::Ended,
         };
-        self.emit(outcome, Some(tally));
+        self.emit(outcome, Some(report.clone()));
     }
 
-    fn emit(&mut self, outcome: ExtendOutcome, tally: Option<&Tally>) {
+    fn emit(&mut self, outcome: ExtendOutcome, report: Option<Report>) {
         let Some((id, started)) = self.started.take() else { return };
-        let state = self.state;
-        state.observers().emit(Weight::Detail, || {
-            let now = state.now();
+        let lease = self.lease;
+        lease.observers.emit(Weight::Detail, || {
+            let now = lease.now();
+            let (elapsed, validity) = (now.since(started), lease.validity(now));
             Event::ExtendFinished {
-                lock: state.lock(),
+                lock: lease.lock_info(),
                 id,
                 outcome,
-                elapsed: now.since(started),
-                validity: state.validity(now),
-                report: tally.map(|tally| tally.report(state.names())),
+                elapsed,
+                validity,
+                report,
             }
         });
     }
@@ -165,29 +89,21 @@ impl Drop for ExtendWatch<'_> {
     }
 }
 
-/// Emits [`Event::ReleaseStarted`] for the release of the last guard, and [`Event::ReleaseFinished`] at its end or when
-/// it is dropped.
+/// Emits [`Event::ReleaseStarted`], and [`Event::ReleaseFinished`] at the end or when it is dropped.
 pub(super) struct ReleaseWatch<'a> {
-    state: &'a LeaseState,
-    /// The start of the release. `None` if not observed, or after the last event.
+    lease: LeaseEvents<'a>,
     started: Option<Time>,
 }
 
 impl<'a> ReleaseWatch<'a> {
-    pub(super) fn start(state: &'a Arc<LeaseState>) -> Self {
-        let observers = state.observers();
-        let started = observers.wants(Weight::Trouble).then(|| state.now());
+    pub(super) fn start(lease: LeaseEvents<'a>, loss: Option<Loss>) -> Self {
+        let started = lease.observers.wants(Weight::Trouble).then(|| lease.now());
         if let Some(now) = started {
-            observers.emit(Weight::Detail, || Event::ReleaseStarted {
-                lock: state.lock(),
-                held_for: now.since(state.since()),
-                loss: match state.tenure() {
-                    Tenure::Lost(loss) => Some(loss),
-                    Tenure::Held { .. } | Tenure::Released => None,
-                },
-            });
+            let (lock, held_for) = (lease.lock_info(), now.since(lease.since));
+            let event = || Event::ReleaseStarted { lock, held_for, loss };
+            lease.observers.emit(Weight::Detail, event);
         }
-        Self { state, started }
+        Self { lease, started }
     }
 
     pub(super) fn finish(mut self, ended: &Result<ReleaseOutcome, ReleaseError>) {
@@ -197,19 +113,18 @@ impl<'a> ReleaseWatch<'a> {
             Ok(_) => ReleaseResult::Released,
             Err(_) => ReleaseResult::NoQuorum,
         };
-        self.emit(result, ended.as_ref().err());
+        self.emit(result, ended.as_ref().err().and_then(ReleaseError::report).cloned());
     }
 
-    fn emit(&mut self, result: ReleaseResult, error: Option<&ReleaseError>) {
+    fn emit(&mut self, result: ReleaseResult, report: Option<Report>) {
         let Some(started) = self.started.take() else { return };
-        // Reported as trouble, because the holder may never see the error: `using` returns the output of its work.
         let is_unconfirmed = result == ReleaseResult::NoQuorum;
         let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
-        self.state.observers().emit(weight, || Event::ReleaseFinished {
-            lock: self.state.lock(),
+        self.lease.observers.emit(weight, || Event::ReleaseFinished {
+            lock: self.lease.lock_info(),
             result,
-            elapsed: self.state.now().since(started),
-            report: error.and_then(ReleaseError::report).cloned(),
+            elapsed: self.lease.now().since(started),
+            report,
         });
     }
 }

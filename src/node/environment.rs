@@ -1,7 +1,7 @@
 //! What a client takes from the machine that it runs on.
 
 use super::gate::Task;
-use super::timer_clock::TimerClock;
+use super::timer::TimerClock;
 use crate::observe::Observers;
 use crate::random::Random;
 use crate::time::Clock;
@@ -55,7 +55,7 @@ impl Environment {
         if self.is_world() {
             return TimerClock::Client(self.clock.clone());
         }
-        TimerClock::new()
+        TimerClock::Tokio
     }
 }
 

@@ -10,7 +10,7 @@ use std::panic::AssertUnwindSafe;
 const MAX_TOLD: usize = 200;
 
 /// What `future` comes to; a panic in it is a failure too, told as what `failure` makes of it.
-pub(super) async fn shield<T>(
+pub(crate) async fn shield<T>(
     future: impl Future<Output = Result<T, NodeFailure>>,
     failure: impl FnOnce(String) -> NodeFailure,
 ) -> Result<T, NodeFailure> {
@@ -36,4 +36,4 @@ pub(super) fn first_line(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 #[path = "shield_tests.rs"]
-pub(super) mod tests;
+mod tests;

@@ -39,7 +39,6 @@ pub use eligibility::VoteEligibility;
 pub(crate) use event::{Tag, shown};
 pub use holder::Holder;
 pub(crate) use holder::{Excess, HeldBy};
-#[cfg(any(test, quorlock_coordinator))]
 pub(crate) use node_health::HealthRecord;
 pub use node_state::NodeState;
 pub use observer::Observer;

@@ -1,18 +1,16 @@
 //! Delivery of events to all receivers of a client.
 
-use super::event::{Event, NodeHealth};
+use super::event::Event;
 #[cfg(feature = "metrics")]
 use super::metrics::Metrics;
-use super::node_health::{Change, HealthRecord};
 use super::observer::Observer;
 #[cfg(feature = "tracing")]
 use super::spans::Spans;
 use super::weight::Weight;
-use crate::protocol::{NodeId, Quorum, Time};
-use crate::sync::{contain, lock};
+use crate::sync::contain;
 use crate::time::Clock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// The receivers of a client's events: the user's observer, `tracing` and metrics. Cheap to clone.
 #[derive(Clone)]
@@ -23,8 +21,6 @@ struct Inner {
     receivers: Vec<Receiver>,
     /// Number of the last acquire or extension.
     last_id: AtomicU64,
-    /// Health of the nodes, as last reported.
-    health: Mutex<HealthRecord>,
 }
 
 /// A receiver, which is disabled after a panic.
@@ -39,7 +35,6 @@ impl Observers {
     pub(crate) fn new(
         observer: Option<Arc<dyn Observer>>,
         nodes: &[Arc<str>],
-        quorum: Quorum,
         clock: &Clock,
     ) -> Self {
         #[cfg(not(feature = "tracing"))]
@@ -52,8 +47,7 @@ impl Observers {
         #[cfg(feature = "metrics")]
         receivers.extend(Metrics::new(nodes).map(|it| Receiver::new(Arc::new(it), |_| true)));
         receivers.extend(observer.map(|it| Receiver::new(it, |_| true)));
-        let (last_id, health) = (AtomicU64::new(0), Mutex::new(HealthRecord::new(quorum)));
-        Self(Arc::new(Inner { receivers, last_id, health }))
+        Self(Arc::new(Inner { receivers, last_id: AtomicU64::new(0) }))
     }
 
     /// True if a receiver wants events of this `weight`.
@@ -78,22 +72,12 @@ impl Observers {
     pub(crate) fn next_id(&self) -> u64 {
         self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
-
-    /// Records the health of `node` at `now`. Returns the change, if any.
-    pub(crate) fn handle_health(
-        &self,
-        node: NodeId,
-        health: NodeHealth,
-        now: Time,
-    ) -> Option<Change> {
-        lock(&self.0.health).handle(node, health, now)
-    }
 }
 
 /// For tests: `tracing` only.
 impl Default for Observers {
     fn default() -> Self {
-        Self::new(None, &[], Quorum::majority(1), &Clock::default())
+        Self::new(None, &[], &Clock::default())
     }
 }
 

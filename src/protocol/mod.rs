@@ -48,7 +48,7 @@
 //! - **I15** A node whose clock may have dropped keys early counts only after every holder of such a key has
 //!   stopped relying on it.
 //!
-//! I1-I4, I9, I10 and I13-I15 are enforced here. I5-I8 are enforced by `round` and `node`, with [`PendingCommands`] and
+//! I1-I4, I9, I10 and I13-I15 are enforced here. I5-I8 are enforced by `coordinator`, with [`PendingCommands`] and
 //! [`StaleWindow`]; I11 by `wire`.
 
 mod acquisition;
@@ -83,7 +83,7 @@ pub(crate) use doubt::SuspectedLoss;
 pub(crate) use fencing::{LIMIT, hint};
 pub(crate) use freed::{Epoch, FreeNodes, ReleaseLog};
 pub(crate) use liveness::{Action, HEARTBEAT, Liveness};
-pub(crate) use node_clock::{NodeClock, Offset, Reading, ReadingResult};
+pub(crate) use node_clock::{NodeClock, Offset, Reading};
 pub(crate) use pending::{PendingCommands, PendingRelease, PendingWork};
 pub(crate) use quarantine::{Event, Exclusion, Policy, Quarantine, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
@@ -98,4 +98,4 @@ pub(crate) use stale_window::{Broken, StaleWindow};
 pub(crate) use steps::ClockSteps;
 pub(crate) use turns::Turns;
 pub(crate) use validity::{Drift, Time, Ttl, TtlError, valid_until};
-pub(crate) use waiting::{IdleAction, Turn, Waiting};
+pub(crate) use waiting::Waiting;

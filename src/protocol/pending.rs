@@ -154,17 +154,11 @@ impl<C, K: Ord> PendingCommands<C, K> {
     }
 
     /// Tries isolated releases that are `like` one that has closed `unanswered` connections no earlier than that one.
-    #[cfg(any(test, quorlock_coordinator))]
     pub(crate) fn defer_isolated(&mut self, unanswered: u8, like: impl Fn(&C) -> bool) {
         for (count, command) in &mut self.isolated {
             *count = if like(command) { unanswered.max(*count) } else { *count };
         }
         self.isolated.make_contiguous().sort_by_key(|(count, _)| *count);
-    }
-
-    /// Takes all releases, for example to move them to another queue.
-    pub(crate) fn take_releases(&mut self) -> impl Iterator<Item = C> {
-        self.releases.drain(..).chain(self.isolated.drain(..).map(|(_, command)| command))
     }
 }
 

@@ -4,10 +4,10 @@
 //! waiter in the queue. This is the fastest way, but unfair to other processes. So after several times in a row the first
 //! waiter holds back for a moment.
 //!
-//! - Events: [`Turns::handle_release`] when a lease of this process ends; it returns when the first waiter may try.
-//!   [`Turns::handle_freed_by_others`] when another process released the lock.
-//!   [`Turns::handle_skipped`] when a waiter that may compete was not polled.
-//! - Query: [`Turns::admitted`] is how many waiters may compete.
+//! Events:
+//!
+//! - [`Turns::handle_release`] when a lease of this process ends; it returns when the first waiter may try.
+//! - [`Turns::handle_freed_by_others`] when another process released the lock.
 
 use super::validity::Time;
 use std::time::Duration;
@@ -23,11 +23,8 @@ const YIELD_DELAY: Duration = Duration::from_millis(5);
 /// within `LONGEST_RUN` or [`SHORTEST_RUN`] leases.
 const LONGEST_RUN: Duration = Duration::from_millis(250);
 
-/// Maximum number of waiters that compete because those before them were not polled.
-const MAX_ADMITTED: usize = 1 << 4;
-
 /// The turns for one key.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Turns {
     in_a_row: u32,
     /// When the first lease of the current run ended.
@@ -36,29 +33,9 @@ pub(crate) struct Turns {
     shortest: Duration,
     /// How long the last run lasted, if other processes got a turn after it, until it is known whether they took it.
     yielded_after: Option<Duration>,
-    /// How many waiters may compete: one, doubled with each that is skipped. Unpolled waiters are often next to
-    /// each other, and should not cost the waiters behind them one pause each.
-    admitted: usize,
-}
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self {
-            in_a_row: 0,
-            run_began: Time::default(),
-            shortest: Duration::ZERO,
-            yielded_after: None,
-            admitted: 1,
-        }
-    }
 }
 
 impl Turns {
-    /// How many waiters may compete on the nodes.
-    pub(crate) fn admitted(&self) -> usize {
-        self.admitted
-    }
-
     /// A lease of this process has ended, and the lock is free from `at` on. Returns when the first waiter
     /// may try.
     pub(crate) fn handle_release(&mut self, at: Time) -> Time {
@@ -66,7 +43,6 @@ impl Turns {
             // This process acquired the lock again, so no other process wanted it.
             self.shortest = LONGEST_RUN.min(lasted.max(YIELD_DELAY) * 2);
         }
-        self.admitted = 1;
         if self.in_a_row == 0 {
             self.run_began = at;
         }
@@ -85,13 +61,7 @@ impl Turns {
         if self.yielded_after.take().is_some() {
             self.shortest = Duration::ZERO;
         }
-        self.admitted = 1;
         self.in_a_row = 0;
-    }
-
-    /// A waiter that may compete was not polled.
-    pub(crate) fn handle_skipped(&mut self) {
-        self.admitted = (self.admitted * 2).min(MAX_ADMITTED);
     }
 }
 
@@ -135,45 +105,26 @@ mod tests {
         assert_eq!(run(&mut turns, 10, 1), 4);
     }
 
-    #[derive(Clone, Copy, Debug)]
-    enum TurnEvent {
-        Release,
-        Others,
-        Skipped,
-    }
-
     proptest! {
         #[test]
-        fn admitted_resets_when_free_and_stays_bounded(
-            story in prop::collection::vec(
-                prop::sample::select(&[TurnEvent::Release, TurnEvent::Others, TurnEvent::Skipped][..]), 1..200,
-            ),
+        fn others_get_no_turn_before_the_shortest_run(
+            story in prop::collection::vec(prop::bool::ANY, 1..200),
         ) {
             let mut turns = Turns::default();
-            let (mut skipped, mut run) = (0, 0);
-            let at = Time::from_nanos(7);
-            for event in story {
-                match event {
-                    TurnEvent::Release => {
-                        run += 1;
-                        skipped = 0;
-                        let may_try = turns.handle_release(at);
-                        prop_assert!(may_try == at || may_try == at.after(YIELD_DELAY));
-                        if may_try > at {
-                            prop_assert!(run >= SHORTEST_RUN, "after {run}");
-                            run = 0;
-                        }
-                    }
-                    TurnEvent::Others => {
-                        (skipped, run) = (0, 0);
-                        turns.handle_freed_by_others();
-                    }
-                    TurnEvent::Skipped => {
-                        skipped += 1;
-                        turns.handle_skipped();
-                    }
+            let (mut run, at) = (0, Time::from_nanos(7));
+            for is_release in story {
+                run += 1;
+                if !is_release {
+                    turns.handle_freed_by_others();
+                    run = 0;
+                    continue;
                 }
-                prop_assert_eq!(turns.admitted(), (1_usize << skipped.min(4)).min(MAX_ADMITTED));
+                let may_try = turns.handle_release(at);
+                prop_assert!(may_try == at || may_try == at.after(YIELD_DELAY));
+                if may_try > at {
+                    prop_assert!(run >= SHORTEST_RUN, "after {run}");
+                    run = 0;
+                }
             }
         }
     }

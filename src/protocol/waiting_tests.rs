@@ -1,18 +1,11 @@
 use super::*;
-use proptest::prelude::*;
-
-const DEADLINE: u64 = 60_000;
 
 fn at(ms: u64) -> Time {
     Time::default().after(Duration::from_millis(ms))
 }
 
-fn waiting() -> Waiting {
-    Waiting::new(at(DEADLINE))
-}
-
 fn first() -> Waiting {
-    let mut waiting = waiting();
+    let mut waiting = Waiting::default();
     waiting.handle_turn();
     waiting
 }
@@ -22,63 +15,11 @@ fn free(nodes: NodeSet) -> FreeNodes {
 }
 
 #[test]
-fn unpolled_waiter_is_skipped_and_keeps_its_place() {
-    let mut waiting = first();
-    assert_eq!(waiting.idle_action(at(1_000)), None, "it was not woken");
-    waiting.handle_wake(at(1_000));
-    waiting.handle_wake(at(1_090));
-    assert_eq!(waiting.idle_action(at(1_099)), None);
-    assert_eq!(waiting.idle_action(at(1_100)), Some(IdleAction::Skip));
-    assert!(waiting.suspend(at(1_100)) && !waiting.is_first() && !waiting.is_queued());
-    assert_eq!(waiting.try_at(), Some(Time::default()), "it has to enter the queue first");
-    assert_eq!(waiting.next_turn(), Turn::Requeue { at_end: false });
-    assert_eq!(waiting.next_turn(), Turn::Compete);
-}
-
-#[test]
 fn requeued_waiter_waits_for_its_turn() {
     let mut waiting = first();
+    assert!(waiting.is_first());
     waiting.handle_requeued();
-    assert!(waiting.is_queued() && !waiting.is_first());
-    assert_eq!(waiting.next_turn(), Turn::Wait);
-}
-
-#[test]
-fn waiter_polled_in_time_is_not_idle() {
-    let mut waiting = first();
-    waiting.handle_wake(at(1_000));
-    waiting.handle_poll();
-    assert_eq!(waiting.idle_action(at(9_000)), None);
-    assert!(!waiting.suspend(at(9_000)));
-    let mut queued = self::waiting();
-    queued.handle_wake(at(0));
-    assert_eq!(queued.idle_action(at(9_000)), None, "it is not its turn");
-    assert_eq!(queued.next_turn(), Turn::Wait);
-}
-
-#[test]
-fn unpolled_attempt_is_given_up_if_useless_or_wanted() {
-    for (valid_until, now, idle_action) in [
-        (50_000, 100, None),
-        (50_000, 1_999, None),
-        (50_000, 2_000, Some(IdleAction::ReleaseIfWanted)),
-        (500, 499, None),
-        (500, 500, Some(IdleAction::Release)),
-        (DEADLINE * 2, DEADLINE, Some(IdleAction::Release)),
-    ] {
-        let mut waiting = first();
-        waiting.handle_begin(at(valid_until));
-        waiting.handle_wake(at(0));
-        assert_eq!(waiting.idle_action(at(now)), idle_action, "at {now} ms");
-    }
-    let mut waiting = first();
-    waiting.handle_begin(at(500));
-    waiting.handle_wake(at(0));
-    assert!(waiting.suspend(at(500)));
-    waiting.handle_end();
-    assert!(!waiting.is_first(), "its turn was taken before the attempt ended");
-    assert_eq!(waiting.next_turn(), Turn::Requeue { at_end: true });
-    assert!(waiting.is_queued());
+    assert!(!waiting.is_first());
 }
 
 #[test]
@@ -87,8 +28,7 @@ fn free_quorum_causes_one_attempt() {
     let node = NodeId::new;
     let granted = [node(0), node(1)].into_iter().collect();
     let mut waiting = first();
-    waiting.handle_begin(at(10_000));
-    waiting.handle_end();
+    waiting.handle_begin();
     let freed = |waiting: &mut Waiting, id| {
         waiting.handle_freed(node(id));
         waiting.next_useful_try(free(granted), quorum, at(1_000))
@@ -97,7 +37,7 @@ fn free_quorum_causes_one_attempt() {
     assert_eq!(freed(&mut waiting, 4), Some(at(1_000)));
     waiting.schedule_try(at(1_000));
     assert_eq!(freed(&mut waiting, 3), None, "an attempt is already due");
-    waiting.handle_begin(at(10_000));
+    waiting.handle_begin();
     assert_eq!(waiting.try_at(), None);
     waiting.handle_freed(node(4));
     assert_eq!(waiting.next_useful_try(FreeNodes::default(), quorum, at(1_000)), None);
@@ -116,12 +56,11 @@ fn push_before_refusal_causes_an_attempt() {
         [(granted, true, Some(at(1_000))), (granted, false, None), (NodeSet::default(), true, None)]
     {
         let mut waiting = first();
-        waiting.handle_begin(at(10_000));
+        waiting.handle_begin();
         if is_freed {
             waiting.handle_freed(NodeId::new(0));
             assert_eq!(waiting.next_useful_try(FreeNodes::default(), quorum, at(999)), None);
         }
-        waiting.handle_end();
         waiting.handle_refusal(free(granted), quorum, at(1_000), u64::MAX);
         let try_at = waiting.try_at().map(|at| at.as_nanos().div_ceil(1_000_000));
         assert_eq!(try_at, reason.map(|at| at.as_nanos() / 1_000_000), "{granted:?} {is_freed}");
@@ -140,8 +79,7 @@ fn pushed(waiting: &mut Waiting, now: u64) -> Option<Time> {
 
 /// The attempt after the push, which is refused at `now`.
 fn refused(waiting: &mut Waiting, now: u64, random: u64) {
-    waiting.handle_begin(at(DEADLINE));
-    waiting.handle_end();
+    waiting.handle_begin();
     waiting.handle_refusal(FreeNodes::default(), Quorum::majority(1), at(now), random);
 }
 
@@ -192,7 +130,7 @@ fn returning_client_rests_if_many_compete() {
         let mut next = first();
         next.handle_return(contention(races), at(5_000));
         // Its first attempt is not a race.
-        next.handle_begin(at(DEADLINE));
+        next.handle_begin();
         assert_eq!(longest_rest(&mut next, 5_002), longest, "after {races}");
         let rests_until = next.rests_until();
         refused(&mut next, 5_200, u64::MAX);
@@ -246,7 +184,7 @@ fn returning_client_holds_back_and_asks_one_node() {
     assert!(!waiting.asks_one_first(), "no node has sent a push");
     pushed(&mut waiting, 30);
     assert!(waiting.asks_one_first());
-    waiting.handle_begin(at(DEADLINE));
+    waiting.handle_begin();
     assert!(!waiting.asks_one_first());
 }
 
@@ -255,8 +193,7 @@ fn push_of_the_refusing_node_causes_an_attempt() {
     let (quorum, node) = (Quorum::majority(5), NodeId::new);
     for freed_before in [false, true] {
         let mut waiting = first();
-        waiting.handle_begin(at(DEADLINE));
-        waiting.handle_end();
+        waiting.handle_begin();
         if freed_before {
             waiting.handle_freed(node(3));
         }
@@ -269,60 +206,5 @@ fn push_of_the_refusing_node_causes_an_attempt() {
         let try_at = waiting.next_useful_try(FreeNodes::default(), quorum, at(1_002));
         assert_eq!(try_at, Some(at(1_002)).filter(|_| !freed_before));
         assert_eq!(waiting.freed(), [node(1), node(3)].into_iter().collect());
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum WaiterEvent {
-    Wake,
-    Poll,
-    Begin,
-    End,
-    First,
-    Suspend,
-    Take,
-}
-
-proptest! {
-    /// A waiter that is polled whenever it is woken never loses its turn. A waiter that is never polled keeps
-    /// its attempt only while that can be used.
-    #[test]
-    fn waiting_matches_model(
-        story in prop::collection::vec((0..500_u64, prop::sample::select(&[
-            WaiterEvent::Wake, WaiterEvent::Poll, WaiterEvent::Begin, WaiterEvent::End, WaiterEvent::First,
-            WaiterEvent::Suspend, WaiterEvent::Take,
-        ][..])), 1..60),
-    ) {
-        let mut waiting = waiting();
-        let (mut now, mut woken, mut has_attempt) = (0, None, false);
-        for (passed, event) in story {
-            now += passed;
-            match event {
-                WaiterEvent::Wake => { waiting.handle_wake(at(now)); woken = woken.or(Some(now)); }
-                WaiterEvent::Poll => { waiting.handle_poll(); woken = None; }
-                WaiterEvent::Begin if waiting.is_first() => {
-                    waiting.handle_begin(at(now + 1_000));
-                    has_attempt = true;
-                }
-                WaiterEvent::End if waiting.is_first() => { waiting.handle_end(); has_attempt = false; }
-                WaiterEvent::First if waiting.is_queued() => waiting.handle_turn(),
-                WaiterEvent::Suspend => {
-                    let is_idle = waiting.is_first() && woken.is_some_and(|at| now - at >= 100);
-                    prop_assert!(is_idle || waiting.idle_action(at(now)).is_none());
-                    prop_assert!(!is_idle || has_attempt || waiting.idle_action(at(now)).is_some());
-                    prop_assert_eq!(waiting.suspend(at(now)), is_idle);
-                }
-                WaiterEvent::Take => {
-                    let was_suspended = !waiting.is_first() && !waiting.is_queued();
-                    let turn = waiting.next_turn();
-                    prop_assert_eq!(matches!(turn, Turn::Requeue { .. }), was_suspended);
-                    if let Turn::Requeue { at_end } = turn {
-                        prop_assert_eq!(at_end, has_attempt, "a lost attempt costs the place");
-                        has_attempt = false;
-                    }
-                }
-                WaiterEvent::Begin | WaiterEvent::End | WaiterEvent::First => {}
-            }
-        }
     }
 }

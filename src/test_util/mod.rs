@@ -47,8 +47,6 @@ use tokio::runtime::Handle;
 ///
 /// - The nodes' clocks do not change. Nodes keep a key until it is released or its ttl has elapsed
 ///   in real time.
-/// - Waits in `acquire`, `extend`, `release` and `close` use tokio's clock. Advance that clock as
-///   well, with `tokio::time::advance`.
 /// - All tests of a process share the machine's clock, so the leases of tests in other threads end
 ///   as well.
 pub fn advance(by: Duration) {
@@ -88,7 +86,7 @@ pub fn has_rung_alarms() -> bool {
 /// ```
 ///
 /// The clock measures the validity of leases, the waits in `acquire`, `extend`, `release` and
-/// `close`, and the periods of the restart guard. Timeouts of unresponsive nodes use tokio's clock.
+/// `close`, timeouts of the nodes, and the periods of the restart guard.
 #[derive(Clone, Default)]
 pub struct Clock(Arc<Shifted>);
 
@@ -196,7 +194,6 @@ pub fn waiter_checks(redlock: &Redlock) -> u64 {
 }
 
 /// The coordinator of the client panics.
-#[cfg(quorlock_coordinator)]
 pub fn panic_in_coordinator(redlock: &Redlock) {
     redlock.inner.driver.engine().with(|_, _| panic!("panic injected by a test"));
 }

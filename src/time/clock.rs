@@ -71,9 +71,4 @@ impl Clock {
     pub(crate) fn is_world(&self) -> bool {
         matches!(self, Self::Other(source) if source.is_world())
     }
-
-    /// True if the timers of a runtime go by it as well.
-    pub(crate) fn is_machine(&self) -> bool {
-        matches!(self, Self::Machine)
-    }
 }

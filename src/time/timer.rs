@@ -55,15 +55,6 @@ impl Alarm {
             Kind::Other(alarm) => alarm.hasten(at),
         }
     }
-
-    /// False after a fork, in the child: the thread that would ring it is the parent's.
-    pub(crate) fn is_ours(&self) -> bool {
-        match &self.0 {
-            Kind::Thread(alarm) => alarm.is_ours(),
-            #[cfg(feature = "test-util")]
-            Kind::Other(_) => true,
-        }
-    }
 }
 
 impl ThreadAlarm {

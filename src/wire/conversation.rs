@@ -88,7 +88,6 @@ impl<T> Conversation<T> {
     }
 
     /// The stream has not taken the last `count` bytes of those marked as sent.
-    #[cfg(any(test, quorlock_coordinator))]
     pub(crate) fn handle_unsent(&mut self, count: usize) {
         self.unsent = count;
     }
@@ -168,10 +167,6 @@ impl<T> Conversation<T> {
         self.pushes.take()
     }
 
-    pub(crate) fn has_invalidations(&self) -> bool {
-        !self.pushes.is_empty()
-    }
-
     /// Contexts of the unanswered pipelines, oldest first.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &T> {
         self.pipelines.iter().map(|pipeline| &pipeline.context)
@@ -228,7 +223,6 @@ mod tests {
             }
             let three = vec![Value::Int(1), Value::Int(2), Value::Nil];
             assert_eq!(told, [("one", vec![Value::Okay]), ("none", vec![]), ("three", three)]);
-            assert!(conversation.has_invalidations());
             let keys = vec![b"k".to_vec()];
             assert_eq!(
                 conversation.poll_invalidations(),

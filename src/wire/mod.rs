@@ -33,8 +33,6 @@ mod value;
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
 pub(crate) use auxiliary_key::is_reserved;
 pub(crate) use capabilities::Capabilities;
-#[cfg(test)]
-pub(crate) use capabilities::NativeDelete;
 pub(crate) use command::{Command, CoolDown, Subject, Wants, ask_time};
 pub(crate) use conversation::Conversation;
 pub(crate) use counters::{CounterKeys, Counters};
@@ -56,6 +54,8 @@ pub(crate) use script::Form;
 #[cfg(feature = "serde")]
 pub(crate) use seconds::seconds;
 pub(crate) use set_up::{INFO_NOT_PERMITTED, ServerInfo, SetUp};
-pub(crate) use set_up_parts::{Optional, SetUpParts, omitted_reply};
+#[cfg(test)]
+pub(crate) use set_up_parts::Optional;
+pub(crate) use set_up_parts::{Optionals, SetUpParts, omitted_reply};
 pub(crate) use sync_check::{append_sync_check, verify_sync};
 pub(crate) use value::{MAX_VALUE, Value};

@@ -244,4 +244,22 @@ mod tests {
         assert_eq!(shape.other_form(&[]), None);
         assert_eq!(shape.read(&[], &Held::of(b"v")), Answer::unexpected("no reply"));
     }
+
+    #[test]
+    fn native_delete_without_effect_is_followed_by_the_script() {
+        let native = ReplyShape { request: RequestKind::NativeDelete, ..acquire(1, 0, 0) };
+        for (wire, is_repeated, is_refused) in [
+            (":1\r\n", false, false),
+            (":0\r\n", true, false),
+            ("-ERR unknown command 'DELIFEQ'\r\n", true, true),
+            ("-NOPERM no\r\n", true, true),
+            ("-WRONGTYPE no\r\n", true, false),
+            ("-ERR Key should be of string type if conditions are specified\r\n", true, false),
+            ("-BUSY x\r\n", false, false),
+        ] {
+            let replies = parsed(&[wire]);
+            assert_eq!(native.other_form(&replies), is_repeated.then_some(Form::Hash), "{wire}");
+            assert_eq!(native.is_native_refused(&replies), is_refused, "{wire}");
+        }
+    }
 }

@@ -72,7 +72,6 @@ impl SetUpParts {
     }
 
     /// Number of commands.
-    #[cfg(any(test, quorlock_coordinator))]
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|part| part.requests.len()).sum()
     }

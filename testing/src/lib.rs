@@ -20,6 +20,5 @@ pub mod internals {
     pub use crate::nodes::OpenGate;
     pub use crate::server_model::{Config, ConnId, Fsync, Kind, Output, Server, Stored, Version};
     pub use crate::stream::{Carrier, Phase, StreamEnd, Wire};
-    #[cfg(quorlock_coordinator)]
     pub use quorlock::test_util::panic_in_coordinator;
 }

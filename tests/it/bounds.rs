@@ -201,10 +201,7 @@ async fn closing_gives_up_what_futures_have_won_that_nobody_polls() {
     assert!((&mut forgotten).now_or_never().is_none());
     eventually("it has won", won).await;
     match redlock.close().await {
-        Ok(()) if cfg!(quorlock_coordinator) => {
-            assert_eq!(forgotten.await.expect_err("closed"), AcquireError::Closed);
-        }
-        Ok(()) => panic!("an attempt is open"),
+        Ok(()) => assert_eq!(forgotten.await.expect_err("closed"), AcquireError::Closed),
         Err(error) => {
             assert_eq!((error.attempts(), error.undelivered()), (1, &[][..]));
             assert!(error.to_string().contains("neither polled nor dropped: 1"), "{error}");

@@ -258,13 +258,10 @@ async fn what_another_run_was_sent_is_undone_once_by_one_that_hangs_and_then_ans
         // Where the server's own command finds nothing, the script behind it tells why.
         let command = native(&cluster[0]).unwrap_or("evalsha");
         let releases = || cluster[0].calls(command);
-        let mut before = releases();
         proxy.turn_to(other.addr());
         let lease = block_in_place(|| acquired_elsewhere(&redlock, &other, &proxy));
-        if cfg!(quorlock_coordinator) {
-            // Its runtimes share their connections: it has released the warm-up of the other one here.
-            before = releases();
-        }
+        // The other runtime has released the warm-up over these connections.
+        let before = releases();
         cluster[0].stop();
         let stalled = || *redlock.nodes()[0].state() == NodeState::Stalled;
         drop(lease);

@@ -11,7 +11,7 @@ const MAX_FILES_AT_ROOT: usize = 8;
 const MIN_DESCRIPTION_LINES: usize = 3;
 
 /// The top-level modules, lowest layer first. A module imports only from modules before it.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 16] = [
     "sync",
     "protocol",
     "random",
@@ -21,11 +21,9 @@ const LAYERS: [&str; 18] = [
     "transport",
     "coordinator",
     "node",
-    "round",
     "error",
     "check",
     "engine",
-    "acquire",
     "lease",
     "client",
     "blocking",

@@ -294,8 +294,7 @@ pub enum Event {
         pending: usize,
     },
 
-    /// Emitted when the client has established a connection to a node and set it up, once per connection. A client has
-    /// one connection to each node for each runtime that uses the client.
+    /// Emitted when the client has established a connection to a node and set it up, once per connection.
     #[non_exhaustive]
     ConnectionOpened {
         /// Address of the node, without user and password.

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room in which locks are made, kept and ended has some.
-const ROOMS: [&str; 14] = [
-    "acquire",
+const ROOMS: [&str; 12] = [
     "blocking",
     "check",
     "client",
@@ -17,7 +16,6 @@ const ROOMS: [&str; 14] = [
     "observe",
     "protocol",
     "random",
-    "round",
     "time",
     "transport",
     "wire",

@@ -5,7 +5,6 @@ use crate::closing::{ACQUIRED, ClosingCall, DELIVERED};
 use crate::dice::Dice;
 use crate::large::LargeCall;
 use crate::mode::Single;
-#[cfg(quorlock_coordinator)]
 use crate::panics::PanicCall;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
@@ -27,7 +26,6 @@ pub(crate) enum SingleCall {
     /// A lock whose key has a large value.
     Large(LargeCall),
     /// The coordinator panics.
-    #[cfg(quorlock_coordinator)]
     Panic(PanicCall),
 }
 
@@ -41,7 +39,6 @@ impl SingleCall {
             Single::LargeValue if dice.chance(400) => {
                 Self::Large(LargeCall::draw(scenario.ttl(), dice))
             }
-            #[cfg(quorlock_coordinator)]
             Single::Panic if dice.chance(300) => Self::Panic(PanicCall::draw(scenario.ttl(), dice)),
             _ => Self::Bystander {
                 lasting: dice.of_any_size(MS, 2 * scenario.ttl()),
@@ -60,7 +57,6 @@ impl Worker {
             SingleCall::Rejoin => self.check_rejoined().await,
             SingleCall::Closing(call) => self.close_connections(call).await,
             SingleCall::Large(call) => self.use_large(call).await,
-            #[cfg(quorlock_coordinator)]
             SingleCall::Panic(call) => self.panic(call).await,
         }
     }

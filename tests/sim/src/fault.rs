@@ -24,7 +24,6 @@ pub(crate) enum Fault {
     /// Somebody sets the key of a lock to a large value.
     Enlarge { node: usize, which: usize, kilobytes: usize },
     /// The node pushes the change of a key many times over each connection.
-    #[cfg(quorlock_coordinator)]
     Flood { node: usize, kilobytes: usize },
     /// The node answers everything with an error.
     Trouble { node: usize, kind: usize },

@@ -40,7 +40,6 @@ mod mode;
 mod network;
 mod node;
 mod order;
-#[cfg(quorlock_coordinator)]
 mod panics;
 mod patience;
 mod process;

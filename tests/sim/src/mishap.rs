@@ -38,7 +38,6 @@ impl Core {
                 self.nodes[node].closing = Some(closing);
             }
             Fault::Enlarge { node, which, kilobytes } => self.enlarge(node, which, kilobytes),
-            #[cfg(quorlock_coordinator)]
             Fault::Flood { node, kilobytes } => self.flood(node, kilobytes),
             Fault::Fade { node, resource } => {
                 note!(self, "r{resource} goes from n{node}");

@@ -67,7 +67,6 @@ pub enum Single {
     /// The keys of some locks have foreign values of megabytes.
     LargeValue,
     /// The coordinator of a client panics, and nodes send many pushes.
-    #[cfg(quorlock_coordinator)]
     Panic,
 }
 
@@ -118,7 +117,7 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 34 + cfg!(quorlock_coordinator) as usize] = [
+    pub const ALL: [(&str, Self); 35] = [
         ("promise", Self::Promise),
         ("quiet", Self::Quiet),
         ("outages", Self::Outages),
@@ -134,7 +133,6 @@ impl Mode {
         ("failover", Self::Single(Single::Failover)),
         ("closing-command", Self::Single(Single::ClosingCommand)),
         ("large-value", Self::Single(Single::LargeValue)),
-        #[cfg(quorlock_coordinator)]
         ("panic", Self::Single(Single::Panic)),
         ("amnesia", Self::Outside(Outside::Amnesia)),
         ("jump", Self::Outside(Outside::Jump)),

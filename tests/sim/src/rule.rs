@@ -66,8 +66,8 @@ rules! {
     Rejoined "A node that has failed over is used again within a bounded time (OPERATIONS).",
     NoSecrets "No error, report or status shows the value of a lock (README).",
     NoPanic "Nothing panics.",
-    Bounded "A turn of a node reads at most 64 KiB of a connection (COORDINATOR).",
-    Contained "If a coordinator panics, its leases are lost and its calls fail at once; the next call starts anew, and other clients are not affected (COORDINATOR).",
+    Bounded "A turn of a node reads at most 64 KiB of a connection (DESIGN).",
+    Contained "If a coordinator panics, its leases are lost and its calls fail at once; the next call starts anew, and other clients are not affected (DESIGN).",
     Ends "No call stands still: whoever drops, closes or wakes holds no lock that it needs.",
 }
 

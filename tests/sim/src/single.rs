@@ -18,7 +18,6 @@ impl Single {
             // Much longer than a delivery takes: an expiry must not hide a lost release.
             Self::ClosingCommand => return (60_000, dice.pick(&[1, 3, 3, 5]), 600),
             Self::LargeValue => return (10_000, dice.pick(&[1, 3, 3, 5]), 100),
-            #[cfg(quorlock_coordinator)]
             Self::Panic => return (dice.pick(&[1_000, 3_000]), dice.pick(&[1, 3, 3, 5]), 20),
         };
         (ttl_ms, dice.pick(&[3, 3, 5, 5, 7]), dice.pick(&[20, 100]))
@@ -35,9 +34,7 @@ impl Single {
         match self {
             Self::Failover => 300 * S,
             Self::ClosingCommand => 120 * S,
-            Self::LargeValue => 40 * S,
-            #[cfg(quorlock_coordinator)]
-            Self::Panic => 40 * S,
+            Self::LargeValue | Self::Panic => 40 * S,
         }
     }
 }
@@ -48,7 +45,6 @@ pub(crate) fn plan_single(planner: &mut Planner<'_>) {
         Some(Single::Failover) => plan_failovers(planner),
         Some(Single::ClosingCommand) => plan_closing(planner),
         Some(Single::LargeValue) => plan_large_values(planner),
-        #[cfg(quorlock_coordinator)]
         Some(Single::Panic) => crate::panics::plan_floods(planner),
         None => {}
     }

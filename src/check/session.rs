@@ -1,0 +1,152 @@
+//! A connection of a check: sends one pipeline at a time, and waits for its replies.
+
+use crate::node::Node;
+use crate::transport::Stream;
+use crate::wire::{
+    Conversation, Fingerprint, Greeting, Optionals, Requests, SetUpParts, omitted_reply,
+};
+use redis::{RedisConnectionInfo, RedisError, Value};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Maximum number of bytes that one read takes.
+const CHUNK: usize = 8 << 10;
+
+/// Number of reads in a row before other tasks have their turn: a server may push without end.
+const MAX_READS: usize = 16;
+
+/// A connection whose server has accepted the login. Dropping it closes the stream.
+pub(super) struct Session {
+    stream: Box<dyn Stream>,
+    conversation: Conversation<()>,
+}
+
+impl Session {
+    /// Connects to `node` and logs in, without the optional commands `omitted`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the stream.
+    pub(super) async fn open(
+        node: &Node,
+        login: &RedisConnectionInfo,
+        omitted: Optionals,
+    ) -> Result<Self, RedisError> {
+        let mut session = Self::new(node.connect().await?);
+        match session.greet(login, node.login.fingerprint(), omitted).await {
+            Ok(()) => Ok(session),
+            Err(error)
+                if error.is_connection_dropped() && session.conversation.last_error().is_none() =>
+            {
+                let (hint, _) = node.hints();
+                Err(closed(format!("closed by the server without a reply to HELLO 3{hint}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn new(stream: Box<dyn Stream>) -> Self {
+        Self { stream, conversation: Conversation::new() }
+    }
+
+    async fn greet(
+        &mut self,
+        login: &RedisConnectionInfo,
+        fingerprint: &Fingerprint,
+        omitted: Optionals,
+    ) -> Result<(), RedisError> {
+        let mut parts = SetUpParts::default();
+        let greeting = Greeting::ask(login, fingerprint, &mut parts);
+        let is_omitted = |optional| omitted.contains(optional);
+        let mut counts = Vec::new();
+        for part in parts.exchanges(false).flatten() {
+            let is_sent = !part.optional.is_some_and(is_omitted);
+            if is_sent {
+                self.requests().append(&part.requests);
+            }
+            counts.push((part.requests.len(), is_sent));
+        }
+        let mut replies = self.exchange().await?.into_iter();
+        let mut all = Vec::new();
+        for (count, is_sent) in counts {
+            if is_sent {
+                all.extend(replies.by_ref().take(count));
+            } else {
+                all.resize(all.len() + count, omitted_reply()?);
+            }
+        }
+        greeting.read(&all)
+    }
+
+    /// The requests of the next pipeline.
+    pub(super) fn requests(&mut self) -> &mut Requests {
+        self.conversation.requests()
+    }
+
+    /// Sends the requests as one pipeline, and waits for the replies. If the server has sent an error before it closed
+    /// the connection, the error contains it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future can leave requests sent and replies unread. Close the session.
+    pub(super) async fn exchange(&mut self) -> Result<Vec<Value>, RedisError> {
+        self.conversation.end_pipeline(());
+        let replies = poll_fn(|cx| self.poll_replies(cx)).await;
+        replies.map_err(|error| match self.conversation.last_error() {
+            Some(why) => closed(format!("closed by the server: {why}")),
+            None => error,
+        })
+    }
+
+    fn poll_replies(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Value>, RedisError>> {
+        // After a failed write, the replies that have arrived are read.
+        let unsent = match self.poll_send(cx) {
+            Poll::Ready(Err(error)) => Some(error),
+            _ => None,
+        };
+        for _ in 0..MAX_READS {
+            if let Some(((), replies)) = self.conversation.poll_replies()? {
+                return Poll::Ready(Ok(replies));
+            }
+            match (self.poll_read(cx), unsent.as_ref()) {
+                (Poll::Pending, Some(error)) => {
+                    return Poll::Ready(Err(io::Error::from(error.kind()).into()));
+                }
+                (read, _) => ready!(read)?,
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.conversation.to_send().is_empty() {
+            let bytes = self.conversation.to_send();
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.conversation.handle_sent(sent),
+            }
+        }
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RedisError>> {
+        let mut bytes = [0; CHUNK];
+        let mut bytes = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut bytes))?;
+        if bytes.filled().is_empty() {
+            return Poll::Ready(Err(closed("closed by the server".to_owned())));
+        }
+        self.conversation.handle_bytes(bytes.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn closed(why: String) -> RedisError {
+    io::Error::new(io::ErrorKind::UnexpectedEof, why).into()
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

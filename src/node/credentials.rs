@@ -1,0 +1,140 @@
+//! Credentials for one node: from its URL, or from `Builder::credentials` before each connection.
+
+use super::shield::first_line;
+use super::timer::TimerClock;
+use crate::wire::{Fingerprint, NodeFailure, short};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use redis::RedisConnectionInfo;
+use std::borrow::Cow;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// User name and password for a node; see [`Builder::credentials`](crate::Builder::credentials). A
+/// pair of strings converts into this type. `Debug` prints only `Credentials(..)`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// `None` for the user `default`.
+    user: Option<String>,
+    password: String,
+}
+
+impl Credentials {
+    /// Creates credentials from a user name and a password, for a user created with `ACL SETUSER`.
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self { user: Some(user.into()), password: password.into() }
+    }
+
+    /// Creates credentials from a password only, for a server with `requirepass`.
+    pub fn password(password: impl Into<String>) -> Self {
+        Self { user: None, password: password.into() }
+    }
+
+    fn login(self, database: i64) -> RedisConnectionInfo {
+        let login = RedisConnectionInfo::default().set_db(database).set_password(self.password);
+        self.user.into_iter().fold(login, RedisConnectionInfo::set_username)
+    }
+}
+
+impl<U: Into<String>, P: Into<String>> From<(U, P)> for Credentials {
+    fn from((user, password): (U, P)) -> Self {
+        Self::new(user, password)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(..)")
+    }
+}
+
+type Asking = BoxFuture<'static, Result<Credentials, String>>;
+
+/// The application's credential callback. Its argument is the name of the node.
+#[derive(Clone)]
+pub(crate) struct CredentialSource(Arc<dyn Fn(String) -> Asking + Send + Sync>);
+
+impl CredentialSource {
+    pub(crate) fn new<F, Fut, C, E>(ask: F) -> Self
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<Credentials>,
+        E: fmt::Display,
+    {
+        Self(Arc::new(move |node| {
+            let asked = ask(node);
+            let credentials = async { asked.await.map(Into::into).map_err(|why| why.to_string()) };
+            Box::pin(credentials)
+        }))
+    }
+}
+
+pub(crate) struct Login {
+    /// User, password and database from the node's URL.
+    by_address: RedisConnectionInfo,
+    /// Overrides the user and the password.
+    source: Option<CredentialSource>,
+    /// The client's fingerprint, from which connection names are built.
+    fingerprint: Fingerprint,
+}
+
+impl Login {
+    pub(crate) fn new(
+        by_address: RedisConnectionInfo,
+        source: Option<CredentialSource>,
+        fingerprint: Fingerprint,
+    ) -> Self {
+        Self { by_address, source, fingerprint }
+    }
+
+    pub(crate) fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// The credentials for a new connection to the node `name`, and the rest of `limit`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the callback's future.
+    pub(super) async fn obtain(
+        &self,
+        name: &str,
+        limit: Duration,
+        timer: &TimerClock,
+    ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
+        let Self { by_address, source, .. } = self;
+        let Some(CredentialSource(ask)) = source else {
+            return Ok((Cow::Borrowed(by_address), limit));
+        };
+        // The callback is the application's code and may panic.
+        let asking = AssertUnwindSafe(async { ask(name.to_owned()).await }).catch_unwind();
+        let why = match timer.timeout(limit, asking).await {
+            Some((Ok(Ok(credentials)), left)) => {
+                return Ok((Cow::Owned(credentials.login(by_address.db())), left));
+            }
+            Some((Ok(Err(why)), _)) => first_line(&why).unwrap_or("the callback failed").to_owned(),
+            // The panic message may contain a secret.
+            Some((Err(_), _)) => "the callback panicked".to_owned(),
+            None => format!("no result within {}", short(limit)),
+        };
+        Err(NodeFailure::Unreachable(format!("no credentials: {why}").into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_has_what_it_was_given_and_the_database_of_the_address() {
+        let login = Credentials::from(("me", "secret".to_owned())).login(7);
+        assert_eq!((login.username(), login.password()), (Some("me"), Some("secret")));
+        assert_eq!(login.db(), 7);
+        let login = Credentials::password("secret").login(0);
+        assert_eq!((login.username(), login.password()), (None, Some("secret")));
+        let shown = format!("{:?}", Credentials::new("walter", "secret"));
+        assert_eq!(shown, "Credentials(..)");
+    }
+}
