@@ -11,6 +11,9 @@ use crate::protocol::{ClientId, NodeId, Policy, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Added to the connect timeout while the application's call for credentials is pending.
+const CREDENTIALS_MARGIN: Duration = Duration::from_millis(250);
+
 /// The coordinator reads all pushes itself.
 struct NoPushes;
 
@@ -35,11 +38,14 @@ impl Parts {
             RestartGuard::Observed => Policy::Observed,
             RestartGuard::Strict => Policy::Strict,
         };
+        let credentials_margin =
+            if self.credentials.is_some() { CREDENTIALS_MARGIN } else { Duration::ZERO };
         let settings = coordinator::Settings {
             quorum: self.quorum,
             drift: limits.drift,
             node_timeout: timings.answer,
             connect_timeout: timings.connect,
+            opening_timeout: timings.connect.saturating_add(credentials_margin),
             max_ttl: to_ttl("max_ttl", limits.max_ttl)?,
             policy,
             trusts_persistence: self.trusts_persistence,
