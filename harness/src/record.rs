@@ -285,6 +285,12 @@ impl Findings {
     pub fn is_clean(&self) -> bool {
         *self == Self::default()
     }
+
+    /// True if a run with these findings has failed: within the guarantee, because of any finding; outside the
+    /// guarantee, because of fencing violations only.
+    pub fn is_failure(&self, is_inside: bool) -> bool {
+        (is_inside && !self.is_clean()) || !self.breaches.is_empty()
+    }
 }
 
 impl Fencing {

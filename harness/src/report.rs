@@ -2,6 +2,8 @@
 
 use crate::date;
 use crate::page;
+#[cfg(doc)]
+use crate::record::Findings;
 use crate::record::{Run, Setting, Stretch};
 use crate::say;
 use crate::session::{Outcome, RESOURCES};
@@ -68,12 +70,9 @@ impl Report {
         Ok(())
     }
 
-    /// Returns true if the run has failed: within the guarantee, because of any finding; outside the guarantee, because
-    /// of fencing violations only.
+    /// Returns true if the run has failed; see [`Findings::is_failure`].
     pub fn is_bad(&self) -> bool {
-        let findings = &self.run.findings;
-        let is_inside = self.run.setting.mode == "inside";
-        (is_inside && !findings.is_clean()) || !findings.breaches.is_empty()
+        self.run.findings.is_failure(self.run.setting.mode == "inside")
     }
 
     /// Returns true if no lock was acquired: such a run has no result.

@@ -10,7 +10,11 @@ use crate::lease::{Backing, LeaseRegistry};
 use crate::node::{CredentialSource, Environment, Login, Node, Pool, Timings};
 use crate::protocol::{ClientId, Quorum};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Handle;
+
+/// Added to the connect timeout while the application's call for credentials is pending.
+const CREDENTIALS_MARGIN: Duration = Duration::from_millis(250);
 
 /// The checked settings of a client, and its environment.
 pub(super) struct Parts {
@@ -43,11 +47,14 @@ impl Parts {
             let (hint_if_closed, hint_if_silent) = node.hints();
             NodeSettings { name: node.name.clone(), hint_if_closed, hint_if_silent }
         });
+        let credentials_margin =
+            if self.credentials.is_some() { CREDENTIALS_MARGIN } else { Duration::ZERO };
         let settings = coordinator::Settings {
             quorum: self.quorum,
             drift: limits.drift,
             node_timeout: timings.answer,
             connect_timeout: timings.connect,
+            opening_timeout: timings.connect.saturating_add(credentials_margin),
             max_ttl: self.settings.max_ttl,
             policy: self.restart_guard.into(),
             trusts_persistence: self.trusts_persistence,

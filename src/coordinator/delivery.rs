@@ -6,11 +6,15 @@ use super::slots::AcquireId;
 use super::stages::Step;
 use super::state::Coordinator;
 use crate::protocol::Time;
+use crate::wire::Keys;
 use std::time::Duration;
 
 /// How long a delivered lease may stay untaken if other acquires of this client want one of its keys. Long enough for a
 /// `select!` whose other branches are slow.
 const UNTAKEN_LIMIT: Duration = Duration::from_secs(2);
+
+/// Consecutive untaken leases on a key halve the limit at most this often, to 31 ms.
+const MAX_HALVINGS: u32 = 6;
 
 /// How often after that the coordinator checks whether another acquire wants one.
 const UNTAKEN_INTERVAL: Duration = Duration::from_millis(50);
@@ -40,7 +44,7 @@ impl Coordinator {
             return Step::Over;
         }
         if let Some(takeable_until) = shared.takeable_until(now) {
-            let may_revoke = since.after(UNTAKEN_LIMIT);
+            let may_revoke = since.after(self.untaken_limit(shared.claim().keys()));
             let is_wanted =
                 || shared.claim().keys().iter().any(|key| self.queues.is_wanted(key, id));
             if !waits {
@@ -56,16 +60,43 @@ impl Coordinator {
             return Step::Over;
         }
         let report = self.lease_report(lease, now);
+        self.record_untaken(shared.claim().keys());
         self.drop_lease(lease, now);
         self.enter_stage(id, Stage::Revoked { report });
         if waits { Step::Again } else { self.fail_untaken(id, now) }
     }
 
+    /// How long a lease on `keys` may stay untaken. Many callers that are not polled would delay the others for a limit each.
+    fn untaken_limit(&self, keys: &Keys) -> Duration {
+        let queues = keys.iter().filter_map(|key| self.queues.queues.get(key));
+        let untaken = queues.map(|queue| queue.untaken).max().unwrap_or(0);
+        UNTAKEN_LIMIT / 2_u32.pow(untaken.min(MAX_HALVINGS))
+    }
+
+    fn record_untaken(&mut self, keys: &Keys) {
+        for key in keys.iter() {
+            if let Some(queue) = self.queues.queues.get_mut(key) {
+                queue.untaken += 1;
+            }
+        }
+    }
+
+    /// A caller has taken a lease on `keys`, or returned for one that was revoked. Slow callers need the full limit.
+    pub(super) fn restore_untaken_limit(&mut self, keys: &Keys) {
+        for key in keys.iter() {
+            if let Some(queue) = self.queues.queues.get_mut(key) {
+                queue.untaken = 0;
+            }
+        }
+    }
+
     fn retry_untaken(&mut self, id: AcquireId, now: Time) {
-        let random = self.cx.random.number();
-        let Some(acquire) = self.acquires.get_mut(id) else { return };
+        let Some(acquire) = self.acquires.get(id) else { return };
         let Stage::Revoked { .. } = &acquire.stage else { return };
         let keys = acquire.terms.keys.clone();
+        self.restore_untaken_limit(&keys);
+        let random = self.cx.random.number();
+        let Some(acquire) = self.acquires.get_mut(id) else { return };
         if acquire.acquisition.handle_abandoned(now, random) {
             acquire.stage = Stage::Queued;
             self.queues.join(id, &keys, now);

@@ -222,30 +222,6 @@ fn second_lease_on_the_same_key_ends_the_first() {
 }
 
 #[test]
-fn untaken_lease_is_kept_while_no_other_acquire_wants_it() {
-    let mut world = World::new(3, 11);
-    let a = world.connected();
-    let id = world.acquire(a, waiting(&["k"], world.now, 60 * SECOND));
-    world.run_for(9 * SECOND);
-    let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
-    assert!(world.is_valid(&held) && held.shared.take(world.now));
-}
-
-#[test]
-fn untaken_lease_is_revoked_without_its_minimum_hold_time() {
-    let mut world = World::new(3, 12);
-    let a = world.connected();
-    let now = world.now;
-    let request = waiting(&["k"], now, 60 * SECOND);
-    let slow = world.acquire(a, AcquireRequest { at_least: 20 * SECOND, ..request });
-    world.run_for(ms(5));
-    let other = world.acquire(a, waiting(&["k"], now, 60 * SECOND));
-    let held = world.acquired(a, other).expect("the first lease was revoked");
-    assert!(world.is_valid(&held) && world.now.since(now) < ms(2_100));
-    assert!(world.take_acquired(a, slow).is_some());
-}
-
-#[test]
 fn shorter_cool_down_does_not_replace_the_minimum_hold_time() {
     let mut world = World::new(3, 13);
     let [a, b] = [world.connected(), world.connected()];

@@ -6,6 +6,7 @@
 
 use super::command::Pipeline;
 use super::context::ConnectionId;
+use super::settings::Settings;
 use crate::protocol::{Broken, Reading, Time};
 use crate::wire::{
     Capabilities, Conversation, Fingerprint, Greeting, Missing, NodeFailure, Plan, Progress,
@@ -21,6 +22,7 @@ pub(super) struct Handshake {
     pub(super) plan: Plan,
     progress: Progress,
     connect_timeout: Duration,
+    began: Time,
     deadline: Time,
     conversation: Conversation<Pipeline>,
     received: u64,
@@ -77,13 +79,14 @@ pub(super) enum Step {
 }
 
 impl Handshake {
-    pub(super) fn new(id: ConnectionId, plan: Plan, connect_timeout: Duration, now: Time) -> Self {
+    pub(super) fn new(id: ConnectionId, plan: Plan, settings: &Settings, now: Time) -> Self {
         Self {
             id,
             plan,
             progress: Progress::default(),
-            connect_timeout,
-            deadline: now.after(connect_timeout),
+            connect_timeout: settings.connect_timeout,
+            began: now,
+            deadline: now.after(settings.opening_timeout),
             conversation: Conversation::new(),
             received: 0,
             stage: Stage::Opening,
@@ -97,6 +100,7 @@ impl Handshake {
         fingerprint: &Fingerprint,
         now: Time,
     ) {
+        self.deadline = self.began.after(self.connect_timeout);
         let mut parts = SetUpParts::default();
         let greeting = Greeting::ask(login, fingerprint, &mut parts);
         let greeting_replies = parts.len();

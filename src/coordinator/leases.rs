@@ -172,6 +172,9 @@ impl Coordinator {
         if let Some(acquire) = lease.acquire {
             self.acquires.remove(acquire);
         }
+        if lease.shared.is_taken() {
+            self.restore_untaken_limit(lease.claim().keys());
+        }
         for key in lease.claim().keys().iter() {
             if self.leases_by_key.get(key) == Some(&id) {
                 self.leases_by_key.remove(key);

@@ -23,7 +23,7 @@ impl Node {
         };
         let id = cx.next_connection(self.id);
         let plan = self.omissions.plan(now);
-        let handshake = Handshake::new(id, plan, cx.settings.connect_timeout, now);
+        let handshake = Handshake::new(id, plan, &cx.settings, now);
         match why {
             None => self.second = Some(handshake),
             Some(why) => self.link = Link::Connecting { handshake: Box::new(handshake), why },

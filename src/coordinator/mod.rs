@@ -69,6 +69,8 @@ mod status_tests;
 #[cfg(test)]
 mod token_tests;
 #[cfg(test)]
+mod untaken_tests;
+#[cfg(test)]
 mod waiting_tests;
 #[cfg(test)]
 mod world_calls_tests;

@@ -33,6 +33,8 @@ pub(super) struct Queue {
     /// State that the next acquire inherits.
     pub(super) contention: Contention,
     pub(super) is_remembered: bool,
+    /// Number of consecutive leases on the key that their callers did not take in time.
+    pub(super) untaken: u32,
 }
 
 impl Waiter {

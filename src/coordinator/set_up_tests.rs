@@ -1,5 +1,6 @@
 //! Set-ups of connections, and refusals that end connections.
 
+use super::Settings;
 use super::world_calls_tests::request;
 use super::world_tests::{Delivery, HostState, World, ms};
 use crate::observe::NodeState;
@@ -7,6 +8,7 @@ use crate::observe::event::Event;
 use crate::wire::NodeFailure;
 use quorlock_test::Trouble;
 use quorlock_test::internals::Config;
+use redis::RedisConnectionInfo;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -52,7 +54,7 @@ fn one_by_one_set_up_on_a_slow_network_completes() {
     let mut world = World::new(1, 3);
     world.hosts[0].silent_on = "TRACKING";
     world.delay = ms(150);
-    let a = world.process_with(super::Settings { node_timeout: ms(500), ..world.settings() });
+    let a = world.process_with(Settings { node_timeout: ms(500), ..world.settings() });
     let (coordinator, now) = world.coordinator(a);
     coordinator.handle_ready(now);
     world.run_for(15 * SECOND);
@@ -190,4 +192,29 @@ fn server_that_refuses_all_writes_is_reconnected_with_growing_pauses() {
     let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });
     let closed = world.processes[a].events.iter().filter(is_closed).count();
     assert!((10..=20).contains(&closed), "{closed} connections in 30 s");
+}
+
+#[test]
+fn failed_call_for_credentials_is_reported_at_the_connect_timeout() {
+    let mut world = World::new(1, 20);
+    let a = world.process_with(Settings { opening_timeout: ms(1_250), ..world.settings() });
+    let (coordinator, now) = world.coordinator(a);
+    let connection = coordinator.poll_connect(now).expect("the first connection");
+    let at = now.after(SECOND);
+    coordinator.handle_timeout(at);
+    let failure = NodeFailure::Unreachable("no credentials".into());
+    coordinator.handle_connect_failed(connection, failure.clone(), at);
+    assert_eq!(coordinator.node_state(World::node(0)), NodeState::Down(failure));
+}
+
+#[test]
+fn set_up_after_a_call_for_credentials_ends_at_the_connect_timeout() {
+    let mut world = World::new(1, 21);
+    let a = world.process_with(Settings { opening_timeout: ms(1_250), ..world.settings() });
+    let (coordinator, now) = world.coordinator(a);
+    let connection = coordinator.poll_connect(now).expect("the first connection");
+    coordinator.handle_connected(connection, &RedisConnectionInfo::default(), now.after(ms(900)));
+    assert_eq!(coordinator.poll_timeout(now.after(ms(900))), Some(now.after(SECOND)));
+    coordinator.handle_timeout(now.after(SECOND));
+    assert!(!coordinator.is_open(connection));
 }

@@ -13,6 +13,9 @@ pub(crate) struct Settings {
     pub(crate) node_timeout: Duration,
     /// Maximum time to establish and set up a connection.
     pub(crate) connect_timeout: Duration,
+    /// Maximum time for the driver to open a connection. Longer than `connect_timeout` if it calls the application for
+    /// credentials: that call has the connect timeout as its limit, and its error is to be reported.
+    pub(crate) opening_timeout: Duration,
     /// Maximum ttl of all clients of the nodes.
     pub(crate) max_ttl: Ttl,
     pub(crate) policy: Policy,

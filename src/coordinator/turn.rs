@@ -240,7 +240,7 @@ impl Coordinator {
 
     /// The optional commands that a set-up of `node` omits at `now`.
     pub(crate) fn omitted(&self, node: NodeId, now: Time) -> Optionals {
-        self.nodes[node.index()].omissions.plan(now).omitted
+        self.nodes[node].omissions.plan(now).omitted
     }
 
     /// Why the grants of each node would not count if new connections reached `servers` at `now`, or failed (`None`).

@@ -145,6 +145,7 @@ impl World {
             drift: Drift::DEFAULT,
             node_timeout: NODE_TIMEOUT,
             connect_timeout: Duration::from_secs(1),
+            opening_timeout: Duration::from_secs(1),
             max_ttl: Ttl::from_duration(max_ttl).expect("a ttl"),
             policy: Policy::Observed,
             trusts_persistence: false,

@@ -1,4 +1,4 @@
-//! Who waits beside futures that are not polled, or dropped: it is told all the same.
+//! Acquires behind futures that are not polled or are dropped.
 
 use crate::{SOON, begun, builder, eventually, ms, warm_up};
 use futures::FutureExt;
@@ -95,24 +95,9 @@ fn queue(redlock: &Redlock, count: usize) -> (Arc<AtomicUsize>, Vec<JoinHandle<(
 }
 
 #[tokio::test]
-async fn who_was_bypassed_keeps_its_place_and_who_had_to_give_up_queues_anew() {
+async fn caller_whose_untaken_lease_was_revoked_goes_to_the_end_of_the_queue() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster).await;
-    // Bypassed: it had its turn, and had won nothing.
-    let held = redlock.try_acquire("r").await.expect("a free lock");
-    let mut unpolled = redlock.acquire("r");
-    refused(&mut unpolled).await;
-    let (served, waiting) = queue(&redlock, 20);
-    sleep(ms(50)).await;
-    held.release().await.expect("nodes are up");
-    eventually("it is bypassed", || served.load(Ordering::SeqCst) > 0).await;
-    drop(unpolled.await.expect("its turn comes"));
-    let before = served.load(Ordering::SeqCst);
-    for task in waiting {
-        task.await.expect("no panic");
-    }
-    assert!(before < 15, "{before} of 20 were served before it");
-    // Given up: others have waited for what it had won.
     let mut unpolled = redlock.acquire("r");
     assert!((&mut unpolled).now_or_never().is_none(), "nodes take their time");
     eventually("it has won", || cluster.all_have("r")).await;
@@ -149,14 +134,14 @@ async fn many_who_are_not_polled_do_not_cost_whoever_is_behind_a_pause_each() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster).await;
     let held = redlock.try_acquire("r").await.expect("a free lock");
-    let mut unpolled: Vec<_> = (0..300).map(|_| redlock.acquire("r")).collect();
+    let mut unpolled: Vec<_> = (0..100).map(|_| redlock.acquire("r")).collect();
     for acquire in &mut unpolled {
         assert!(acquire.now_or_never().is_none(), "it is held");
     }
     let behind = tokio::spawn(redlock.acquire("r"));
     sleep(ms(50)).await;
     held.release().await.expect("nodes are up");
-    let lease = timeout(SOON, behind).await.expect("thirty seconds, if each had its turn alone");
+    let lease = timeout(SOON, behind).await.expect("200 s, if each could hold it for 2 s");
     lease.expect("no panic").expect("free").release().await.expect("nodes are up");
     drop(unpolled);
     eventually("no key is left", || cluster.is_empty()).await;

@@ -82,9 +82,9 @@ async fn acquires_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
 async fn waits_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     let holder = lease(redlock, resource).await;
     for polls in 0..16 {
-        // It may have fewer polls, and ends then.
-        let wait = redlock.acquire(resource).wait(Duration::from_millis(20));
-        let refused = dropped_after(polls, wait).await;
+        // The acquire may end before this number of polls.
+        let wait = Duration::from_millis(20);
+        let refused = dropped_after(polls, redlock.acquire(resource).wait(wait)).await;
         assert!(!matches!(refused, Some(Ok(_))), "it is held: {refused:?}");
     }
     let held = dropped_after(MOST_POLLS, redlock.try_acquire(resource)).await;

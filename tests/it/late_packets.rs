@@ -223,8 +223,8 @@ async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// A lock that another runtime has acquired. The first node is `first` for it, behind `proxy`, and hangs: what it was
-/// sent may still run when the runtime ends.
+/// A lock that another runtime has acquired from `first` and two other nodes. The first node hangs before it replies: its
+/// `SET` may still run when the runtime ends.
 fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease {
     let elsewhere = current_thread();
     elsewhere.block_on(async {
@@ -239,10 +239,19 @@ fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease
     })
 }
 
-/// A broken connection to another run of a server has ended with that one, if this one lives: whether it tells the
-/// time when it is asked for it, or says that our user may not ask. What is released then is released once.
+/// The next connections of the client's first node reach this server.
+async fn turn_to(proxy: &Proxy, server: &Server, redlock: &Redlock) {
+    let before = proxy.accepted();
+    proxy.turn_to(server.addr());
+    proxy.close();
+    let is_back = || proxy.accepted() > before && is_up(redlock, 0);
+    eventually("the first node has a new connection", is_back).await;
+}
+
+/// A broken connection to another run of a server has ended with that run, if this one lives: whether it reports the
+/// time when it is asked for it, or that the user may not ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_another_run_was_sent_is_undone_once_by_one_that_hangs_and_then_answers() {
+async fn set_that_another_run_received_is_released_once_by_one_that_hangs_and_then_answers() {
     for rule in ["+time", "-time"] {
         let (cluster, other) = (Cluster::start(3), Server::start());
         cluster[0].cmd(&["ACL", "SETUSER", "default", rule]);
@@ -255,19 +264,18 @@ async fn what_another_run_was_sent_is_undone_once_by_one_that_hangs_and_then_ans
         warm_up.release().await.expect("all are up");
         eventually("it is free again", || cluster.is_empty()).await;
 
-        // Where the server's own command finds nothing, the script behind it tells why.
-        let command = native(&cluster[0]).unwrap_or("evalsha");
-        let releases = || cluster[0].calls(command);
-        proxy.turn_to(other.addr());
+        turn_to(&proxy, &other, &redlock).await;
         let lease = block_in_place(|| acquired_elsewhere(&redlock, &other, &proxy));
-        // The other runtime has released the warm-up over these connections.
-        let before = releases();
+        turn_to(&proxy, &cluster[0], &redlock).await;
+        // Where the server's own command finds no key, the script behind it reports why.
+        let command = native(&cluster[0]).unwrap_or("evalsha");
+        let before = cluster[0].calls(command);
         cluster[0].stop();
         let stalled = || *redlock.nodes()[0].state() == NodeState::Stalled;
         drop(lease);
         eventually("it is asked, and hangs", stalled).await;
         cluster[0].cont();
         deliver_all(&redlock).await;
-        assert_eq!(releases(), before + 1, "{rule}");
+        assert_eq!(cluster[0].calls(command), before + 1, "{rule}");
     }
 }

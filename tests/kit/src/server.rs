@@ -32,7 +32,7 @@ const SAVED: [&str; 3] = ["appendonlydir", "appendonly.aof", "dump.rdb"];
 ///
 /// - Getters: [`url`](Self::url) and its kin, [`port`](Self::port), [`addr`](Self::addr),
 ///   [`pid`](Self::pid), [`is_running`](Self::is_running), [`is_stopped`](Self::is_stopped),
-///   [`log`](Self::log).
+///   [`log`](Self::log), [`directory`](Self::directory).
 /// - Faults: [`stop`](Self::stop) and [`cont`](Self::cont), [`kill`](Self::kill) and
 ///   [`restart`](Self::restart), [`lose_disk`](Self::lose_disk), and those of its [`clock`](Self::clock). They take `&self` and may
 ///   be called from any thread.
@@ -262,6 +262,12 @@ impl Server {
     #[must_use]
     pub fn log(&self) -> String {
         self.log_from(0)
+    }
+
+    /// The server's directory: its log, its clock, and what it has saved.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.scratch.path()
     }
 
     pub(crate) fn setup(&self) -> &ServerBuilder {

@@ -7,6 +7,7 @@ mod ailment;
 mod args;
 mod era;
 mod inflict;
+mod keep;
 mod log;
 mod nemesis;
 mod part;

@@ -17,6 +17,8 @@ pub(crate) const TERM: Duration = Duration::from_millis(3_040);
 pub(crate) const OLD: Duration = TERM.saturating_add(Duration::from_millis(2_500));
 /// How long clients may take to find a node again that was broken.
 const RECOVERY: Duration = Duration::from_secs(1);
+/// How long clients may take to read a node's clock exactly again, once its replies are prompt.
+pub(crate) const REREAD: Duration = Duration::from_millis(200);
 
 /// Whom a nemesis is after, and with what else it can go together: a target suffers one nemesis of
 /// each kind at a time.
@@ -36,6 +38,8 @@ pub(crate) enum Kind {
     Witness,
     /// No fault: a node that was broken a moment ago, or is young. It is no witness.
     Shaken,
+    /// No fault: replies of the node take long, or did until a moment ago.
+    Delayed,
     /// A client process.
     Client,
     /// A client process that has not seen the nodes before.
@@ -55,6 +59,7 @@ impl Kind {
             | Self::Rolling
             | Self::Witness
             | Self::Shaken
+            | Self::Delayed
             | Self::Network
             | Self::Memory => false,
         }
@@ -218,6 +223,20 @@ impl Nemesis {
             Kind::Server | Kind::Wire => RECOVERY,
             _ => Duration::ZERO,
         }
+    }
+
+    /// True if replies take longer than the drift allowance, so that clients read the clock inexactly.
+    pub(crate) fn delays(self) -> bool {
+        matches!(
+            self,
+            N::HangNode
+                | N::Busy
+                | N::HoldRequests
+                | N::HoldReplies
+                | N::HoldConnects
+                | N::Latency
+                | N::SlowNetwork
+        )
     }
 
     /// Whether a node is another process afterwards.

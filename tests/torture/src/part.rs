@@ -1,9 +1,10 @@
 //! A part of a run: one number of nodes, for some time.
 
 use crate::inflict::ProxiedNode;
+use crate::keep::keep;
 use crate::log::Log;
 use crate::nemesis::{Kind, NODE_TIMEOUT, OLD, ROLLING};
-use crate::plan::{Field, NEWCOMERS};
+use crate::plan::{Field, NEWCOMERS, Planned};
 use crate::room::{Room, Target};
 use crate::storm::{SIGHT, Scene};
 use harness::keys::Keys;
@@ -38,6 +39,8 @@ pub(crate) struct Part {
     /// When the run began, on the boot clock.
     pub(crate) origin: u64,
     pub(crate) sabotage: Option<Sabotage>,
+    /// Where the files of the servers are copied to if the part fails.
+    pub(crate) kept: PathBuf,
 }
 
 impl Part {
@@ -75,7 +78,16 @@ impl Part {
                 }
             }
         }
+        if findings.is_failure(is_inside)
+            && let Err(error) = keep(&nodes, &self.plan(), &self.kept)
+        {
+            eprintln!("files of the servers cannot be copied to {}: {error}", self.kept.display());
+        }
         outcome
+    }
+
+    fn plan(&self) -> Vec<Planned> {
+        self.field.plan(self.seed, self.number)
     }
 
     fn circumstances(&self, span: (u64, u64), log: &Log, server: String) -> Circumstances {
@@ -129,7 +141,7 @@ impl Part {
 
     /// Carries the plan out, and shows how it goes.
     fn storm(&self, scene: &Scene<'_>, session: &Session) {
-        let plan = self.field.plan(self.seed, self.number);
+        let plan = self.plan();
         let begin = boot::now();
         thread::scope(|scope| {
             let (over, is_over) = mpsc::channel::<()>();

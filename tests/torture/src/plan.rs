@@ -1,7 +1,7 @@
 //! The schedule of faults, made from the seed before anything begins.
 
 use crate::era::Era;
-use crate::nemesis::{Kind, NODE_TIMEOUT, Nemesis, OLD};
+use crate::nemesis::{Kind, NODE_TIMEOUT, Nemesis, OLD, REREAD};
 use crate::rolling::Rolling;
 use crate::room::{Break, Limits, Target, Victims};
 use harness::choice::{LONGEST_TTL, mixed};
@@ -17,7 +17,7 @@ const CALM: Duration = Duration::from_millis(500);
 /// How many times a fault is drawn anew when there is no room for it.
 const DRAWS: usize = 20;
 
-/// The mean time between two moments at which clocks step.
+/// The mean time between two moments at which clocks step. Inside the promise, about half of them are ruled out.
 const STEP_PERIOD: Duration = Duration::from_millis(700);
 /// The shortest step, and how many times that the longest is.
 const STEP: (Duration, f64) = (Duration::from_millis(5), 40.0);
@@ -57,12 +57,23 @@ impl Planned {
     pub(crate) fn claims(&self) -> Vec<Break> {
         match &self.rolling {
             Some(rolling) => rolling.claims(),
+            None if self.nemesis.delays() => {
+                vec![(self.target, self.nemesis.kind()), (self.target, Kind::Delayed)]
+            }
             None => vec![(self.target, self.nemesis.kind())],
         }
     }
 
     fn end(&self) -> Duration {
         self.at + self.lasts
+    }
+
+    /// True if clients may read the clock too inexactly to detect the `step`, because replies of the node take long, or
+    /// did until a moment before.
+    fn delays(&self, step: &Self) -> bool {
+        let is_there = [Target::Network, step.target].contains(&self.target);
+        let is_then = self.at <= step.at && step.at <= self.end() + REREAD;
+        self.nemesis.delays() && is_there && is_then
     }
 
     /// Until when the nodes that it broke are no witnesses.
@@ -124,7 +135,9 @@ impl Field {
             }
             at += pause(rng, PERIOD);
         }
-        plan.extend(self.steps(seed, part));
+        let mut steps = self.steps(seed, part);
+        steps.retain(|step| !self.is_inside || !plan.iter().any(|other| other.delays(step)));
+        plan.extend(steps);
         plan.sort_by_key(|planned| planned.at);
         plan
     }
@@ -132,6 +145,7 @@ impl Field {
     /// The steps of clocks: mostly of one at a time, and mostly forward.
     fn steps(&self, seed: u64, part: u16) -> Vec<Planned> {
         let rng = &mut StdRng::seed_from_u64(mixed(seed, 0x57E9 + u64::from(part)));
+        let period = if self.is_inside { STEP_PERIOD / 2 } else { STEP_PERIOD };
         let mut steps = Vec::new();
         let mut at = CALM;
         while at < self.lasts {
@@ -148,7 +162,7 @@ impl Field {
                 let is_allowed = !self.is_inside || self.era(at).allows_step(at);
                 steps.extend(Some(step).filter(|step| is_allowed && step.end() < self.lasts));
             }
-            at += pause(rng, STEP_PERIOD);
+            at += pause(rng, period);
         }
         steps
     }

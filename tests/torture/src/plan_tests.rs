@@ -47,11 +47,25 @@ fn inside_the_promise_nobody_comes_new_while_a_step_is_felt() {
         let is_new = |one: &&Planned| one.nemesis.kind() == Kind::Newcomer;
         let steps = plan.iter().filter(|one| one.nemesis == Nemesis::StepForward);
         let steps: Vec<_> = steps.map(|one| one.at).collect();
-        assert!(steps.len() > 20, "{} steps of {} nodes", steps.len(), field.nodes);
+        assert!(steps.len() > 15, "{} steps of {} nodes", steps.len(), field.nodes);
         assert!(plan.iter().filter(is_new).count() > 10);
         for new in plan.iter().filter(is_new) {
             let felt = |step: &Duration| *step <= new.end() && *step + FELT > new.at;
             assert!(!steps.iter().any(felt), "{new:?}");
+        }
+    }
+}
+
+#[test]
+fn inside_the_promise_no_clock_steps_while_replies_of_its_node_are_delayed() {
+    for (_, plan) in inside() {
+        let is_step = |one: &&Planned| one.nemesis.kind() == Kind::Step;
+        for step in plan.iter().filter(is_step) {
+            for fault in plan.iter().filter(|one| one.nemesis.delays()) {
+                let is_there = [Target::Network, step.target].contains(&fault.target);
+                let is_over = fault.end() + REREAD < step.at;
+                assert!(!is_there || fault.at > step.at || is_over, "{fault:?} at {step:?}");
+            }
         }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) enum Target {
 /// A target, and in what way it is to be broken.
 pub(crate) type Break = (Target, Kind);
 
+const NETWORK_DELAYED: Break = (Target::Network, Kind::Delayed);
+
 /// How many may be broken at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -60,7 +62,8 @@ impl Victims {
     }
 
     fn has_room(&self, target: Target, kind: Kind, limits: Limits) -> bool {
-        let is_taken = kind != Kind::Step && self.0.contains_key(&(target, kind));
+        let is_repeatable = matches!(kind, Kind::Step | Kind::Delayed);
+        let is_taken = !is_repeatable && self.0.contains_key(&(target, kind));
         if is_taken || self.rules_out(target, kind, limits) {
             return false;
         }
@@ -92,11 +95,15 @@ impl Victims {
                 let is_unfit = [Kind::Server, Kind::Wire, Kind::Shaken].into_iter().any(here);
                 is_unfit || anywhere(Kind::Witness) || anywhere(Kind::Network)
             }
-            // Who measures a clock for the first time after it has stepped cannot know.
-            Kind::Step => limits.is_inside && anywhere(Kind::Newcomer),
+            // A client that measures a clock for the first time after a step cannot detect it, nor one whose earlier
+            // measurements are less exact than the step.
+            Kind::Step => {
+                let is_delayed = here(Kind::Delayed) || self.0.contains_key(&NETWORK_DELAYED);
+                limits.is_inside && (anywhere(Kind::Newcomer) || is_delayed)
+            }
             Kind::Newcomer => here(Kind::Client) || (limits.is_inside && anywhere(Kind::Step)),
             Kind::Client => here(Kind::Newcomer),
-            Kind::Clock | Kind::Shaken => false,
+            Kind::Clock | Kind::Shaken | Kind::Delayed => false,
         }
     }
 }
@@ -188,7 +195,9 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Kind::{Client, Memory, Network, Newcomer, Rolling, Server, Shaken, Step, Wire, Witness};
+    use Kind::{
+        Client, Delayed, Memory, Network, Newcomer, Rolling, Server, Shaken, Step, Wire, Witness,
+    };
     use Target as T;
 
     const LIMITS: Limits = Limits { nodes: 1, clients: 2, is_inside: true };
@@ -244,6 +253,17 @@ mod tests {
         assert!(!victims.has_room(T::Node(0), Step, LIMITS));
         let outside = Limits { is_inside: false, ..LIMITS };
         assert!(victims.has_room(T::Node(0), Step, outside));
+    }
+
+    #[test]
+    fn clock_of_a_delayed_node_does_not_step() {
+        let mut victims = victims(&[(T::Node(0), Delayed)]);
+        assert!(!victims.has_room(T::Node(0), Step, LIMITS));
+        assert!(victims.has_room(T::Node(1), Step, LIMITS));
+        assert!(victims.has_room(T::Node(0), Delayed, LIMITS), "in two ways at a time");
+        victims.enter(&[(T::Network, Delayed)]);
+        assert!(!victims.has_room(T::Node(1), Step, LIMITS));
+        assert!(victims.has_room(T::Node(1), Step, Limits { is_inside: false, ..LIMITS }));
     }
 
     #[test]

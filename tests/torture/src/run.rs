@@ -1,6 +1,7 @@
 //! A whole run: its parts, its verdict and what it leaves behind.
 
 use crate::args::{Mode, Wish};
+use crate::keep;
 use crate::part::{CLIENTS, Part};
 use crate::plan::Field;
 use harness::{Report, boot};
@@ -20,6 +21,7 @@ pub(crate) fn run(wish: &Wish) -> ExitCode {
     let origin = boot::now();
     let since = || Duration::from_nanos(boot::now() - origin);
     let is_inside = wish.mode == Mode::Inside;
+    let failed = keep::directory(&wish.out, &format!("{}-{seed}", wish.mode));
     let mut report = Report::new(&command, seed, is_inside, CLIENTS);
     for (number, nodes) in (0..).zip(&sizes) {
         let lasts = Duration::from_secs(wish.seconds) / parts;
@@ -28,14 +30,20 @@ pub(crate) fn run(wish: &Wish) -> ExitCode {
         let field = Field { nodes: *nodes, clients: CLIENTS, lasts, is_inside, turn };
         let (program, sabotage) = (wish.server.clone(), wish.sabotage);
         let from = since();
-        let part = Part { number, seed, field, program, origin, sabotage };
+        let kept = failed.join(format!("{nodes}-nodes"));
+        let part = Part { number, seed, field, program, origin, sabotage, kept };
         report.add(*nodes, from, part.run());
     }
-    if let Err(error) = report.finish(since(), &wish.out) {
-        eprintln!("the records cannot be written to {}: {error}", wish.out.display());
+    let out = if report.is_bad() { &failed } else { &wish.out };
+    if let Err(error) = report.finish(since(), out) {
+        eprintln!("the records cannot be written to {}: {error}", out.display());
         return ExitCode::FAILURE;
     }
-    if report.is_bad() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if report.is_bad() {
+        println!("files of the failed run: {}", failed.display());
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
 }
 
 fn command(wish: &Wish, seed: u64) -> String {

@@ -3,7 +3,7 @@
 use crate::ailment;
 use crate::inflict::ProxiedNode;
 use crate::log::{Log, open};
-use crate::nemesis::{Kind, Nemesis};
+use crate::nemesis::{Kind, Nemesis, REREAD};
 use crate::plan::Planned;
 use crate::rolling::Rolling;
 use crate::room::{Room, Target};
@@ -88,6 +88,9 @@ impl Scene<'_> {
         if !nemesis.shakes().is_zero() {
             self.room.linger((Target::Node(number), Kind::Shaken), nemesis.shakes());
         }
+        if nemesis.delays() {
+            self.room.linger((Target::Node(number), Kind::Delayed), REREAD);
+        }
         done
     }
 
@@ -108,6 +111,7 @@ impl Scene<'_> {
         self.nodes.iter().for_each(|node| node.delay(planned.delay));
         thread::sleep(planned.lasts);
         self.nodes.iter().for_each(|node| node.delay(Duration::ZERO));
+        self.room.linger((planned.target, Kind::Delayed), REREAD);
         self.note_end(index);
     }
 

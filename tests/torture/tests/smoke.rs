@@ -14,10 +14,22 @@ static TURN: Mutex<()> = Mutex::new(());
 fn run(name: &str, args: &[&str]) -> (ExitStatus, Value, Value) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Of an earlier run of this test.
+    let _ = fs::remove_dir_all(&out);
     let mut torture = Command::new(env!("CARGO_BIN_EXE_quorlock-torture"));
     let torture = torture.args(["--seed", "11", "--nodes", "3", "--out"]).arg(&out).args(args);
     let status = torture.status().expect("it can be started");
-    let record = fs::read(out.join("run-11.json")).expect("it leaves a record");
+    let failed = fs::read_dir(&out).expect("it leaves files").flatten();
+    let failed = failed.map(|entry| entry.path()).find(|path| path.is_dir());
+    assert_eq!(failed.is_some(), !status.success(), "a failed run has a directory of its own");
+    for node in failed
+        .iter()
+        .flat_map(|failed| (0..3).map(move |node| failed.join(format!("3-nodes/node-{node}"))))
+    {
+        assert!(node.join("redis.log").is_file(), "{}", node.display());
+    }
+    let record = failed.unwrap_or(out).join("run-11.json");
+    let record = fs::read(record).expect("it leaves a record");
     let record: Value = serde_json::from_slice(&record).expect("the record is JSON");
     (status, record["findings"].clone(), record)
 }
