@@ -1,4 +1,4 @@
-//! The nodes of a client, and which of them need a turn of the driver.
+//! The nodes of a client, and whether one of them needs a turn of the driver.
 
 use super::node::Node;
 use crate::protocol::{NodeId, NodeSet, Time};
@@ -10,15 +10,15 @@ pub(super) struct Nodes {
     /// Nodes whose cached state may be wrong.
     changed: NodeSet,
     timeouts: Box<[Option<Time>]>,
-    /// Nodes with a connection to open or bytes to write.
-    due: NodeSet,
+    /// True if a node had a connection to open or bytes to write when it was last checked.
+    is_due: bool,
 }
 
 impl Nodes {
     pub(super) fn new(nodes: Box<[Node]>) -> Self {
         let changed = nodes.iter().map(|node| node.id).collect();
         let timeouts = nodes.iter().map(|_| None).collect();
-        Self { nodes, changed, timeouts, due: NodeSet::default() }
+        Self { nodes, changed, timeouts, is_due: false }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
@@ -30,10 +30,10 @@ impl Nodes {
         nodes.iter_mut().inspect(|node| _ = changed.insert(node.id))
     }
 
-    /// Nodes that needed a turn since the last call.
-    pub(super) fn take_due(&mut self, now: Time) -> NodeSet {
+    /// True if a node needed a turn since the last call.
+    pub(super) fn take_due(&mut self, now: Time) -> bool {
         self.update(now);
-        std::mem::take(&mut self.due)
+        std::mem::take(&mut self.is_due)
     }
 
     /// The next timeout of a node.
@@ -46,9 +46,7 @@ impl Nodes {
         for id in std::mem::take(&mut self.changed).iter() {
             let node = &self.nodes[id.index()];
             self.timeouts[id.index()] = node.next_timeout(now);
-            if node.wants_connection(now) || node.wants_to_write(now) {
-                self.due.insert(id);
-            }
+            self.is_due |= node.wants_connection(now) || node.wants_to_write(now);
         }
     }
 }

@@ -10,13 +10,13 @@ use super::state::Coordinator;
 use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::event::AttemptOutcome;
-use crate::protocol::{NodeId, Time};
+use crate::protocol::Time;
 use crate::wire::{Missing, NodeFailure};
 
 impl Coordinator {
-    /// The runtime that served `node` has ended, and the driver has closed its connections. If no other runtime `is_next`,
-    /// all commands for the node fail. Otherwise attempts start again, and commands wait for the next connection.
-    pub(crate) fn handle_runtime_end(&mut self, node: NodeId, is_next: bool, now: Time) {
+    /// The runtime of the driver has ended, and all connections with it. If no other runtime `is_next`, all commands fail.
+    /// Otherwise attempts start again, and commands wait for the next connections.
+    pub(crate) fn handle_runtime_end(&mut self, is_next: bool, now: Time) {
         if self.is_closed() {
             return;
         }
@@ -25,7 +25,9 @@ impl Coordinator {
                 self.restart_attempt(id, now);
             }
         }
-        self.nodes[node].handle_runtime_end(is_next, now, &mut self.cx);
+        for node in self.nodes.iter_mut() {
+            node.handle_runtime_end(is_next, now, &mut self.cx);
+        }
         self.settle(now);
     }
 

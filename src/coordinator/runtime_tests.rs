@@ -7,10 +7,8 @@ use crate::protocol::{Outcome, Refusal};
 
 /// Ends the runtime of all connections of `process`.
 fn end_runtime(world: &mut World, process: usize, is_next: bool) {
-    for node in 0..3 {
-        let (coordinator, now) = world.coordinator(process);
-        coordinator.handle_runtime_end(World::node(node), is_next, now);
-    }
+    let (coordinator, now) = world.coordinator(process);
+    coordinator.handle_runtime_end(is_next, now);
 }
 
 #[test]

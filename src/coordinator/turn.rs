@@ -7,13 +7,12 @@ use super::state::{Coordinator, is_current};
 use super::timeout::Timeout;
 use crate::observe::event::Event;
 use crate::observe::{NodeState, VoteEligibility, Weight};
-use crate::protocol::{NodeId, NodeSet, Tenure, Time};
+use crate::protocol::{NodeId, Tenure, Time};
 use crate::wire::{NodeFailure, Optionals, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
 impl Coordinator {
-    #[cfg(test)]
     /// The next connection that the driver has to open. It obtains the credentials, opens the stream, and calls
     /// [`handle_connected`](Self::handle_connected) or [`handle_connect_failed`](Self::handle_connect_failed).
     pub(crate) fn poll_connect(&mut self, now: Time) -> Option<ConnectionId> {
@@ -26,25 +25,14 @@ impl Coordinator {
         connection
     }
 
-    /// Like [`poll_connect`](Self::poll_connect), for one node.
-    pub(crate) fn poll_connect_to(&mut self, node: NodeId, now: Time) -> Option<ConnectionId> {
-        if self.closing == Closing::Closed {
-            return None;
-        }
-        let connection = self.nodes[node].poll_connect(now, &mut self.cx);
-        self.settle(now);
-        connection
-    }
-
     /// True until `connection` has ended.
     pub(crate) fn is_open(&self, connection: ConnectionId) -> bool {
         self.nodes[connection.node].is_open(connection)
     }
 
-    /// The nodes with a connection to open or bytes to write since the last call.
-    pub(crate) fn poll_turns(&mut self, now: Time) -> NodeSet {
-        let due = self.nodes.take_due(now);
-        if self.closing == Closing::Closed { NodeSet::default() } else { due }
+    /// True if there was a connection to open or bytes to write since the last call.
+    pub(crate) fn poll_turn(&mut self, now: Time) -> bool {
+        self.nodes.take_due(now) && self.closing != Closing::Closed
     }
 
     /// True once the client is closed and all its releases are delivered.

@@ -1,4 +1,4 @@
-//! The alarm of a client: timeouts, and turns for nodes whose tasks are late.
+//! The alarm of a client: timeouts, and turns for a task that is late.
 
 use super::shared::{Engine, IDLE};
 use crate::protocol::Time;
@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
 impl Ring for Engine {
-    /// Takes turns for nodes whose tasks are late, and handles timeouts.
+    /// Takes turns for a task that is late, and handles timeouts.
     fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
-        self.take_turns();
+        self.take_turn(&mut Context::from_waker(Waker::noop()), None);
         let mut next = self.handle_timeout();
         // A node counts as silent only if there is still no reply once all replies that have arrived were read.
         if next.is_some_and(|at| at <= self.now()) {
-            self.take_turns();
+            self.take_turn(&mut Context::from_waker(Waker::noop()), None);
             next = self.handle_timeout();
         }
         next
@@ -22,20 +22,14 @@ impl Ring for Engine {
 }
 
 impl Engine {
-    fn take_turns(self: &Arc<Self>) {
-        for io in &self.nodes {
-            io.take_turn(self, &mut Context::from_waker(Waker::noop()), None);
-        }
-    }
-
     /// Handles timeouts that are due. Returns when the alarm has to ring next, or `None` if the client is closed.
     fn handle_timeout(&self) -> Option<Time> {
-        let (next, late) = self.with_state(None, |state, now| {
+        let (next, late) = self.with_state(false, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
                 state.coordinator.handle_timeout(now);
             }
             let next = state.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
-            let (check_at, late) = state.check_tasks(&self.nodes, now);
+            let (check_at, late) = self.check_task(state, now);
             if late.is_some() {
                 self.is_late.store(true, Ordering::Release);
             }

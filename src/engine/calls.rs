@@ -68,7 +68,7 @@ impl Engine {
 
     /// True once a quorum is connected. Otherwise `waker` is woken when it may be.
     pub(super) fn poll_ready(&self, waker: &Waker) -> bool {
-        let is_ready = self.with_state(None, |state, now| {
+        let is_ready = self.with_state(false, |state, now| {
             let is_ready = state.coordinator.is_ready(now);
             if !is_ready {
                 state.ready.push(waker.clone());
@@ -106,7 +106,7 @@ impl Future for Call {
         }
         // After the registration of the waker: the end of a task from now on wakes this caller. An error means that
         // there is no runtime here: a task of another one may serve the node.
-        let _no_runtime = self.engine.ensure_tasks().is_err();
+        let _no_runtime = self.engine.ensure_task().is_err();
         Poll::Pending
     }
 }

@@ -82,7 +82,7 @@ impl Client {
         if self.is_closed() {
             return Err(Unready::Closed);
         }
-        self.engine().ensure_tasks().map_err(Unready::NoRuntime)
+        self.engine().ensure_task().map_err(Unready::NoRuntime)
     }
 
     /// Acquires a lock.
@@ -92,7 +92,7 @@ impl Client {
             return Err(Failure::Failed(AcquireFailure::Closed));
         }
         let engine = self.engine();
-        engine.ensure_tasks().map_err(Failure::NoRuntime)?;
+        engine.ensure_task().map_err(Failure::NoRuntime)?;
         let wall_us = engine.environment().clock.wall_us();
         let submit = |it: &mut Coordinator, now| {
             it.set_wall_clock(wall_us, now);
@@ -173,7 +173,7 @@ impl Client {
     #[cfg(any(feature = "blocking", feature = "test-util"))]
     fn each_pending(&self) -> Vec<usize> {
         let pending = self.known_engine().and_then(|engine| {
-            let nodes = engine.nodes.iter().map(|io| io.node);
+            let nodes = engine.pool.shared().iter().map(|node| node.id);
             engine.with(|it, _| nodes.map(|node| it.pending_releases(node)).collect())
         });
         pending.unwrap_or_default()
@@ -215,7 +215,7 @@ impl Client {
             let Some(engine) = self.known_engine() else { return Poll::Ready(Ok(())) };
             let result = engine.poll_closed(cx.waker());
             if result.is_none() {
-                let _no_runtime = engine.ensure_tasks().is_err();
+                let _no_runtime = engine.ensure_task().is_err();
             }
             result.map_or(Poll::Pending, Poll::Ready)
         });

@@ -1,7 +1,7 @@
 //! The driver of the [coordinator](crate::coordinator): sockets, timers, and the completion of calls.
 //!
-//! One [`Engine`] per client. A task per node on a runtime reads and writes, and every other thread of the client can
-//! take a turn in its place. Handles submit a request and await its completion.
+//! One [`Engine`] per client. A task on a runtime reads and writes the connections of all nodes, and every other thread
+//! of the client can take a turn in its place. Handles submit a request and await its completion.
 
 mod alarm;
 mod calls;
@@ -11,6 +11,7 @@ mod io;
 mod lateness;
 mod panic;
 mod shared;
+mod signal;
 mod task;
 mod turn;
 
@@ -34,6 +35,6 @@ pub(crate) trait LeaseListener: Any + Send + Sync {
     /// The coordinator has panicked: all leases are lost.
     fn handle_failure(&self);
 
-    /// All tasks that wait for the end of a lease have to run: one of them starts a missing task of the client.
+    /// All tasks that wait for the end of a lease have to run: one of them starts the missing task.
     fn wake_all(&self);
 }

@@ -48,12 +48,10 @@ impl Engine {
         discard(panic);
         drop(alarm);
         contain(|| self.leases.handle_failure());
-        for io in &self.nodes {
-            // If another thread takes a turn of the node, that thread closes the connections.
-            let connections = io.connections.try_lock().map(|mut it| std::mem::take(&mut *it));
-            drop(connections);
-            io.wake(self.now());
-        }
+        // If another thread takes a turn, that thread closes the connections.
+        let io = self.io.try_lock().map(|mut it| std::mem::take(&mut *it));
+        drop(io);
+        self.task.wake(self.now());
         for waker in wakers {
             contain(|| waker.wake());
         }

@@ -2,20 +2,23 @@
 
 use super::LeaseListener;
 use super::failure::EngineFailure;
-use super::io::NodeIo;
+use super::io::{Io, Opened};
 use super::lateness::Lateness;
-use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, RoundId};
+use super::signal::TaskSignal;
+use crate::coordinator::{
+    AcquireId, Completion, ConnectionId, Coordinator, LeaseId, Remains, RoundId,
+};
 use crate::node::{Environment, Node, Pool};
 use crate::observe::Weight;
 use crate::observe::event::Event;
-use crate::protocol::{NodeId, NodeSet, Time};
+use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
 use crate::time::Alarm;
 use crate::wire::Key;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -27,13 +30,18 @@ pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 /// Everything that the threads of a client share.
 pub(crate) struct Engine {
     pub(super) state: Mutex<State>,
-    pub(super) nodes: Box<[NodeIo]>,
+    pub(super) io: Mutex<Io>,
+    /// Results of the tasks that connect.
+    pub(super) opened: Mutex<Vec<(ConnectionId, Opened)>>,
+    pub(super) task: TaskSignal,
+    /// True if a turn was not possible because another thread took one, which then wakes the task.
+    pub(super) was_busy: AtomicBool,
     pub(super) leases: Arc<dyn LeaseListener>,
     pub(super) pool: Arc<Pool>,
     pub(super) this: Weak<Self>,
-    /// Number of nodes that no task serves.
-    pub(super) unserved: AtomicUsize,
-    /// True if a runtime was late to run a task: a caller on another one can replace it.
+    /// True if there is a task.
+    pub(super) is_served: AtomicBool,
+    /// True if the runtime was late to run the task: a caller on another one can replace it.
     pub(super) is_late: AtomicBool,
     /// The message of the panic that ended the coordinator.
     pub(super) panic: OnceLock<Arc<str>>,
@@ -53,9 +61,9 @@ pub(super) struct State {
     /// Callers that wait for the end of a close, and its result.
     pub(super) closing: Vec<Waker>,
     pub(super) closed: Option<Result<(), Remains>>,
-    /// The runtime of the task that serves each node.
-    pub(super) served_by: Box<[Option<Id>]>,
-    /// True once the tasks were started.
+    /// The runtime of the task.
+    pub(super) served_by: Option<Id>,
+    /// True once a task was started.
     pub(super) has_started: bool,
     /// True once the pinned runtime was found to be shut down.
     pub(super) is_shut_down: bool,
@@ -85,7 +93,8 @@ struct Effects {
     wakers: Vec<Waker>,
     ended: Vec<LeaseId>,
     events: Vec<(Weight, Event)>,
-    nodes: NodeSet,
+    /// True if the task has to take a turn.
+    wakes_task: bool,
     /// The alarm of a closed client.
     alarm: Option<Alarm>,
 }
@@ -100,30 +109,23 @@ impl State {
         wakers
     }
 
-    fn collect(&mut self, now: Time, except: Option<NodeId>, nodes: &[NodeIo]) -> Effects {
+    /// `in_turn`: the caller does what the connections need.
+    fn collect(&mut self, now: Time, in_turn: bool) -> Effects {
         let mut effects = Effects { now, ..Effects::default() };
         effects.wakers.append(&mut self.replaced);
         while let Some(completion) = self.coordinator.poll_completion() {
             self.complete(completion, &mut effects);
         }
         effects.events.extend(std::iter::from_fn(|| self.coordinator.poll_event()));
-        while let Some(connection) = self.coordinator.poll_close() {
-            if Some(connection.node) != except {
-                effects.nodes.insert(connection.node);
-            }
-        }
-        for node in self.coordinator.poll_turns(now).iter().filter(|node| Some(*node) != except) {
-            if !nodes[node.index()].is_woken() {
-                effects.nodes.insert(node);
-            }
-        }
+        let has_closed = std::iter::from_fn(|| self.coordinator.poll_close()).count() > 0;
+        effects.wakes_task = (self.coordinator.poll_turn(now) || has_closed) && !in_turn;
         if self.coordinator.is_closed() {
-            effects.nodes = nodes.iter().map(|io| io.node).collect();
+            effects.wakes_task = true;
             effects.alarm = self.alarm.take();
             return effects;
         }
         let mut next = self.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
-        if effects.nodes.len() > 0 {
+        if effects.wakes_task {
             next = next.min(self.lateness.late_at(now));
         }
         if next < self.alarm_at {
@@ -168,7 +170,6 @@ impl Engine {
         pool: Arc<Pool>,
         leases: Arc<dyn LeaseListener>,
     ) -> Arc<Self> {
-        let count = pool.shared().len();
         let lateness = Lateness::new(coordinator.node_timeout(), pool.is_pinned());
         Arc::new_cyclic(|this: &Weak<Self>| {
             let state = State {
@@ -178,21 +179,23 @@ impl Engine {
                 replaced: Vec::new(),
                 closing: Vec::new(),
                 closed: None,
-                served_by: vec![None; count].into(),
+                served_by: None,
                 has_started: false,
                 is_shut_down: false,
                 alarm: None,
                 alarm_at: Time::END,
                 lateness,
             };
-            let nodes = (0..count).map(|node| NodeIo::new(NodeId::new(node))).collect();
             Self {
                 state: Mutex::new(state),
-                nodes,
+                io: Mutex::default(),
+                opened: Mutex::default(),
+                task: TaskSignal::default(),
+                was_busy: AtomicBool::new(false),
                 leases,
                 pool,
                 this: this.clone(),
-                unserved: AtomicUsize::new(count),
+                is_served: AtomicBool::new(false),
                 is_late: AtomicBool::new(false),
                 panic: OnceLock::new(),
                 process: process::id(),
@@ -223,21 +226,17 @@ impl Engine {
         if !self.is_usable() {
             return None;
         }
-        self.with_state(None, |state, now| call(&mut state.coordinator, now))
+        self.with_state(false, |state, now| call(&mut state.coordinator, now))
     }
 
-    /// Like [`with`](Self::with), for the one who takes a turn for `node`.
-    pub(super) fn with_io<T>(
-        &self,
-        node: NodeId,
-        call: impl FnOnce(&mut Coordinator, Time) -> T,
-    ) -> Option<T> {
-        self.with_state(Some(node), |state, now| call(&mut state.coordinator, now))
+    /// Like [`with`](Self::with), for a turn.
+    pub(super) fn with_turn<T>(&self, call: impl FnOnce(&mut Coordinator, Time) -> T) -> Option<T> {
+        self.with_state(true, |state, now| call(&mut state.coordinator, now))
     }
 
     pub(super) fn with_state<T>(
         &self,
-        except: Option<NodeId>,
+        in_turn: bool,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
         let observers = &self.environment().observers;
@@ -250,7 +249,7 @@ impl Engine {
             state.coordinator.observe(level);
             let now = self.now();
             let result = call(&mut state, now);
-            (result, state.collect(now, except, &self.nodes))
+            (result, state.collect(now, in_turn))
         });
         match catch_unwind(run) {
             Ok((result, effects)) => {
@@ -266,8 +265,8 @@ impl Engine {
     }
 
     fn apply(&self, effects: Effects) {
-        for node in effects.nodes.iter() {
-            self.nodes[node.index()].wake(effects.now);
+        if effects.wakes_task {
+            self.task.wake(effects.now);
         }
         for (weight, event) in effects.events {
             self.environment().observers.emit(weight, || event);
@@ -289,7 +288,7 @@ impl Engine {
         if !self.is_usable() {
             return None;
         }
-        self.with_state(None, |state, now| {
+        self.with_state(false, |state, now| {
             let result = submit(&mut state.coordinator, now);
             if let Some(id) = id(&result) {
                 state.calls.insert(id, CallState::default());
@@ -306,7 +305,7 @@ impl Engine {
         if !self.is_usable() {
             return Vec::new();
         }
-        let submitted = self.with_state(None, |state, now| {
+        let submitted = self.with_state(false, |state, now| {
             let calls = submit(&mut state.coordinator, now);
             for (_, id) in &calls {
                 state.calls.insert(CallId::Round(*id), CallState::default());

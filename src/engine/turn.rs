@@ -1,25 +1,32 @@
-//! A turn of a node: opens, reads and writes its connections.
+//! A turn of a client: opens, reads and writes its connections.
 
-use super::io::{Connections, NodeIo, OpenConnection, Opening};
+use super::io::{Io, OpenConnection, Opened, Opening};
 use super::shared::Engine;
 use crate::coordinator::{ConnectionId, Coordinator};
-use crate::protocol::{NodeId, Time};
+use crate::protocol::Time;
 use crate::sync::lock;
 use crate::wire::NodeFailure;
 use redis::RedisError;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::sync::MutexGuard;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
 
 /// Maximum number of bytes that one read takes.
 const READ: usize = 8 << 10;
 
 /// Number of bytes of one connection from which on the rest is read in the next turn.
 const MAX_READ: usize = 64 << 10;
+
+/// The task that takes a turn.
+pub(super) struct Turn<'a> {
+    pub(super) generation: u64,
+    pub(super) runtime: &'a Handle,
+}
 
 /// Actions of the driver after a step of a turn.
 #[derive(Default)]
@@ -31,61 +38,72 @@ struct Next {
     is_closed: bool,
 }
 
-impl NodeIo {
-    /// Reads and writes what is possible. `task` is the generation of the node's task. Outside of it, no connection is
-    /// opened, and streams keep the waker of the task. Returns true once the client is closed or the task was replaced.
-    pub(super) fn take_turn(
-        &self,
-        engine: &Engine,
-        cx: &mut Context<'_>,
-        task: Option<u64>,
-    ) -> bool {
-        let Some(mut connections) = self.try_lock() else { return false };
-        let known = if task.is_none() { lock(&self.waker).clone() } else { None };
-        let waker = known.unwrap_or_else(|| cx.waker().clone());
+impl Engine {
+    /// Reads and writes what is possible. Outside of the client's `task`, no connection is opened, and streams keep the
+    /// waker of the task. Returns true once the client is closed or the task was replaced.
+    pub(super) fn take_turn(&self, cx: &mut Context<'_>, task: Option<&Turn<'_>>) -> bool {
+        let Some(mut io) = self.try_lock_io() else { return false };
         // A task that was replaced must not poll connections that its successor opens.
-        let is_over = task.is_some_and(|task| !self.is_current(task))
-            || connections.take_turn(engine, self, &mut Context::from_waker(&waker), task);
-        drop(connections);
+        let is_over = task.is_some_and(|task| !self.task.is_current(task.generation))
+            || match self.task.waker().filter(|_| task.is_none()) {
+                Some(waker) => io.take_turn(self, &mut Context::from_waker(&waker), None),
+                None => io.take_turn(self, cx, task),
+            };
+        drop(io);
         fence(Ordering::SeqCst);
         if self.was_busy.swap(false, Ordering::SeqCst) {
-            self.wake(engine.now());
+            self.task.wake(self.now());
         }
         is_over
     }
 
     /// Locks the connections. If another thread takes a turn, that thread wakes the task afterwards.
-    fn try_lock(&self) -> Option<MutexGuard<'_, Connections>> {
-        if let Ok(connections) = self.connections.try_lock() {
-            return Some(connections);
+    fn try_lock_io(&self) -> Option<MutexGuard<'_, Io>> {
+        if let Ok(io) = self.io.try_lock() {
+            return Some(io);
         }
         self.was_busy.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         // The other turn may have ended before it could see that.
-        self.connections.try_lock().ok()
+        self.io.try_lock().ok()
+    }
+
+    /// Starts a task that obtains the credentials and connects. A callback that blocks delays no other connection.
+    fn open(&self, id: ConnectionId, runtime: &Handle) -> Opening {
+        let (node, engine) = (self.shared(id.node).clone(), self.this.clone());
+        let task = runtime.spawn(self.environment().task(async move {
+            let opened = async {
+                let (login, _) = node.log_in().await?;
+                let login = login.into_owned();
+                let stream = node.connect().await;
+                let stream = stream.map_err(|error| NodeFailure::unreachable(&error.into()))?;
+                Ok((stream, login))
+            };
+            let opened = opened.await;
+            if let Some(engine) = engine.upgrade() {
+                lock(&engine.opened).push((id, opened));
+                engine.task.wake(engine.now());
+            }
+        }));
+        Opening { id, task: task.abort_handle() }
     }
 }
 
-impl Connections {
+impl Io {
     fn take_turn(
         &mut self,
         engine: &Engine,
-        io: &NodeIo,
         cx: &mut Context<'_>,
-        task: Option<u64>,
+        task: Option<&Turn<'_>>,
     ) -> bool {
-        let node = io.node;
-        let mut budget = MAX_READ;
+        self.open.iter_mut().for_each(|connection| connection.budget = MAX_READ);
         loop {
             let mut has_more = self.write(cx);
-            if task.is_some() {
-                self.poll_opening(cx);
-            }
-            let is_full = self.read(cx, &mut budget);
-            self.is_flooded = is_full;
-            let exchanged = engine.with_io(node, |it, now| {
-                let is_replaced = task.is_some_and(|task| !io.is_current(task));
-                let next = self.exchange(it, node, now, task.is_some() && !is_replaced);
+            let is_full = self.read(cx);
+            let opened = std::mem::take(&mut *lock(&engine.opened));
+            let exchanged = engine.with_turn(|it, now| {
+                let is_replaced = task.is_some_and(|task| !engine.task.is_current(task.generation));
+                let next = self.exchange(it, opened, now, task.is_some() && !is_replaced);
                 (next, self.take_ended(it), is_replaced)
             });
             let Some((next, ended, is_replaced)) = exchanged else { return true };
@@ -98,8 +116,7 @@ impl Connections {
                 cx.waker().wake_by_ref();
             }
             for id in next.connect {
-                self.opening.push((id, engine.open(node)));
-                has_more = true;
+                self.opening.extend(task.map(|task| engine.open(id, task.runtime)));
             }
             has_more |= self.write(cx);
             if !has_more {
@@ -109,18 +126,25 @@ impl Connections {
     }
 
     /// Passes to the coordinator what was opened, read or lost, and takes the bytes to write.
-    fn exchange(&mut self, it: &mut Coordinator, node: NodeId, now: Time, is_task: bool) -> Next {
-        for (id, result) in self.opened.drain(..) {
+    fn exchange(
+        &mut self,
+        it: &mut Coordinator,
+        opened: Vec<(ConnectionId, Opened)>,
+        now: Time,
+        is_task: bool,
+    ) -> Next {
+        for (id, result) in opened {
+            self.opening.retain(|opening| opening.id != id);
             match result {
-                Ok(login) => it.handle_connected(id, &login, now),
+                Ok((stream, login)) => {
+                    self.open.push(OpenConnection::new(id, stream));
+                    it.handle_connected(id, &login, now);
+                }
                 Err(failure) => it.handle_connect_failed(id, failure, now),
             }
         }
         for connection in &self.open {
             it.handle_unsent(connection.id, connection.unsent.len());
-        }
-        if !self.parts.is_empty() {
-            self.has_gathered = false;
         }
         for (id, part) in self.parts.drain(..) {
             it.handle_bytes(id, &self.received[part], now);
@@ -131,53 +155,33 @@ impl Connections {
         }
         let mut next = Next::default();
         if is_task {
-            next.connect.extend(std::iter::from_fn(|| it.poll_connect_to(node, now)));
+            next.connect.extend(std::iter::from_fn(|| it.poll_connect(now)));
         }
-        if is_task && !std::mem::replace(&mut self.has_gathered, true) {
+        for connection in &mut self.open {
             // Callers that were answered together submit their next commands together.
-            next.yields = self.open.iter().any(|connection| it.may_gather(connection.id, now));
-        }
-        if !next.yields {
-            // Under a flood of pushes there is always more to read.
-            let reads_first = !self.is_flooded;
-            let each = self.open.iter_mut();
-            next.yields = each.fold(false, |yields, connection| {
-                yields | !connection.take_bytes_to_write(it, reads_first, now)
-            });
+            let gathers = is_task
+                && !std::mem::replace(&mut connection.has_gathered, true)
+                && it.may_gather(connection.id, now);
+            next.yields |= gathers || !connection.take_bytes_to_write(it, now);
         }
         next.is_closed = it.is_closed();
         next
     }
 
     /// Removes the connections that have ended.
-    fn take_ended(
-        &mut self,
-        it: &Coordinator,
-    ) -> (Vec<(ConnectionId, Opening)>, Vec<OpenConnection>) {
-        let opening = self.opening.extract_if(.., |(id, _)| !it.is_open(*id)).collect();
+    fn take_ended(&mut self, it: &Coordinator) -> (Vec<Opening>, Vec<OpenConnection>) {
+        let opening = self.opening.extract_if(.., |opening| !it.is_open(opening.id)).collect();
         let open = self.open.extract_if(.., |connection| !it.is_open(connection.id)).collect();
         (opening, open)
     }
 
-    fn poll_opening(&mut self, cx: &mut Context<'_>) {
-        let Self { opening, open, opened, .. } = self;
-        opening.retain_mut(|(id, opening)| {
-            let Poll::Ready(result) = opening.as_mut().poll(cx) else { return true };
-            let result = result.map(|(stream, login)| {
-                open.push(OpenConnection { id: *id, stream, unsent: Vec::new() });
-                login
-            });
-            opened.push((*id, result));
-            false
-        });
-    }
-
-    /// Reads what has arrived, up to `budget` bytes. Returns true if there may be more.
-    fn read(&mut self, cx: &mut Context<'_>, budget: &mut usize) -> bool {
+    /// Reads what has arrived, up to the budget of each connection. Returns true if there may be more.
+    fn read(&mut self, cx: &mut Context<'_>) -> bool {
         let Self { open, received, parts, lost, .. } = self;
         received.clear();
+        let mut is_full = false;
         let mut buffer = [MaybeUninit::uninit(); READ];
-        for OpenConnection { id, stream, .. } in open {
+        for OpenConnection { id, stream, budget, has_gathered, .. } in open {
             let start = received.len();
             let mut is_pending = false;
             while *budget > 0 && !is_pending {
@@ -199,16 +203,18 @@ impl Connections {
                 is_pending = true;
             }
             if received.len() > start {
+                *has_gathered = false;
                 parts.push((*id, start..received.len()));
             }
+            is_full |= *budget == 0;
         }
-        *budget == 0
+        is_full
     }
 
     /// Writes what the streams take. Returns true if one has failed, or has taken a part.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
         let mut has_more = false;
-        for OpenConnection { id, stream, unsent } in &mut self.open {
+        for OpenConnection { id, stream, unsent, .. } in &mut self.open {
             if unsent.is_empty() {
                 continue;
             }
@@ -233,10 +239,12 @@ impl Connections {
 impl OpenConnection {
     /// Returns false if the connection must be read before: the runtime has not noticed yet that there are bytes or the
     /// end of the stream.
-    fn take_bytes_to_write(&mut self, it: &mut Coordinator, reads_first: bool, now: Time) -> bool {
+    fn take_bytes_to_write(&mut self, it: &mut Coordinator, now: Time) -> bool {
         if !self.unsent.is_empty() {
             return true;
         }
+        // Under a flood of pushes there is always more to read.
+        let reads_first = self.budget > 0;
         if reads_first && it.must_read_first(self.id, now) && self.stream.has_unread() {
             return false;
         }
@@ -249,19 +257,5 @@ impl OpenConnection {
             let count = bytes.len();
             it.handle_sent(self.id, count);
         }
-    }
-}
-
-impl Engine {
-    /// Connects to `node`, after it has obtained the credentials.
-    fn open(&self, node: NodeId) -> Opening {
-        let shared: Arc<_> = self.shared(node).clone();
-        Box::pin(async move {
-            let (login, _) = shared.log_in().await?;
-            let login = login.into_owned();
-            let stream = shared.connect().await;
-            let stream = stream.map_err(|error| NodeFailure::unreachable(&error.into()))?;
-            Ok((stream, login))
-        })
     }
 }

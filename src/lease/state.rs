@@ -177,7 +177,7 @@ impl LeaseState {
     pub(crate) fn watch(self: &Arc<Self>) {
         let Some(Home { engine, .. }) = self.home() else { return };
         // An error means that there is no runtime here: a task of another one may serve the nodes.
-        let _no_runtime = engine.ensure_tasks().is_err();
+        let _no_runtime = engine.ensure_task().is_err();
         if !self.is_watched.swap(true, Ordering::AcqRel) {
             engine.with(|it, now| it.handle_watch(self.id, now));
         }
