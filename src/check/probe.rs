@@ -41,9 +41,9 @@ pub(crate) struct WallClock {
 }
 
 impl Probe {
-    /// Looks at `node`. The commands that a lock needs are tried on `keys`, which must not exist: these commands
-    /// change nothing then. Searches for locks under keys that begin with `prefix`. The optional commands `omitted` are
-    /// not sent. Takes at most two connect timeouts and two node timeouts.
+    /// Probes `node`, without the optional commands `omitted`. Tries the commands that a lock needs on `keys`, which must
+    /// not exist, so these commands have no effect. Searches for locks under keys that begin with `prefix`. Takes at most
+    /// two connect timeouts and two node timeouts.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.

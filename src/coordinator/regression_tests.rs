@@ -1,4 +1,4 @@
-//! Rules that the engine of tasks had, and the coordinator lacked at first.
+//! Rules that were missing in the coordinator at first.
 
 use super::world_calls_tests::{TTL, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
