@@ -368,7 +368,7 @@ impl Coordinator {
     ) {
         for node in nodes.iter() {
             let command = NodeCommand::new(claim.clone(), command.clone(), round);
-            self.nodes[node].submit(command, now, &mut self.cx);
+            self.nodes.submit(node, command, now, &mut self.cx);
         }
     }
 }

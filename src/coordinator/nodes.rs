@@ -1,5 +1,7 @@
 //! The nodes of a client, and whether one of them needs a turn of the driver.
 
+use super::command::NodeCommand;
+use super::context::Context;
 use super::node::Node;
 use crate::protocol::{NodeId, NodeSet, Time};
 use std::ops::{Index, IndexMut};
@@ -12,13 +14,15 @@ pub(super) struct Nodes {
     timeouts: Box<[Option<Time>]>,
     /// True if a node had a connection to open or bytes to write when it was last checked.
     is_due: bool,
+    /// True if commands were submitted since the last [`take_submitted`](Self::take_submitted).
+    has_submitted: bool,
 }
 
 impl Nodes {
     pub(super) fn new(nodes: Box<[Node]>) -> Self {
         let changed = nodes.iter().map(|node| node.id).collect();
         let timeouts = nodes.iter().map(|_| None).collect();
-        Self { nodes, changed, timeouts, is_due: false }
+        Self { nodes, changed, timeouts, is_due: false, has_submitted: false }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
@@ -34,6 +38,15 @@ impl Nodes {
     pub(super) fn take_due(&mut self, now: Time) -> bool {
         self.update(now);
         std::mem::take(&mut self.is_due)
+    }
+
+    pub(super) fn submit(&mut self, id: NodeId, command: NodeCommand, now: Time, cx: &mut Context) {
+        self.has_submitted = true;
+        self[id].submit(command, now, cx);
+    }
+
+    pub(super) fn take_submitted(&mut self) -> bool {
+        std::mem::take(&mut self.has_submitted)
     }
 
     /// The next timeout of a node.

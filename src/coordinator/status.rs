@@ -102,7 +102,7 @@ impl Coordinator {
                     let claim = self.survey_claim(keys.clone(), value.clone());
                     claims.push(claim.clone());
                     let command = NodeCommand::new(claim, Command::ForceDelete, Some(round));
-                    self.nodes[node].submit(command, now, &mut self.cx);
+                    self.nodes.submit(node, command, now, &mut self.cx);
                 }
                 other => {
                     let late = Answer::Failed(NodeFailure::Timeout(timeout));

@@ -35,6 +35,12 @@ impl Coordinator {
         self.nodes.take_due(now) && self.closing != Closing::Closed
     }
 
+    /// True if commands were submitted since the last call: the driver calls [`poll_transmit`](Self::poll_transmit) again
+    /// for connections that had no bytes to write.
+    pub(crate) fn take_submitted(&mut self) -> bool {
+        self.nodes.take_submitted()
+    }
+
     /// True once the client is closed and all its releases are delivered.
     pub(crate) fn is_closed(&self) -> bool {
         self.closing == Closing::Closed

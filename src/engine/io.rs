@@ -8,6 +8,9 @@ use std::io;
 use std::ops::Range;
 use tokio::task::AbortHandle;
 
+/// Number of bytes of one connection from which on the rest is read in the next turn.
+pub(super) const MAX_READ: usize = 64 << 10;
+
 /// Result of a task that connects.
 pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
 
@@ -16,6 +19,8 @@ pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFail
 pub(super) struct Io {
     pub(super) opening: Vec<Opening>,
     pub(super) open: Vec<OpenConnection>,
+    /// Connections that were opened, and ones that failed.
+    pub(super) opened: Vec<(ConnectionId, Result<RedisConnectionInfo, NodeFailure>)>,
     /// Bytes that were read, with the connection of each part.
     pub(super) received: Vec<u8>,
     pub(super) parts: Vec<(ConnectionId, Range<usize>)>,
@@ -41,7 +46,7 @@ pub(super) struct OpenConnection {
 
 impl OpenConnection {
     pub(super) fn new(id: ConnectionId, stream: Box<dyn Stream>) -> Self {
-        Self { id, stream, unsent: Vec::new(), budget: 0, has_gathered: false }
+        Self { id, stream, unsent: Vec::new(), budget: MAX_READ, has_gathered: false }
     }
 }
 

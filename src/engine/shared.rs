@@ -109,7 +109,7 @@ impl State {
         wakers
     }
 
-    /// `in_turn`: the caller does what the connections need.
+    /// `in_turn`: the caller is the task, and does what the connections need.
     fn collect(&mut self, now: Time, in_turn: bool) -> Effects {
         let mut effects = Effects { now, ..Effects::default() };
         effects.wakers.append(&mut self.replaced);
@@ -229,9 +229,13 @@ impl Engine {
         self.with_state(false, |state, now| call(&mut state.coordinator, now))
     }
 
-    /// Like [`with`](Self::with), for a turn.
-    pub(super) fn with_turn<T>(&self, call: impl FnOnce(&mut Coordinator, Time) -> T) -> Option<T> {
-        self.with_state(true, |state, now| call(&mut state.coordinator, now))
+    /// Like [`with`](Self::with), for a turn. `is_task`: of the client's task.
+    pub(super) fn with_turn<T>(
+        &self,
+        is_task: bool,
+        call: impl FnOnce(&mut Coordinator, Time) -> T,
+    ) -> Option<T> {
+        self.with_state(is_task, |state, now| call(&mut state.coordinator, now))
     }
 
     pub(super) fn with_state<T>(

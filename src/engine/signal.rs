@@ -36,11 +36,6 @@ impl TaskSignal {
         lock(&self.waker).clone()
     }
 
-    /// True if the task was woken and has not run since.
-    pub(super) fn is_woken(&self) -> bool {
-        self.woken_at().is_some()
-    }
-
     /// When the task was woken, if it has not run since.
     pub(super) fn woken_at(&self) -> Option<Time> {
         let woken_at = self.woken_at.load(Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! A turn of a client: opens, reads and writes its connections.
 
-use super::io::{Io, OpenConnection, Opened, Opening};
+use super::io::{Io, MAX_READ, OpenConnection, Opening};
 use super::shared::Engine;
 use crate::coordinator::{ConnectionId, Coordinator};
 use crate::protocol::Time;
@@ -18,9 +18,6 @@ use tokio::runtime::Handle;
 
 /// Maximum number of bytes that one read takes.
 const READ: usize = 8 << 10;
-
-/// Number of bytes of one connection from which on the rest is read in the next turn.
-const MAX_READ: usize = 64 << 10;
 
 /// The task that takes a turn.
 pub(super) struct Turn<'a> {
@@ -99,11 +96,11 @@ impl Io {
         self.open.iter_mut().for_each(|connection| connection.budget = MAX_READ);
         loop {
             let mut has_more = self.write(cx);
+            self.take_opened(engine);
             let is_full = self.read(cx);
-            let opened = std::mem::take(&mut *lock(&engine.opened));
-            let exchanged = engine.with_turn(|it, now| {
+            let exchanged = engine.with_turn(task.is_some(), |it, now| {
                 let is_replaced = task.is_some_and(|task| !engine.task.is_current(task.generation));
-                let next = self.exchange(it, opened, now, task.is_some() && !is_replaced);
+                let next = self.exchange(it, now, task.is_some() && !is_replaced);
                 (next, self.take_ended(it), is_replaced)
             });
             let Some((next, ended, is_replaced)) = exchanged else { return true };
@@ -125,21 +122,23 @@ impl Io {
         }
     }
 
-    /// Passes to the coordinator what was opened, read or lost, and takes the bytes to write.
-    fn exchange(
-        &mut self,
-        it: &mut Coordinator,
-        opened: Vec<(ConnectionId, Opened)>,
-        now: Time,
-        is_task: bool,
-    ) -> Next {
-        for (id, result) in opened {
+    /// Takes the results of the tasks that connect. A new stream is read before the task waits: that registers its waker.
+    fn take_opened(&mut self, engine: &Engine) {
+        for (id, result) in std::mem::take(&mut *lock(&engine.opened)) {
             self.opening.retain(|opening| opening.id != id);
+            let result = result.map(|(stream, login)| {
+                self.open.push(OpenConnection::new(id, stream));
+                login
+            });
+            self.opened.push((id, result));
+        }
+    }
+
+    /// Passes to the coordinator what was opened, read or lost, and takes the bytes to write.
+    fn exchange(&mut self, it: &mut Coordinator, now: Time, is_task: bool) -> Next {
+        for (id, result) in self.opened.drain(..) {
             match result {
-                Ok((stream, login)) => {
-                    self.open.push(OpenConnection::new(id, stream));
-                    it.handle_connected(id, &login, now);
-                }
+                Ok(login) => it.handle_connected(id, &login, now),
                 Err(failure) => it.handle_connect_failed(id, failure, now),
             }
         }
@@ -157,12 +156,17 @@ impl Io {
         if is_task {
             next.connect.extend(std::iter::from_fn(|| it.poll_connect(now)));
         }
-        for connection in &mut self.open {
-            // Callers that were answered together submit their next commands together.
-            let gathers = is_task
-                && !std::mem::replace(&mut connection.has_gathered, true)
-                && it.may_gather(connection.id, now);
-            next.yields |= gathers || !connection.take_bytes_to_write(it, now);
+        let mut is_first = true;
+        // A cancelled command that is not written can be a vote, after which others are submitted.
+        while it.take_submitted() || is_first {
+            for connection in &mut self.open {
+                // Callers that were answered together submit their next commands together.
+                let gathers = is_task
+                    && !std::mem::replace(&mut connection.has_gathered, true)
+                    && it.may_gather(connection.id, now);
+                next.yields |= gathers || !connection.take_bytes_to_write(it, now);
+            }
+            is_first = false;
         }
         next.is_closed = it.is_closed();
         next
