@@ -169,13 +169,16 @@ fn driver_gathers_commands_behind_an_answered_pipeline() {
     let connections = world.connections(a);
     let (coordinator, now) = world.coordinator(a);
     // The last pipeline had two commands, so another one is likely to follow.
-    assert!(connections.iter().all(|connection| coordinator.may_gather(*connection, now)));
+    for (times, may_gather) in [(0, true), (1, true), (7, true), (8, false)] {
+        let all = connections.iter().map(|it| coordinator.may_gather(*it, times, now));
+        assert!(all.into_iter().all(|it| it == may_gather), "{times}");
+    }
     world.release(&held[1]);
     let sent = world.processes[a].sent;
     world.run_for(ms(5));
     assert_eq!(world.processes[a].sent - sent, 3, "one pipeline for each node");
     let (coordinator, now) = world.coordinator(a);
-    assert!(!connections.iter().any(|connection| coordinator.may_gather(*connection, now)));
+    assert!(!connections.iter().any(|connection| coordinator.may_gather(*connection, 0, now)));
     world.assert_idle();
 }
 

@@ -15,6 +15,9 @@ const MAX_IN_FLIGHT: usize = 4;
 /// A pipeline of fewer commands is delayed until other callers have run, if they are likely to submit more.
 const FEW: usize = 32;
 
+/// How often callers run at most before a pipeline of few commands is written.
+const MAX_TIMES: u32 = 8;
+
 /// Age of the pipeline that was answered last from which the driver must read the connection before it writes: the
 /// server may have closed it while this process was stopped. Servers close idle connections after a second at the
 /// earliest.
@@ -86,10 +89,16 @@ impl Connection {
         self.conversation.in_flight() == 0
     }
 
-    /// True if more commands are likely to come before `count` waiting ones should be written: the node is busy, or
-    /// callers that were answered together will submit their next commands together.
-    pub(super) fn expects_more_than(&self, count: usize) -> bool {
-        count < FEW && (self.conversation.in_flight() > 0 || self.last_count > 1)
+    /// True if `waiting` commands should not be written yet, because more are likely to come: the node is busy, or
+    /// callers that were answered together will submit their next commands together. Other callers have run this number
+    /// of `times`. They may run on another thread, so one time does not suffice.
+    pub(super) fn may_gather(&self, waiting: usize, times: u32) -> bool {
+        let is_expected = match times {
+            0 => self.conversation.in_flight() > 0 || self.last_count > 1,
+            1..MAX_TIMES => waiting < self.last_count,
+            _ => false,
+        };
+        is_expected && waiting < FEW
     }
 
     /// Appends the commands of the next pipeline, and ends it with `TIME` if a command can grant something or the last

@@ -5,8 +5,10 @@ use super::completion::AcquireFailure;
 use super::slots::AcquireId;
 use super::stages::Step;
 use super::state::Coordinator;
+use crate::observe::Report;
 use crate::protocol::Time;
 use crate::wire::Keys;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a delivered lease may stay untaken if other acquires of this client want one of its keys. Long enough for a
@@ -59,7 +61,8 @@ impl Coordinator {
             self.acquires.remove(id);
             return Step::Over;
         }
-        let report = self.lease_report(lease, now);
+        let unknown = || Report::new(self.cx.settings.quorum.needed(), Arc::new([]));
+        let report = self.lease_report(lease, now).unwrap_or_else(unknown);
         self.record_untaken(shared.claim().keys());
         self.drop_lease(lease, now);
         self.enter_stage(id, Stage::Revoked { report });

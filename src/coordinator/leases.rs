@@ -248,10 +248,9 @@ impl Coordinator {
     }
 
     /// The replies to the acquire of the lease, including those after the quorum.
-    pub(crate) fn lease_report(&self, id: LeaseId, now: Time) -> Report {
-        let votes = self.leases.get(id).and_then(|lease| self.rounds.get(lease.acquired));
-        let nothing = || Report::new(self.cx.settings.quorum.needed(), Arc::new([]));
-        votes.map_or_else(nothing, |votes| votes.report(self.cx.names(), now))
+    pub(crate) fn lease_report(&self, id: LeaseId, now: Time) -> Option<Report> {
+        let votes = self.rounds.get(self.leases.get(id)?.acquired)?;
+        Some(votes.report(self.cx.names(), now))
     }
 
     /// Takes the replies to the acquire of the lease, before its release.

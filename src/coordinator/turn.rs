@@ -146,11 +146,12 @@ impl Coordinator {
         known.is_some_and(|known| known.id == connection && known.is_quiet(now))
     }
 
-    /// True if the driver should let callers run before it writes to `connection`: they are likely to submit more.
-    pub(crate) fn may_gather(&self, connection: ConnectionId, now: Time) -> bool {
+    /// True if the driver should let callers run before it writes to `connection`: they are likely to submit more. It
+    /// has done so this number of `times` since it read the connection.
+    pub(crate) fn may_gather(&self, connection: ConnectionId, times: u32, now: Time) -> bool {
         let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection);
-        known.is_some_and(|it| node.has_commands(now) && it.expects_more_than(node.waiting()))
+        known.is_some_and(|it| node.has_commands(now) && it.may_gather(node.waiting(), times))
     }
 
     /// A connection that the driver has to close.

@@ -2,31 +2,132 @@
 
 use super::failure::EngineFailure;
 use super::shared::{CallId, Engine};
-use crate::coordinator::{
-    AcquireId, Claim, Completion, Coordinator, LeaseId, Remains, Replies, RoundId,
-};
-use crate::protocol::{Tenure, Ttl};
-use crate::sync::lock;
+use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, Replies};
+use crate::protocol::{Loss, Tenure, Time, Ttl};
+use crate::sync::{contain, lock};
+use crate::wire::Key;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Resolves with the completion. Dropping it cancels an acquire or a status request; other operations continue.
+/// Where the coordinator's user passes the completion of a call to its caller.
+#[derive(Default)]
+pub(super) struct CallSlot(Mutex<CallState>);
+
+#[derive(Default)]
+struct CallState {
+    /// `None` until the request is executed.
+    id: Option<CallId>,
+    waker: Option<Waker>,
+    completion: Option<Completion>,
+    /// True if the coordinator knows no lease to release.
+    is_void: bool,
+}
+
+/// What a poll of a call has found.
+enum Polled {
+    Over(Option<Completion>),
+    /// The lease of this acquire has ended or was revoked: the acquire continues.
+    Untaken(AcquireId),
+    Pending,
+}
+
+impl CallSlot {
+    pub(super) fn set_id(&self, id: CallId) {
+        lock(&self.0).id = Some(id);
+    }
+
+    pub(super) fn take_waker(&self) -> Option<Waker> {
+        lock(&self.0).waker.take()
+    }
+
+    /// Returns the waker of the caller.
+    pub(super) fn complete(&self, completion: Completion) -> Option<Waker> {
+        let mut state = lock(&self.0);
+        let earlier = state.completion.replace(completion);
+        let waker = state.waker.take();
+        drop(state);
+        drop(earlier);
+        waker
+    }
+
+    fn make_void(&self) -> Option<Waker> {
+        let mut state = lock(&self.0);
+        state.is_void = true;
+        state.waker.take()
+    }
+
+    /// Ends a lease that its caller has not taken as lost: the coordinator has panicked.
+    pub(super) fn handle_panic(&self) {
+        if let Some(Completion::Acquired { shared, .. }) = &lock(&self.0).completion {
+            shared.end_as(Loss::Internal);
+        }
+    }
+
+    /// Takes the completion, or registers the `waker` of the caller.
+    fn poll(&self, waker: &Waker, now: impl FnOnce() -> Time) -> Polled {
+        let mut state = lock(&self.0);
+        let polled = match state.completion.take() {
+            Some(Completion::Acquired { acquire, ref shared, .. }) if !shared.take(now()) => {
+                Polled::Untaken(acquire)
+            }
+            Some(completion) => return Polled::Over(Some(completion)),
+            None if state.is_void => return Polled::Over(None),
+            None => Polled::Pending,
+        };
+        if !state.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+        polled
+    }
+}
+
+/// The slot of a call whose request was not executed yet. Its drop wakes the caller: the coordinator has panicked.
+struct Unsubmitted(Option<Arc<CallSlot>>);
+
+impl Drop for Unsubmitted {
+    fn drop(&mut self) {
+        if let Some(waker) = self.0.take().and_then(|slot| slot.take_waker()) {
+            contain(|| waker.wake());
+        }
+    }
+}
+
+/// Resolves with the completion; `None` if there is no lease to release. Dropping it cancels an acquire or a status
+/// request; other operations continue.
 pub(crate) struct Call {
     engine: Arc<Engine>,
-    id: CallId,
+    slot: Arc<CallSlot>,
+    /// True until the first poll, which follows the submission.
+    is_new: bool,
     is_over: bool,
 }
 
 impl Call {
-    pub(super) fn new(engine: &Arc<Engine>, id: CallId) -> Self {
-        Self { engine: engine.clone(), id, is_over: false }
+    fn new(engine: &Arc<Engine>, slot: &Arc<CallSlot>) -> Self {
+        Self { engine: engine.clone(), slot: slot.clone(), is_new: true, is_over: false }
     }
 }
 
 impl Engine {
-    pub(super) fn acquire_call(self: &Arc<Self>, id: AcquireId) -> Call {
-        Call::new(self, CallId::Acquire(id))
+    /// Submits a request whose completion is awaited. Without an identifier, there is no lease to release. The caller has
+    /// checked that the engine is usable.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        submit: impl FnOnce(&mut Coordinator, Time) -> Option<CallId> + Send + 'static,
+    ) -> Call {
+        let slot = Arc::<CallSlot>::default();
+        let call = Call::new(self, &slot);
+        let mut unsubmitted = Unsubmitted(Some(slot));
+        self.request(move |state, now| {
+            let id = submit(&mut state.coordinator, now);
+            match (id, unsubmitted.0.take()) {
+                (Some(id), Some(slot)) => state.insert_call(id, slot),
+                (None, Some(slot)) => state.wakers.extend(slot.make_void()),
+                (_, None) => {}
+            }
+        });
+        call
     }
 
     /// Submits an extension. Returns `None` if the engine is not usable.
@@ -35,35 +136,39 @@ impl Engine {
         lease: LeaseId,
         ttl: Ttl,
     ) -> Option<Result<Call, Tenure>> {
-        let submit = |it: &mut Coordinator, now| it.handle_extend(lease, ttl, now);
-        let id = self.submit(submit, |id| id.as_ref().ok().map(|id| CallId::Round(*id)))?;
-        Some(id.map(|id| Call::new(self, CallId::Round(id))))
+        let slot = Arc::<CallSlot>::default();
+        let call = Call::new(self, &slot);
+        self.with_usable_state(|state, now| {
+            let id = state.coordinator.handle_extend(lease, ttl, now)?;
+            state.insert_call(CallId::Round(id), slot);
+            Ok(call)
+        })
     }
 
-    /// Submits a release. Returns the replies to the acquire of the lease as well.
-    pub(crate) fn release(
-        self: &Arc<Self>,
+    /// Submits the release of a lease without waiting for it. Passes the replies to its acquire to `keep`.
+    pub(crate) fn request_drop(
+        &self,
         lease: LeaseId,
-        cool_down: Option<Ttl>,
-    ) -> (Option<Call>, Option<Box<Replies>>) {
-        let submit = |it: &mut Coordinator, now| {
-            let replies = it.take_lease_replies(lease);
-            (it.handle_release(lease, cool_down, now), replies)
-        };
-        let (id, replies) =
-            self.submit(submit, |(id, _)| id.map(CallId::Round)).unwrap_or_default();
-        (id.map(|id| Call::new(self, CallId::Round(id))), replies)
+        keep: impl FnOnce(Option<Box<Replies>>) + Send + 'static,
+    ) {
+        self.request(move |state, now| {
+            keep(state.coordinator.take_lease_replies(lease));
+            state.coordinator.handle_drop(lease, now);
+        });
     }
 
-    /// Submits the release of a claim whose lease belongs to another engine.
-    pub(crate) fn release_claim(self: &Arc<Self>, claim: &Arc<Claim>) -> Option<Call> {
-        let submit = |it: &mut Coordinator, now| it.handle_release_claim(claim, now);
-        let id = self.submit(submit, |id| Some(CallId::Round(*id)))?;
-        Some(Call::new(self, CallId::Round(id)))
-    }
-
-    pub(super) fn round_call(self: &Arc<Self>, id: RoundId) -> Call {
-        Call::new(self, CallId::Round(id))
+    /// Releases all leases. Returns the first key of each lease, and the call of its release.
+    pub(super) fn release_all(self: &Arc<Self>) -> Vec<(Key, Call)> {
+        let calls = self.with_usable_state(|state, now| {
+            let released = state.coordinator.handle_release_all(now);
+            let call = |(key, id)| {
+                let slot = Arc::<CallSlot>::default();
+                state.insert_call(CallId::Round(id), slot.clone());
+                (key, Call::new(self, &slot))
+            };
+            released.into_iter().map(call).collect()
+        });
+        calls.unwrap_or_default()
     }
 
     /// True once a quorum is connected. Otherwise `waker` is woken when it may be.
@@ -97,29 +202,46 @@ impl Engine {
 }
 
 impl Future for Call {
-    type Output = Result<Completion, EngineFailure>;
+    type Output = Result<Option<Completion>, EngineFailure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(completion) = self.engine.poll_call(self.id, cx.waker()) {
-            self.is_over = true;
-            return Poll::Ready(completion);
+        let is_new = std::mem::take(&mut self.is_new);
+        let engine = &self.engine;
+        if let Some(failure) = if is_new { engine.panic_failure() } else { engine.failure() } {
+            return Poll::Ready(Err(failure));
+        }
+        match self.slot.poll(cx.waker(), || self.engine.now()) {
+            Polled::Over(completion) => {
+                self.is_over = true;
+                return Poll::Ready(Ok(completion));
+            }
+            Polled::Untaken(acquire) => {
+                let untaken = move |it: &mut Coordinator, now| it.handle_untaken(acquire, now);
+                self.engine.request(move |state, now| untaken(&mut state.coordinator, now));
+            }
+            Polled::Pending => {}
         }
         // After the registration of the waker: the end of a task from now on wakes this caller. An error means that
-        // there is no runtime here: a task of another one may serve the node.
+        // there is no runtime here: a task of another one may serve the client.
         let _no_runtime = self.engine.ensure_task().is_err();
-        Poll::Pending
+        // A panic before the registration has woken no caller.
+        self.engine.panic_failure().map_or(Poll::Pending, |failure| Poll::Ready(Err(failure)))
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_over || !self.engine.is_usable() {
             return;
         }
-        self.engine.with(|it, now| match self.id {
-            CallId::Acquire(id) => it.handle_cancel(id, now),
-            CallId::Round(id) => it.handle_cancel_call(id, now),
+        let slot = self.slot.clone();
+        self.engine.request(move |state, now| {
+            let Some(id) = lock(&slot.0).id else { return };
+            state.calls.remove(&id);
+            match id {
+                CallId::Acquire(id) => state.coordinator.handle_cancel(id, now),
+                CallId::Round(id) => state.coordinator.handle_cancel_call(id, now),
+            }
         });
-        self.engine.forget_call(self.id);
     }
 }

@@ -1,9 +1,10 @@
 //! The operations of a client on its engine.
 
+use super::calls::Call;
 use super::failure::EngineFailure;
 use super::shared::{CallId, Engine};
 use crate::coordinator::{
-    AcquireFailure, AcquireRequest, Completion, Coordinator, LeaseId, NodeLock, RoundId,
+    AcquireFailure, AcquireRequest, Claim, Completion, Coordinator, LeaseId, NodeLock, RoundId,
     SharedLease,
 };
 use crate::error::CloseError;
@@ -94,35 +95,37 @@ impl Client {
         let engine = self.engine();
         engine.ensure_task().map_err(Failure::NoRuntime)?;
         let wall_us = engine.environment().clock.wall_us();
-        let submit = |it: &mut Coordinator, now| {
+        let call = engine.call(move |it, now| {
             it.set_wall_clock(wall_us, now);
-            it.handle_acquire(request, now)
-        };
-        let Some(id) = engine.submit(submit, |id| Some(CallId::Acquire(*id))) else {
-            return Err(Failure::Internal(engine.failure()));
-        };
-        match engine.acquire_call(id).await {
-            Ok(Completion::Acquired { lease, shared, since, .. }) => {
+            Some(CallId::Acquire(it.handle_acquire(request, now)))
+        });
+        match call.await {
+            Ok(Some(Completion::Acquired { lease, shared, since, .. })) => {
                 if is_renewed {
                     engine.with(|it, now| it.handle_taken(lease, now));
                 }
                 Ok(Won { engine: engine.clone(), id: lease, shared, since })
             }
-            Ok(Completion::AcquireFailed { failure, .. }) => Err(Failure::Failed(failure)),
+            Ok(Some(Completion::AcquireFailed { failure, .. })) => Err(Failure::Failed(failure)),
             Ok(_) => Err(Failure::Failed(AcquireFailure::Closed)),
             Err(failure) => Err(Failure::Internal(Some(failure))),
         }
     }
 
     /// Submits a call and awaits its completion. `None` if the coordinator panics.
-    async fn call(&self, submit: impl Fn(&mut Coordinator, Time) -> RoundId) -> Option<Completion> {
-        let engine = self.engine();
-        let id = engine.submit(submit, |id| Some(CallId::Round(*id)))?;
-        engine.round_call(id).await.ok()
+    async fn call(
+        &self,
+        submit: impl FnOnce(&mut Coordinator, Time) -> RoundId + Send + 'static,
+    ) -> Option<Completion> {
+        let call = self.engine().call(|it, now| Some(CallId::Round(submit(it, now))));
+        call.await.ok().flatten()
     }
 
     pub(crate) async fn status(&self, keys: Keys) -> Option<(Box<[NodeLock]>, Report)> {
-        let call = || self.call(|it, now| it.handle_status(keys.clone(), now));
+        let call = || {
+            let keys = keys.clone();
+            self.call(move |it, now| it.handle_status(keys, now))
+        };
         let completion = match call().await {
             // A new coordinator tries once more.
             None => call().await,
@@ -135,19 +138,22 @@ impl Client {
     }
 
     pub(crate) async fn force_release(&self, keys: Keys) -> Option<Report> {
-        match self.call(|it, now| it.handle_force_release(keys.clone(), now)).await {
+        match self.call(move |it, now| it.handle_force_release(keys, now)).await {
             Some(Completion::ForceReleased { report, .. }) => Some(report),
             _ => None,
         }
     }
 
+    /// Releases a claim whose lease belongs to another engine.
+    pub(crate) fn release_claim(&self, claim: Arc<Claim>) -> Call {
+        self.engine().call(move |it, now| Some(CallId::Round(it.handle_release_claim(&claim, now))))
+    }
+
     /// Releases all leases. Returns the first key of each lease, with the completion of its release.
     pub(crate) async fn release_all(&self) -> Vec<(Key, Option<Completion>)> {
-        let engine = self.engine();
-        let released = engine.submit_all(Coordinator::handle_release_all);
         let mut ended = Vec::new();
-        for (key, id) in released {
-            ended.push((key, engine.round_call(id).await.ok()));
+        for (key, call) in self.engine().release_all() {
+            ended.push((key, call.await.ok().flatten()));
         }
         ended
     }

@@ -40,13 +40,13 @@ pub(super) struct OpenConnection {
     pub(super) unsent: Vec<u8>,
     /// Number of bytes that the current turn may still read.
     pub(super) budget: usize,
-    /// True if callers have run since the last read.
-    pub(super) has_gathered: bool,
+    /// How often the task has let callers run since the last read, before it wrote their commands.
+    pub(super) yields: u32,
 }
 
 impl OpenConnection {
     pub(super) fn new(id: ConnectionId, stream: Box<dyn Stream>) -> Self {
-        Self { id, stream, unsent: Vec::new(), budget: MAX_READ, has_gathered: false }
+        Self { id, stream, unsent: Vec::new(), budget: MAX_READ, yields: 0 }
     }
 }
 

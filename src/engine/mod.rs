@@ -10,13 +10,14 @@ mod failure;
 mod io;
 mod lateness;
 mod panic;
+mod requests;
 mod shared;
 mod signal;
 mod task;
 mod turn;
 
 pub(crate) use client::{Client, Failure, Won};
-pub(crate) use shared::Engine;
+pub(crate) use shared::{CallId, Engine};
 
 use crate::coordinator::LeaseId;
 use std::any::Any;

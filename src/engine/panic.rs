@@ -2,9 +2,7 @@
 
 use super::failure::EngineFailure;
 use super::shared::{Engine, State};
-use crate::coordinator::Completion;
-use crate::protocol::Loss;
-use crate::sync::{contain, discard};
+use crate::sync::{contain, discard, try_lock};
 use std::any::Any;
 use std::process;
 use std::sync::MutexGuard;
@@ -13,10 +11,14 @@ impl Engine {
     /// Why the engine cannot be used. No lock of it may be taken then: in a forked process, another thread of the parent
     /// may hold it.
     pub(crate) fn failure(&self) -> Option<EngineFailure> {
-        if let Some(message) = self.panic.get() {
-            return Some(EngineFailure::Panicked(message.clone()));
-        }
-        (self.process != process::id()).then_some(EngineFailure::Forked)
+        let forked = || (self.process != process::id()).then_some(EngineFailure::Forked);
+        self.panic_failure().or_else(forked)
+    }
+
+    /// Like [`failure`](Self::failure), where it is known that the process was not forked: that takes a system call.
+    pub(super) fn panic_failure(&self) -> Option<EngineFailure> {
+        let message = self.panic.get()?;
+        Some(EngineFailure::Panicked(message.clone()))
     }
 
     pub(crate) fn has_panicked(&self) -> bool {
@@ -37,11 +39,7 @@ impl Engine {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let _ = self.panic.set(text.unwrap_or("no message").into());
-        for call in state.calls.values() {
-            if let Some(Completion::Acquired { shared, .. }) = &call.completion {
-                shared.end_as(Loss::Internal);
-            }
-        }
+        state.calls.values().for_each(|call| call.handle_panic());
         let wakers = state.take_wakers();
         let alarm = state.alarm.take();
         drop(state);
@@ -49,7 +47,7 @@ impl Engine {
         drop(alarm);
         contain(|| self.leases.handle_failure());
         // If another thread takes a turn, that thread closes the connections.
-        let io = self.io.try_lock().map(|mut it| std::mem::take(&mut *it));
+        let io = try_lock(&self.io).map(|mut it| std::mem::take(&mut *it));
         drop(io);
         self.task.wake(self.now());
         for waker in wakers {

@@ -1,9 +1,10 @@
 //! The coordinator of a client, behind one mutex, with the callers that wait for it.
 
 use super::LeaseListener;
-use super::failure::EngineFailure;
+use super::calls::CallSlot;
 use super::io::{Io, Opened};
 use super::lateness::Lateness;
+use super::requests::RequestQueue;
 use super::signal::TaskSignal;
 use crate::coordinator::{
     AcquireId, Completion, ConnectionId, Coordinator, LeaseId, Remains, RoundId,
@@ -14,12 +15,11 @@ use crate::observe::event::Event;
 use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
 use crate::time::Alarm;
-use crate::wire::Key;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 use tokio::runtime::Id;
@@ -27,9 +27,13 @@ use tokio::runtime::Id;
 /// Interval of the alarm of an idle client.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
+/// Number of calls above which those that are over are removed.
+const CROWD: usize = 1 << 10;
+
 /// Everything that the threads of a client share.
 pub(crate) struct Engine {
     pub(super) state: Mutex<State>,
+    pub(super) requests: RequestQueue,
     pub(super) io: Mutex<Io>,
     /// Results of the tasks that connect.
     pub(super) opened: Mutex<Vec<(ConnectionId, Opened)>>,
@@ -53,11 +57,14 @@ pub(crate) struct Engine {
 
 pub(super) struct State {
     pub(super) coordinator: Coordinator,
-    pub(super) calls: BTreeMap<CallId, CallState>,
+    /// Calls under way. The entry of an acquire stays when its caller has taken the lease.
+    pub(super) calls: BTreeMap<CallId, Arc<CallSlot>>,
+    /// Size of `calls` at which those that are over are removed.
+    pub(super) purge_at: usize,
     /// Callers that wait for a quorum of connections.
     pub(super) ready: Vec<Waker>,
-    /// Tasks that were replaced.
-    pub(super) replaced: Vec<Waker>,
+    /// Tasks that were replaced, and callers whose call is void.
+    pub(super) wakers: Vec<Waker>,
     /// Callers that wait for the end of a close, and its result.
     pub(super) closing: Vec<Waker>,
     pub(super) closed: Option<Result<(), Remains>>,
@@ -80,12 +87,6 @@ pub(crate) enum CallId {
     Round(RoundId),
 }
 
-#[derive(Default)]
-pub(super) struct CallState {
-    pub(super) waker: Option<Waker>,
-    pub(super) completion: Option<Completion>,
-}
-
 /// Consequences of a change of the coordinator, for after the mutex was unlocked.
 #[derive(Default)]
 struct Effects {
@@ -102,8 +103,7 @@ struct Effects {
 impl State {
     /// The wakers of all callers.
     pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
-        let calls = self.calls.values_mut().filter_map(|call| call.waker.take());
-        let mut wakers: Vec<_> = calls.collect();
+        let mut wakers: Vec<_> = self.calls.values().filter_map(|call| call.take_waker()).collect();
         wakers.append(&mut self.ready);
         wakers.append(&mut self.closing);
         wakers
@@ -112,7 +112,7 @@ impl State {
     /// `in_turn`: the caller is the task, and does what the connections need.
     fn collect(&mut self, now: Time, in_turn: bool) -> Effects {
         let mut effects = Effects { now, ..Effects::default() };
-        effects.wakers.append(&mut self.replaced);
+        effects.wakers.append(&mut self.wakers);
         while let Some(completion) = self.coordinator.poll_completion() {
             self.complete(completion, &mut effects);
         }
@@ -157,10 +157,22 @@ impl State {
                 return effects.wakers.append(&mut self.closing);
             }
         };
-        if let Some(state) = self.calls.get_mut(&call) {
-            state.completion = Some(completion);
-            effects.wakers.extend(state.waker.take());
+        // The lease of an acquire can be revoked, and the acquire continues.
+        let slot = match completion {
+            Completion::Acquired { .. } => self.calls.get(&call).cloned(),
+            _ => self.calls.remove(&call),
+        };
+        effects.wakers.extend(slot.and_then(|slot| slot.complete(completion)));
+    }
+
+    /// The completion of call `id` is passed to `slot`.
+    pub(super) fn insert_call(&mut self, id: CallId, slot: Arc<CallSlot>) {
+        if self.calls.len() >= self.purge_at {
+            self.calls.retain(|_, slot| Arc::strong_count(slot) > 1);
+            self.purge_at = CROWD.max(2 * self.calls.len());
         }
+        slot.set_id(id);
+        self.calls.insert(id, slot);
     }
 }
 
@@ -175,8 +187,9 @@ impl Engine {
             let state = State {
                 coordinator,
                 calls: BTreeMap::new(),
+                purge_at: CROWD,
                 ready: Vec::new(),
-                replaced: Vec::new(),
+                wakers: Vec::new(),
                 closing: Vec::new(),
                 closed: None,
                 served_by: None,
@@ -188,6 +201,7 @@ impl Engine {
             };
             Self {
                 state: Mutex::new(state),
+                requests: RequestQueue::default(),
                 io: Mutex::default(),
                 opened: Mutex::default(),
                 task: TaskSignal::default(),
@@ -223,10 +237,15 @@ impl Engine {
     /// Calls the coordinator, and does what follows from that. `now` is read with the mutex held, so it never goes back.
     /// Returns `None` if the engine is not usable.
     pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Coordinator, Time) -> T) -> Option<T> {
-        if !self.is_usable() {
-            return None;
-        }
-        self.with_state(false, |state, now| call(&mut state.coordinator, now))
+        self.with_usable_state(|state, now| call(&mut state.coordinator, now))
+    }
+
+    /// Like [`with`](Self::with), with the calls under way.
+    pub(super) fn with_usable_state<T>(
+        &self,
+        call: impl FnOnce(&mut State, Time) -> T,
+    ) -> Option<T> {
+        if self.is_usable() { self.with_state(false, call) } else { None }
     }
 
     /// Like [`with`](Self::with), for a turn. `is_task`: of the client's task.
@@ -243,15 +262,32 @@ impl Engine {
         in_turn: bool,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        let observers = &self.environment().observers;
-        let level = [Weight::Detail, Weight::Trouble].into_iter().find(|it| observers.wants(*it));
-        let mut state = lock(&self.state);
+        let result = self.with_locked(lock(&self.state), in_turn, call);
+        self.execute_requests();
+        result
+    }
+
+    /// Like [`with_state`](Self::with_state), after the requests that were queued before.
+    pub(super) fn with_locked<T>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        in_turn: bool,
+        call: impl FnOnce(&mut State, Time) -> T,
+    ) -> Option<T> {
+        // Requests that are not executed wake their callers when they are dropped, after the mutex was unlocked.
+        let mut requests = self.requests.take().into_iter();
         if self.panic.get().is_some() {
+            drop(state);
             return None;
         }
+        let observers = &self.environment().observers;
+        let level = [Weight::Detail, Weight::Trouble].into_iter().find(|it| observers.wants(*it));
         let run = AssertUnwindSafe(|| {
             state.coordinator.observe(level);
             let now = self.now();
+            for request in requests.by_ref() {
+                request(&mut state, now);
+            }
             let result = call(&mut state, now);
             (result, state.collect(now, in_turn))
         });
@@ -283,42 +319,6 @@ impl Engine {
         }
     }
 
-    /// Submits a request whose completion is awaited. Returns `None` if the engine is not usable.
-    pub(super) fn submit<T>(
-        &self,
-        submit: impl FnOnce(&mut Coordinator, Time) -> T,
-        id: impl FnOnce(&T) -> Option<CallId>,
-    ) -> Option<T> {
-        if !self.is_usable() {
-            return None;
-        }
-        self.with_state(false, |state, now| {
-            let result = submit(&mut state.coordinator, now);
-            if let Some(id) = id(&result) {
-                state.calls.insert(id, CallState::default());
-            }
-            result
-        })
-    }
-
-    /// Like [`submit`](Self::submit), for one call per lease.
-    pub(super) fn submit_all(
-        &self,
-        submit: impl FnOnce(&mut Coordinator, Time) -> Vec<(Key, RoundId)>,
-    ) -> Vec<(Key, RoundId)> {
-        if !self.is_usable() {
-            return Vec::new();
-        }
-        let submitted = self.with_state(false, |state, now| {
-            let calls = submit(&mut state.coordinator, now);
-            for (_, id) in &calls {
-                state.calls.insert(CallId::Round(*id), CallState::default());
-            }
-            calls
-        });
-        submitted.unwrap_or_default()
-    }
-
     /// Wakes the callers that wait for a quorum of connections.
     pub(super) fn wake_ready(&self) {
         if !self.is_usable() {
@@ -328,50 +328,5 @@ impl Engine {
         for waker in ready {
             contain(|| waker.wake());
         }
-    }
-
-    /// Takes the completion of a call and ends the call, or registers the waker of its caller. A lease that was revoked
-    /// or has ended is no completion: the acquire continues.
-    pub(super) fn poll_call(
-        &self,
-        id: CallId,
-        waker: &Waker,
-    ) -> Option<Result<Completion, EngineFailure>> {
-        if let Some(failure) = self.failure() {
-            return Some(Err(failure));
-        }
-        let mut state = lock(&self.state);
-        if let Some(panic) = self.panic.get() {
-            return Some(Err(EngineFailure::Panicked(panic.clone())));
-        }
-        let call = state.calls.get_mut(&id)?;
-        let untaken = match call.completion.take() {
-            Some(Completion::Acquired { acquire, ref shared, .. }) if !shared.take(self.now()) => {
-                Some(acquire)
-            }
-            Some(completion) => {
-                let call = state.calls.remove(&id);
-                drop(state);
-                drop(call);
-                return Some(Ok(completion));
-            }
-            None => None,
-        };
-        if !call.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
-            call.waker = Some(waker.clone());
-        }
-        drop(state);
-        if let Some(acquire) = untaken {
-            self.with(|it, now| it.handle_untaken(acquire, now));
-        }
-        None
-    }
-
-    pub(super) fn forget_call(&self, id: CallId) {
-        if !self.is_usable() {
-            return;
-        }
-        let call = lock(&self.state).calls.remove(&id);
-        drop(call);
     }
 }

@@ -148,7 +148,7 @@ impl Engine {
 
     /// The task has ended or is replaced, and another one `is_next`.
     fn end_task(&self, state: &mut State, is_next: bool, now: Time) {
-        state.replaced.extend(self.task.handle_end());
+        state.wakers.extend(self.task.handle_end());
         state.served_by = None;
         self.is_served.store(false, Ordering::Release);
         state.coordinator.handle_runtime_end(is_next, now);

@@ -4,7 +4,7 @@ use super::io::{Io, MAX_READ, OpenConnection, Opening};
 use super::shared::Engine;
 use crate::coordinator::{ConnectionId, Coordinator};
 use crate::protocol::Time;
-use crate::sync::lock;
+use crate::sync::{lock, try_lock};
 use crate::wire::NodeFailure;
 use redis::RedisError;
 use std::io;
@@ -56,13 +56,13 @@ impl Engine {
 
     /// Locks the connections. If another thread takes a turn, that thread wakes the task afterwards.
     fn try_lock_io(&self) -> Option<MutexGuard<'_, Io>> {
-        if let Ok(io) = self.io.try_lock() {
+        if let Some(io) = try_lock(&self.io) {
             return Some(io);
         }
         self.was_busy.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         // The other turn may have ended before it could see that.
-        self.io.try_lock().ok()
+        try_lock(&self.io)
     }
 
     /// Starts a task that obtains the credentials and connects. A callback that blocks delays no other connection.
@@ -161,9 +161,8 @@ impl Io {
         while it.take_submitted() || is_first {
             for connection in &mut self.open {
                 // Callers that were answered together submit their next commands together.
-                let gathers = is_task
-                    && !std::mem::replace(&mut connection.has_gathered, true)
-                    && it.may_gather(connection.id, now);
+                let gathers = is_task && it.may_gather(connection.id, connection.yields, now);
+                connection.yields += u32::from(gathers);
                 next.yields |= gathers || !connection.take_bytes_to_write(it, now);
             }
             is_first = false;
@@ -185,7 +184,7 @@ impl Io {
         received.clear();
         let mut is_full = false;
         let mut buffer = [MaybeUninit::uninit(); READ];
-        for OpenConnection { id, stream, budget, has_gathered, .. } in open {
+        for OpenConnection { id, stream, budget, yields, .. } in open {
             let start = received.len();
             let mut is_pending = false;
             while *budget > 0 && !is_pending {
@@ -207,7 +206,7 @@ impl Io {
                 is_pending = true;
             }
             if received.len() > start {
-                *has_gathered = false;
+                *yields = 0;
                 parts.push((*id, start..received.len()));
             }
             is_full |= *budget == 0;

@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::observed::{ExtendWatch, LeaseEvents, ReleaseWatch};
 use super::release::ReleaseOutcome;
 use crate::coordinator::{Claim, Completion, LeaseId, Replies, SharedLease};
-use crate::engine::{Client, Engine, Won};
+use crate::engine::{CallId, Client, Engine, Won};
 use crate::error::ReleaseError;
 use crate::observe::{Observers, Report, Tag};
 use crate::protocol::{Extended, Loss, Outcome, Tenure, Time, Ttl};
@@ -29,6 +29,8 @@ pub(crate) struct LeaseState {
     shared: Arc<SharedLease>,
     /// `None` after the release: a remaining view keeps neither the client nor a connection.
     home: Mutex<Option<Home>>,
+    /// The release may be executed after this process has ended the lease.
+    engine: Weak<Engine>,
     clock: Clock,
     observers: Observers,
     limits: Limits,
@@ -60,6 +62,7 @@ impl LeaseState {
         Arc::new(Self {
             id: won.id,
             home: Mutex::new(Some(Home { client: client.clone(), engine: engine.clone() })),
+            engine: Arc::downgrade(&engine),
             clock: environment.clock.clone(),
             observers: environment.observers.clone(),
             limits,
@@ -131,9 +134,9 @@ impl LeaseState {
 
     /// The replies to its acquire, including those after the quorum.
     pub(super) fn report(&self) -> Report {
-        if let Some(home) = self.home()
-            && let Some(report) = home.engine.with(|it, now| it.lease_report(self.id, now))
-        {
+        let engine = self.engine.upgrade();
+        let report = engine.and_then(|it| it.with(|it, now| it.lease_report(self.id, now)));
+        if let Some(report) = report.flatten() {
             return report;
         }
         let replies = lock(&self.replies);
@@ -216,7 +219,7 @@ impl LeaseState {
         let Some(Home { engine, .. }) = self.home() else { return Err(self.tenure()) };
         let call = engine.extend(self.id, ttl).unwrap_or(Err(internal)).map_err(ended)?;
         let watch = ExtendWatch::start(self.events(), ttl);
-        let Ok(Completion::Extended { ended: end, replies, .. }) = call.await else {
+        let Ok(Some(Completion::Extended { ended: end, replies, .. })) = call.await else {
             return Err(ended(internal));
         };
         let take = || engine.with(|it, now| it.handle_extended(&replies, now));
@@ -235,15 +238,16 @@ impl LeaseState {
         Ok((extended, (!is_enough).then_some(report)))
     }
 
-    /// Ends the lease in this process. Returns its client unless it was released before.
-    fn take_home(&self) -> Option<Home> {
+    /// Ends the lease in this process. Returns its client unless it was released before, and whether its engine is usable.
+    fn take_home(&self) -> Option<(Home, bool)> {
         self.shared.end(self.now());
         let home = lock(&self.home).take()?;
-        if home.engine.is_usable() {
+        let is_usable = home.engine.is_usable();
+        if is_usable {
             home.engine.leases().handle_release(self.id);
         }
         self.ended.notify_waiters();
-        Some(home)
+        Some((home, is_usable))
     }
 
     /// Releases the lease, whose last guard has gone.
@@ -252,20 +256,27 @@ impl LeaseState {
         cool_down: Option<Ttl>,
     ) -> Result<ReleaseOutcome, ReleaseError> {
         let loss = self.loss();
-        let Some(home) = self.take_home() else { return Ok(ReleaseOutcome::AlreadyReleased) };
-        let watch = ReleaseWatch::start(self.events(), loss);
-        let (call, replies) = home.engine.release(self.id, cool_down);
-        *lock(&self.replies) = replies;
-        let mut completion = match call {
-            Some(call) => call.await.ok(),
-            None if home.engine.is_usable() => return Ok(ReleaseOutcome::AlreadyReleased),
-            None => None,
+        let Some((home, is_usable)) = self.take_home() else {
+            return Ok(ReleaseOutcome::AlreadyReleased);
         };
-        if completion.is_none()
-            && let Some(call) = home.client.engine().release_claim(self.claim())
-        {
+        let watch = ReleaseWatch::start(self.events(), loss);
+        let mut completion = None;
+        if is_usable {
+            let (this, id) = (self.clone(), self.id);
+            let call = home.engine.call(move |it, now| {
+                *lock(&this.replies) = it.take_lease_replies(id);
+                it.handle_release(id, cool_down, now).map(CallId::Round)
+            });
+            completion = match call.await {
+                Ok(None) => return Ok(ReleaseOutcome::AlreadyReleased),
+                Ok(completion) => completion,
+                Err(_) => None,
+            };
+        }
+        if completion.is_none() {
             // The engine of the lease has ended, or is the parent process's.
-            completion = call.await.ok();
+            let call = home.client.release_claim(self.claim().clone());
+            completion = call.await.ok().flatten();
         }
         let ended = release_outcome(completion, self.now());
         watch.finish(&ended);
@@ -275,18 +286,15 @@ impl LeaseState {
     /// Like [`end`](Self::end), without waiting for the result.
     pub(super) fn end_in_background(self: &Arc<Self>) {
         let loss = self.loss();
-        if let Some(home) = self.take_home() {
-            let _watch = ReleaseWatch::start(self.events(), loss);
-            let replies = home.engine.with(|it, now| {
-                let replies = it.take_lease_replies(self.id);
-                it.handle_drop(self.id, now);
-                replies
-            });
-            if home.engine.has_panicked() {
-                // A dropped call is not cancelled.
-                drop(home.client.engine().release_claim(self.claim()));
-            }
-            *lock(&self.replies) = replies.flatten();
+        let Some((home, is_usable)) = self.take_home() else { return };
+        let _watch = ReleaseWatch::start(self.events(), loss);
+        if is_usable {
+            let this = self.clone();
+            home.engine.request_drop(self.id, move |replies| *lock(&this.replies) = replies);
+        }
+        if home.engine.has_panicked() {
+            // A dropped call is not cancelled.
+            drop(home.client.release_claim(self.claim().clone()));
         }
     }
 

@@ -5,5 +5,5 @@
 mod lock;
 mod safe_waker;
 
-pub(crate) use lock::{lock, wait};
+pub(crate) use lock::{lock, try_lock, wait};
 pub(crate) use safe_waker::{contain, discard, safely};
