@@ -30,9 +30,9 @@ pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
         found.extend(open.iter().map(|first| Overlap {
             first: (*first).clone(),
             second: second.clone(),
-            // A node may have forgotten the lock before the acquire returned: after a step of its clock, a grant
-            // counts late.
-            under: at_work(faults, first.asked, second.from),
+            // A node may have lost the lock of either before its acquire returned: after a step of the node's clock,
+            // a grant counts late.
+            under: at_work(faults, first.asked.min(second.asked), second.from),
         }));
         open.push(second);
     }
@@ -139,9 +139,12 @@ mod tests {
         };
         let faults =
             [fault("early", 0, 4), fault("b", 4, 6), fault("a", 6, 6), fault("late", 9, 10)];
-        let first = Hold { asked: 5 * SECOND, ..hold(1, 7 * SECOND, 11 * SECOND) };
-        let holds = [first, hold(1, 8 * SECOND, 12 * SECOND)];
-        assert_eq!(overlaps(&holds, &faults)[0].under, ["a", "b"]);
+        let holds = [hold(1, 7 * SECOND, 11 * SECOND), hold(1, 8 * SECOND, 12 * SECOND)];
+        for place in 0..2 {
+            let mut holds = holds.clone();
+            holds[place].asked = 5 * SECOND;
+            assert_eq!(overlaps(&holds, &faults)[0].under, ["a", "b"]);
+        }
     }
 
     #[test]
