@@ -268,6 +268,8 @@ fn refusal(error: &AcquireError) -> &'static str {
         AcquireError::Expired { .. } => "expired",
         AcquireError::Timeout { .. } => "timeout",
         AcquireError::Closed => "closed",
+        AcquireError::NotPolled { .. } => "not polled",
+        AcquireError::Overloaded { .. } => "overloaded",
         _ => "other",
     }
 }

@@ -23,6 +23,10 @@ const MAX_TIMES: u32 = 8;
 /// earliest.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// Added to the node timeout before a node counts as stalled, but at most a quarter of it. If this process was suspended
+/// for about a node timeout, replies to its last commands are still under way.
+const GRACE: Duration = Duration::from_millis(10);
+
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) peer: Peer,
@@ -49,7 +53,7 @@ impl Connection {
         now: Time,
     ) -> Self {
         let last_answered = peer.asked;
-        let liveness = Liveness::new(node_timeout, now);
+        let liveness = Liveness::new(node_timeout + GRACE.min(node_timeout / 4), now);
         let (yielded_at, last_count, last_time, shared_first) = (None, 0, None, true);
         Self {
             id,

@@ -1,7 +1,7 @@
 //! Connections: restarts, stalls, broken connections, servers that refuse, clocks that step.
 
 use super::world_calls_tests::{TTL, request, waiting};
-use super::world_tests::{HostState, World, ms};
+use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};
 use super::{AcquireFailure, Completion};
 use crate::observe::event::Event;
 use crate::observe::{NodeState, VoteEligibility};
@@ -301,4 +301,21 @@ fn unreachable_nodes_are_reported_as_such() {
     }
     world.run_for(2 * SECOND);
     assert!(matches!(world.processes[a].completions[..], [Completion::Ready]));
+}
+
+#[test]
+fn reply_shortly_after_the_node_timeout_is_no_stall() {
+    let mut world = World::new(3, 20);
+    let a = world.connected();
+    world.acquire(a, request(&["k"]));
+    world.turn();
+    for host in 0..3 {
+        world.delay_commands(host, NODE_TIMEOUT);
+    }
+    let is_stalled = |world: &World| {
+        let nodes = (0..3).map(World::node);
+        let mut states = nodes.map(|node| world.processes[a].coordinator.node_state(node));
+        states.any(|state| state == NodeState::Stalled)
+    };
+    assert!(!world.run_until(world.now.after(SECOND), is_stalled));
 }

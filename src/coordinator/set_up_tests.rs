@@ -128,7 +128,7 @@ fn node_stalls_only_after_its_connection_was_read_once_more() {
     let written = world.now;
     world.lock(a, request(&["k"]));
     world.run_for(ms(40));
-    world.now = written.after(ms(50));
+    world.now = written.after(ms(60));
     let (coordinator, now) = world.coordinator(a);
     coordinator.handle_timeout(now);
     assert_eq!(coordinator.node_state(World::node(0)), NodeState::Up);

@@ -248,8 +248,8 @@ async fn turn_to(proxy: &Proxy, server: &Server, redlock: &Redlock) {
     eventually("the first node has a new connection", is_back).await;
 }
 
-/// A broken connection to another run of a server has ended with that run, if this one lives: whether it reports the
-/// time when it is asked for it, or that the user may not ask.
+/// A broken connection to an earlier run of a server has ended with that run, once the current run replies: with its
+/// time, or with the error that `TIME` is not permitted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn set_that_another_run_received_is_released_once_by_one_that_hangs_and_then_answers() {
     for rule in ["+time", "-time"] {
