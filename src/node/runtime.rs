@@ -1,4 +1,4 @@
-//! Whether a runtime can run the nodes' tasks.
+//! Whether a runtime can run a client's task.
 
 use crate::sync::lock;
 use std::cell::Cell;
@@ -18,7 +18,7 @@ pub enum RuntimeDriver {
     Time,
 }
 
-/// The reason why the nodes' tasks cannot run here.
+/// The reason why a client's task cannot run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRuntime {
     /// There is no tokio runtime.

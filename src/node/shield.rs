@@ -1,4 +1,4 @@
-//! Panics of other people's code, which end neither a node's task nor what it has under way.
+//! Panics of the application's code, which do not end a task of the client.
 
 use crate::sync::discard;
 use crate::wire::NodeFailure;

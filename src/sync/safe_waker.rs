@@ -1,7 +1,7 @@
 //! Wakers of others, whose panics reach nobody else.
 //!
 //! A waker is somebody else's code, and is called where many are served: on the timer's thread, on
-//! the nodes' tasks. One that panics there must neither end the thread nor keep others from being
+//! the client's task. One that panics there must neither end the thread nor keep others from being
 //! woken.
 
 use std::any::Any;
