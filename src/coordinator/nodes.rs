@@ -8,7 +8,7 @@ use std::ops::{Index, IndexMut};
 
 /// Caches the timeout of each node, and whether it needs a turn, until the node is accessed mutably.
 pub(super) struct Nodes {
-    nodes: Box<[Node]>,
+    each: Box<[Node]>,
     /// Nodes whose cached state may be wrong.
     changed: NodeSet,
     timeouts: Box<[Option<Time>]>,
@@ -19,19 +19,19 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    pub(super) fn new(nodes: Box<[Node]>) -> Self {
-        let changed = nodes.iter().map(|node| node.id).collect();
-        let timeouts = nodes.iter().map(|_| None).collect();
-        Self { nodes, changed, timeouts, is_due: false, has_submitted: false }
+    pub(super) fn new(each: Box<[Node]>) -> Self {
+        let changed = each.iter().map(|node| node.id).collect();
+        let timeouts = each.iter().map(|_| None).collect();
+        Self { each, changed, timeouts, is_due: false, has_submitted: false }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter()
+        self.each.iter()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Node> {
-        let Self { nodes, changed, .. } = self;
-        nodes.iter_mut().inspect(|node| _ = changed.insert(node.id))
+        let Self { each, changed, .. } = self;
+        each.iter_mut().inspect(|node| _ = changed.insert(node.id))
     }
 
     /// True if a node needed a turn since the last call.
@@ -57,7 +57,7 @@ impl Nodes {
 
     fn update(&mut self, now: Time) {
         for id in std::mem::take(&mut self.changed).iter() {
-            let node = &self.nodes[id.index()];
+            let node = &self.each[id.index()];
             self.timeouts[id.index()] = node.next_timeout(now);
             self.is_due |= node.wants_connection(now) || node.wants_to_write(now);
         }
@@ -68,13 +68,13 @@ impl Index<NodeId> for Nodes {
     type Output = Node;
 
     fn index(&self, node: NodeId) -> &Node {
-        &self.nodes[node.index()]
+        &self.each[node.index()]
     }
 }
 
 impl IndexMut<NodeId> for Nodes {
     fn index_mut(&mut self, node: NodeId) -> &mut Node {
         self.changed.insert(node);
-        &mut self.nodes[node.index()]
+        &mut self.each[node.index()]
     }
 }

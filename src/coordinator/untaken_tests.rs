@@ -156,7 +156,7 @@ fn renewed_lease_that_is_about_to_end_is_not_handed_out() {
     world.run_for(ms(5));
     let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
     let Tenure::Held { valid_until } = held.shared.tenure(world.now) else { panic!("held") };
-    world.run_for(valid_until.since(world.now) - ms(1));
+    world.run_for(valid_until.before(ms(1)).since(world.now));
     assert!(!held.shared.take(world.now));
     let (coordinator, now) = world.coordinator(a);
     coordinator.handle_untaken(id, now);

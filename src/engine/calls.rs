@@ -1,97 +1,15 @@
 //! A call that awaits its completion.
 
 use super::failure::EngineFailure;
-use super::shared::{CallId, Engine};
-use crate::coordinator::{AcquireId, Completion, Coordinator, LeaseId, Remains, Replies};
-use crate::protocol::{Loss, Tenure, Time, Ttl};
-use crate::sync::{contain, lock};
+use super::shared::Engine;
+use super::slot::{CallId, CallSlot, Polled, Unsubmitted};
+use crate::coordinator::{Completion, Coordinator, LeaseId, Remains, Replies};
+use crate::protocol::{Tenure, Time, Ttl};
+use crate::sync::lock;
 use crate::wire::Key;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-
-/// Where the coordinator's user passes the completion of a call to its caller.
-#[derive(Default)]
-pub(super) struct CallSlot(Mutex<CallState>);
-
-#[derive(Default)]
-struct CallState {
-    /// `None` until the request is executed.
-    id: Option<CallId>,
-    waker: Option<Waker>,
-    completion: Option<Completion>,
-    /// True if the coordinator knows no lease to release.
-    is_void: bool,
-}
-
-/// What a poll of a call has found.
-enum Polled {
-    Over(Option<Completion>),
-    /// The lease of this acquire has ended or was revoked: the acquire continues.
-    Untaken(AcquireId),
-    Pending,
-}
-
-impl CallSlot {
-    pub(super) fn set_id(&self, id: CallId) {
-        lock(&self.0).id = Some(id);
-    }
-
-    pub(super) fn take_waker(&self) -> Option<Waker> {
-        lock(&self.0).waker.take()
-    }
-
-    /// Returns the waker of the caller.
-    pub(super) fn complete(&self, completion: Completion) -> Option<Waker> {
-        let mut state = lock(&self.0);
-        let earlier = state.completion.replace(completion);
-        let waker = state.waker.take();
-        drop(state);
-        drop(earlier);
-        waker
-    }
-
-    fn make_void(&self) -> Option<Waker> {
-        let mut state = lock(&self.0);
-        state.is_void = true;
-        state.waker.take()
-    }
-
-    /// Ends a lease that its caller has not taken as lost: the coordinator has panicked.
-    pub(super) fn handle_panic(&self) {
-        if let Some(Completion::Acquired { shared, .. }) = &lock(&self.0).completion {
-            shared.end_as(Loss::Internal);
-        }
-    }
-
-    /// Takes the completion, or registers the `waker` of the caller.
-    fn poll(&self, waker: &Waker, now: impl FnOnce() -> Time) -> Polled {
-        let mut state = lock(&self.0);
-        let polled = match state.completion.take() {
-            Some(Completion::Acquired { acquire, ref shared, .. }) if !shared.take(now()) => {
-                Polled::Untaken(acquire)
-            }
-            Some(completion) => return Polled::Over(Some(completion)),
-            None if state.is_void => return Polled::Over(None),
-            None => Polled::Pending,
-        };
-        if !state.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
-            state.waker = Some(waker.clone());
-        }
-        polled
-    }
-}
-
-/// The slot of a call whose request was not executed yet. Its drop wakes the caller: the coordinator has panicked.
-struct Unsubmitted(Option<Arc<CallSlot>>);
-
-impl Drop for Unsubmitted {
-    fn drop(&mut self) {
-        if let Some(waker) = self.0.take().and_then(|slot| slot.take_waker()) {
-            contain(|| waker.wake());
-        }
-    }
-}
 
 /// Resolves with the completion; `None` if there is no lease to release. Dropping it cancels an acquire or a status
 /// request; other operations continue.
@@ -118,10 +36,10 @@ impl Engine {
     ) -> Call {
         let slot = Arc::<CallSlot>::default();
         let call = Call::new(self, &slot);
-        let mut unsubmitted = Unsubmitted(Some(slot));
+        let mut unsubmitted = Unsubmitted::new(slot);
         self.request(move |state, now| {
             let id = submit(&mut state.coordinator, now);
-            match (id, unsubmitted.0.take()) {
+            match (id, unsubmitted.take()) {
                 (Some(id), Some(slot)) => state.insert_call(id, slot),
                 (None, Some(slot)) => state.wakers.extend(slot.make_void()),
                 (_, None) => {}
@@ -236,7 +154,7 @@ impl Drop for Call {
         }
         let slot = self.slot.clone();
         self.engine.request(move |state, now| {
-            let Some(id) = lock(&slot.0).id else { return };
+            let Some(id) = slot.id() else { return };
             state.calls.remove(&id);
             match id {
                 CallId::Acquire(id) => state.coordinator.handle_cancel(id, now),

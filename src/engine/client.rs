@@ -2,7 +2,8 @@
 
 use super::calls::Call;
 use super::failure::EngineFailure;
-use super::shared::{CallId, Engine};
+use super::shared::Engine;
+use super::slot::CallId;
 use crate::coordinator::{
     AcquireFailure, AcquireRequest, Claim, Completion, Coordinator, LeaseId, NodeLock, RoundId,
     SharedLease,

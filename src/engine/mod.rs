@@ -10,14 +10,19 @@ mod failure;
 mod io;
 mod lateness;
 mod panic;
+mod queue;
 mod requests;
+#[cfg(test)]
+mod requests_tests;
 mod shared;
 mod signal;
+mod slot;
 mod task;
 mod turn;
 
 pub(crate) use client::{Client, Failure, Won};
-pub(crate) use shared::{CallId, Engine};
+pub(crate) use shared::Engine;
+pub(crate) use slot::CallId;
 
 use crate::coordinator::LeaseId;
 use std::any::Any;

@@ -5,39 +5,8 @@
 
 use super::shared::{Engine, State};
 use crate::protocol::Time;
-use crate::sync::{lock, try_lock};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-
-type Request = Box<dyn FnOnce(&mut State, Time) + Send>;
-
-#[derive(Default)]
-pub(super) struct RequestQueue {
-    requests: Mutex<Vec<Request>>,
-    has_requests: AtomicBool,
-}
-
-impl RequestQueue {
-    fn push(&self, request: Request) {
-        let mut requests = lock(&self.requests);
-        requests.push(request);
-        self.has_requests.store(true, Ordering::SeqCst);
-    }
-
-    /// Takes all requests, oldest first.
-    pub(super) fn take(&self) -> Vec<Request> {
-        if !self.has_requests() {
-            return Vec::new();
-        }
-        let mut requests = lock(&self.requests);
-        self.has_requests.store(false, Ordering::SeqCst);
-        std::mem::take(&mut *requests)
-    }
-
-    fn has_requests(&self) -> bool {
-        self.has_requests.load(Ordering::SeqCst)
-    }
-}
+use crate::sync::try_lock;
+use std::sync::atomic::{Ordering, fence};
 
 impl Engine {
     /// Executes `request`, now or after the requests that were queued before. Drops it if the coordinator has panicked. The

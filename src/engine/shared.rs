@@ -1,14 +1,12 @@
 //! The coordinator of a client, behind one mutex, with the callers that wait for it.
 
 use super::LeaseListener;
-use super::calls::CallSlot;
 use super::io::{Io, Opened};
 use super::lateness::Lateness;
-use super::requests::RequestQueue;
+use super::queue::RequestQueue;
 use super::signal::TaskSignal;
-use crate::coordinator::{
-    AcquireId, Completion, ConnectionId, Coordinator, LeaseId, Remains, RoundId,
-};
+use super::slot::{CallId, CallSlot};
+use crate::coordinator::{Completion, ConnectionId, Coordinator, LeaseId, Remains};
 use crate::node::{Environment, Node, Pool};
 use crate::observe::Weight;
 use crate::observe::event::Event;
@@ -33,7 +31,7 @@ const CROWD: usize = 1 << 10;
 /// Everything that the threads of a client share.
 pub(crate) struct Engine {
     pub(super) state: Mutex<State>,
-    pub(super) requests: RequestQueue,
+    pub(super) requests: RequestQueue<State>,
     pub(super) io: Mutex<Io>,
     /// Results of the tasks that connect.
     pub(super) opened: Mutex<Vec<(ConnectionId, Opened)>>,
@@ -78,13 +76,6 @@ pub(super) struct State {
     /// When the alarm rings.
     pub(super) alarm_at: Time,
     pub(super) lateness: Lateness,
-}
-
-/// Identifies a call that waits for a completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum CallId {
-    Acquire(AcquireId),
-    Round(RoundId),
 }
 
 /// Consequences of a change of the coordinator, for after the mutex was unlocked.
