@@ -72,8 +72,8 @@ fn requests_during_another_one_are_executed_after_it_in_order() {
 
 #[test]
 fn caller_of_a_queued_request_is_woken_when_the_coordinator_panics() {
-    let (engine, wakes) = (engine(), Arc::<Wakes>::default());
-    let waker = Waker::from(wakes.clone());
+    let (engine, count) = (engine(), Arc::<Wakes>::default());
+    let waker = Waker::from(count.clone());
     let mut call = None;
     let result: Option<()> = engine.with(|_, _| {
         let mut submitted = engine.call(|_, _| -> Option<CallId> { panic!("not executed") });
@@ -82,7 +82,7 @@ fn caller_of_a_queued_request_is_woken_when_the_coordinator_panics() {
         std::panic::resume_unwind(Box::new("a defect"));
     });
     assert!(result.is_none());
-    assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
     let polled = pin!(call.expect("submitted")).poll(&mut Context::from_waker(&waker));
     assert!(matches!(polled, Poll::Ready(Err(_))));
 }

@@ -11,6 +11,7 @@ const ROOMS: [&str; 12] = [
     "check",
     "client",
     "coordinator",
+    "engine",
     "lease",
     "node",
     "observe",
