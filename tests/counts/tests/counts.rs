@@ -49,13 +49,13 @@ fn assert_bounds(
 
 #[test]
 fn a_cycle_allocates_little() {
-    let bounds = [(1, 58.0), (64, 14.0), (512, 14.0)];
+    let bounds = [(1, 58.0), (64, 16.0), (512, 16.0)];
     assert_bounds(&Scene::new(), &bounds, acquire, |cost| cost.allocations);
 }
 
 #[test]
 fn a_fenced_cycle_allocates_little() {
-    let bounds = [(1, 72.0), (64, 24.0), (512, 24.0)];
+    let bounds = [(1, 72.0), (64, 26.0), (512, 26.0)];
     assert_bounds(&Scene::new(), &bounds, fenced, |cost| cost.allocations);
 }
 
