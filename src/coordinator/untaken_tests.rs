@@ -80,16 +80,16 @@ fn caller_that_comes_back_late_restores_the_limit_of_untaken_leases() {
     let mut world = World::new(3, 21);
     let a = world.connected();
     let now = world.now;
-    let ids = [(); 2].map(|()| world.acquire(a, waiting(&["k"], now, 60 * SECOND)));
+    let ids = [(); 3].map(|()| world.acquire(a, waiting(&["k"], now, 60 * SECOND)));
     world.run_for(ms(2_500));
     // The first lease was revoked, and the second has half the limit.
     assert!(world.take_acquired(a, ids[0]).is_some() && world.take_acquired(a, ids[1]).is_some());
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_untaken(ids[0], now);
+    let (coordinator, late) = world.coordinator(a);
+    coordinator.handle_untaken(ids[0], late);
     world.run_for(ms(1_200));
-    assert!(world.take_acquired(a, ids[0]).is_none(), "the second lease has the full limit again");
-    assert!(world.acquired(a, ids[0]).is_ok());
-    assert!(world.now.since(now) < ms(1_600));
+    assert!(world.take_acquired(a, ids[2]).is_none(), "the second lease has the full limit again");
+    assert!(world.acquired(a, ids[2]).is_ok());
+    assert!(world.now.since(late) < ms(1_600));
 }
 
 #[test]
