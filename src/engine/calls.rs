@@ -133,6 +133,11 @@ impl Future for Call {
                 self.is_over = true;
                 return Poll::Ready(Ok(completion));
             }
+            Polled::Dropped => {
+                // The message may not be known yet.
+                let unknown = || EngineFailure::Panicked("no message".into());
+                return Poll::Ready(Err(self.engine.panic_failure().unwrap_or_else(unknown)));
+            }
             Polled::Untaken(acquire) => {
                 let untaken = move |it: &mut Coordinator, now| it.handle_untaken(acquire, now);
                 self.engine.request(move |state, now| untaken(&mut state.coordinator, now));

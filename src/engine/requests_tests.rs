@@ -88,6 +88,21 @@ fn caller_of_a_queued_request_is_woken_when_the_coordinator_panics() {
 }
 
 #[test]
+fn queued_request_that_panics_fails_its_call() {
+    let (engine, count) = (engine(), Arc::<Wakes>::default());
+    let waker = Waker::from(count.clone());
+    let call = engine.with(|_, _| {
+        let mut call = engine
+            .call(|_, _| -> Option<CallId> { std::panic::resume_unwind(Box::new("a defect")) });
+        assert!(pin!(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
+        call
+    });
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    let polled = pin!(call.expect("submitted")).poll(&mut Context::from_waker(&waker));
+    assert!(matches!(polled, Poll::Ready(Err(_))) && engine.has_panicked());
+}
+
+#[test]
 fn each_request_of_many_threads_is_executed_once() {
     const EACH: usize = 5_000;
     let (engine, count) = (engine(), Arc::<AtomicUsize>::default());

@@ -265,8 +265,8 @@ impl Engine {
         in_turn: bool,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        // Requests that are not executed wake their callers when they are dropped, after the mutex was unlocked.
-        let mut requests = self.requests.take().into_iter();
+        // A request that is not executed wakes its caller when it is dropped: after the mutex was unlocked.
+        let (mut requests, mut call) = (self.requests.take().into_iter(), Some(call));
         if self.panic.get().is_some() {
             drop(state);
             return None;
@@ -279,14 +279,14 @@ impl Engine {
             for request in requests.by_ref() {
                 request(&mut state, now);
             }
-            let result = call(&mut state, now);
+            let result = call.take().map(|call| call(&mut state, now));
             (result, state.collect(now, in_turn))
         });
         match catch_unwind(run) {
             Ok((result, effects)) => {
                 drop(state);
                 self.apply(effects);
-                Some(result)
+                result
             }
             Err(panic) => {
                 self.handle_panic(state, panic);

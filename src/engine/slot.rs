@@ -25,11 +25,15 @@ struct CallState {
     completion: Option<Completion>,
     /// True if the coordinator knows no lease to release.
     is_void: bool,
+    /// True if the request was not executed, because the coordinator has panicked.
+    is_dropped: bool,
 }
 
 /// What a poll of a call has found.
 pub(super) enum Polled {
     Over(Option<Completion>),
+    /// The request was not executed, because the coordinator has panicked.
+    Dropped,
     /// The lease of this acquire has ended or was revoked: the acquire continues.
     Untaken(AcquireId),
     Pending,
@@ -82,6 +86,7 @@ impl CallSlot {
             }
             Some(completion) => return Polled::Over(Some(completion)),
             None if state.is_void => return Polled::Over(None),
+            None if state.is_dropped => return Polled::Dropped,
             None => Polled::Pending,
         };
         if !state.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
@@ -91,7 +96,7 @@ impl CallSlot {
     }
 }
 
-/// The slot of a call whose request was not executed yet. Its drop wakes the caller: the coordinator has panicked.
+/// The slot of a call whose request was not executed yet. Its drop fails the call: the coordinator has panicked.
 pub(super) struct Unsubmitted(Option<Arc<CallSlot>>);
 
 impl Unsubmitted {
@@ -107,7 +112,12 @@ impl Unsubmitted {
 
 impl Drop for Unsubmitted {
     fn drop(&mut self) {
-        if let Some(waker) = self.0.take().and_then(|slot| slot.take_waker()) {
+        let Some(slot) = self.0.take() else { return };
+        let mut state = lock(&slot.0);
+        state.is_dropped = true;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
             contain(|| waker.wake());
         }
     }
