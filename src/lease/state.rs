@@ -16,6 +16,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+/// How often a release is repeated on a new engine at most.
+const MAX_REPEATS: usize = 3;
+
 /// The client of a lease, and the engine that renews the lease.
 #[derive(Clone)]
 struct Home {
@@ -273,10 +276,12 @@ impl LeaseState {
                 Err(_) => None,
             };
         }
-        if completion.is_none() {
-            // The engine of the lease has ended, or is the parent process's.
-            let call = home.client.release_claim(self.claim().clone());
-            completion = call.await.ok().flatten();
+        // The engine of the lease has ended, or is the parent process's. The next engine may end, too.
+        for _ in 0..MAX_REPEATS {
+            if completion.is_none() {
+                let call = home.client.release_claim(self.claim().clone());
+                completion = call.await.ok().flatten();
+            }
         }
         let ended = release_outcome(completion, self.now());
         watch.finish(&ended);
@@ -313,7 +318,7 @@ impl LeaseState {
     }
 }
 
-/// The outcome of a release by its completion. `None` if the coordinator has panicked twice.
+/// The outcome of a release by its completion. `None` if the coordinator has panicked again and again.
 pub(crate) fn release_outcome(
     completion: Option<Completion>,
     now: Time,
