@@ -29,7 +29,7 @@ struct CallState {
     is_dropped: bool,
 }
 
-/// What a poll of a call has found.
+/// Result of a poll of a call.
 pub(super) enum Polled {
     Over(Option<Completion>),
     /// The request was not executed, because the coordinator has panicked.

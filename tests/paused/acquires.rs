@@ -170,7 +170,7 @@ fn a_wait_leaves_nothing_when_a_node_hangs() {
 
 #[test]
 fn a_wait_in_line_leaves_nothing() {
-    dropped_everywhere(10, async |scene| {
+    dropped_everywhere(6, async |scene| {
         line_up(scene).await;
         scene.at(0, |scene| scene.nodes.release_elsewhere());
         won(patient(scene))

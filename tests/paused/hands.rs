@@ -30,7 +30,7 @@ fn a_look_leaves_nothing_when_a_node_hangs() {
 
 #[test]
 fn an_adoption_leaves_nothing() {
-    dropped_everywhere(8, async |scene| {
+    dropped_everywhere(6, async |scene| {
         let given = scene.held().await;
         let redlock = scene.redlock.clone();
         async move {
