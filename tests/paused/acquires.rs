@@ -38,12 +38,12 @@ async fn line_up(scene: &Scene) {
 
 #[test]
 fn a_first_try_leaves_nothing() {
-    dropped_everywhere(9, async |scene| won(scene.redlock.try_acquire(R)));
+    dropped_everywhere(7, async |scene| won(scene.redlock.try_acquire(R)));
 }
 
 #[test]
 fn a_try_on_connected_nodes_leaves_nothing() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         scene.warm_up().await;
         won(scene.redlock.try_acquire(R))
     });
@@ -51,7 +51,7 @@ fn a_try_on_connected_nodes_leaves_nothing() {
 
 #[test]
 fn a_fenced_try_leaves_nothing() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         scene.warm_up().await;
         won(scene.redlock.try_acquire(R).fenced())
     });
@@ -59,7 +59,7 @@ fn a_fenced_try_leaves_nothing() {
 
 #[test]
 fn a_fenced_try_whose_token_takes_a_second_round_leaves_nothing() {
-    dropped_everywhere(6, async |scene| {
+    dropped_everywhere(4, async |scene| {
         scene.warm_up().await;
         scene.nodes.disagree();
         won(scene.redlock.try_acquire(R).fenced())
@@ -68,7 +68,7 @@ fn a_fenced_try_whose_token_takes_a_second_round_leaves_nothing() {
 
 #[test]
 fn a_fenced_wait_whose_token_takes_a_second_round_leaves_nothing() {
-    dropped_everywhere(19, async |scene| {
+    dropped_everywhere(12, async |scene| {
         scene.nodes.hold_elsewhere();
         scene.nodes.disagree();
         scene.at(3, |scene| scene.nodes.release_elsewhere());
@@ -78,7 +78,7 @@ fn a_fenced_wait_whose_token_takes_a_second_round_leaves_nothing() {
 
 #[test]
 fn a_try_that_is_refused_leaves_nothing() {
-    dropped_everywhere(9, async |scene| {
+    dropped_everywhere(7, async |scene| {
         scene.nodes.hold_elsewhere();
         contended(scene.redlock.try_acquire(R))
     });
@@ -86,7 +86,7 @@ fn a_try_that_is_refused_leaves_nothing() {
 
 #[test]
 fn a_first_try_leaves_nothing_when_a_node_hangs() {
-    dropped_everywhere(11, async |scene| {
+    dropped_everywhere(10, async |scene| {
         scene.nodes.stop(1);
         won(scene.redlock.try_acquire(R))
     });
@@ -94,7 +94,7 @@ fn a_first_try_leaves_nothing_when_a_node_hangs() {
 
 #[test]
 fn a_try_leaves_nothing_when_a_node_begins_to_hang() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         scene.warm_up().await;
         scene.nodes.stop(1);
         won(scene.redlock.try_acquire(R))
@@ -121,7 +121,7 @@ fn a_first_try_leaves_nothing_when_a_node_is_dead() {
 
 #[test]
 fn a_try_leaves_nothing_when_a_node_dies() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         scene.warm_up().await;
         scene.nodes.kill(1);
         won(scene.redlock.try_acquire(R))
@@ -130,7 +130,7 @@ fn a_try_leaves_nothing_when_a_node_dies() {
 
 #[test]
 fn a_wait_for_a_lock_that_others_release_leaves_nothing() {
-    dropped_everywhere(19, async |scene| {
+    dropped_everywhere(12, async |scene| {
         scene.nodes.hold_elsewhere();
         scene.at(3, |scene| scene.nodes.release_elsewhere());
         won(patient(scene))
@@ -139,7 +139,7 @@ fn a_wait_for_a_lock_that_others_release_leaves_nothing() {
 
 #[test]
 fn a_wait_for_a_lock_that_expires_leaves_nothing() {
-    dropped_everywhere(13, async |scene| {
+    dropped_everywhere(6, async |scene| {
         scene.warm_up().await;
         scene.nodes.hold_elsewhere();
         scene.at(3, |scene| scene.nodes.expire_elsewhere());
@@ -149,7 +149,7 @@ fn a_wait_for_a_lock_that_expires_leaves_nothing() {
 
 #[test]
 fn a_wait_that_ends_without_the_lock_leaves_nothing() {
-    dropped_everywhere(16, async |scene| {
+    dropped_everywhere(8, async |scene| {
         scene.warm_up().await;
         scene.nodes.hold_elsewhere();
         let retry = RetryPolicy::fixed(4 * STEP);
@@ -159,7 +159,7 @@ fn a_wait_that_ends_without_the_lock_leaves_nothing() {
 
 #[test]
 fn a_wait_leaves_nothing_when_a_node_hangs() {
-    dropped_everywhere(12, async |scene| {
+    dropped_everywhere(6, async |scene| {
         scene.warm_up().await;
         scene.nodes.hold_elsewhere();
         scene.nodes.stop(1);
@@ -170,7 +170,7 @@ fn a_wait_leaves_nothing_when_a_node_hangs() {
 
 #[test]
 fn a_wait_in_line_leaves_nothing() {
-    dropped_everywhere(6, async |scene| {
+    dropped_everywhere(4, async |scene| {
         line_up(scene).await;
         scene.at(0, |scene| scene.nodes.release_elsewhere());
         won(patient(scene))
@@ -179,7 +179,7 @@ fn a_wait_in_line_leaves_nothing() {
 
 #[test]
 fn a_wait_in_line_that_ends_there_leaves_nothing() {
-    dropped_everywhere(16, async |scene| {
+    dropped_everywhere(9, async |scene| {
         line_up(scene).await;
         contended(scene.redlock.acquire(R).wait(10 * STEP))
     });
@@ -187,7 +187,7 @@ fn a_wait_in_line_that_ends_there_leaves_nothing() {
 
 #[test]
 fn a_wait_that_others_stand_behind_lets_them_pass() {
-    dropped_everywhere(13, async |scene| {
+    dropped_everywhere(7, async |scene| {
         scene.warm_up().await;
         scene.nodes.hold_elsewhere();
         scene.at(0, Scene::wait_too);
@@ -198,5 +198,5 @@ fn a_wait_that_others_stand_behind_lets_them_pass() {
 
 #[test]
 fn an_acquire_of_a_lease_that_is_kept_up_leaves_nothing() {
-    dropped_everywhere(9, async |scene| won(scene.redlock.acquire(R).auto_extend(LONG)));
+    dropped_everywhere(7, async |scene| won(scene.redlock.acquire(R).auto_extend(LONG)));
 }

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 #[test]
 fn a_look_leaves_nothing() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         scene.warm_up().await;
         scene.nodes.hold_elsewhere();
         let redlock = scene.redlock.clone();
@@ -19,7 +19,7 @@ fn a_look_leaves_nothing() {
 
 #[test]
 fn a_look_leaves_nothing_when_a_node_hangs() {
-    dropped_everywhere(7, async |scene| {
+    dropped_everywhere(5, async |scene| {
         scene.warm_up().await;
         scene.nodes.hold_elsewhere();
         scene.nodes.stop(1);
@@ -30,7 +30,7 @@ fn a_look_leaves_nothing_when_a_node_hangs() {
 
 #[test]
 fn an_adoption_leaves_nothing() {
-    dropped_everywhere(6, async |scene| {
+    dropped_everywhere(4, async |scene| {
         let given = scene.held().await;
         let redlock = scene.redlock.clone();
         async move {
@@ -43,7 +43,7 @@ fn an_adoption_leaves_nothing() {
 
 #[test]
 fn an_adoption_leaves_nothing_when_a_node_hangs() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         let given = scene.held().await;
         scene.nodes.stop(1);
         let redlock = scene.redlock.clone();
@@ -53,7 +53,7 @@ fn an_adoption_leaves_nothing_when_a_node_hangs() {
 
 #[test]
 fn an_adoption_in_vain_touches_nothing() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         scene.warm_up().await;
         scene.nodes.hold_elsewhere();
         let adopt = scene.redlock.adopt(R, "not theirs");
@@ -66,7 +66,7 @@ fn an_adoption_in_vain_touches_nothing() {
 
 #[test]
 fn a_forced_release_is_not_owed() {
-    dropped_everywhere(9, async |scene| {
+    dropped_everywhere(7, async |scene| {
         let lease = scene.held().await;
         scene.nodes.stop(1);
         let redlock = scene.redlock.clone();
@@ -80,7 +80,7 @@ fn a_forced_release_is_not_owed() {
 
 #[test]
 fn a_set_that_waits_leaves_nothing() {
-    dropped_everywhere(18, async |scene| {
+    dropped_everywhere(12, async |scene| {
         scene.nodes.hold_elsewhere();
         scene.at(3, |scene| scene.nodes.release_elsewhere());
         let acquire = scene.redlock.acquire_all(["a", R, "z"]).wait(LONG);
@@ -90,7 +90,7 @@ fn a_set_that_waits_leaves_nothing() {
 
 #[test]
 fn a_set_leaves_nothing_when_a_node_hangs() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         scene.warm_up().await;
         scene.nodes.stop(1);
         let acquire = scene.redlock.try_acquire_all(["a", R, "z"]);
@@ -100,7 +100,7 @@ fn a_set_leaves_nothing_when_a_node_hangs() {
 
 #[test]
 fn a_release_with_a_cool_down_goes_on() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         let lease = scene.held().await;
         // The nodes' time is real.
         let short = Duration::from_millis(5);
@@ -110,7 +110,7 @@ fn a_release_with_a_cool_down_goes_on() {
 
 #[test]
 fn a_release_of_all_goes_on() {
-    dropped_everywhere(7, async |scene| {
+    dropped_everywhere(5, async |scene| {
         let (one, all) = (scene.held().await, scene.redlock.try_acquire_all(["a", "z"]));
         let both = (one, scene.lease(all).await);
         scene.nodes.stop(0);
@@ -126,7 +126,7 @@ fn a_release_of_all_goes_on() {
 
 #[test]
 fn a_close_ends_what_is_held() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         let lease = scene.held().await;
         let redlock = scene.redlock.clone();
         async move {
@@ -138,7 +138,7 @@ fn a_close_ends_what_is_held() {
 
 #[test]
 fn work_with_a_view_leaves_nothing() {
-    dropped_everywhere(12, async |scene| {
+    dropped_everywhere(7, async |scene| {
         scene.warm_up().await;
         let acquire = scene.redlock.acquire(R).wait(LONG);
         let work = async |lease: LeaseRef| {

@@ -23,12 +23,12 @@ async fn released(lease: Lease) {
 
 #[test]
 fn an_extension_leaves_the_lease_as_it_was() {
-    dropped_everywhere(4, async |scene| extended(scene.keep(scene.held().await)));
+    dropped_everywhere(3, async |scene| extended(scene.keep(scene.held().await)));
 }
 
 #[test]
 fn an_extension_leaves_the_lease_as_it_was_when_a_node_hangs() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         let lease = scene.keep(scene.held().await);
         scene.nodes.stop(1);
         extended(lease)
@@ -51,12 +51,12 @@ fn an_extension_leaves_the_lease_as_it_was_when_a_majority_hangs() {
 
 #[test]
 fn a_release_goes_on() {
-    dropped_everywhere(4, async |scene| released(scene.held().await));
+    dropped_everywhere(3, async |scene| released(scene.held().await));
 }
 
 #[test]
 fn a_release_goes_on_when_a_node_hangs() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         let lease = scene.held().await;
         scene.nodes.stop(1);
         released(lease)
@@ -78,7 +78,7 @@ fn a_release_goes_on_when_a_majority_hangs() {
 
 #[test]
 fn a_release_goes_on_and_lets_others_pass() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         let lease = scene.held().await;
         scene.wait_too();
         released(lease)
@@ -87,7 +87,7 @@ fn a_release_goes_on_and_lets_others_pass() {
 
 #[test]
 fn a_watch_for_the_loss_leaves_the_lease_as_it_was() {
-    dropped_everywhere(36, async |scene| {
+    dropped_everywhere(16, async |scene| {
         scene.warm_up().await;
         let lease = scene.lease(scene.redlock.try_acquire(R).ttl(SHORT)).await;
         let lease = scene.keep(lease);
@@ -97,7 +97,7 @@ fn a_watch_for_the_loss_leaves_the_lease_as_it_was() {
 
 #[test]
 fn a_watch_for_the_loss_of_a_lease_that_is_kept_up_leaves_it_as_it_was() {
-    dropped_everywhere(57, async |scene| {
+    dropped_everywhere(28, async |scene| {
         scene.warm_up().await;
         let acquire = scene.redlock.try_acquire(R).ttl(SHORT).auto_extend(2 * SHORT);
         let lease = scene.keep(scene.lease(acquire).await);
@@ -107,7 +107,7 @@ fn a_watch_for_the_loss_of_a_lease_that_is_kept_up_leaves_it_as_it_was() {
 
 #[test]
 fn work_under_a_lock_leaves_nothing() {
-    dropped_everywhere(25, async |scene| {
+    dropped_everywhere(18, async |scene| {
         scene.nodes.hold_elsewhere();
         scene.at(1, |scene| scene.nodes.release_elsewhere());
         let acquire = scene.redlock.acquire(R).wait(LONG);
@@ -122,7 +122,7 @@ fn work_under_a_lock_leaves_nothing() {
 
 #[test]
 fn work_under_a_lock_leaves_nothing_when_a_node_hangs() {
-    dropped_everywhere(10, async |scene| {
+    dropped_everywhere(6, async |scene| {
         scene.warm_up().await;
         scene.at(1, |scene| scene.nodes.stop(1));
         let redlock = scene.redlock.clone();
@@ -132,7 +132,7 @@ fn work_under_a_lock_leaves_nothing_when_a_node_hangs() {
 
 #[test]
 fn work_under_a_lock_leaves_nothing_when_it_is_lost() {
-    dropped_everywhere(39, async |scene| {
+    dropped_everywhere(25, async |scene| {
         scene.warm_up().await;
         // Renewed to the limit of its hold, or not even so far where time goes by in long steps.
         let acquire = scene.redlock.acquire(R).ttl(SHORT).auto_extend(SHORT);
@@ -148,7 +148,7 @@ fn work_under_a_lock_leaves_nothing_when_it_is_lost() {
 
 #[test]
 fn a_close_goes_on() {
-    dropped_everywhere(4, async |scene| {
+    dropped_everywhere(3, async |scene| {
         drop(scene.held().await);
         let redlock = scene.redlock.clone();
         async move { redlock.close().await.expect("all nodes are well") }
@@ -157,7 +157,7 @@ fn a_close_goes_on() {
 
 #[test]
 fn a_close_goes_on_when_a_node_hangs() {
-    dropped_everywhere(7, async |scene| {
+    dropped_everywhere(5, async |scene| {
         let lease = scene.held().await;
         scene.nodes.stop(1);
         drop(lease);
