@@ -30,7 +30,7 @@ impl Engine {
     }
 
     /// The coordinator has panicked, so its state may be inconsistent, and is not used any more. Its leases are lost, its
-    /// calls fail, and its tasks end with their connections.
+    /// calls fail, and its task ends with its connections.
     pub(super) fn handle_panic(
         &self,
         mut state: MutexGuard<'_, State>,
