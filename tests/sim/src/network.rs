@@ -6,6 +6,7 @@ use crate::readings::request_of_time;
 use crate::rule::Rule;
 use crate::shared::Core;
 use crate::trace::{Shown, note};
+use memchr::memmem;
 use quorlock_test::internals::{ConnId, Phase, StreamEnd};
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -121,7 +122,7 @@ impl Core {
         self.check_stalled(connection);
         self.check_order(connection, bytes);
         self.note_written(connection, bytes);
-        let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);
+        let has = |word: &[u8]| memmem::find(bytes, word).is_some();
         self.omits_info |= has(b"\r\nLOAD\r\n") && !has(b"\r\nINFO\r\n");
         if let Some(at) = request_of_time(bytes)
             && at > 0

@@ -86,7 +86,7 @@ fn argument<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 /// Reads a line with a number behind this mark.
 fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
-    let end = bytes.windows(2).position(|two| two == b"\r\n")?;
+    let end = memchr::memmem::find(bytes, b"\r\n")?;
     let (line, rest) = bytes.split_at(end);
     *bytes = &rest[2..];
     std::str::from_utf8(line.strip_prefix(&[mark])?).ok()?.parse().ok()

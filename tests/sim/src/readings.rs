@@ -3,6 +3,7 @@
 use crate::clock::{Instant, MS};
 use crate::rule::Rule;
 use crate::shared::Core;
+use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a request for the time looks like, and the beginning of its answer.
@@ -33,7 +34,7 @@ pub(crate) struct Readings {
 
 /// Where the request for the time begins in a pipeline, if it has one.
 pub(crate) fn request_of_time(bytes: &[u8]) -> Option<usize> {
-    let name = bytes.windows(ASKED.len()).rposition(|part| part == ASKED)?;
+    let name = memmem::rfind(bytes, ASKED)?;
     bytes[..name].iter().rposition(|byte| *byte == b'*')
 }
 
@@ -62,7 +63,7 @@ enum Stage {
 
 impl Stage {
     fn after(self, bytes: &[u8]) -> Self {
-        let is_set_up = bytes.windows(SET_UP.len()).any(|part| part == SET_UP);
+        let is_set_up = memmem::find(bytes, SET_UP).is_some();
         let may_close = CLOSING.iter().any(|closing| bytes.starts_with(closing));
         match self {
             Self::Greeting if is_set_up => Self::SettingUp,
@@ -75,7 +76,7 @@ impl Stage {
 
 impl Readings {
     fn note_written(&mut self, connection: usize, bytes: &[u8], now: Instant) {
-        let count = bytes.windows(ASKED.len()).filter(|part| *part == ASKED).count();
+        let count = memmem::find_iter(bytes, ASKED).count();
         let talk = self.talks.entry(connection).or_default();
         talk.stage = talk.stage.after(bytes);
         talk.asked.extend(std::iter::repeat_n(now, count));
@@ -86,7 +87,7 @@ impl Readings {
 
     /// Of what the answers in these bytes are those.
     pub(crate) fn answered(&mut self, connection: usize, bytes: &[u8]) -> Vec<Instant> {
-        let count = bytes.windows(TOLD.len()).filter(|part| *part == TOLD).count();
+        let count = memmem::find_iter(bytes, TOLD).count();
         let Some(talk) = self.talks.get_mut(&connection) else { return Vec::new() };
         (0..count).filter_map(|_| talk.asked.pop_front()).collect()
     }
