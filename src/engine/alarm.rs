@@ -1,15 +1,62 @@
 //! The alarm of a client: timeouts, and turns for a task that is late.
 
-use super::shared::{Engine, IDLE};
+use super::shared::{Engine, IDLE, State};
 use crate::protocol::Time;
-use crate::time::Ring;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use crate::sync::lock;
+use crate::time::{Alarm, Ring};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Waker};
+
+/// The alarm of a client, from its first task until it is closed.
+pub(super) struct ClientAlarm {
+    alarm: Mutex<Option<Alarm>>,
+    /// When it rings, in nanoseconds.
+    at: AtomicU64,
+}
+
+impl Default for ClientAlarm {
+    fn default() -> Self {
+        Self { alarm: Mutex::default(), at: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl ClientAlarm {
+    /// Sets the alarm if it is not set: it rings at once.
+    fn set(&self, set: impl FnOnce() -> Alarm) {
+        let mut alarm = lock(&self.alarm);
+        if alarm.is_none() {
+            self.at.store(0, Ordering::SeqCst);
+            *alarm = Some(set());
+        }
+    }
+
+    pub(super) fn cancel(&self) {
+        let alarm = lock(&self.alarm).take();
+        drop(alarm);
+    }
+
+    /// The alarm rings at `at` at the latest.
+    pub(super) fn hasten(&self, at: Time) {
+        // Usually it rings earlier.
+        if at.as_nanos() < self.at.load(Ordering::SeqCst)
+            && at.as_nanos() < self.at.fetch_min(at.as_nanos(), Ordering::SeqCst)
+            && let Some(alarm) = &*lock(&self.alarm)
+        {
+            alarm.hasten(at);
+        }
+    }
+
+    /// The alarm rings. What happens from now on hastens the next time.
+    fn handle_ring(&self) {
+        self.at.store(u64::MAX, Ordering::SeqCst);
+    }
+}
 
 impl Ring for Engine {
     /// Takes turns for a task that is late, and handles timeouts.
     fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
+        self.alarm.handle_ring();
         self.take_turn(&mut Context::from_waker(Waker::noop()), None);
         let mut next = self.handle_timeout();
         // A node counts as silent only if there is still no reply once all replies that have arrived were read.
@@ -34,13 +81,21 @@ impl Engine {
                 self.is_late.store(true, Ordering::Release);
             }
             let next = check_at.map_or(next, |at| next.min(at));
-            // The alarm is set by the returned time.
-            state.alarm_at = next;
             ((!state.coordinator.is_closed()).then_some(next), late)
         })?;
         if let Some(callers) = late {
             self.wake_callers(callers);
         }
+        // The alarm is set by the returned time.
+        self.alarm.hasten(next?);
         next
+    }
+
+    /// Sets the alarm, unless the client is closed.
+    pub(super) fn set_alarm(&self, state: &State, now: Time) {
+        if !state.coordinator.is_closed() {
+            let ring: Weak<dyn Ring> = self.this.clone();
+            self.alarm.set(|| self.environment().clock.set_alarm(now, ring));
+        }
     }
 }

@@ -103,7 +103,7 @@ impl Client {
         match call.await {
             Ok(Some(Completion::Acquired { lease, shared, since, .. })) => {
                 if is_renewed {
-                    engine.with(|it, now| it.handle_taken(lease, now));
+                    engine.request(move |it, now| it.coordinator.handle_taken(lease, now));
                 }
                 Ok(Won { engine: engine.clone(), id: lease, shared, since })
             }

@@ -23,6 +23,10 @@ impl Lateness {
         Self { limit, next_try: Time::default() }
     }
 
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// From when on a task is late that was woken at `woken_at`.
     pub(super) fn late_at(&self, woken_at: Time) -> Time {
         woken_at.after(self.limit)

@@ -41,10 +41,10 @@ impl Engine {
         let _ = self.panic.set(text.unwrap_or("no message").into());
         state.calls.values().for_each(|call| call.handle_panic());
         let wakers = state.take_wakers();
-        let alarm = state.alarm.take();
         drop(state);
         discard(panic);
-        drop(alarm);
+        self.alarm.cancel();
+        drop(self.requests.take());
         contain(|| self.leases.handle_failure());
         // If another thread takes a turn, that thread closes the connections.
         let io = try_lock(&self.io).map(|mut it| std::mem::take(&mut *it));

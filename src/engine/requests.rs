@@ -1,36 +1,37 @@
-//! Requests of callers, which do not wait for another thread that uses the coordinator.
-//!
-//! A request is executed at once if the coordinator is free. Otherwise it is queued, and the thread that uses the
-//! coordinator executes it.
+//! Requests of callers, which do not wait for the coordinator: the client's task executes them in its next turn.
 
 use super::shared::{Engine, State};
 use crate::protocol::Time;
-use crate::sync::try_lock;
 use std::sync::atomic::{Ordering, fence};
 
 impl Engine {
-    /// Executes `request`, now or after the requests that were queued before. Drops it if the coordinator has panicked. The
-    /// caller has checked that the engine belongs to this process.
+    /// Queues `request`, which the next user of the coordinator executes, after those that were queued before: usually
+    /// the task, which is woken. Without a task it is executed at once. It is dropped if the coordinator has panicked.
+    /// The caller has checked that the engine belongs to this process.
     pub(super) fn request(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
-        if let Some(state) = try_lock(&self.state) {
-            self.with_locked(state, false, request);
-        } else {
-            self.requests.push(Box::new(request));
+        self.requests.push(Box::new(request));
+        // Orders the push before the checks. A task that ends, and a panic, check the queue after that.
+        fence(Ordering::SeqCst);
+        if self.has_panicked() {
+            drop(self.requests.take());
+        } else if !self.is_served() {
+            self.execute_requests();
+        } else if !self.task.is_woken() {
+            self.wake_task(self.now());
         }
-        self.execute_requests();
     }
 
-    /// Executes the requests that were queued while the mutex was held. To be called after it was unlocked: if the mutex
-    /// is held again, its holder makes this call.
+    /// Executes the requests that were queued, if any.
     pub(super) fn execute_requests(&self) {
-        loop {
-            // Orders the unlock, or the push, before the check.
-            fence(Ordering::SeqCst);
-            if !self.requests.has_requests() {
-                return;
-            }
-            let Some(state) = try_lock(&self.state) else { return };
-            self.with_locked(state, false, |_, _| ());
+        fence(Ordering::SeqCst);
+        if self.requests.has_requests() {
+            self.with_state(false, |_, _| ());
         }
+    }
+
+    /// The task takes a turn. If its runtime is late to run it, the alarm rings.
+    pub(super) fn wake_task(&self, now: Time) {
+        self.task.wake(now);
+        self.alarm.hasten(now.after(self.late_after));
     }
 }

@@ -57,65 +57,92 @@ impl Wake for Wakes {
     }
 }
 
-#[test]
-fn requests_during_another_one_are_executed_after_it_in_order() {
-    let (engine, log) = (engine(), Arc::<Mutex<Vec<usize>>>::default());
-    engine.with(|_, _| {
-        for number in 0..3 {
-            let log = log.clone();
-            engine.request(move |_, _| lock(&log).push(number));
-        }
-        assert!(lock(&log).is_empty());
-    });
-    assert_eq!(*lock(&log), [0, 1, 2]);
+/// An engine whose requests wait for the next user of the coordinator, as if it had a task.
+fn served() -> Arc<Engine> {
+    let engine = engine();
+    engine.is_served.store(true, Ordering::SeqCst);
+    engine
 }
 
 #[test]
-fn caller_of_a_queued_request_is_woken_when_the_coordinator_panics() {
-    let (engine, count) = (engine(), Arc::<Wakes>::default());
+fn request_without_a_task_is_executed_at_once() {
+    let (engine, count) = (engine(), Arc::<AtomicUsize>::default());
+    let counted = count.clone();
+    engine.request(move |_, _| _ = counted.fetch_add(1, Ordering::SeqCst));
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn queued_requests_are_executed_in_order_before_the_next_call() {
+    let (engine, log) = (served(), Arc::<Mutex<Vec<usize>>>::default());
+    for number in 0..3 {
+        let log = log.clone();
+        engine.request(move |_, _| lock(&log).push(number));
+    }
+    assert!(lock(&log).is_empty());
+    engine.with(|_, _| lock(&log).push(3));
+    assert_eq!(*lock(&log), [0, 1, 2, 3]);
+}
+
+#[test]
+fn task_is_woken_once_for_all_requests_until_it_runs() {
+    let (engine, count) = (served(), Arc::<Wakes>::default());
+    let woken = || count.0.load(Ordering::SeqCst);
+    assert!(engine.task.register(0, &Waker::from(count.clone())));
+    for times in 1..3 {
+        engine.request(|_, _| ());
+        engine.request(|_, _| ());
+        assert_eq!(woken(), times);
+        assert!(engine.task.register(0, &Waker::from(count.clone())));
+    }
+}
+
+#[test]
+fn queued_requests_of_a_task_that_has_ended_are_executed() {
+    let (engine, count) = (served(), Arc::<AtomicUsize>::default());
+    let counted = count.clone();
+    engine.request(move |_, _| _ = counted.fetch_add(1, Ordering::SeqCst));
+    engine.is_served.store(false, Ordering::SeqCst);
+    engine.execute_requests();
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn callers_are_woken_when_the_coordinator_panics() {
+    let (engine, count) = (served(), Arc::<Wakes>::default());
     let waker = Waker::from(count.clone());
-    let mut call = None;
-    let result: Option<()> = engine.with(|_, _| {
-        let mut submitted = engine.call(|_, _| -> Option<CallId> { panic!("not executed") });
-        assert!(pin!(&mut submitted).poll(&mut Context::from_waker(&waker)).is_pending());
-        call = Some(submitted);
+    let inner = engine.clone();
+    engine.request(move |_, _| {
+        // Queued while the coordinator is in use.
+        inner.request(|_, _| panic!("not executed"));
         std::panic::resume_unwind(Box::new("a defect"));
     });
-    assert!(result.is_none());
+    let mut call = engine.call(|_, _| -> Option<CallId> { panic!("not executed") });
+    let mut polled = || pin!(&mut call).poll(&mut Context::from_waker(&waker));
+    assert!(polled().is_pending());
+    assert!(engine.with(|_, _| ()).is_none());
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
-    let polled = pin!(call.expect("submitted")).poll(&mut Context::from_waker(&waker));
+    assert!(matches!(polled(), Poll::Ready(Err(_))) && engine.has_panicked());
+    let late = engine.call(|_, _| -> Option<CallId> { panic!("not executed") });
+    let polled = pin!(late).poll(&mut Context::from_waker(&waker));
     assert!(matches!(polled, Poll::Ready(Err(_))));
-}
-
-#[test]
-fn queued_request_that_panics_fails_its_call() {
-    let (engine, count) = (engine(), Arc::<Wakes>::default());
-    let waker = Waker::from(count.clone());
-    let call = engine.with(|_, _| {
-        let mut call = engine
-            .call(|_, _| -> Option<CallId> { std::panic::resume_unwind(Box::new("a defect")) });
-        assert!(pin!(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
-        call
-    });
-    assert_eq!(count.0.load(Ordering::SeqCst), 1);
-    let polled = pin!(call.expect("submitted")).poll(&mut Context::from_waker(&waker));
-    assert!(matches!(polled, Poll::Ready(Err(_))) && engine.has_panicked());
 }
 
 #[test]
 fn each_request_of_many_threads_is_executed_once() {
     const EACH: usize = 5_000;
-    let (engine, count) = (engine(), Arc::<AtomicUsize>::default());
+    let (engine, count) = (served(), Arc::<AtomicUsize>::default());
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..EACH {
                     let count = count.clone();
                     engine.request(move |_, _| _ = count.fetch_add(1, Ordering::SeqCst));
+                    engine.with(|_, _| ());
                 }
             });
         }
     });
-    // The last holder of the mutex executes what was queued before it was unlocked.
+    engine.execute_requests();
     assert_eq!(count.load(Ordering::SeqCst), 4 * EACH);
 }

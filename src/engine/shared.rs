@@ -1,6 +1,7 @@
 //! The coordinator of a client, behind one mutex, with the callers that wait for it.
 
 use super::LeaseListener;
+use super::alarm::ClientAlarm;
 use super::io::{Io, Opened};
 use super::lateness::Lateness;
 use super::queue::RequestQueue;
@@ -12,12 +13,11 @@ use crate::observe::Weight;
 use crate::observe::event::Event;
 use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
-use crate::time::Alarm;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 use tokio::runtime::Id;
@@ -36,6 +36,9 @@ pub(crate) struct Engine {
     /// Results of the tasks that connect.
     pub(super) opened: Mutex<Vec<(ConnectionId, Opened)>>,
     pub(super) task: TaskSignal,
+    pub(super) alarm: ClientAlarm,
+    /// Time after its wake-up from which on the task is late.
+    pub(super) late_after: Duration,
     /// True if a turn was not possible because another thread took one, which then wakes the task.
     pub(super) was_busy: AtomicBool,
     pub(super) leases: Arc<dyn LeaseListener>,
@@ -72,9 +75,6 @@ pub(super) struct State {
     pub(super) has_started: bool,
     /// True once the pinned runtime was found to be shut down.
     pub(super) is_shut_down: bool,
-    pub(super) alarm: Option<Alarm>,
-    /// When the alarm rings.
-    pub(super) alarm_at: Time,
     pub(super) lateness: Lateness,
 }
 
@@ -87,8 +87,9 @@ struct Effects {
     events: Vec<(Weight, Event)>,
     /// True if the task has to take a turn.
     wakes_task: bool,
-    /// The alarm of a closed client.
-    alarm: Option<Alarm>,
+    is_closed: bool,
+    /// When the alarm has to ring.
+    next: Option<Time>,
 }
 
 impl State {
@@ -110,21 +111,8 @@ impl State {
         effects.events.extend(std::iter::from_fn(|| self.coordinator.poll_event()));
         let has_closed = std::iter::from_fn(|| self.coordinator.poll_close()).count() > 0;
         effects.wakes_task = (self.coordinator.poll_turn(now) || has_closed) && !in_turn;
-        if self.coordinator.is_closed() {
-            effects.wakes_task = true;
-            effects.alarm = self.alarm.take();
-            return effects;
-        }
-        let mut next = self.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
-        if effects.wakes_task {
-            next = next.min(self.lateness.late_at(now));
-        }
-        if next < self.alarm_at {
-            self.alarm_at = next;
-            if let Some(alarm) = &self.alarm {
-                alarm.hasten(next);
-            }
-        }
+        effects.next = self.coordinator.poll_timeout(now);
+        effects.is_closed = self.coordinator.is_closed();
         effects
     }
 
@@ -174,6 +162,7 @@ impl Engine {
         leases: Arc<dyn LeaseListener>,
     ) -> Arc<Self> {
         let lateness = Lateness::new(coordinator.node_timeout(), pool.is_pinned());
+        let late_after = lateness.limit();
         Arc::new_cyclic(|this: &Weak<Self>| {
             let state = State {
                 coordinator,
@@ -186,8 +175,6 @@ impl Engine {
                 served_by: None,
                 has_started: false,
                 is_shut_down: false,
-                alarm: None,
-                alarm_at: Time::END,
                 lateness,
             };
             Self {
@@ -196,6 +183,8 @@ impl Engine {
                 io: Mutex::default(),
                 opened: Mutex::default(),
                 task: TaskSignal::default(),
+                alarm: ClientAlarm::default(),
+                late_after,
                 was_busy: AtomicBool::new(false),
                 leases,
                 pool,
@@ -248,26 +237,16 @@ impl Engine {
         self.with_state(is_task, |state, now| call(&mut state.coordinator, now))
     }
 
+    /// Executes the requests that were queued before, then `call`.
     pub(super) fn with_state<T>(
         &self,
         in_turn: bool,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        let result = self.with_locked(lock(&self.state), in_turn, call);
-        self.execute_requests();
-        result
-    }
-
-    /// Like [`with_state`](Self::with_state), after the requests that were queued before.
-    pub(super) fn with_locked<T>(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        in_turn: bool,
-        call: impl FnOnce(&mut State, Time) -> T,
-    ) -> Option<T> {
+        let mut state = lock(&self.state);
         // A request that is not executed wakes its caller when it is dropped: after the mutex was unlocked.
         let (mut requests, mut call) = (self.requests.take().into_iter(), Some(call));
-        if self.panic.get().is_some() {
+        if self.has_panicked() {
             drop(state);
             return None;
         }
@@ -296,8 +275,14 @@ impl Engine {
     }
 
     fn apply(&self, effects: Effects) {
-        if effects.wakes_task {
+        if effects.is_closed {
+            self.alarm.cancel();
             self.task.wake(effects.now);
+        } else if let Some(next) = effects.next {
+            self.alarm.hasten(next);
+        }
+        if effects.wakes_task {
+            self.wake_task(effects.now);
         }
         for (weight, event) in effects.events {
             self.environment().observers.emit(weight, || event);

@@ -42,6 +42,11 @@ impl TaskSignal {
         (woken_at > 0).then(|| Time::from_nanos(woken_at))
     }
 
+    /// True if the task was woken and has not run since.
+    pub(super) fn is_woken(&self) -> bool {
+        self.woken_at.load(Ordering::SeqCst) > 0
+    }
+
     pub(super) fn wake(&self, now: Time) {
         let woken_at = now.as_nanos().max(1);
         let order = Ordering::SeqCst;

@@ -5,10 +5,9 @@ use super::turn::Turn;
 use crate::node::NoRuntime;
 use crate::protocol::Time;
 use crate::sync::{contain, lock};
-use crate::time::Ring;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use tokio::runtime::{Handle, Id};
 
@@ -40,8 +39,8 @@ impl Drop for ClientTask {
 }
 
 impl Engine {
-    fn is_served(&self) -> bool {
-        self.is_served.load(Ordering::Acquire)
+    pub(super) fn is_served(&self) -> bool {
+        self.is_served.load(Ordering::SeqCst)
     }
 
     /// When the task was woken, if it has not run since.
@@ -82,14 +81,10 @@ impl Engine {
                 return Err(NoRuntime::Absent);
             }
             let now = self.now();
-            if state.alarm.is_none() && !state.coordinator.is_closed() {
-                let ring: Weak<dyn Ring> = self.this.clone();
-                state.alarm = Some(self.environment().clock.set_alarm(now, ring));
-                state.alarm_at = now;
-            }
+            self.set_alarm(&state, now);
             if state.served_by.is_none() {
                 state.served_by = Some(runtime.id());
-                self.is_served.store(true, Ordering::Release);
+                self.is_served.store(true, Ordering::SeqCst);
                 let generation = self.task.handle_start(now);
                 started = Some(ClientTask { engine, generation, runtime });
                 if std::mem::replace(&mut state.has_started, true) {
@@ -128,6 +123,8 @@ impl Engine {
         if let Some(Some(wakers)) = wakers {
             self.wake_callers(wakers);
         }
+        // Requests that were queued before this task was known to have ended.
+        self.execute_requests();
     }
 
     /// Ends the task if another runtime than `here` is late to run it. Its streams are closed in the next turn.
@@ -150,7 +147,7 @@ impl Engine {
     fn end_task(&self, state: &mut State, is_next: bool, now: Time) {
         state.wakers.extend(self.task.handle_end());
         state.served_by = None;
-        self.is_served.store(false, Ordering::Release);
+        self.is_served.store(false, Ordering::SeqCst);
         state.coordinator.handle_runtime_end(is_next, now);
     }
 
