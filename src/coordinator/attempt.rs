@@ -4,6 +4,7 @@ use super::acquire::{Acquire, Attempt, Phase, Stage, Terms};
 use super::claim::Claim;
 use super::command::NodeCommand;
 use super::completion::Completion;
+use super::round_command::RoundCommand;
 use super::slots::{AcquireId, RoundId};
 use super::stages::Step;
 use super::state::Coordinator;
@@ -43,7 +44,7 @@ impl Coordinator {
         let command = terms.command(names_holder);
         let nodes: NodeSet = self.cx.settings.quorum.ids().collect();
         let nodes = first.map_or(nodes, |first| [first].into_iter().collect());
-        self.submit(nodes, &claim, &command, Some(round), now);
+        self.submit(nodes, &claim, command, Some(round), now);
         let limit = terms.deadline.unwrap_or_else(|| now.after(MAX_LAG)).max(close_at);
         let attempt = Attempt {
             claim,
@@ -135,7 +136,7 @@ impl Coordinator {
         attempt.phase = Phase::All;
         let (claim, round) = (attempt.claim.clone(), attempt.round);
         let others = self.cx.settings.quorum.ids().filter(|node| *node != first).collect();
-        self.submit(others, &claim, &command, Some(round), now);
+        self.submit(others, &claim, command, Some(round), now);
         Step::Again
     }
 
@@ -182,7 +183,7 @@ impl Coordinator {
         attempt.limit = attempt.limit.max(close_at);
         let claim = attempt.claim.clone();
         let all = self.cx.settings.quorum.ids().collect();
-        self.submit(all, &claim, &Command::ConfirmToken { token }, Some(round), now);
+        self.submit(all, &claim, Command::ConfirmToken { token }, Some(round), now);
         Step::Again
     }
 
@@ -362,12 +363,13 @@ impl Coordinator {
         &mut self,
         nodes: NodeSet,
         claim: &Arc<Claim>,
-        command: &Command,
+        command: Command,
         round: Option<RoundId>,
         now: Time,
     ) {
+        let shared = Arc::new(RoundCommand::new(claim.clone(), command));
         for node in nodes.iter() {
-            let command = NodeCommand::new(claim.clone(), command.clone(), round);
+            let command = NodeCommand::new(shared.clone(), round);
             self.nodes.submit(node, command, now, &mut self.cx);
         }
     }

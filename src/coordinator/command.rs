@@ -1,6 +1,7 @@
 //! A command for one node, from its submission until the node has executed it or it is of no more use.
 
 use super::claim::Claim;
+use super::round_command::RoundCommand;
 use super::slots::RoundId;
 use crate::observe::event::CommandKind;
 use crate::protocol::{Drift, NodeId, PendingRelease, PendingWork, Time, Ttl, valid_until};
@@ -15,8 +16,7 @@ const ISOLATED_AFTER: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct NodeCommand {
-    claim: Arc<Claim>,
-    command: Command,
+    shared: Arc<RoundCommand>,
     /// The round in which the reply is the node's vote, until the node has voted (I1).
     round: Option<RoundId>,
     form: Form,
@@ -40,13 +40,17 @@ struct Written {
 }
 
 impl NodeCommand {
-    pub(super) fn new(claim: Arc<Claim>, command: Command, round: Option<RoundId>) -> Self {
+    pub(super) fn new(shared: Arc<RoundCommand>, round: Option<RoundId>) -> Self {
         let (form, written, unanswered, reached) = (Form::Native, None, 0, None);
-        Self { claim, command, round, form, written, unanswered, reached }
+        Self { shared, round, form, written, unanswered, reached }
     }
 
-    pub(super) fn claim(&self) -> &Arc<Claim> {
-        &self.claim
+    pub(super) fn claim(&self) -> &Claim {
+        &self.shared.claim
+    }
+
+    fn command(&self) -> &Command {
+        &self.shared.command
     }
 
     /// The round in which its reply is the node's vote. `None` after the first call.
@@ -65,16 +69,16 @@ impl NodeCommand {
     }
 
     pub(super) fn is_release(&self) -> bool {
-        matches!(self.command, Command::Release { .. })
+        matches!(self.command(), Command::Release { .. })
     }
 
     pub(super) fn is_extension(&self) -> bool {
-        matches!(self.command, Command::Extend { .. })
+        matches!(self.command(), Command::Extend { .. })
     }
 
     /// True for an acquire of free locks: no adoption, and no confirmation of a token.
     pub(super) fn is_plain_acquire(&self) -> bool {
-        matches!(self.command, Command::Acquire { .. })
+        matches!(self.command(), Command::Acquire { .. })
     }
 
     /// True for a command that acquires locks or commits their fencing token.
@@ -84,7 +88,7 @@ impl NodeCommand {
 
     /// The kind in events. `None` if the command emits no event.
     pub(super) fn kind(&self) -> Option<CommandKind> {
-        match self.command {
+        match *self.command() {
             Command::Acquire { .. } | Command::Adopt { .. } | Command::ConfirmToken { .. } => {
                 Some(CommandKind::Acquire)
             }
@@ -96,7 +100,8 @@ impl NodeCommand {
 
     /// True if the pipeline of this command ends with `TIME`: the command can grant something.
     pub(super) fn needs_time(&self) -> bool {
-        self.is_acquire() || matches!(self.command, Command::Extend { .. } | Command::Repair { .. })
+        self.is_acquire()
+            || matches!(self.command(), Command::Extend { .. } | Command::Repair { .. })
     }
 
     /// True for a release that shares neither a pipeline nor the connection with other commands.
@@ -112,7 +117,7 @@ impl NodeCommand {
 
     /// True if the two commands have a key in common.
     pub(super) fn shares_key(&self, other: &Self) -> bool {
-        self.claim.keys().iter().any(|key| other.claim.keys().position(key).is_some())
+        self.claim().keys().iter().any(|key| other.claim().keys().position(key).is_some())
     }
 
     /// True for a release that was written once: no earlier release can have deleted the keys.
@@ -122,19 +127,21 @@ impl NodeCommand {
 
     /// True if it must not be written to `node`: it belongs to a claim that was given up, or there is no key to release.
     pub(super) fn is_cancelled(&self, node: NodeId, now: Time) -> bool {
-        match self.command {
+        match *self.command() {
             Command::Extend { until, .. } | Command::Repair { until } => {
-                self.claim.is_withdrawn() || now >= until
+                self.claim().is_withdrawn() || now >= until
             }
-            Command::Release { .. } => !self.claim.is_written(node) || self.claim.is_denied(node),
-            _ => self.claim.is_withdrawn(),
+            Command::Release { .. } => {
+                !self.claim().is_written(node) || self.claim().is_denied(node)
+            }
+            _ => self.claim().is_withdrawn(),
         }
     }
 
     /// The reply of `node` to a [cancelled](Self::is_cancelled) release, which is not sent. `None` for other commands.
     pub(super) fn cancelled_reply(&self, node: NodeId) -> Option<Answer> {
         self.is_release().then(|| {
-            if self.claim.is_denied(node) {
+            if self.claim().is_denied(node) {
                 Answer::Denied(Conflict::default())
             } else {
                 Answer::Missing { number: None }
@@ -144,17 +151,17 @@ impl NodeCommand {
 
     /// The work that is left on `node` while it has not executed the command.
     pub(super) fn pending_work(&self, node: NodeId) -> PendingWork<Value> {
-        match self.command {
+        match *self.command() {
             Command::Release { .. } => PendingWork::Release(PendingRelease {
-                expiry: self.claim.expiry(),
-                may_run_late: self.claim.is_in_doubt(node),
+                expiry: self.claim().expiry(),
+                may_run_late: self.claim().is_in_doubt(node),
                 reached: self.reached,
                 isolated: self.isolated(),
             }),
             Command::Extend { until, .. } => PendingWork::Extension {
-                claim: self.claim.value().clone(),
+                claim: self.claim().value().clone(),
                 until,
-                is_withdrawn: self.claim.is_withdrawn(),
+                is_withdrawn: self.claim().is_withdrawn(),
             },
             _ => PendingWork::None,
         }
@@ -175,12 +182,12 @@ impl NodeCommand {
     /// - a grant after other nodes had refused the attempt: its release follows;
     /// - a forced release.
     pub(super) fn frees_silently(&self) -> bool {
-        match self.command {
+        match *self.command() {
             Command::Release { .. } => {
-                self.has_fallen_back() || self.claim.is_refused() && self.claim.keys().len() > 1
+                self.has_fallen_back() || self.claim().is_refused() && self.claim().keys().len() > 1
             }
             Command::ForceDelete => true,
-            _ => self.is_acquire() && self.claim.is_refused(),
+            _ => self.is_acquire() && self.claim().is_refused(),
         }
     }
 
@@ -192,16 +199,16 @@ impl NodeCommand {
         can: Capabilities,
         requests: &mut Requests,
     ) {
-        let ttl = self.command.key_ttl(now);
+        let ttl = self.command().key_ttl(now);
         if let Some(ttl) = ttl {
-            self.claim.handle_written(node, ttl, now);
+            self.claim().handle_written(node, ttl, now);
         }
         if self.unanswered > 0 {
             self.reached.get_or_insert(now);
         }
         // A repair does not change the TTL of existing keys.
-        let ttl = ttl.filter(|_| !matches!(self.command, Command::Repair { .. }));
-        let shape = self.command.write(self.claim.subject(node), self.form, now, can, requests);
+        let ttl = ttl.filter(|_| !matches!(self.command(), Command::Repair { .. }));
+        let shape = self.shared.write(node, self.form, now, can, requests);
         let is_first = self.written.is_none();
         self.written = Some(Written { is_first, at: now, ttl, shape });
     }
@@ -241,20 +248,20 @@ impl NodeCommand {
                 "reply to a command that was not sent".into(),
             ));
         };
-        let answer = written.shape.read(replies, self.claim.value());
+        let answer = written.shape.read(replies, self.claim().value());
         if self.is_repeated_release()
             && let Answer::Missing { number } = answer
         {
             return Answer::Granted(Grant { number, ..Grant::default() });
         }
-        match (&self.command, &answer) {
-            (Command::Acquire { .. }, Answer::Denied(_)) => self.claim.handle_denied(node),
+        match (self.command(), &answer) {
+            (Command::Acquire { .. }, Answer::Denied(_)) => self.claim().handle_denied(node),
             (
                 Command::Adopt { .. },
                 Answer::Denied(_)
                 | Answer::Missing { .. }
                 | Answer::Failed(NodeFailure::Refused { .. }),
-            ) => self.claim.handle_declined(node),
+            ) => self.claim().handle_declined(node),
             _ => {}
         }
         answer
@@ -277,7 +284,7 @@ impl NodeCommand {
     /// `node` has stalled before its reply. The command can run there at any time.
     pub(super) fn handle_in_doubt(&self, node: NodeId) {
         if !self.is_release() {
-            self.claim.handle_in_doubt(node);
+            self.claim().handle_in_doubt(node);
         }
     }
 }

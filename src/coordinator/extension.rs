@@ -75,7 +75,7 @@ impl Coordinator {
             self.set_timeout(close_at, Timeout::Round(call));
         }
         let all = self.cx.settings.quorum.ids().collect();
-        self.submit(all, &claim, &Command::Extend { until, watches }, Some(call), now);
+        self.submit(all, &claim, Command::Extend { until, watches }, Some(call), now);
         Ok(call)
     }
 
@@ -108,7 +108,7 @@ impl Coordinator {
         let lost: NodeSet =
             missing.iter().filter(|lost| outcome.is_some() || *lost == node).collect();
         let claim = lease.claim().clone();
-        self.submit(lost, &claim, &Command::Repair { until }, None, now);
+        self.submit(lost, &claim, Command::Repair { until }, None, now);
     }
 
     /// An extension is decided or closed. The result of a requested one takes effect when its caller takes it: if the

@@ -198,7 +198,7 @@ impl Coordinator {
     ) {
         claim.withdraw();
         let all = self.cx.settings.quorum.ids().collect();
-        self.submit(all, claim, &Command::Release { cooling }, round, now);
+        self.submit(all, claim, Command::Release { cooling }, round, now);
     }
 
     /// The releases of a claim are submitted, so later commands run after them (I8). Notifies local waiters: its keys are

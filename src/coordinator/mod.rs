@@ -24,6 +24,7 @@ mod node;
 mod nodes;
 mod queue;
 mod replies;
+mod round_command;
 mod runtime;
 mod sets;
 mod settings;

@@ -3,6 +3,7 @@
 use super::claim::Claim;
 use super::command::NodeCommand;
 use super::completion::{Completion, NodeLock};
+use super::round_command::RoundCommand;
 use super::slots::RoundId;
 use super::state::Coordinator;
 use super::survey::Survey;
@@ -47,7 +48,7 @@ impl Coordinator {
         let claim = self.survey_claim(keys, Value::fresh(&self.cx.random));
         self.surveys.insert(call, Survey { round: call, claims: vec![claim.clone()], deletes });
         let all = self.cx.settings.quorum.ids().collect();
-        self.submit(all, &claim, &Command::Read, Some(call), now);
+        self.submit(all, &claim, Command::Read, Some(call), now);
         call
     }
 
@@ -101,7 +102,8 @@ impl Coordinator {
                 Some(Answer::Denied(Conflict { value: Some(value), .. })) => {
                     let claim = self.survey_claim(keys.clone(), value.clone());
                     claims.push(claim.clone());
-                    let command = NodeCommand::new(claim, Command::ForceDelete, Some(round));
+                    let command = RoundCommand::new(claim, Command::ForceDelete);
+                    let command = NodeCommand::new(Arc::new(command), Some(round));
                     self.nodes.submit(node, command, now, &mut self.cx);
                 }
                 other => {

@@ -6,8 +6,8 @@ use crate::node::NoRuntime;
 use crate::protocol::Time;
 use crate::sync::{contain, lock};
 use std::future::poll_fn;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use tokio::runtime::{Handle, Id};
 

@@ -1,7 +1,7 @@
 //! Splits the incoming byte stream into replies.
 //!
-//! The scanner finds the end of each reply and enforces limits. The kinds of replies that every lock receives are
-//! parsed here; the redis crate parses all others.
+//! Complete replies of the kinds that every lock receives are parsed here. For all others, the scanner finds the end of
+//! the reply and enforces limits, and the redis crate parses it.
 
 use redis::{ErrorKind, RedisError, Value};
 use std::borrow::Cow;
@@ -21,9 +21,6 @@ const MAX_ELEMENTS: usize = 1 << 16;
 
 /// Maximum length of a number, a status or an error.
 const MAX_LINE: usize = 1 << 16;
-
-/// The most frequent reply.
-const OK: &[u8] = b"+OK\r\n";
 
 /// Buffer capacity that is kept after a large reply.
 const MAX_IDLE_CAPACITY: usize = 1 << 16;
@@ -62,12 +59,13 @@ impl Decoder {
     /// Decodes the next reply of at most `longest` bytes, or the next push. `None` if it is incomplete.
     pub(crate) fn next(&mut self, longest: usize) -> Result<Option<Value>, Malformed> {
         let unread = &self.bytes[self.read..];
-        let (length, reply) = if unread.starts_with(OK) {
-            (OK.len(), Value::Okay)
-        } else {
-            let longest = if unread.starts_with(b">") { MAX_PUSH } else { longest };
-            let Some(length) = self.scanner.scan(unread, longest)? else { return Ok(None) };
-            (length, parse(&unread[..length])?)
+        let (length, reply) = match common_reply(unread).filter(|(length, _)| *length <= longest) {
+            Some(common) => common,
+            None => {
+                let longest = if unread.starts_with(b">") { MAX_PUSH } else { longest };
+                let Some(length) = self.scanner.scan(unread, longest)? else { return Ok(None) };
+                (length, parse(&unread[..length])?)
+            }
         };
         self.scanner = Scanner::default();
         self.read += length;
@@ -202,11 +200,12 @@ fn integer(digits: &[u8]) -> Option<i64> {
 
 /// Parses a complete reply.
 fn parse(whole: &[u8]) -> Result<Value, Malformed> {
-    let mut rest = whole;
-    match parse_common(&mut rest) {
-        Some(value) if rest.is_empty() => Ok(value),
-        _ => redis::parse_redis_value(&to_utf8(whole)).map_err(|_| Malformed("malformed value")),
+    if let Some((length, reply)) = common_reply(whole)
+        && length == whole.len()
+    {
+        return Ok(reply);
     }
+    redis::parse_redis_value(&to_utf8(whole)).map_err(|_| Malformed("malformed value"))
 }
 
 /// Replaces invalid UTF-8 in an error reply. Servers repeat the arguments of an unknown command, which may be binary
@@ -221,24 +220,39 @@ fn to_utf8(whole: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Parses a reply of the few kinds that every lock receives; `None` for others.
-fn parse_common(bytes: &mut &[u8]) -> Option<Value> {
+/// Parses a reply of the few kinds that every lock receives: `OK`, null, a number, a string, or a short array of these.
+/// Returns its length, too. `None` if it is incomplete or of another kind.
+fn common_reply(bytes: &[u8]) -> Option<(usize, Value)> {
+    const MAX_LENGTH: usize = 8;
+
+    let Some((b'*', line)) = line(bytes, 0).ok()? else { return common_element(bytes) };
+    let count = integer(line).and_then(|count| usize::try_from(count).ok())?;
+    if count > MAX_LENGTH {
+        return None;
+    }
+    let mut end = 1 + line.len() + 2;
+    let mut elements = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (length, element) = common_element(&bytes[end..])?;
+        end += length;
+        elements.push(element);
+    }
+    Some((end, Value::Array(elements)))
+}
+
+/// Parses an element of a [`common_reply`].
+fn common_element(bytes: &[u8]) -> Option<(usize, Value)> {
     let (mark, line) = line(bytes, 0).ok()??;
-    let rest = &bytes[1 + line.len() + 2..];
-    *bytes = rest;
+    let end = 1 + line.len() + 2;
     match (mark, line) {
-        (b'+', b"OK") => Some(Value::Okay),
-        (b'_', b"") | (b'$' | b'*', b"-1") => Some(Value::Nil),
-        (b':', _) => integer(line).map(Value::Int),
+        (b'+', b"OK") => Some((end, Value::Okay)),
+        (b'_', b"") | (b'$', b"-1") => Some((end, Value::Nil)),
+        (b':', _) => Some((end, Value::Int(integer(line)?))),
         (b'$', _) => {
-            let length = length(line).ok()??;
-            let text = rest.get(..length)?.to_vec();
-            *bytes = rest.get(length + 2..)?;
-            Some(Value::BulkString(text))
-        }
-        (b'*', _) => {
-            let length = length(line).ok()??;
-            (0..length).map(|_| parse_common(bytes)).collect::<Option<_>>().map(Value::Array)
+            let text_end = end.checked_add(length(line).ok()??)?;
+            let rest = bytes.get(text_end..)?;
+            let text = Value::BulkString(bytes[end..text_end].to_vec());
+            rest.starts_with(b"\r\n").then_some((text_end + 2, text))
         }
         _ => None,
     }

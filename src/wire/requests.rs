@@ -51,6 +51,12 @@ impl Requests {
         self.allow_reply(other.longest_reply);
     }
 
+    /// Appends `count` commands that were encoded before, whose replies have the usual length.
+    pub(crate) fn append_encoded(&mut self, bytes: &[u8], count: usize) {
+        self.bytes.extend_from_slice(bytes);
+        self.len += count;
+    }
+
     /// Number of commands; each has one reply.
     pub(crate) fn len(&self) -> usize {
         self.len
