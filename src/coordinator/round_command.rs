@@ -54,3 +54,67 @@ impl RoundCommand {
         shape
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Ttl;
+    use crate::wire::{CounterKeys, Counters, Keys, Value};
+    use std::time::Duration;
+
+    const CAN: Capabilities = Capabilities { tracks: false, deletes: None };
+
+    fn at(ms: u64) -> Time {
+        Time::default().after(Duration::from_millis(ms))
+    }
+
+    fn claim(fence: Option<Counters>) -> Arc<Claim> {
+        let keys = Keys::one(b"k".as_slice().into());
+        Arc::new(Claim::new(keys, Value::of(b"v"), fence, 3, at(25)))
+    }
+
+    /// The bytes of the command for a node, and the bytes without the shared encoding.
+    fn written(
+        command: &RoundCommand,
+        form: Form,
+        now: Time,
+        can: Capabilities,
+    ) -> (Vec<u8>, Vec<u8>) {
+        let (node, mut shared, mut alone) =
+            (NodeId::new(1), Requests::default(), Requests::default());
+        let shape = command.write(node, form, now, can, &mut shared);
+        let subject = command.claim.subject(node);
+        assert_eq!(shape, command.command.write(subject, form, now, can, &mut alone));
+        assert_eq!(shared.len(), alone.len());
+        (shared.bytes().to_vec(), alone.bytes().to_vec())
+    }
+
+    #[test]
+    fn nodes_share_the_bytes_of_one_time_form_and_server_kind() {
+        let command =
+            RoundCommand::new(claim(None), Command::Extend { until: at(900), watches: true });
+        let tracking = Capabilities { tracks: true, ..CAN };
+        for (form, now, can) in [
+            (Form::Native, at(1), CAN),
+            (Form::Native, at(1), CAN),
+            (Form::Native, at(2), CAN),
+            (Form::Source, at(1), CAN),
+            (Form::Native, at(1), tracking),
+        ] {
+            let (shared, alone) = written(&command, form, now, can);
+            assert_eq!(shared, alone);
+        }
+        assert!(command.first.get().is_some());
+    }
+
+    #[test]
+    fn commands_with_fencing_counters_are_encoded_for_each_node() {
+        let keys = Keys::one(b"k".as_slice().into());
+        let counters = CounterKeys::for_keys(&keys, Ttl::SHORTEST).expect("a plain key");
+        let fence = Counters::new(Arc::new(counters), 7);
+        let command = RoundCommand::new(claim(Some(fence)), Command::Release { cooling: None });
+        let (shared, alone) = written(&command, Form::Native, at(1), CAN);
+        assert_eq!(shared, alone);
+        assert!(command.first.get().is_none());
+    }
+}

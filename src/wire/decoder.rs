@@ -59,13 +59,13 @@ impl Decoder {
     /// Decodes the next reply of at most `longest` bytes, or the next push. `None` if it is incomplete.
     pub(crate) fn next(&mut self, longest: usize) -> Result<Option<Value>, Malformed> {
         let unread = &self.bytes[self.read..];
-        let (length, reply) = match common_reply(unread).filter(|(length, _)| *length <= longest) {
-            Some(common) => common,
-            None => {
-                let longest = if unread.starts_with(b">") { MAX_PUSH } else { longest };
-                let Some(length) = self.scanner.scan(unread, longest)? else { return Ok(None) };
-                (length, parse(&unread[..length])?)
-            }
+        let common = common_reply(unread).filter(|(length, _)| *length <= longest);
+        let (length, reply) = if let Some(common) = common {
+            common
+        } else {
+            let longest = if unread.starts_with(b">") { MAX_PUSH } else { longest };
+            let Some(length) = self.scanner.scan(unread, longest)? else { return Ok(None) };
+            (length, parse(&unread[..length])?)
         };
         self.scanner = Scanner::default();
         self.read += length;

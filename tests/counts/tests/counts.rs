@@ -49,13 +49,13 @@ fn assert_bounds(
 
 #[test]
 fn a_cycle_allocates_little() {
-    let bounds = [(1, 58.0), (64, 16.0), (512, 16.0)];
+    let bounds = [(1, 66.0), (64, 22.0), (512, 22.0)];
     assert_bounds(&Scene::new(), &bounds, acquire, |cost| cost.allocations);
 }
 
 #[test]
 fn a_fenced_cycle_allocates_little() {
-    let bounds = [(1, 72.0), (64, 26.0), (512, 26.0)];
+    let bounds = [(1, 80.0), (64, 31.0), (512, 31.0)];
     assert_bounds(&Scene::new(), &bounds, fenced, |cost| cost.allocations);
 }
 
@@ -77,10 +77,10 @@ fn many_cycles_share_calls_of_the_system() {
 #[test]
 fn cycles_of_eight_spawned_tasks_share_system_calls() {
     let scene = Scene::counting_calls_on_two_threads();
-    let is_good = |cost: &Cost| cost.calls > 0.0 && cost.calls <= 3.8;
+    let is_good = |cost: &Cost| cost.calls > 0.0 && cost.calls <= 5.0;
     let cost = settled(|| scene.spawned_cycles(8, CYCLES / 8), is_good);
     println!("8 spawned tasks: {cost:?}");
-    assert!(is_good(&cost), "at most 3.8 system calls: {cost:?}");
+    assert!(is_good(&cost), "at most 5 system calls: {cost:?}");
 }
 
 #[test]
