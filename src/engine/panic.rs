@@ -2,10 +2,9 @@
 
 use super::failure::EngineFailure;
 use super::shared::{Engine, State};
-use crate::sync::{contain, discard, try_lock};
+use crate::sync::{MutexGuard, contain, discard, try_lock};
 use std::any::Any;
 use std::process;
-use std::sync::MutexGuard;
 
 impl Engine {
     /// Why the engine cannot be used. No lock of it may be taken then: in a forked process, another thread of the parent

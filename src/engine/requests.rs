@@ -5,8 +5,8 @@
 
 use super::shared::{Engine, State};
 use crate::protocol::Time;
+use crate::sync::atomic::{Ordering, fence};
 use crate::sync::try_lock;
-use std::sync::atomic::{Ordering, fence};
 
 impl Engine {
     /// Executes `request`, now or after the requests that were queued before. Drops it if the coordinator has panicked. The
