@@ -9,6 +9,10 @@ mod client;
 mod failure;
 mod io;
 mod lateness;
+#[cfg(all(test, quorlock_loom))]
+mod loom_tests;
+#[cfg(all(test, quorlock_loom))]
+mod loom_threads_tests;
 mod panic;
 mod queue;
 mod requests;

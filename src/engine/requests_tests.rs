@@ -27,6 +27,10 @@ impl LeaseListener for NoLeases {
 }
 
 fn engine() -> Arc<Engine> {
+    engine_in(Environment::default())
+}
+
+pub(super) fn engine_in(environment: Environment) -> Arc<Engine> {
     let second = Duration::from_secs(1);
     let node = NodeSettings { name: "n0".into(), hint_if_closed: "", hint_if_silent: "" };
     let settings = Settings {
@@ -44,7 +48,7 @@ fn engine() -> Arc<Engine> {
         prefix: 0,
     };
     let coordinator = Coordinator::new(settings, Random::seeded(1));
-    let pool = Pool::new(Box::new([]), None, Environment::default());
+    let pool = Pool::new(Box::new([]), None, environment);
     Engine::new(coordinator, Arc::new(pool), Arc::new(NoLeases))
 }
 
