@@ -39,7 +39,8 @@ impl Engine {
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let _ = self.panic.set(text.unwrap_or("no message").into());
         state.calls.values().for_each(|call| call.handle_panic());
-        let wakers = state.take_wakers();
+        let mut wakers = state.take_wakers();
+        wakers.append(&mut state.wakers);
         let alarm = state.alarm.take();
         drop(state);
         discard(panic);

@@ -92,6 +92,21 @@ fn caller_of_a_queued_request_is_woken_when_the_coordinator_panics() {
 }
 
 #[test]
+fn caller_of_an_executed_request_is_woken_if_the_next_one_panics() {
+    let (engine, count) = (engine(), Arc::<Wakes>::default());
+    let waker = Waker::from(count.clone());
+    let call = engine.with(|_, _| {
+        let mut call = engine.call(|_, _| None);
+        assert!(pin!(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
+        engine.request(|_, _| std::panic::resume_unwind(Box::new("a defect")));
+        call
+    });
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    let polled = pin!(call.expect("submitted")).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_ready() && engine.has_panicked());
+}
+
+#[test]
 fn queued_request_that_panics_fails_its_call() {
     let (engine, count) = (engine(), Arc::<Wakes>::default());
     let waker = Waker::from(count.clone());

@@ -343,3 +343,7 @@ impl Ring for LeaseState {
         None
     }
 }
+
+#[cfg(all(test, feature = "test-util", not(quorlock_loom)))]
+#[path = "state_tests.rs"]
+mod tests;
