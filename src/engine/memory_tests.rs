@@ -182,10 +182,12 @@ impl MemoryClient {
     }
 
     /// Handles timeouts that are due, as the alarm does.
+    #[cfg(quorlock_loom)]
     pub(crate) fn ring(&self) {
         self.engine.clone().ring(self.clock.now());
     }
 
+    #[cfg(quorlock_loom)]
     pub(crate) fn advance(&self, by: Duration) {
         self.clock.0.fetch_add(u64::try_from(by.as_nanos()).expect("short"), Ordering::SeqCst);
     }

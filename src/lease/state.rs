@@ -344,6 +344,6 @@ impl Ring for LeaseState {
     }
 }
 
-#[cfg(all(test, feature = "test-util", not(quorlock_loom)))]
+#[cfg(all(test, feature = "test-util"))]
 #[path = "state_tests.rs"]
 mod tests;
