@@ -26,6 +26,10 @@ demo: ## watch a lock on five Redis servers while servers are killed and stopped
 test: ## run all tests, on real redis-server processes
 	$(WITH) cargo test --workspace --all-features --no-fail-fast -- $(ARGS)
 
+.PHONY: loom
+loom: ## run the tests of concurrent code in every order of their threads' steps
+	cargo test --config "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'" --all-features --lib -- loom_tests:: $(ARGS)
+
 .PHONY: versions
 versions: ## run the tests on servers for each other version of Redis and Valkey that can be had
 	$(WITH) ./scripts/servers.sh sh -c "cargo test --quiet -p quorlock-server-model && \

@@ -51,6 +51,8 @@ mod close_tests;
 mod extension_tests;
 #[cfg(test)]
 mod lease_tests;
+#[cfg(all(test, quorlock_loom))]
+mod loom_tests;
 #[cfg(test)]
 mod node_tests;
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::claim::Claim;
 use crate::protocol::{Loss, Tenure, Time};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The state of a lease, as published by the coordinator. A handle can end it before the coordinator does.

@@ -2,10 +2,10 @@
 
 use super::shared::{Engine, IDLE, State};
 use crate::protocol::Time;
-use crate::sync::lock;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
 use crate::time::{Alarm, Ring};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
 /// The alarm of a client, from its first task until it is closed.

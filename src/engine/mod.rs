@@ -9,6 +9,12 @@ mod client;
 mod failure;
 mod io;
 mod lateness;
+#[cfg(all(test, quorlock_loom))]
+mod loom_tests;
+#[cfg(all(test, quorlock_loom))]
+mod loom_threads_tests;
+#[cfg(all(test, feature = "test-util"))]
+pub(crate) mod memory_tests;
 mod panic;
 mod queue;
 mod requests;

@@ -2,10 +2,9 @@
 
 use super::failure::EngineFailure;
 use super::shared::{Engine, State};
-use crate::sync::{contain, discard, try_lock};
+use crate::sync::{MutexGuard, contain, discard, try_lock};
 use std::any::Any;
 use std::process;
-use std::sync::MutexGuard;
 
 impl Engine {
     /// Why the engine cannot be used. No lock of it may be taken then: in a forked process, another thread of the parent
@@ -40,7 +39,8 @@ impl Engine {
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let _ = self.panic.set(text.unwrap_or("no message").into());
         state.calls.values().for_each(|call| call.handle_panic());
-        let wakers = state.take_wakers();
+        let mut wakers = state.take_wakers();
+        wakers.append(&mut state.wakers);
         drop(state);
         discard(panic);
         self.alarm.cancel();

@@ -1,9 +1,8 @@
 //! Requests that were submitted while another thread used the coordinator.
 
 use crate::protocol::Time;
-use crate::sync::lock;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock};
 
 /// A request to be executed on `S`.
 type Request<S> = Box<dyn FnOnce(&mut S, Time) + Send>;

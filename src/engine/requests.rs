@@ -2,7 +2,7 @@
 
 use super::shared::{Engine, State};
 use crate::protocol::Time;
-use std::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::{Ordering, fence};
 
 impl Engine {
     /// Queues `request`, which the next user of the coordinator executes, after those that were queued before: usually

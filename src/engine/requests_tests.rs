@@ -27,6 +27,10 @@ impl LeaseListener for NoLeases {
 }
 
 fn engine() -> Arc<Engine> {
+    engine_in(Environment::default())
+}
+
+pub(super) fn engine_in(environment: Environment) -> Arc<Engine> {
     let second = Duration::from_secs(1);
     let node = NodeSettings { name: "n0".into(), hint_if_closed: "", hint_if_silent: "" };
     let settings = Settings {
@@ -44,7 +48,7 @@ fn engine() -> Arc<Engine> {
         prefix: 0,
     };
     let coordinator = Coordinator::new(settings, Random::seeded(1));
-    let pool = Pool::new(Box::new([]), None, Environment::default());
+    let pool = Pool::new(Box::new([]), None, environment);
     Engine::new(coordinator, Arc::new(pool), Arc::new(NoLeases))
 }
 
@@ -126,6 +130,32 @@ fn callers_are_woken_when_the_coordinator_panics() {
     let late = engine.call(|_, _| -> Option<CallId> { panic!("not executed") });
     let polled = pin!(late).poll(&mut Context::from_waker(&waker));
     assert!(matches!(polled, Poll::Ready(Err(_))));
+}
+
+#[test]
+fn caller_of_an_executed_request_is_woken_if_the_next_one_panics() {
+    let (engine, count) = (served(), Arc::<Wakes>::default());
+    let waker = Waker::from(count.clone());
+    let mut call = engine.call(|_, _| None);
+    let mut polled = || pin!(&mut call).poll(&mut Context::from_waker(&waker));
+    assert!(polled().is_pending());
+    engine.request(|_, _| std::panic::resume_unwind(Box::new("a defect")));
+    assert!(engine.with(|_, _| ()).is_none());
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    assert!(polled().is_ready() && engine.has_panicked());
+}
+
+#[test]
+fn queued_request_that_panics_fails_its_call() {
+    let (engine, count) = (served(), Arc::<Wakes>::default());
+    let waker = Waker::from(count.clone());
+    let mut call =
+        engine.call(|_, _| -> Option<CallId> { std::panic::resume_unwind(Box::new("a defect")) });
+    let mut polled = || pin!(&mut call).poll(&mut Context::from_waker(&waker));
+    assert!(polled().is_pending());
+    assert!(engine.with(|_, _| ()).is_none());
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    assert!(matches!(polled(), Poll::Ready(Err(_))) && engine.has_panicked());
 }
 
 #[test]

@@ -12,12 +12,12 @@ use crate::node::{Environment, Node, Pool};
 use crate::observe::Weight;
 use crate::observe::event::Event;
 use crate::protocol::{NodeId, Time};
-use crate::sync::{contain, lock};
+use crate::sync::atomic::AtomicBool;
+use crate::sync::{Mutex, OnceLock, contain, lock};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 use tokio::runtime::Id;
@@ -64,7 +64,7 @@ pub(super) struct State {
     pub(super) purge_at: usize,
     /// Callers that wait for a quorum of connections.
     pub(super) ready: Vec<Waker>,
-    /// Tasks that were replaced, and callers whose call is void.
+    /// Callers and tasks to wake after the mutex was unlocked, also if the coordinator panics.
     pub(super) wakers: Vec<Waker>,
     /// Callers that wait for the end of a close, and its result.
     pub(super) closing: Vec<Waker>,
@@ -104,7 +104,6 @@ impl State {
     /// `in_turn`: the caller is the task, and does what the connections need.
     fn collect(&mut self, now: Time, in_turn: bool) -> Effects {
         let mut effects = Effects { now, ..Effects::default() };
-        effects.wakers.append(&mut self.wakers);
         while let Some(completion) = self.coordinator.poll_completion() {
             self.complete(completion, &mut effects);
         }
@@ -128,12 +127,12 @@ impl State {
             Completion::LeaseEnded { lease, .. } => {
                 return effects.ended.push(*lease);
             }
-            Completion::Ready => return effects.wakers.append(&mut self.ready),
+            Completion::Ready => return self.wakers.append(&mut self.ready),
             Completion::Closed(_) => {
                 if let Completion::Closed(result) = completion {
                     self.closed = Some(result);
                 }
-                return effects.wakers.append(&mut self.closing);
+                return self.wakers.append(&mut self.closing);
             }
         };
         // The lease of an acquire can be revoked, and the acquire continues.
@@ -141,7 +140,7 @@ impl State {
             Completion::Acquired { .. } => self.calls.get(&call).cloned(),
             _ => self.calls.remove(&call),
         };
-        effects.wakers.extend(slot.and_then(|slot| slot.complete(completion)));
+        self.wakers.extend(slot.and_then(|slot| slot.complete(completion)));
     }
 
     /// The completion of call `id` is passed to `slot`.
@@ -262,7 +261,8 @@ impl Engine {
             (result, state.collect(now, in_turn))
         });
         match catch_unwind(run) {
-            Ok((result, effects)) => {
+            Ok((result, mut effects)) => {
+                effects.wakers = std::mem::take(&mut state.wakers);
                 drop(state);
                 self.apply(effects);
                 result

@@ -1,9 +1,8 @@
 //! Wake-ups of the client's task.
 
 use crate::protocol::Time;
-use crate::sync::{contain, lock};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, contain, lock};
 use std::task::Waker;
 
 #[derive(Default)]

@@ -2,8 +2,8 @@
 
 use crate::coordinator::{AcquireId, Completion, RoundId};
 use crate::protocol::{Loss, Time};
-use crate::sync::{contain, lock};
-use std::sync::{Arc, Mutex};
+use crate::sync::{Mutex, contain, lock};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// Identifies a call that waits for a completion.

@@ -8,11 +8,11 @@ use crate::sync::{contain, lock};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use tokio::runtime::{Handle, Id};
 
 /// Takes turns until the client is closed. Its drop hands the client to another task.
-struct ClientTask {
+pub(super) struct ClientTask {
     engine: Arc<Engine>,
     generation: u64,
     runtime: Handle,
@@ -21,14 +21,15 @@ struct ClientTask {
 impl ClientTask {
     fn start(self) {
         let (engine, runtime) = (self.engine.clone(), self.runtime.clone());
-        let task = poll_fn(move |cx| {
-            let Self { engine, generation, runtime } = &self;
-            let turn = Turn { generation: *generation, runtime };
-            let is_over =
-                !engine.task.register(*generation, cx.waker()) || engine.take_turn(cx, Some(&turn));
-            if is_over { Poll::Ready(()) } else { Poll::Pending }
-        });
-        runtime.spawn(engine.environment().task(task));
+        runtime.spawn(engine.environment().task(poll_fn(move |cx| self.poll(cx))));
+    }
+
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { engine, generation, runtime } = self;
+        let turn = Turn { generation: *generation, runtime };
+        let is_over =
+            !engine.task.register(*generation, cx.waker()) || engine.take_turn(cx, Some(&turn));
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -73,26 +74,7 @@ impl Engine {
             runtime => runtime?,
         };
         self.end_late_task(runtime.id());
-        let Some(engine) = self.this.upgrade() else { return Ok(()) };
-        let mut started = None;
-        {
-            let mut state = lock(&self.state);
-            if state.is_shut_down {
-                return Err(NoRuntime::Absent);
-            }
-            let now = self.now();
-            self.set_alarm(&state, now);
-            if state.served_by.is_none() {
-                state.served_by = Some(runtime.id());
-                self.is_served.store(true, Ordering::SeqCst);
-                let generation = self.task.handle_start(now);
-                started = Some(ClientTask { engine, generation, runtime });
-                if std::mem::replace(&mut state.has_started, true) {
-                    state.coordinator.handle_new_runtime(now);
-                }
-            }
-        }
-        let Some(task) = started else { return Ok(()) };
+        let Some(task) = self.next_task(runtime)? else { return Ok(()) };
         task.start();
         if self.is_served() {
             return Ok(());
@@ -100,6 +82,27 @@ impl Engine {
         // A runtime that was shut down drops the task at once.
         lock(&self.state).is_shut_down = self.pool.is_pinned();
         Err(NoRuntime::Absent)
+    }
+
+    /// The task, if it is missing. Sets the alarm of a new client.
+    pub(super) fn next_task(&self, runtime: Handle) -> Result<Option<ClientTask>, NoRuntime> {
+        let Some(engine) = self.this.upgrade() else { return Ok(None) };
+        let mut state = lock(&self.state);
+        if state.is_shut_down {
+            return Err(NoRuntime::Absent);
+        }
+        let now = self.now();
+        self.set_alarm(&state, now);
+        if state.served_by.is_some() {
+            return Ok(None);
+        }
+        state.served_by = Some(runtime.id());
+        self.is_served.store(true, Ordering::SeqCst);
+        let generation = self.task.handle_start(now);
+        if std::mem::replace(&mut state.has_started, true) {
+            state.coordinator.handle_new_runtime(now);
+        }
+        Ok(Some(ClientTask { engine, generation, runtime }))
     }
 
     /// The task of `generation` has ended, and its connections with the runtime. All callers run, and one of them starts
@@ -128,7 +131,7 @@ impl Engine {
     }
 
     /// Ends the task if another runtime than `here` is late to run it. Its streams are closed in the next turn.
-    fn end_late_task(&self, here: Id) {
+    pub(super) fn end_late_task(&self, here: Id) {
         if !self.is_late.load(Ordering::Acquire) {
             return;
         }

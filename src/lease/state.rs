@@ -343,3 +343,7 @@ impl Ring for LeaseState {
         None
     }
 }
+
+#[cfg(all(test, feature = "test-util"))]
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,9 +1,17 @@
-//! Mutexes and wakers that survive panics.
+//! Mutexes and wakers that survive panics, and the primitives that `make loom` replaces.
 //!
-//! Contains no clock, no runtime and no decision.
+//! Contains no clock, no runtime and no decision. Code with a loom test imports its mutexes and atomics from here.
 
 mod lock;
+#[cfg(all(test, quorlock_loom))]
+mod loom_sync;
 mod safe_waker;
 
-pub(crate) use lock::{lock, try_lock, wait};
+pub(crate) use lock::wait;
+#[cfg(not(all(test, quorlock_loom)))]
+pub(crate) use lock::{lock, try_lock};
+#[cfg(all(test, quorlock_loom))]
+pub(crate) use loom_sync::{Mutex, MutexGuard, OnceLock, atomic, lock, try_lock};
 pub(crate) use safe_waker::{contain, discard, safely};
+#[cfg(not(all(test, quorlock_loom)))]
+pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock, atomic};

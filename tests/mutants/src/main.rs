@@ -18,7 +18,7 @@ struct Arguments {
     /// Plays the patches that have this in their names
     #[arg(default_value = "")]
     pattern: String,
-    /// Plays those that this tier must catch: sim, unit, it, double, paused, counts or model
+    /// Plays those that this tier must catch: sim, unit, loom, it, double, paused, counts or model
     #[arg(long)]
     tier: Option<Tier>,
     /// Plays one of ten parts of them: 0 to 9

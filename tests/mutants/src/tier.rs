@@ -10,6 +10,9 @@ const SIM_BUILD: &[&str] = &["build", "--profile", "mutant", "-p", "quorlock-sim
 const SIM_HUNT: &[&str] =
     &["run", "--profile", "mutant", "--quiet", "-p", "quorlock-sim", "--", "--hunt", "--seeds"];
 
+/// Builds the workspace with the primitives of loom.
+const LOOM: &str = "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'";
+
 /// How long it may take.
 const HUNT_BOUND: Duration = Duration::from_mins(15);
 const TEST_BOUND: Duration = Duration::from_mins(5);
@@ -21,6 +24,8 @@ pub enum Tier {
     Sim,
     /// Tests beside the code.
     Unit,
+    /// Unit tests under loom.
+    Loom,
     /// Tests on servers.
     It,
     /// Tests in time that is moved by hand.
@@ -49,6 +54,7 @@ impl FromStr for Tier {
         match word {
             "sim" => Ok(Self::Sim),
             "unit" => Ok(Self::Unit),
+            "loom" => Ok(Self::Loom),
             "it" => Ok(Self::It),
             "paused" => Ok(Self::Paused),
             "double" => Ok(Self::Double),
@@ -68,6 +74,7 @@ impl Tier {
     fn target(self) -> &'static [&'static str] {
         match self {
             Self::Unit => &["--lib"],
+            Self::Loom => &["--config", LOOM, "--lib"],
             Self::It => &["--test", "it"],
             Self::Paused => &["--test", "paused"],
             Self::Double => &["--test", "double"],
@@ -118,6 +125,7 @@ impl fmt::Display for Tier {
         f.pad(match self {
             Self::Sim => "sim",
             Self::Unit => "unit",
+            Self::Loom => "loom",
             Self::It => "it",
             Self::Paused => "paused",
             Self::Double => "double",

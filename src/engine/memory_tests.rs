@@ -1,0 +1,218 @@
+//! A client with one node in memory, on a clock that the test moves.
+
+use super::calls::Call;
+use super::io::OpenConnection;
+use super::requests_tests::engine_in;
+use super::shared::Engine;
+use super::slot::CallId;
+use crate::coordinator::{AcquireRequest, ConnectionId};
+use crate::node::Environment;
+use crate::observe::Tag;
+use crate::protocol::{RetryPolicy, Time, Ttl};
+use crate::random::Random;
+use crate::sync::lock;
+use crate::time::{Clock, Ring, SourceAlarm, TimeSource};
+use crate::transport::Stream;
+use crate::wire::Keys;
+use quorlock_test::internals::{Config, ConnId, Output, Server};
+use redis::RedisConnectionInfo;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The wall clock at the origin of the clock, in microseconds.
+const WALL_US: u64 = 1_700_000_000_000_000;
+
+/// A clock that stands until the test moves it.
+#[derive(Clone, Default)]
+struct StandingClock(Arc<AtomicU64>);
+
+struct NoAlarm;
+
+impl SourceAlarm for NoAlarm {
+    fn hasten(&self, _: Time) {}
+}
+
+impl TimeSource for StandingClock {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+
+    fn wall_us(&self) -> u64 {
+        WALL_US + self.0.load(Ordering::SeqCst) / 1_000
+    }
+
+    fn set_alarm(&self, _: Time, _: Weak<dyn Ring>) -> Box<dyn SourceAlarm> {
+        Box::new(NoAlarm)
+    }
+
+    fn is_world(&self) -> bool {
+        true
+    }
+}
+
+/// A server that replies at once.
+struct Node {
+    server: Server,
+    unread: BTreeMap<ConnId, Unread>,
+}
+
+/// Bytes that a client has not read, and what to wake when there are more.
+#[derive(Default)]
+struct Unread {
+    bytes: VecDeque<u8>,
+    reader: Option<Waker>,
+}
+
+struct NodeStream {
+    node: Arc<Mutex<Node>>,
+    connection: ConnId,
+    clock: StandingClock,
+}
+
+impl Stream for NodeStream {}
+
+impl AsyncRead for NodeStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut node = lock(&self.node);
+        let unread = node.unread.entry(self.connection).or_default();
+        if unread.bytes.is_empty() {
+            unread.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let count = buffer.remaining().min(unread.bytes.len());
+        let bytes: Vec<_> = unread.bytes.drain(..count).collect();
+        buffer.put_slice(&bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for NodeStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut node = lock(&self.node);
+        let mut readers = Vec::new();
+        for output in node.server.receive(self.connection, bytes, self.clock.wall_us()) {
+            let Output::Bytes(connection, bytes) = output else { continue };
+            let unread = node.unread.entry(connection).or_default();
+            unread.bytes.extend(bytes);
+            readers.extend(unread.reader.take());
+        }
+        drop(node);
+        readers.into_iter().for_each(Waker::wake);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// An engine that is connected to its node.
+#[derive(Clone)]
+pub(crate) struct MemoryClient {
+    pub(crate) engine: Arc<Engine>,
+    node: Arc<Mutex<Node>>,
+    clock: StandingClock,
+}
+
+impl MemoryClient {
+    pub(crate) fn new() -> Self {
+        let clock = StandingClock::default();
+        clock.0.store(1_000_000_000, Ordering::SeqCst);
+        let server = Server::new(Config::default(), clock.wall_us());
+        Self::connected(Arc::new(Mutex::new(Node { server, unread: BTreeMap::new() })), clock)
+    }
+
+    /// Another client of the same node.
+    pub(crate) fn another(&self) -> Self {
+        Self::connected(self.node.clone(), self.clock.clone())
+    }
+
+    fn connected(node: Arc<Mutex<Node>>, clock: StandingClock) -> Self {
+        let environment = Environment {
+            clock: Clock::Other(Arc::new(clock.clone())),
+            random: Random::seeded(1),
+            ..Environment::default()
+        };
+        let engine = engine_in(environment);
+        let client = Self { engine, node, clock };
+        let id = client.engine.with(|it, now| it.poll_connect(now)).flatten();
+        client.connect(id.expect("a connection to open"));
+        client
+    }
+
+    fn connect(&self, id: ConnectionId) {
+        let connection = lock(&self.node).server.connect();
+        let (node, clock) = (self.node.clone(), self.clock.clone());
+        let stream = Box::new(NodeStream { node, connection, clock });
+        let mut io = lock(&self.engine.io);
+        io.open.push(OpenConnection::new(id, stream));
+        io.opened.push((id, Ok(RedisConnectionInfo::default())));
+        drop(io);
+        self.run();
+        assert_eq!(self.engine.with(|it, now| it.is_ready(now)), Some(true));
+    }
+
+    /// Takes turns until there is nothing to read or write.
+    pub(crate) fn run(&self) {
+        for _ in 0..8 {
+            self.turn();
+        }
+    }
+
+    pub(crate) fn turn(&self) {
+        self.engine.take_turn(&mut Context::from_waker(Waker::noop()), None);
+    }
+
+    /// Handles timeouts that are due, as the alarm does.
+    #[cfg(quorlock_loom)]
+    pub(crate) fn ring(&self) {
+        self.engine.clone().ring(self.clock.now());
+    }
+
+    #[cfg(quorlock_loom)]
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.0.fetch_add(u64::try_from(by.as_nanos()).expect("short"), Ordering::SeqCst);
+    }
+
+    /// Submits an acquire that waits for the lock.
+    pub(crate) fn acquire(&self) -> Call {
+        let request = AcquireRequest {
+            keys: Keys::one(b"k".as_slice().into()),
+            ttl: Ttl::covering(Duration::from_secs(10)),
+            metadata: None,
+            adopts: None,
+            counters: None,
+            schedule: RetryPolicy::default().schedule(),
+            has_one_attempt: false,
+            max_hold: None,
+            at_least: Duration::ZERO,
+            deadline: Some(self.clock.now().after(Duration::from_secs(60))),
+            gives_up_early: false,
+            tag: Tag::default(),
+        };
+        self.engine.call(move |it, now| Some(CallId::Acquire(it.handle_acquire(request, now))))
+    }
+
+    /// True if the lock's key exists.
+    pub(crate) fn is_locked(&self) -> bool {
+        lock(&self.node).server.keys(self.clock.wall_us()).any(|(key, _)| key == b"k")
+    }
+}

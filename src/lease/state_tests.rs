@@ -1,0 +1,80 @@
+//! Releases that panics of the coordinator interrupt.
+
+use super::*;
+use crate::engine::memory_tests::MemoryClient;
+use crate::protocol::Drift;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+/// The release of a lease, and the client of its latest engine.
+struct Release {
+    lease: Arc<LeaseState>,
+    client: Arc<Client>,
+    latest: Arc<Mutex<MemoryClient>>,
+}
+
+impl Release {
+    fn new() -> Self {
+        let latest = Arc::new(Mutex::new(MemoryClient::new()));
+        let engines = latest.clone();
+        let client = Arc::new(Client::new(move || {
+            let mut latest = lock(&engines);
+            *latest = latest.another();
+            latest.engine.clone()
+        }));
+        let memory = lock(&latest).clone();
+        let mut call = pin!(memory.acquire());
+        memory.run();
+        let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Ok(Some(Completion::Acquired { lease, shared, since, .. }))) = polled
+        else {
+            panic!("the lock is free")
+        };
+        let won = Won { engine: memory.engine.clone(), id: lease, shared, since };
+        let second = Duration::from_secs(1);
+        let limits = Limits { max_ttl: 60 * second, node_timeout: second, drift: Drift::DEFAULT };
+        let ttl = Ttl::covering(10 * second);
+        let lease = LeaseState::new(&client, won, limits, 0, (ttl, Tag::default()));
+        Self { lease, client, latest }
+    }
+
+    /// Ends the latest engine `panics` times during the release, then serves the node. Returns the outcome.
+    fn run(&self, panics: usize) -> Result<ReleaseOutcome, ReleaseError> {
+        let mut end = pin!(self.lease.end(None));
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..panics {
+            assert!(end.as_mut().poll(&mut cx).is_pending());
+            self.client.engine().with(|_, _| resume_unwind(Box::new("a defect")));
+        }
+        let polled = end.as_mut().poll(&mut cx);
+        lock(&self.latest).run();
+        match polled {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => match end.as_mut().poll(&mut cx) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => panic!("the node has replied"),
+            },
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        lock(&self.latest).is_locked()
+    }
+}
+
+#[test]
+fn release_is_repeated_on_new_engines_after_panics() {
+    for panics in 0..=MAX_REPEATS {
+        let release = Release::new();
+        assert!(release.is_locked());
+        assert_eq!(release.run(panics).ok(), Some(ReleaseOutcome::Released), "{panics} panics");
+        assert!(!release.is_locked());
+    }
+}
+
+#[test]
+fn release_fails_after_more_panics_than_repeats() {
+    let release = Release::new();
+    assert!(matches!(release.run(MAX_REPEATS + 1), Err(ReleaseError::NoQuorum { .. })));
+}
