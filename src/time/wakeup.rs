@@ -8,6 +8,7 @@ use crate::sync::lock;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Resolves at a time on our clock, by the clock's alarms: also while the runtime's timers are held up.
 pub(crate) struct Wakeup {
@@ -30,6 +31,22 @@ impl Wakeup {
         let this: Arc<dyn Ring> = bell.clone();
         let weak: Weak<dyn Ring> = Arc::downgrade(&this);
         Self { bell, _alarm: clock.set_alarm(at, weak) }
+    }
+}
+
+impl Clock {
+    /// Awaits `task` for at most `limit`. Returns its output, and the rest of `limit`.
+    pub(crate) async fn timeout<T>(
+        &self,
+        limit: Duration,
+        task: impl Future<Output = T>,
+    ) -> Option<(T, Duration)> {
+        let end = self.now().after(limit);
+        tokio::select! {
+            biased;
+            output = task => Some((output, end.since(self.now()))),
+            () = Wakeup::at(self, end) => None,
+        }
     }
 }
 
@@ -75,7 +92,6 @@ mod tests {
     use std::pin::pin;
     use std::sync::mpsc::{Sender, channel};
     use std::task::Wake;
-    use std::time::Duration;
 
     struct Task(Sender<()>);
 
