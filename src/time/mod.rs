@@ -18,4 +18,3 @@ pub(crate) use ring::Ring;
 #[cfg(feature = "test-util")]
 pub(crate) use ring::SourceAlarm;
 pub(crate) use timer::Alarm;
-pub(crate) use wakeup::Wakeup;
