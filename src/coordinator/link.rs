@@ -160,7 +160,7 @@ impl Node {
         if is_second {
             return;
         }
-        cx.handle_unreachable(self.id, now);
+        cx.quarantine.handle_unreachable(self.id, now);
         let reason = failure.clone();
         let node = self.id;
         cx.emit(Weight::Detail, |cx| Event::ConnectFailed { node: cx.name(node).clone(), reason });
@@ -337,7 +337,7 @@ impl Node {
         let link = std::mem::replace(&mut self.link, Link::Disconnected { why: None });
         let Link::Connected(mut connection) = link else { return };
         cx.closed.push_back(connection.id);
-        cx.handle_connection_loss(self.id);
+        cx.quarantine.handle_loss(self.id);
         self.stale.handle_broken(connection.peer.broken());
         for command in connection.take_unanswered() {
             self.handle_unanswered(command, failure, now, cx);
@@ -384,7 +384,7 @@ impl Node {
             NodeState::Down(failure) => (NodeHealth::Down, Some(failure)),
             NodeState::Up => match (cx.quarantine_failure(self.id, now), self.clock_failure(now)) {
                 // A recently started node may turn out to belong to a new deployment.
-                (Some(_), _) if !cx.is_settled(now) => return,
+                (Some(_), _) if !cx.quarantine.is_settled(now) => return,
                 (Some(failure), _) => (NodeHealth::Quarantined, Some(failure)),
                 (None, Some(failure)) => (NodeHealth::Suspect, Some(failure)),
                 (None, None) => (NodeHealth::Counted, None),
