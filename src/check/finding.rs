@@ -231,13 +231,9 @@ fn loss(persistence: Persistence) -> &'static str {
     }
 }
 
-fn forgets(persistence: Persistence) -> String {
-    format!(
-        "{}; the restart guard excludes a restarted node for max_ttl plus a margin (62.2 s by default). To count it \
-         at once, set appendonly yes, appendfsync always and trust_persistence",
-        loss(persistence)
-    )
-}
+/// Consequence of incomplete persistence, and the remedy.
+const FORGETS: &str = "; the restart guard excludes a restarted node for max_ttl plus a margin (62.2 s by default). To \
+                       count it at once, set appendonly yes, appendfsync always and trust_persistence";
 
 /// Consequence of a restart or a flush, and the remedy.
 const QUARANTINED: &str = "it may have lost locks, and has no vote in acquires until then; do not restart another \
@@ -298,13 +294,8 @@ impl Finding {
                 )
             }
             Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
-                write!(
-                    f,
-                    "the key {} has a TTL of {}, {}",
-                    key.escape_debug(),
-                    short(*ttl),
-                    Excess(*max_ttl)
-                )
+                let (key, ttl) = (key.escape_debug(), short(*ttl));
+                write!(f, "the key {key} has a TTL of {ttl}, {}", Excess(*max_ttl))
             }
             _ => self.fmt_refusal(f),
         }
@@ -373,7 +364,7 @@ impl fmt::Display for Finding {
                 }
                 write!(f, "; set maxmemory-policy noeviction")
             }
-            Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
+            Self::NotDurable { persistence } => write!(f, "{}{FORGETS}", loss(*persistence)),
             Self::NoFsyncOnRewrite => {
                 write!(
                     f,
