@@ -50,6 +50,44 @@ macro_rules! settings {
     )*};
 }
 
+/// Methods that set the options of an acquire.
+macro_rules! lock_settings {
+    ($of:ident) => {
+        settings! { $of:
+            /// Sets how long a node keeps the lock unless the lease is extended or released.
+            ttl(ttl: Duration);
+            /// Sets the total time that an acquire may take, including all attempts.
+            wait(wait: Duration);
+            /// Waits for the lock without a time limit.
+            wait_forever();
+            /// Sets the policy for retries after a refused attempt.
+            retry(policy: RetryPolicy);
+            /// Limits the number of attempts.
+            max_attempts(attempts: u32);
+            /// Fails an acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
+            give_up_early();
+            /// Waits for the full wait time, even if the client's settings enable `give_up_early`.
+            without_give_up_early();
+            /// Enables background renewal of the lease, for at most `max_hold`.
+            auto_extend(max_hold: Duration);
+            /// Enables background renewal of the lease, without a limit.
+            auto_extend_forever();
+            /// Disables background renewal that the client's settings enable.
+            without_auto_extend();
+            /// Keeps the resource locked for at least `time`, even if the lease is released earlier.
+            at_least(time: Duration);
+            /// Sets the text that is stored with the lock and shown in its status.
+            metadata(metadata: impl Into<String>);
+            /// Gives the lease a fencing token.
+            fenced();
+            /// Disables fencing tokens that the client's settings enable.
+            without_fencing();
+            /// Sets the class of the lock for events and metrics.
+            class(class: &'static str);
+        }
+    };
+}
+
 mod acquire;
 mod background;
 mod error;

@@ -10,36 +10,24 @@ pub(super) fn disagreements(
     ours: &Fingerprint,
     lists: &[Option<&[NamedClient]>],
 ) -> Vec<Vec<Finding>> {
-    let shared = shared(ours, lists);
+    // A client may also be connected to the nodes whose clients are unknown.
+    let shared = |theirs: &Fingerprint| {
+        let has = |list: &[NamedClient]| list.iter().any(|client| client.fingerprint == *theirs);
+        lists.iter().filter(|list| list.is_none_or(has)).count()
+    };
     let found = |list: Option<&[NamedClient]>| {
-        let mut others: BTreeMap<String, (Fingerprint, BTreeSet<&str>)> = BTreeMap::new();
+        let mut others: BTreeMap<Fingerprint, BTreeSet<&str>> = BTreeMap::new();
         for client in list.unwrap_or_default() {
-            let of = client.fingerprint;
-            let (_, addresses) = others.entry(of.to_string()).or_insert((of, BTreeSet::new()));
-            addresses.insert(&client.address);
+            others.entry(client.fingerprint).or_default().insert(&client.address);
         }
-        let others = others.into_values().flat_map(|(theirs, addresses)| {
-            let shared = shared.get(&theirs.to_string()).copied().unwrap_or_default();
+        let others = others.into_iter().flat_map(|(theirs, addresses)| {
             let clients: Vec<_> = addresses.into_iter().map(str::to_owned).collect();
             let finding = move |about| Finding::Disagrees { clients: clients.clone(), about };
-            compared(ours, &theirs, shared).into_iter().map(finding)
+            compared(ours, &theirs, shared(&theirs)).into_iter().map(finding)
         });
         others.collect()
     };
     lists.iter().copied().map(found).collect()
-}
-
-/// For each fingerprint, the number of nodes on which it is connected, or whose clients are unknown.
-fn shared(ours: &Fingerprint, lists: &[Option<&[NamedClient]>]) -> BTreeMap<String, usize> {
-    let unknown = lists.iter().filter(|list| list.is_none()).count();
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    for list in lists.iter().flatten() {
-        let kinds: BTreeSet<_> = list.iter().map(|client| client.fingerprint.to_string()).collect();
-        for kind in kinds {
-            *seen.entry(kind).or_default() += 1;
-        }
-    }
-    seen.into_iter().map(|(kind, count)| (kind, (count + unknown).min(ours.nodes()))).collect()
 }
 
 /// The differences, given the number of shared nodes.

@@ -80,9 +80,11 @@ impl fmt::Display for Disagreement {
             ),
             Self::MaxTtl { theirs, ours } => {
                 let (theirs, ours) = (short(*theirs), short(*ours));
-                write!(f, "use max_ttl {theirs}, and this client uses {ours}: with the shorter ")?;
-                write!(f, "value, a restarted node counts again before all lost locks have ")?;
-                write!(f, "expired; configure the same max_ttl on all clients")
+                write!(
+                    f,
+                    "use max_ttl {theirs}, and this client uses {ours}: with the shorter value, a restarted node \
+                     counts again before all lost locks have expired; configure the same max_ttl on all clients"
+                )
             }
             Self::KeyPrefix => f.write_str("use a different key_prefix: their locks are independent of this client's"),
         }

@@ -231,13 +231,9 @@ fn loss(persistence: Persistence) -> &'static str {
     }
 }
 
-fn forgets(persistence: Persistence) -> String {
-    format!(
-        "{}; the restart guard excludes a restarted node for max_ttl plus a margin (62.2 s by default). To count it \
-         at once, set appendonly yes, appendfsync always and trust_persistence",
-        loss(persistence)
-    )
-}
+/// Consequence of incomplete persistence, and the remedy.
+const FORGETS: &str = "; the restart guard excludes a restarted node for max_ttl plus a margin (62.2 s by default). To \
+                       count it at once, set appendonly yes, appendfsync always and trust_persistence";
 
 /// Consequence of a restart or a flush, and the remedy.
 const QUARANTINED: &str = "it may have lost locks, and has no vote in acquires until then; do not restart another \
@@ -267,61 +263,74 @@ impl Finding {
             Self::ClockUnreadable => {
                 write!(
                     f,
-                    "its clock cannot be read: clients cannot detect a forward step, which "
-                )?;
-                write!(f, "expires locks early; permit +time")
+                    "its clock cannot be read: clients cannot detect a forward step, which expires locks early; \
+                     permit +time"
+                )
             }
             Self::ClockMoved { by } => {
-                write!(f, "its clock was stepped by {} during the check: ", short(*by))?;
-                write!(f, "a forward step expires locks early; slew the clock instead")
+                write!(
+                    f,
+                    "its clock was stepped by {} during the check: a forward step expires locks early; slew the \
+                     clock instead",
+                    short(*by)
+                )
             }
             Self::ClockOff { offset } => {
                 let of = if offset.is_ahead() { " of" } else { "" };
                 write!(
                     f,
-                    "its clock is {offset}{of} the other nodes: the offset is harmless, but "
-                )?;
-                write!(f, "correcting it in one step may not be (a forward step expires locks ")?;
-                write!(f, "early); slew the clock, or hold no locks while it is stepped")
+                    "its clock is {offset}{of} the other nodes: the offset is harmless, but correcting it in one \
+                     step may not be (a forward step expires locks early); slew the clock, or hold no locks \
+                     while it is stepped"
+                )
             }
             Self::ClocksDisagree { by, near_client, others } => {
                 let (by, near, others) = (short(*by), near_client.join(", "), others.join(", "));
                 write!(
                     f,
-                    "the nodes' clocks disagree by {by}: {near} (near this client's clock) "
-                )?;
-                write!(
-                    f,
-                    "and {others}; find out which clocks are right before you correct any: "
-                )?;
-                write!(f, "a forward step expires locks early, a backward step expires them late")
+                    "the nodes' clocks disagree by {by}: {near} (near this client's clock) and {others}; find \
+                     out which clocks are right before you correct any: a forward step expires locks early, a \
+                     backward step expires them late"
+                )
             }
             Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
-                write!(f, "the key {} has a TTL of {}, ", key.escape_debug(), short(*ttl))?;
-                write!(f, "{}", Excess(*max_ttl))
+                let (key, ttl) = (key.escape_debug(), short(*ttl));
+                write!(f, "the key {key} has a TTL of {ttl}, {}", Excess(*max_ttl))
             }
-            _ => Ok(()),
+            _ => self.fmt_refusal(f),
         }
     }
 
     fn fmt_refusal(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { command: command @ "SCRIPT LOAD", failure } => {
-                write!(f, "{command} is refused ({failure}): every command contains its full ")?;
-                write!(f, "script; for NOPERM, permit +script|load")
+                write!(
+                    f,
+                    "{command} is refused ({failure}): every command contains its full script; for NOPERM, permit \
+                     +script|load"
+                )
             }
             Self::Refused { command, failure } => {
                 let right = command.to_ascii_lowercase();
-                write!(f, "{command} is refused ({failure}): locks require it; for NOPERM, ")?;
-                write!(f, "permit +{right} on the keys of the locks")
+                write!(
+                    f,
+                    "{command} is refused ({failure}): locks require it; for NOPERM, permit +{right} on the keys \
+                     of the locks"
+                )
             }
             Self::NoPushes { failure } => {
-                write!(f, "it sends no notification when a lock is released ({failure}): ")?;
-                write!(f, "waiting takes longer; for NOPERM, permit +client|tracking")
+                write!(
+                    f,
+                    "it sends no notification when a lock is released ({failure}): waiting takes longer; for \
+                     NOPERM, permit +client|tracking"
+                )
             }
             Self::Unknown { what, needs } => {
-                write!(f, "cannot determine: {what} (no reply in time, not permitted or not ")?;
-                write!(f, "supported); for NOPERM, permit {needs}")
+                write!(
+                    f,
+                    "cannot determine: {what} (no reply in time, not permitted or not supported); for NOPERM, \
+                     permit {needs}"
+                )
             }
             _ => Ok(()),
         }
@@ -345,9 +354,6 @@ impl fmt::Display for Finding {
             Self::SameServer { other } => {
                 write!(f, "it is the same server as {other}; each node must be a different server")
             }
-            Self::Refused { .. } | Self::NoPushes { .. } | Self::Unknown { .. } => {
-                self.fmt_refusal(f)
-            }
             Self::Evicting { policy, evicted } => {
                 write!(
                     f,
@@ -358,19 +364,20 @@ impl fmt::Display for Finding {
                 }
                 write!(f, "; set maxmemory-policy noeviction")
             }
-            Self::ClockUnreadable
-            | Self::ClockMoved { .. }
-            | Self::ClockOff { .. }
-            | Self::ClocksDisagree { .. }
-            | Self::ExceedsMaxTtl { .. } => self.fmt_clock(f),
-            Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
+            Self::NotDurable { persistence } => write!(f, "{}{FORGETS}", loss(*persistence)),
             Self::NoFsyncOnRewrite => {
-                write!(f, "no-appendfsync-on-rewrite is yes: a crash of the machine during a ")?;
-                write!(f, "rewrite loses locks; set it to no before you use trust_persistence")
+                write!(
+                    f,
+                    "no-appendfsync-on-rewrite is yes: a crash of the machine during a rewrite loses locks; set \
+                     it to no before you use trust_persistence"
+                )
             }
             Self::Old { version: (major, minor) } => {
-                write!(f, "it is compatible with Redis {major}.{minor}, but the oldest tested ")?;
-                write!(f, "version is 6.2; use a newer version")
+                write!(
+                    f,
+                    "it is compatible with Redis {major}.{minor}, but the oldest tested version is 6.2; use a \
+                     newer version"
+                )
             }
             Self::HasReplicas { count } => write!(f, "replicas: {count}; {PROMOTED}"),
             Self::Watched { sentinels } => {
@@ -380,10 +387,11 @@ impl fmt::Display for Finding {
             Self::Clustered => {
                 write!(
                     f,
-                    "it runs in cluster mode: resources that are locked together must be in one "
-                )?;
-                write!(f, "slot, and this node must serve the slots of all resources")
+                    "it runs in cluster mode: resources that are locked together must be in one slot, and this \
+                     node must serve the slots of all resources"
+                )
             }
+            _ => self.fmt_clock(f),
         }
     }
 }

@@ -26,6 +26,7 @@ use probe::Probe;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 /// Maximum harmless offset: time daemons may step the clock above it (`STEPT` of RFC 5905).
@@ -188,17 +189,19 @@ pub(crate) async fn check(
     let runtime = pool.runtime()?;
     let (keys, nodes) = (Keys::one(key), pool.shared());
     let prefix: Arc<[u8]> = prefix.into();
-    let mut looks = JoinSet::new();
+    let (mut tasks, mut receivers) = (JoinSet::new(), Vec::new());
     for (node, omitted) in nodes.iter().cloned().zip(omitted.iter().copied()) {
         let (keys, prefix) = (keys.clone(), prefix.clone());
-        let look = async move { (node.id, Probe::look(&node, &keys, &prefix, omitted).await) };
-        looks.spawn_on(pool.environment().task(look), &runtime);
+        let (sender, receiver) = oneshot::channel();
+        let look = async move {
+            let _ = sender.send(Probe::look(&node, &keys, &prefix, omitted).await);
+        };
+        tasks.spawn_on(pool.environment().task(look), &runtime);
+        receivers.push(receiver);
     }
-    let mut probes: Vec<_> = nodes.iter().map(|_| Err(NodeFailure::ShutDown)).collect();
-    while let Some(looked) = looks.join_next().await {
-        if let Ok((id, probe)) = looked {
-            probes[id.index()] = probe;
-        }
+    let mut probes = Vec::new();
+    for receiver in receivers {
+        probes.push(receiver.await.unwrap_or(Err(NodeFailure::ShutDown)));
     }
     let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
     let clock = pool.clock();

@@ -65,9 +65,10 @@ impl Probe {
         prefix: &[u8],
         omitted: Optionals,
     ) -> Result<Self, NodeFailure> {
+        let clock = &node.environment.clock;
         let (login, limit) = node.log_in().await?;
         let opening = Session::open(node, &login, omitted);
-        let mut session = match node.timer.timeout(limit, opening).await {
+        let mut session = match clock.timeout(limit, opening).await {
             Some((Ok(opened), _)) => opened,
             Some((Err(error), _)) => return Err(NodeFailure::unreachable(&error)),
             None => {
@@ -78,18 +79,18 @@ impl Probe {
         };
         let limit = node.timings.answer;
         let asking = Self::ask(&mut session, keys, &node.environment.random);
-        let asked = node.timer.timeout(limit, asking).await;
+        let asked = clock.timeout(limit, asking).await;
         let (asked, _) = asked.ok_or(NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error, None))?;
         // An incomplete result is used, too.
         let reading = async {
-            probe.read_clock(&mut session, &node.environment.clock).await;
+            probe.read_clock(&mut session, clock).await;
             probe.find_locks(&mut session, prefix).await;
         };
-        if node.timer.timeout(limit, reading).await.is_some() {
+        if clock.timeout(limit, reading).await.is_some() {
             // Last, and with a longer time: a server with many connections writes a long list.
             let listing = probe.list_clients(&mut session);
-            let _ = node.timer.timeout(node.timings.connect, listing).await;
+            let _ = clock.timeout(node.timings.connect, listing).await;
         }
         Ok(probe)
     }

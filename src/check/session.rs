@@ -9,8 +9,9 @@ use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
 
 /// Maximum number of bytes that one read takes.
 const CHUNK: usize = 8 << 10;
@@ -92,54 +93,46 @@ impl Session {
     /// Dropping the future can leave requests sent and replies unread. Close the session.
     pub(super) async fn exchange(&mut self) -> Result<Vec<Value>, RedisError> {
         self.conversation.end_pipeline(());
-        let replies = poll_fn(|cx| self.poll_replies(cx)).await;
+        let replies = self.replies().await;
         replies.map_err(|error| match self.conversation.last_error() {
             Some(why) => closed(format!("closed by the server: {why}")),
             None => error,
         })
     }
 
-    fn poll_replies(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Value>, RedisError>> {
-        // After a failed write, the replies that have arrived are read.
-        let unsent = match self.poll_send(cx) {
-            Poll::Ready(Err(error)) => Some(error),
-            _ => None,
-        };
-        for _ in 0..MAX_READS {
-            if let Some(((), replies)) = self.conversation.poll_replies()? {
-                return Poll::Ready(Ok(replies));
-            }
-            match (self.poll_read(cx), unsent.as_ref()) {
-                (Poll::Pending, Some(error)) => {
-                    return Poll::Ready(Err(io::Error::from(error.kind()).into()));
+    async fn replies(&mut self) -> Result<Vec<Value>, RedisError> {
+        let mut bytes = vec![0; CHUNK];
+        loop {
+            for _ in 0..MAX_READS {
+                if let Some(((), replies)) = self.conversation.poll_replies()? {
+                    return Ok(replies);
                 }
-                (read, _) => ready!(read)?,
+                let mut read = ReadBuf::new(&mut bytes);
+                let reading = poll_fn(|cx| {
+                    self.poll_send(cx);
+                    Pin::new(&mut self.stream).poll_read(cx, &mut read)
+                });
+                reading.await?;
+                if read.filled().is_empty() {
+                    return Err(closed("closed by the server".to_owned()));
+                }
+                self.conversation.handle_bytes(read.filled());
             }
+            yield_now().await;
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.conversation.to_send().is_empty() {
-            let bytes = self.conversation.to_send();
-            match ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                sent => self.conversation.handle_sent(sent),
-            }
+    /// Sends as much as the stream takes. Its errors are ignored: the replies that have arrived are read, and then the
+    /// end of the stream.
+    fn poll_send(&mut self, cx: &mut Context<'_>) {
+        let Self { stream, conversation } = self;
+        while !conversation.to_send().is_empty()
+            && let Poll::Ready(Ok(sent @ 1..)) =
+                Pin::new(&mut *stream).poll_write(cx, conversation.to_send())
+        {
+            conversation.handle_sent(sent);
         }
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RedisError>> {
-        let mut bytes = [0; CHUNK];
-        let mut bytes = ReadBuf::new(&mut bytes);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut bytes))?;
-        if bytes.filled().is_empty() {
-            return Poll::Ready(Err(closed("closed by the server".to_owned())));
-        }
-        self.conversation.handle_bytes(bytes.filled());
-        Poll::Ready(Ok(()))
+        let _ = Pin::new(stream).poll_flush(cx);
     }
 }
 

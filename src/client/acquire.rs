@@ -30,12 +30,8 @@ pub struct Acquire {
     client: Arc<Inner>,
     target: Target,
     options: LockOptions,
-    stage: Stage,
-}
-
-enum Stage {
-    Fresh,
-    Running(BoxFuture<'static, Result<Lease, AcquireError>>),
+    /// `None` before the first poll.
+    running: Option<BoxFuture<'static, Result<Lease, AcquireError>>>,
 }
 
 #[derive(Clone)]
@@ -49,7 +45,7 @@ enum Target {
 impl Acquire {
     fn new(client: Arc<Inner>, target: Target) -> Self {
         let options = client.settings.lock.clone();
-        Self { client, target, options, stage: Stage::Fresh }
+        Self { client, target, options, running: None }
     }
 
     pub(crate) fn one(client: Arc<Inner>, resource: &[u8]) -> Self {
@@ -150,12 +146,8 @@ impl Future for Acquire {
     type Output = Result<Lease, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            match &mut self.stage {
-                Stage::Fresh => self.stage = Stage::Running(self.start()),
-                Stage::Running(running) => return running.as_mut().poll(cx),
-            }
-        }
+        let running = self.running.take().unwrap_or_else(|| self.start());
+        self.running.insert(running).as_mut().poll(cx)
     }
 }
 

@@ -1,15 +1,13 @@
 //! Builder of a client: its settings, their defaults, and their validation.
 
-use super::assembly::Parts;
 use super::config::Config;
 use super::redlock::Redlock;
 use super::restart_guard::RestartGuard;
-use super::settings::Settings;
 use crate::client::address::{self, Place};
 use crate::error::ConfigError;
 use crate::node::{CredentialSource, Environment};
-use crate::observe::{Observer, Observers, shown};
-use crate::protocol::{MAX_NODES, Quorum, RetryPolicy};
+use crate::observe::{Observer, shown};
+use crate::protocol::RetryPolicy;
 #[cfg(test)]
 use crate::transport::Transport;
 use std::fmt;
@@ -44,9 +42,9 @@ pub struct Builder {
     pub(crate) nodes: Vec<Result<Place, ConfigError>>,
     /// All settings that are plain data, except the nodes and the key prefix.
     pub(crate) config: Config,
-    prefix: Box<[u8]>,
+    pub(super) prefix: Box<[u8]>,
     pub(crate) runtime: Option<Handle>,
-    observer: Option<Arc<dyn Observer>>,
+    pub(super) observer: Option<Arc<dyn Observer>>,
     pub(crate) environment: Environment,
     pub(super) credentials: Option<CredentialSource>,
 }
@@ -241,44 +239,6 @@ impl Builder {
     #[cfg(test)]
     pub(crate) fn transport(self, transport: Arc<dyn Transport>) -> Self {
         Self { environment: Environment { transport, ..self.environment }, ..self }
-    }
-
-    /// Validates the settings and creates the client. Reads certificate files, but does no other I/O and does not
-    /// require a runtime. The client connects to the nodes when it is first used, for example by the first acquire.
-    ///
-    /// # Errors
-    /// Returns a [`ConfigError`] that names the invalid setting.
-    pub fn build(self) -> Result<Redlock, ConfigError> {
-        #[cfg(feature = "tls-rustls")]
-        let this = self.with_tls_files()?;
-        #[cfg(not(feature = "tls-rustls"))]
-        let this = self;
-        let Self { nodes, config, prefix, runtime, observer, environment, credentials } = this;
-        let places = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let quorum = match places.len() {
-            0 => return Err(ConfigError::NoNodes),
-            given if given > MAX_NODES => {
-                return Err(ConfigError::TooManyNodes { given, most: MAX_NODES });
-            }
-            count => Quorum::majority(count),
-        };
-        let settings = Settings::new(&config, prefix)?;
-        let names = address::distinct_names(&places)?;
-        let observers = Observers::new(observer, &names, &environment.clock);
-        let environment = Environment { observers, ..environment };
-
-        let parts = Parts {
-            quorum,
-            places,
-            names,
-            restart_guard: config.restart_guard.unwrap_or_default(),
-            trusts_persistence: config.trust_persistence.unwrap_or_default(),
-            runtime,
-            environment,
-            credentials,
-            settings,
-        };
-        Ok(parts.assemble())
     }
 }
 

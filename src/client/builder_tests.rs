@@ -1,5 +1,6 @@
 use super::*;
-use crate::protocol::{Drift, Ttl};
+use crate::client::settings::Settings;
+use crate::protocol::{Drift, MAX_NODES, Ttl};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

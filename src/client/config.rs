@@ -12,104 +12,149 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Settings of a client as plain data. They can be read from a file with serde (feature `serde`), read from
-/// [environment variables](Self::from_env), or set in code. Pass the `Config` to [`Builder::from_config`] to create a
-/// client.
-///
-/// A field that is `None` takes the default of [`Builder`]. Each field has the name of the `Builder` method that
-/// documents the setting. The fields for certificate files require the feature `tls-rustls`. Other TLS settings, and
-/// [credentials](Builder::credentials) that change, are not plain data: set them on the builder.
-///
-/// ```
-/// use quorlock::{Builder, Config};
-/// use std::time::Duration;
-///
-/// let mut config = Config::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
-/// config.ttl = Some(Duration::from_secs(5));
-/// let redlock = Builder::from_config(config).build()?;
-/// # drop(redlock);
-/// # Ok::<(), quorlock::ConfigError>(())
-/// ```
-///
-/// # In a file (feature `serde`)
-///
-/// The keys are the names of the fields. Durations and retry policies are written as text. An unknown key causes an
-/// error that names the key:
-///
-/// ```toml
-/// nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]
-/// ttl = "10s"
-/// node_timeout = "250ms"
-/// retry = "jittered 50ms..250ms, limit 20" # none, fixed 100ms, linear 50ms..500ms, exponential 5ms..500ms
-/// restart_guard = "observed"               # strict, off
-/// drift_factor = 0.01
-/// fenced = true
-/// ```
-///
-/// `Config` cannot be serialized, because its URLs may contain passwords. Its `Debug` output shows the nodes without
-/// user and password. Errors of this crate never contain the password of a URL. Errors of the `toml` crate contain the
-/// faulty line of the file. If that line may contain a secret, log only the error's `message()`.
-#[derive(Clone, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
-#[non_exhaustive]
-pub struct Config {
-    /// URL of each node. In a file, this can also be a single text that contains the URLs, separated by commas or white
-    /// space.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::nodes"))]
-    pub nodes: Vec<String>,
-    /// Time for which a node keeps a lock that is neither extended nor released; see [`Builder::ttl`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub ttl: Option<Duration>,
-    /// Upper limit for the ttl, the same for all clients of a deployment; see [`Builder::max_ttl`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub max_ttl: Option<Duration>,
-    /// How the client treats nodes that were restarted; see [`Builder::restart_guard`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub restart_guard: Option<RestartGuard>,
-    /// If true, the client trusts nodes with full persistence to keep every lock across restarts; see
-    /// [`Builder::trust_persistence`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub trust_persistence: Option<bool>,
-    /// Total time that an acquire may take; see [`Builder::wait`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub wait: Option<Duration>,
-    /// Maximum time to wait for a node's reply; see [`Builder::node_timeout`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub node_timeout: Option<Duration>,
-    /// Maximum time to wait for a connection; see [`Builder::connect_timeout`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub connect_timeout: Option<Duration>,
-    /// Fraction of the ttl that is subtracted from the validity; see [`Builder::drift_factor`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub drift_factor: Option<f64>,
-    /// Time that is subtracted from the validity in addition to `drift_factor`; see [`Builder::drift_constant`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub drift_constant: Option<Duration>,
-    /// Policy for retries after a refused attempt; see [`Builder::retry`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub retry: Option<RetryPolicy>,
-    /// Prefix of every resource's key; see [`Builder::key_prefix`].
-    pub key_prefix: Option<String>,
-    /// Text that is stored with every lock; see [`Builder::metadata`]. Cannot be combined with [`owner`](Self::owner).
-    pub metadata: Option<String>,
-    /// If true, the client stores the host name and the process ID with every lock; see [`Builder::owner`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub owner: Option<bool>,
-    /// If true, every lease gets a fencing token; see [`Builder::fenced`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub fenced: Option<bool>,
-    /// Time for which a node keeps the fencing counter of an unused resource; see [`Builder::token_ttl`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
-    pub token_ttl: Option<Duration>,
-    /// PEM file with the certificates to trust; see [`Builder::tls_ca_cert_file`].
-    #[cfg(feature = "tls-rustls")]
-    pub tls_ca_cert_file: Option<PathBuf>,
-    /// PEM file with the client's certificate chain; see [`Builder::tls_cert_file`].
-    #[cfg(feature = "tls-rustls")]
-    pub tls_cert_file: Option<PathBuf>,
-    /// PEM file with the client's private key; see [`Builder::tls_key_file`].
-    #[cfg(feature = "tls-rustls")]
-    pub tls_key_file: Option<PathBuf>,
+/// Declares [`Config`], its `Debug` output, and how one configuration overrides another. A file contains the values of
+/// `text` settings as text.
+macro_rules! config {
+    (
+        $(#[$of_config:meta])*
+        text { $($(#[$doc:meta])* $text:ident: $type:ty;)* }
+        plain { $($(#[$plain_doc:meta])* $plain:ident: $plain_type:ty $(, $feature:literal)?;)* }
+    ) => {
+        $(#[$of_config])*
+        #[derive(Clone, Default)]
+        #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
+        #[non_exhaustive]
+        pub struct Config {
+            /// URL of each node. In a file, this can also be a single text that contains the URLs, separated by
+            /// commas or white space.
+            #[cfg_attr(feature = "serde", serde(deserialize_with = "told::nodes"))]
+            pub nodes: Vec<String>,
+            $(
+                $(#[$doc])*
+                #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
+                pub $text: Option<$type>,
+            )*
+            $(
+                $(#[$plain_doc])*
+                $(#[cfg(feature = $feature)])?
+                pub $plain: Option<$plain_type>,
+            )*
+        }
+
+        /// Shows the nodes' addresses without user and password.
+        impl fmt::Debug for Config {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let nodes = self.nodes.iter().enumerate();
+                let nodes = nodes.map(|(at, url)| address::shown(&address::parse(at + 1, url)));
+                let mut debug = f.debug_struct("Config");
+                debug.field("nodes", &nodes.collect::<Vec<_>>());
+                $(debug.field(stringify!($text), &self.$text);)*
+                $(
+                    $(#[cfg(feature = $feature)])?
+                    debug.field(stringify!($plain), &self.$plain);
+                )*
+                debug.finish()
+            }
+        }
+
+        impl Config {
+            /// Replaces the settings that `set` has.
+            #[cfg(feature = "serde")]
+            pub(super) fn overridden_by(self, set: Self) -> Self {
+                Self {
+                    nodes: if set.nodes.is_empty() { self.nodes } else { set.nodes },
+                    $($text: set.$text.or(self.$text),)*
+                    $(
+                        $(#[cfg(feature = $feature)])?
+                        $plain: set.$plain.or(self.$plain),
+                    )*
+                }
+            }
+        }
+    };
+}
+
+config! {
+    /// Settings of a client as plain data. They can be read from a file with serde (feature `serde`), read from
+    /// [environment variables](Self::from_env), or set in code. Pass the `Config` to [`Builder::from_config`] to
+    /// create a client.
+    ///
+    /// A field that is `None` takes the default of [`Builder`]. Each field has the name of the `Builder` method that
+    /// documents the setting. The fields for certificate files require the feature `tls-rustls`. Other TLS settings,
+    /// and [credentials](Builder::credentials) that change, are not plain data: set them on the builder.
+    ///
+    /// ```
+    /// use quorlock::{Builder, Config};
+    /// use std::time::Duration;
+    ///
+    /// let mut config = Config::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
+    /// config.ttl = Some(Duration::from_secs(5));
+    /// let redlock = Builder::from_config(config).build()?;
+    /// # drop(redlock);
+    /// # Ok::<(), quorlock::ConfigError>(())
+    /// ```
+    ///
+    /// # In a file (feature `serde`)
+    ///
+    /// The keys are the names of the fields. Durations and retry policies are written as text. An unknown key causes an
+    /// error that names the key:
+    ///
+    /// ```toml
+    /// nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]
+    /// ttl = "10s"
+    /// node_timeout = "250ms"
+    /// retry = "jittered 50ms..250ms, limit 20" # none, fixed 100ms, linear 50ms..500ms, exponential 5ms..500ms
+    /// restart_guard = "observed"               # strict, off
+    /// drift_factor = 0.01
+    /// fenced = true
+    /// ```
+    ///
+    /// `Config` cannot be serialized, because its URLs may contain passwords. Its `Debug` output shows the nodes
+    /// without user and password. Errors of this crate never contain the password of a URL. Errors of the `toml`
+    /// crate contain the faulty line of the file. If that line may contain a secret, log only the error's
+    /// `message()`.
+    text {
+        /// Time for which a node keeps a lock that is neither extended nor released; see [`Builder::ttl`].
+        ttl: Duration;
+        /// Upper limit for the ttl, the same for all clients of a deployment; see [`Builder::max_ttl`].
+        max_ttl: Duration;
+        /// How the client treats nodes that were restarted; see [`Builder::restart_guard`].
+        restart_guard: RestartGuard;
+        /// If true, the client trusts nodes with full persistence to keep every lock across restarts; see
+        /// [`Builder::trust_persistence`].
+        trust_persistence: bool;
+        /// Total time that an acquire may take; see [`Builder::wait`].
+        wait: Duration;
+        /// Maximum time to wait for a node's reply; see [`Builder::node_timeout`].
+        node_timeout: Duration;
+        /// Maximum time to wait for a connection; see [`Builder::connect_timeout`].
+        connect_timeout: Duration;
+        /// Fraction of the ttl that is subtracted from the validity; see [`Builder::drift_factor`].
+        drift_factor: f64;
+        /// Time that is subtracted from the validity in addition to `drift_factor`; see [`Builder::drift_constant`].
+        drift_constant: Duration;
+        /// Policy for retries after a refused attempt; see [`Builder::retry`].
+        retry: RetryPolicy;
+        /// If true, the client stores the host name and the process ID with every lock; see [`Builder::owner`].
+        owner: bool;
+        /// If true, every lease gets a fencing token; see [`Builder::fenced`].
+        fenced: bool;
+        /// Time for which a node keeps the fencing counter of an unused resource; see [`Builder::token_ttl`].
+        token_ttl: Duration;
+    }
+    plain {
+        /// Prefix of every resource's key; see [`Builder::key_prefix`].
+        key_prefix: String;
+        /// Text that is stored with every lock; see [`Builder::metadata`]. Cannot be combined with
+        /// [`owner`](Self::owner).
+        metadata: String;
+        /// PEM file with the certificates to trust; see [`Builder::tls_ca_cert_file`].
+        tls_ca_cert_file: PathBuf, "tls-rustls";
+        /// PEM file with the client's certificate chain; see [`Builder::tls_cert_file`].
+        tls_cert_file: PathBuf, "tls-rustls";
+        /// PEM file with the client's private key; see [`Builder::tls_key_file`].
+        tls_key_file: PathBuf, "tls-rustls";
+    }
 }
 
 impl Config {
@@ -120,38 +165,6 @@ impl Config {
         I::Item: Into<String>,
     {
         Self { nodes: nodes.into_iter().map(Into::into).collect(), ..Self::default() }
-    }
-}
-
-/// Shows the nodes' addresses without user and password.
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes = self.nodes.iter().enumerate();
-        let nodes = nodes.map(|(at, url)| address::shown(&address::parse(at + 1, url)));
-        let mut debug = f.debug_struct("Config");
-        debug
-            .field("nodes", &nodes.collect::<Vec<_>>())
-            .field("ttl", &self.ttl)
-            .field("max_ttl", &self.max_ttl)
-            .field("restart_guard", &self.restart_guard)
-            .field("trust_persistence", &self.trust_persistence)
-            .field("wait", &self.wait)
-            .field("node_timeout", &self.node_timeout)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("drift_factor", &self.drift_factor)
-            .field("drift_constant", &self.drift_constant)
-            .field("retry", &self.retry)
-            .field("key_prefix", &self.key_prefix)
-            .field("metadata", &self.metadata)
-            .field("owner", &self.owner)
-            .field("fenced", &self.fenced)
-            .field("token_ttl", &self.token_ttl);
-        #[cfg(feature = "tls-rustls")]
-        debug
-            .field("tls_ca_cert_file", &self.tls_ca_cert_file)
-            .field("tls_cert_file", &self.tls_cert_file)
-            .field("tls_key_file", &self.tls_key_file);
-        debug.finish()
     }
 }
 

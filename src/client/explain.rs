@@ -6,6 +6,7 @@ use crate::engine::Failure;
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::node::NoRuntime;
+use crate::observe::Report;
 use crate::protocol::Refusal;
 use crate::wire::{Key, Keys};
 
@@ -24,6 +25,7 @@ impl Inner {
         let holds =
             |key: &Key| self.driver.engine().with(|it, now| it.holds(key, now)).unwrap_or_default();
         let held_here = || keys.iter().any(holds);
+        let boxed = |report: Report| Box::new(report.with_max_ttl(max_ttl));
         match failure {
             Failure::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
             Failure::NoRuntime(NoRuntime::Lacks(missing)) => {
@@ -35,14 +37,13 @@ impl Inner {
                 AcquireError::Internal { reason: reason.unwrap_or_default() }
             }
             Failure::Failed(AcquireFailure::NotTaken { report }) => {
-                AcquireError::NotPolled { report: Box::new(report.with_max_ttl(max_ttl)) }
+                AcquireError::NotPolled { report: boxed(report) }
             }
             Failure::Failed(AcquireFailure::Overloaded { report }) => {
-                let report = report.map(|report| Box::new(report.with_max_ttl(max_ttl)));
-                AcquireError::Overloaded { report }
+                AcquireError::Overloaded { report: report.map(boxed) }
             }
             Failure::Failed(AcquireFailure::Refused { refusal, report, is_overloaded }) => {
-                let report = Box::new(report.with_max_ttl(max_ttl));
+                let report = boxed(report);
                 match refusal {
                     Refusal::NoQuorum if is_overloaded => {
                         AcquireError::Overloaded { report: Some(report) }

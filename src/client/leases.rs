@@ -3,16 +3,15 @@
 use super::redlock::Redlock;
 use crate::lease::LeaseState;
 use crate::observe::FencingToken;
+use crate::observe::event::LockInfo;
 use crate::protocol::Tenure;
 use crate::wire::Counters;
-use std::fmt;
 use std::time::Duration;
 
 /// Snapshot of a lease that a client holds; see [`Redlock::leases`].
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLease {
-    resources: Box<[Vec<u8>]>,
-    class: Option<&'static str>,
+    lock: LockInfo,
     held_for: Duration,
     validity: Duration,
     token: Option<FencingToken>,
@@ -25,8 +24,7 @@ impl HeldLease {
         let now = state.now();
         let Tenure::Held { valid_until } = state.tenure() else { return None };
         Some(Self {
-            resources: state.resources().map(<[u8]>::to_vec).collect(),
-            class: state.tag().class,
+            lock: state.lock_info(),
             held_for: now.since(state.since()),
             validity: valid_until.since(now),
             token: state.claim().fence().and_then(Counters::token).map(FencingToken::new),
@@ -36,17 +34,17 @@ impl HeldLease {
 
     /// Returns the locked resource, without the key prefix. If the lease has several resources, returns the first one.
     pub fn resource(&self) -> &[u8] {
-        self.resources.first().map_or(&[], |resource| resource)
+        self.resources().next().unwrap_or_default()
     }
 
     /// Returns all resources of the lease, sorted and without the key prefix.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
-        self.resources.iter().map(|resource| &**resource)
+        self.lock.resources.iter()
     }
 
     /// Returns the class of the lock, if one was set; see [`Acquire::class`](crate::Acquire::class).
     pub fn class(&self) -> Option<&'static str> {
-        self.class
+        self.lock.class
     }
 
     /// Returns the time from the start of the attempt that acquired the lease to this snapshot.
@@ -67,21 +65,6 @@ impl HeldLease {
     /// Returns the number of guards that hold the lease; see [`reenter`](crate::LeaseRef::reenter).
     pub fn guards(&self) -> usize {
         self.guards
-    }
-}
-
-/// Does not show the lock's value.
-impl fmt::Debug for HeldLease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let resources: Vec<_> = self.resources().map(String::from_utf8_lossy).collect();
-        f.debug_struct("HeldLease")
-            .field("resources", &resources)
-            .field("class", &self.class)
-            .field("held_for", &self.held_for)
-            .field("validity", &self.validity)
-            .field("token", &self.token)
-            .field("guards", &self.guards)
-            .finish()
     }
 }
 

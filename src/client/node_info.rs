@@ -4,6 +4,7 @@ use super::redlock::Redlock;
 use crate::error::ClientError;
 use crate::node::Node;
 use crate::observe::{NodeState, VoteEligibility};
+use crate::wire::ServerInfo;
 use std::fmt;
 
 /// Last known state of one node of a client.
@@ -60,28 +61,22 @@ impl fmt::Display for NodeInfo {
 }
 
 impl Redlock {
-    fn node_of_engine(&self, node: &Node) -> NodeInfo {
+    fn node_info(&self, node: &Node) -> NodeInfo {
         let known = self.inner.driver.engine().with(|it, now| {
-            let info = it.server_info(node.id);
-            NodeInfo {
-                name: node.name.to_string(),
-                eligibility: it.eligibility(node.id, now),
-                state: it.node_state(node.id),
-                version: info.version.as_deref().map(str::to_owned),
-                evicting: info.evicting.as_deref().map(str::to_owned),
-            }
+            (it.node_state(node.id), it.eligibility(node.id, now), it.server_info(node.id).clone())
         });
-        known.unwrap_or_else(|| NodeInfo {
+        let unknown =
+            || (NodeState::Connecting, VoteEligibility::Unavailable, ServerInfo::default());
+        let (state, eligibility, info) = known.unwrap_or_else(unknown);
+        NodeInfo {
             name: node.name.to_string(),
-            eligibility: VoteEligibility::Unavailable,
-            state: NodeState::Connecting,
-            version: None,
-            evicting: None,
-        })
+            state,
+            eligibility,
+            version: info.version.as_deref().map(str::to_owned),
+            evicting: info.evicting.as_deref().map(str::to_owned),
+        }
     }
-}
 
-impl Redlock {
     /// Resolves when a quorum of nodes is connected. Resolves immediately if a quorum is already connected. Starts the
     /// connections if necessary, on the [runtime](crate::Builder::runtime) of the client. Call this when a service starts, so that the first acquire does not wait for
     /// connections:
@@ -117,7 +112,7 @@ impl Redlock {
     /// Returns the last known state of each node. Does no I/O.
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let nodes = self.inner.backing.pool.shared().iter();
-        nodes.map(|node| self.node_of_engine(node)).collect()
+        nodes.map(|node| self.node_info(node)).collect()
     }
 }
 

@@ -20,8 +20,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Settings {
     pub(crate) lock: LockOptions,
     pub(crate) limits: Limits,
-    /// [`Limits::max_ttl`].
-    pub(crate) max_ttl: Ttl,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) token_ttl: Ttl,
     pub(crate) connect_timeout: Duration,
@@ -52,14 +50,14 @@ impl Settings {
         }
         let max_ttl = config.max_ttl.unwrap_or(MAX_TTL);
         let limits = Limits { max_ttl, node_timeout, drift };
-        let max_ttl = to_ttl("max_ttl", max_ttl)?;
-        let token_ttl = check_token_ttl(config.token_ttl, limits.max_ttl)?;
+        to_ttl("max_ttl", max_ttl)?;
+        let token_ttl = check_token_ttl(config.token_ttl, max_ttl)?;
         let lock = LockOptions::new(config);
         lock.check(&limits)?;
         if is_reserved(&prefix) {
             return Err(ConfigError::ReservedPrefix { prefix: shown(&prefix) });
         }
-        Ok(Self { lock, limits, max_ttl, prefix, token_ttl, connect_timeout })
+        Ok(Self { lock, limits, prefix, token_ttl, connect_timeout })
     }
 
     /// The key of a resource. An error if the key is too long or reserved for the library.

@@ -111,6 +111,16 @@ pub(super) mod told {
 
     struct SettingVisitor<T>(PhantomData<T>);
 
+    /// Methods that read a setting from the text form of a boolean or a number.
+    macro_rules! visit_scalars {
+        ($($visit:ident: $type:ty as $unexpected:ident;)*) => {$(
+            fn $visit<E: Error>(self, value: $type) -> Result<Setting<T>, E> {
+                let read = T::read(&value.to_string()).map(Setting);
+                read.ok_or_else(|| E::invalid_type(Unexpected::$unexpected(value), &self))
+            }
+        )*};
+    }
+
     impl<T: SettingText> Visitor<'_> for SettingVisitor<T> {
         type Value = Setting<T>;
 
@@ -123,24 +133,11 @@ pub(super) mod told {
             read.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
         }
 
-        fn visit_bool<E: Error>(self, value: bool) -> Result<Setting<T>, E> {
-            let read = T::read(&value.to_string()).map(Setting);
-            read.ok_or_else(|| E::invalid_type(Unexpected::Bool(value), &self))
-        }
-
-        fn visit_f64<E: Error>(self, value: f64) -> Result<Setting<T>, E> {
-            let read = T::read(&value.to_string()).map(Setting);
-            read.ok_or_else(|| E::invalid_type(Unexpected::Float(value), &self))
-        }
-
-        fn visit_i64<E: Error>(self, value: i64) -> Result<Setting<T>, E> {
-            let read = T::read(&value.to_string()).map(Setting);
-            read.ok_or_else(|| E::invalid_type(Unexpected::Signed(value), &self))
-        }
-
-        fn visit_u64<E: Error>(self, value: u64) -> Result<Setting<T>, E> {
-            let read = T::read(&value.to_string()).map(Setting);
-            read.ok_or_else(|| E::invalid_type(Unexpected::Unsigned(value), &self))
+        visit_scalars! {
+            visit_bool: bool as Bool;
+            visit_f64: f64 as Float;
+            visit_i64: i64 as Signed;
+            visit_u64: u64 as Unsigned;
         }
     }
 

@@ -136,34 +136,6 @@ impl Config {
             Ok(config.overridden_by(set))
         })
     }
-
-    /// Replaces the settings that `set` has.
-    fn overridden_by(self, set: Self) -> Self {
-        Self {
-            nodes: if set.nodes.is_empty() { self.nodes } else { set.nodes },
-            ttl: set.ttl.or(self.ttl),
-            max_ttl: set.max_ttl.or(self.max_ttl),
-            restart_guard: set.restart_guard.or(self.restart_guard),
-            trust_persistence: set.trust_persistence.or(self.trust_persistence),
-            wait: set.wait.or(self.wait),
-            node_timeout: set.node_timeout.or(self.node_timeout),
-            connect_timeout: set.connect_timeout.or(self.connect_timeout),
-            drift_factor: set.drift_factor.or(self.drift_factor),
-            drift_constant: set.drift_constant.or(self.drift_constant),
-            retry: set.retry.or(self.retry),
-            key_prefix: set.key_prefix.or(self.key_prefix),
-            metadata: set.metadata.or(self.metadata),
-            owner: set.owner.or(self.owner),
-            fenced: set.fenced.or(self.fenced),
-            token_ttl: set.token_ttl.or(self.token_ttl),
-            #[cfg(feature = "tls-rustls")]
-            tls_ca_cert_file: set.tls_ca_cert_file.or(self.tls_ca_cert_file),
-            #[cfg(feature = "tls-rustls")]
-            tls_cert_file: set.tls_cert_file.or(self.tls_cert_file),
-            #[cfg(feature = "tls-rustls")]
-            tls_key_file: set.tls_key_file.or(self.tls_key_file),
-        }
-    }
 }
 
 /// Reads one setting. Its name is that of the field, in upper case.

@@ -35,11 +35,11 @@ fn each_variable_is_a_setting_and_what_is_not_set_is_as_ever() {
         ("LOCKS_DRIFT_FACTOR", "0.02"),
         ("LOCKS_DRIFT_CONSTANT", "11s"),
         ("LOCKS_RETRY", "fixed 100ms"),
-        ("LOCKS_KEY_PREFIX", "app:"),
-        ("LOCKS_METADATA", ""),
         ("LOCKS_OWNER", "false"),
         ("LOCKS_FENCED", "true"),
         ("LOCKS_TOKEN_TTL", "24h"),
+        ("LOCKS_KEY_PREFIX", "app:"),
+        ("LOCKS_METADATA", ""),
         #[cfg(feature = "tls-rustls")]
         ("LOCKS_TLS_CA_CERT_FILE", "/ca.pem"),
         #[cfg(feature = "tls-rustls")]

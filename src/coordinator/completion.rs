@@ -47,8 +47,6 @@ pub(crate) enum Completion {
     },
     LeaseEnded {
         lease: LeaseId,
-        #[cfg_attr(not(test), expect(dead_code, reason = "the lease has it, too"))]
-        tenure: Tenure,
     },
     /// A quorum of nodes is connected.
     Ready,

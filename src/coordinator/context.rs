@@ -21,7 +21,7 @@ pub(crate) struct ConnectionId {
 pub(super) struct Context {
     pub(super) settings: Settings,
     pub(super) random: Random,
-    quarantine: Quarantine<Arc<str>>,
+    pub(super) quarantine: Quarantine<Arc<str>>,
     /// The server process behind each node: two nodes must not be the same server.
     run_ids: Box<[Option<Arc<str>>]>,
     health: HealthRecord,
@@ -106,16 +106,17 @@ impl Context {
         reason: Option<NodeFailure>,
         now: Time,
     ) {
-        let Some(change) = self.health.handle(node, to, now) else { return };
+        let Some((from, lasted, counted)) = self.health.handle(node, to, now) else { return };
+        let quorum = self.settings.quorum;
         self.emit(Weight::Trouble, |cx| Event::NodeHealthChanged {
             node: cx.name(node).clone(),
-            from: change.from,
+            from,
             to,
             reason,
-            lasted: change.lasted,
-            counted: change.counted,
-            nodes: change.nodes,
-            needed: change.needed,
+            lasted,
+            counted,
+            nodes: quorum.nodes(),
+            needed: quorum.needed(),
         });
     }
 
@@ -176,14 +177,6 @@ impl Context {
         nodes().map(|node| failure(&quarantine, node, now)).collect()
     }
 
-    pub(super) fn handle_unreachable(&mut self, node: NodeId, now: Time) {
-        self.quarantine.handle_unreachable(node, now);
-    }
-
-    pub(super) fn handle_connection_loss(&mut self, node: NodeId) {
-        self.quarantine.handle_loss(node);
-    }
-
     pub(super) fn handle_flush(&mut self, node: NodeId, now: Time) {
         self.quarantine.handle_flush(node, now);
     }
@@ -191,11 +184,6 @@ impl Context {
     /// A key is missing that `node` had to keep.
     pub(super) fn handle_missing(&mut self, node: NodeId, now: Time) {
         self.quarantine.handle_missing(node, now);
-    }
-
-    /// True once it is known which recently started nodes count.
-    pub(super) fn is_settled(&self, now: Time) -> bool {
-        self.quarantine.is_settled(now)
     }
 
     /// Why the grants of `node` do not count after a restart or a flush.

@@ -296,9 +296,10 @@ fn caller_that_waits_for_the_end_of_a_lease_is_notified() {
     coordinator.handle_watch(first.id, now);
     world.run_for(TTL);
     let ended = world.processes[a].completions.iter().filter_map(|it| match it {
-        Completion::LeaseEnded { lease, tenure } => Some((*lease, *tenure)),
+        Completion::LeaseEnded { lease } => Some(*lease),
         _ => None,
     });
-    assert_eq!(ended.collect::<Vec<_>>(), [(first.id, Tenure::Lost(Loss::Expired))]);
+    assert_eq!(ended.collect::<Vec<_>>(), [first.id]);
+    assert_eq!(first.shared.tenure(world.now), Tenure::Lost(Loss::Expired));
     assert!(!world.is_valid(&second));
 }

@@ -101,7 +101,7 @@ impl Coordinator {
         let (lock, held_for) = (lease.lock_info(prefix), now.since(lease.since));
         // If the lease was not taken yet, its acquire tries again.
         self.ready.extend(lease.acquire.filter(|_| !lease.shared.is_taken()));
-        self.completions.push_back(Completion::LeaseEnded { lease: id, tenure });
+        self.completions.push_back(Completion::LeaseEnded { lease: id });
         if let Tenure::Lost(reason) = tenure {
             let weight = if reason == Loss::Closed { Weight::Detail } else { Weight::Trouble };
             self.cx.emit(weight, |_| Event::LeaseLost { lock, reason, held_for });

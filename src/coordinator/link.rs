@@ -32,13 +32,31 @@ impl Node {
         Some(id)
     }
 
-    /// The handshake of connection `id`.
-    fn handshake_mut(&mut self, id: ConnectionId) -> Option<&mut Handshake> {
+    /// The handshakes of the first and the second connection.
+    pub(super) fn handshakes(&self) -> impl Iterator<Item = &Handshake> {
+        let first = match &self.link {
+            Link::Connecting { handshake, .. } => Some(&**handshake),
+            Link::Disconnected { .. } | Link::Connected(_) => None,
+        };
+        first.into_iter().chain(&self.second)
+    }
+
+    pub(super) fn handshakes_mut(&mut self) -> impl Iterator<Item = &mut Handshake> {
         let first = match &mut self.link {
             Link::Connecting { handshake, .. } => Some(&mut **handshake),
             Link::Disconnected { .. } | Link::Connected(_) => None,
         };
-        first.into_iter().chain(&mut self.second).find(|handshake| handshake.id == id)
+        first.into_iter().chain(&mut self.second)
+    }
+
+    /// The handshake of connection `id`.
+    fn handshake_mut(&mut self, id: ConnectionId) -> Option<&mut Handshake> {
+        self.handshakes_mut().find(|handshake| handshake.id == id)
+    }
+
+    /// The connection `id` if it is set up.
+    fn established_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.connection_mut().filter(|connection| connection.id == id)
     }
 
     /// Takes the handshake of connection `id`, with whether it is a second connection.
@@ -60,12 +78,8 @@ impl Node {
 
     /// True until connection `id` has ended.
     pub(super) fn is_open(&self, id: ConnectionId) -> bool {
-        let first = match &self.link {
-            Link::Connected(connection) => Some(connection.id),
-            Link::Connecting { handshake, .. } => Some(handshake.id),
-            Link::Disconnected { .. } => None,
-        };
-        first == Some(id) || self.second.as_ref().is_some_and(|second| second.id == id)
+        self.connection().is_some_and(|connection| connection.id == id)
+            || self.handshakes().any(|handshake| handshake.id == id)
     }
 
     /// True if a connection has to be opened.
@@ -79,31 +93,23 @@ impl Node {
 
     /// True if there are bytes or commands to write.
     pub(super) fn wants_to_write(&self, now: Time) -> bool {
-        let second = self.second.as_ref().is_some_and(|second| !second.to_send().is_empty());
-        let first = match &self.link {
-            Link::Connected(connection) => {
-                !connection.to_send().is_empty() || self.has_commands(now)
-            }
-            Link::Connecting { handshake, .. } => !handshake.to_send().is_empty(),
-            Link::Disconnected { .. } => false,
-        };
-        first || second
+        let connection = self.connection();
+        connection.is_some_and(|it| !it.to_send().is_empty() || self.has_commands(now))
+            || self.handshakes().any(|handshake| !handshake.to_send().is_empty())
     }
 
     /// The bytes to write to connection `id`.
     pub(super) fn to_send(&self, id: ConnectionId) -> &[u8] {
-        let first = match &self.link {
-            Link::Connected(connection) if connection.id == id => return connection.to_send(),
-            Link::Connecting { handshake, .. } => Some(&**handshake),
-            Link::Disconnected { .. } | Link::Connected(_) => None,
-        };
-        let handshake = first.into_iter().chain(&self.second).find(|handshake| handshake.id == id);
+        if let Some(connection) = self.connection().filter(|connection| connection.id == id) {
+            return connection.to_send();
+        }
+        let handshake = self.handshakes().find(|handshake| handshake.id == id);
         handshake.map_or(&[], Handshake::to_send)
     }
 
     /// The driver has written the first `count` of these bytes.
     pub(super) fn handle_sent(&mut self, id: ConnectionId, count: usize) {
-        if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
+        if let Some(connection) = self.established_mut(id) {
             connection.handle_sent(count);
         } else if let Some(handshake) = self.handshake_mut(id) {
             handshake.handle_sent(count);
@@ -111,7 +117,7 @@ impl Node {
     }
 
     pub(super) fn handle_unsent(&mut self, id: ConnectionId, count: usize) {
-        if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
+        if let Some(connection) = self.established_mut(id) {
             connection.conversation().handle_unsent(count);
         }
     }
@@ -154,7 +160,7 @@ impl Node {
         if is_second {
             return;
         }
-        cx.handle_unreachable(self.id, now);
+        cx.quarantine.handle_unreachable(self.id, now);
         let reason = failure.clone();
         let node = self.id;
         cx.emit(Weight::Detail, |cx| Event::ConnectFailed { node: cx.name(node).clone(), reason });
@@ -175,7 +181,7 @@ impl Node {
         now: Time,
         cx: &mut Context,
     ) {
-        if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
+        if let Some(connection) = self.established_mut(id) {
             connection.conversation().handle_bytes(bytes);
             let result = self.handle_replies(now, cx);
             self.handle_pushes(now, cx);
@@ -286,7 +292,7 @@ impl Node {
         now: Time,
         cx: &mut Context,
     ) {
-        if let Some(connection) = self.connection_mut().filter(|connection| connection.id == id) {
+        if let Some(connection) = self.established_mut(id) {
             let last_error = connection.conversation().last_error();
             let failure = NodeFailure::disconnected(error, last_error.as_deref());
             return self.handle_break(failure, now, cx);
@@ -331,7 +337,7 @@ impl Node {
         let link = std::mem::replace(&mut self.link, Link::Disconnected { why: None });
         let Link::Connected(mut connection) = link else { return };
         cx.closed.push_back(connection.id);
-        cx.handle_connection_loss(self.id);
+        cx.quarantine.handle_loss(self.id);
         self.stale.handle_broken(connection.peer.broken());
         for command in connection.take_unanswered() {
             self.handle_unanswered(command, failure, now, cx);
@@ -378,7 +384,7 @@ impl Node {
             NodeState::Down(failure) => (NodeHealth::Down, Some(failure)),
             NodeState::Up => match (cx.quarantine_failure(self.id, now), self.clock_failure(now)) {
                 // A recently started node may turn out to belong to a new deployment.
-                (Some(_), _) if !cx.is_settled(now) => return,
+                (Some(_), _) if !cx.quarantine.is_settled(now) => return,
                 (Some(failure), _) => (NodeHealth::Quarantined, Some(failure)),
                 (None, Some(failure)) => (NodeHealth::Suspect, Some(failure)),
                 (None, None) => (NodeHealth::Counted, None),

@@ -24,8 +24,6 @@ pub(crate) struct SharedLease {
 const HELD: u8 = 0;
 const RELEASED: u8 = 1;
 /// Losses in the order of their numbers, from [`FIRST_LOSS`] on.
-const LOSSES: [Loss; 6] =
-    [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed, Loss::Internal];
 const FIRST_LOSS: u8 = 2;
 
 const UNCLAIMED: u8 = 0;
@@ -134,12 +132,12 @@ impl SharedLease {
 }
 
 fn number(loss: Loss) -> u8 {
-    let place = LOSSES.iter().position(|known| *known == loss).unwrap_or_default();
+    let place = Loss::ALL.iter().position(|known| *known == loss).unwrap_or_default();
     FIRST_LOSS + u8::try_from(place).unwrap_or_default()
 }
 
 fn loss(number: u8) -> Loss {
-    LOSSES[usize::from(number - FIRST_LOSS)]
+    Loss::ALL[usize::from(number - FIRST_LOSS)]
 }
 
 #[cfg(test)]
@@ -159,7 +157,7 @@ mod tests {
 
     #[test]
     fn lease_ends_once() {
-        for (loss, place) in LOSSES.into_iter().zip(0..) {
+        for (loss, place) in Loss::ALL.into_iter().zip(0..) {
             let lease = lease();
             assert_eq!(lease.tenure(at(9)), Tenure::Held { valid_until: at(10) });
             assert_eq!(lease.tenure(at(10)), Tenure::Lost(Loss::Expired));

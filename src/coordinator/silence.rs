@@ -11,23 +11,18 @@ impl Node {
     /// When to call [`handle_timeout`](Self::handle_timeout), or when a connection can be opened or commands can be
     /// written that have to wait. Work that is possible now needs no timeout.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
-        let first = match &self.link {
-            Link::Disconnected { .. } => Some(self.reconnect.next_try()).filter(|at| *at > now),
-            Link::Connecting { handshake, .. } => Some(handshake.deadline()),
-            Link::Connected(connection) => Some(connection.next_timeout()),
-        };
-        let second = self.second.as_ref().map(Handshake::deadline);
-        let repeat = self.next_repeat(now).filter(|at| *at > now);
-        [first, second, repeat].into_iter().flatten().min()
+        let connection = self.connection().map(Connection::next_timeout);
+        let handshake = self.handshakes().map(Handshake::deadline).min();
+        let connect =
+            matches!(self.link, Link::Disconnected { .. }).then(|| self.reconnect.next_try());
+        let later = [connect, self.next_repeat(now)].map(|at| at.filter(|at| *at > now));
+        [connection, handshake].into_iter().chain(later).flatten().min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time, is_quorum_silent: bool, cx: &mut Context) {
-        let first = match &mut self.link {
-            Link::Connecting { handshake, .. } => Some(&mut **handshake),
-            Link::Disconnected { .. } | Link::Connected(_) => None,
-        };
-        let late = first.into_iter().chain(&mut self.second).filter(|it| now >= it.deadline());
-        let late: Vec<_> = late
+        let late: Vec<_> = self
+            .handshakes_mut()
+            .filter(|handshake| now >= handshake.deadline())
             .filter_map(|handshake| Some((handshake.id, handshake.handle_timeout(now)?)))
             .collect();
         for (id, missing) in late {

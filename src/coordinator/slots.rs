@@ -1,11 +1,11 @@
 //! Storage whose identifiers are never reused, so that a late reply cannot reach a newer entry.
 
 use slab::Slab;
-use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
 /// Identifies an entry of [`Slots`] of kind `K`. Ordered by the time of insertion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id<K> {
     serial: u64,
     place: usize,
@@ -14,14 +14,17 @@ pub(crate) struct Id<K> {
 
 /// An acquire, from its submission until its lease is claimed or it has failed.
 pub(crate) type AcquireId = Id<Acquires>;
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Acquires {}
 
 /// A lease, until it is released.
 pub(crate) type LeaseId = Id<Leases>;
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Leases {}
 
 /// A round of commands. Identifies an extension, a release or a status request to its caller.
 pub(crate) type RoundId = Id<Rounds>;
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rounds {}
 
 pub(super) struct Slots<K, T> {
@@ -30,7 +33,7 @@ pub(super) struct Slots<K, T> {
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K, T> Slots<K, T> {
+impl<K: Copy, T> Slots<K, T> {
     pub(super) fn new() -> Self {
         Self { entries: Slab::new(), last_serial: 0, kind: PhantomData }
     }
@@ -72,36 +75,8 @@ impl<K, T> Slots<K, T> {
     /// All identifiers, in the order of insertion.
     pub(super) fn ids(&self) -> Vec<Id<K>> {
         let mut ids: Vec<_> = self.iter().map(|(id, _)| id).collect();
-        ids.sort_unstable();
+        ids.sort_unstable_by_key(|id| id.serial);
         ids
-    }
-}
-
-impl<K> Clone for Id<K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for Id<K> {}
-
-impl<K> PartialEq for Id<K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.serial == other.serial
-    }
-}
-
-impl<K> Eq for Id<K> {}
-
-impl<K> PartialOrd for Id<K> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<K> Ord for Id<K> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.serial.cmp(&other.serial)
     }
 }
 

@@ -236,7 +236,7 @@ impl Coordinator {
         }
         let was_tried = self.nodes.iter().all(|node| node.was_tried);
         let has_quorum = self.cx.settings.quorum.reached(self.connected().len());
-        (was_tried || has_quorum) && self.cx.is_settled(now)
+        (was_tried || has_quorum) && self.cx.quarantine.is_settled(now)
     }
 
     pub(super) fn connected(&self) -> NodeSet {

@@ -301,13 +301,13 @@ impl World {
         coordinator.handle_release(held.id, None, now).expect("not released before")
     }
 
-    /// The ends of leases that the process was notified of.
+    /// The losses of leases that the process was notified of.
     pub(super) fn losses(&self, process: usize) -> Vec<Tenure> {
-        let ended = |completion: &Completion| match completion {
-            Completion::LeaseEnded { tenure, .. } => Some(*tenure),
+        let lost = |event: &Event| match event {
+            Event::LeaseLost { reason, .. } => Some(Tenure::Lost(*reason)),
             _ => None,
         };
-        self.processes[process].completions.iter().filter_map(ended).collect()
+        self.processes[process].events.iter().filter_map(lost).collect()
     }
 
     /// Checks that no state is left in any process after all its operations have ended.

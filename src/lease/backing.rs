@@ -1,10 +1,11 @@
 //! The part of a client that its handles use.
 
 use super::Lease;
+use super::calls::release_outcome;
 use super::limits::Limits;
 use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
-use super::state::{LeaseState, release_outcome};
+use super::state::LeaseState;
 use super::view::LeaseRef;
 use crate::engine::{Client, Engine, LeaseListener, Won};
 use crate::error::ReleaseError;

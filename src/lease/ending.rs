@@ -3,7 +3,6 @@
 use super::state::LeaseState;
 use crate::protocol::{Loss, Tenure};
 use crate::sync::safely;
-use crate::time::Wakeup;
 use std::fmt;
 use std::future::pending;
 use std::pin::pin;
@@ -63,13 +62,13 @@ impl LeaseState {
                 return left;
             }
             self.watch();
-            // A renewal does not move this wakeup: the loop then computes a new one.
-            let wakeup = pin!(Wakeup::at(self.clock(), now.after(left.saturating_sub(margin))));
+            // A renewal does not move this time: the loop then computes a new one.
+            let at = now.after(left.saturating_sub(margin));
             let either = pin!(async {
                 tokio::select! {
                     biased;
                     () = news => {}
-                    () = wakeup => {}
+                    () = self.clock().sleep_until(at) => {}
                 }
             });
             safely(either).await;

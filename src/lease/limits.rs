@@ -1,7 +1,7 @@
 //! Checks of the durations that a caller requests for leases.
 
 use crate::error::ConfigError;
-use crate::protocol::{Drift, Ttl, TtlError};
+use crate::protocol::{Drift, Ttl};
 use std::time::Duration;
 
 /// Limits that apply to every lease of a client.
@@ -83,13 +83,11 @@ impl Limits {
         let too_long = ConfigError::CoolDownExceedsMax { cool_down: asked, max_ttl };
         let checked = if asked > max_ttl { Err(too_long) } else { Ok(()) };
         // A cool-down below 1 ms is none.
-        (Ttl::from_duration(asked.min(max_ttl)).ok(), checked)
+        (Ttl::from_duration(asked.min(max_ttl)), checked)
     }
 }
 
 /// Converts the value of `setting` to a ttl. Fails if Redis cannot represent it.
 pub(crate) fn to_ttl(setting: &'static str, asked: Duration) -> Result<Ttl, ConfigError> {
-    Ttl::from_duration(asked).map_err(|reason| match reason {
-        TtlError::TooShort | TtlError::TooLong => ConfigError::BadTtl { setting, ttl: asked },
-    })
+    Ttl::from_duration(asked).ok_or(ConfigError::BadTtl { setting, ttl: asked })
 }

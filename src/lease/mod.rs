@@ -4,6 +4,7 @@
 //! [`coordinator`](crate::coordinator), and the rules of validity are in [`protocol`](crate::protocol).
 
 mod backing;
+mod calls;
 mod ending;
 mod limits;
 mod observed;

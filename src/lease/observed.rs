@@ -1,53 +1,21 @@
 //! Events of extensions and releases.
 
 use super::release::ReleaseOutcome;
-use crate::coordinator::SharedLease;
+use super::state::LeaseState;
 use crate::error::ReleaseError;
-use crate::observe::event::{Event, ExtendOutcome, LockInfo, ReleaseResult};
-use crate::observe::{Observers, Report, Tag, Weight};
-use crate::protocol::{Extended, Loss, Tenure, Time, Ttl};
-use crate::time::Clock;
-use std::time::Duration;
-
-/// The parts of a lease that its events need.
-#[derive(Clone, Copy)]
-pub(super) struct LeaseEvents<'a> {
-    pub(super) observers: &'a Observers,
-    pub(super) clock: &'a Clock,
-    pub(super) shared: &'a SharedLease,
-    /// Length of the key prefix in bytes.
-    pub(super) prefix: usize,
-    pub(super) tag: Tag,
-    /// T1 of the acquire.
-    pub(super) since: Time,
-}
-
-impl LeaseEvents<'_> {
-    fn now(&self) -> Time {
-        self.clock.now()
-    }
-
-    fn lock_info(&self) -> LockInfo {
-        self.tag.lock(self.shared.claim().keys(), self.prefix)
-    }
-
-    fn validity(&self, now: Time) -> Duration {
-        match self.shared.tenure(now) {
-            Tenure::Held { valid_until } => valid_until.since(now),
-            Tenure::Lost(_) | Tenure::Released => Duration::ZERO,
-        }
-    }
-}
+use crate::observe::event::{Event, ExtendOutcome, ReleaseResult};
+use crate::observe::{Report, Weight};
+use crate::protocol::{Extended, Loss, Time, Ttl};
 
 /// Emits [`Event::ExtendStarted`], and [`Event::ExtendFinished`] at the end or when it is dropped.
 pub(super) struct ExtendWatch<'a> {
-    lease: LeaseEvents<'a>,
+    lease: &'a LeaseState,
     started: Option<(u64, Time)>,
 }
 
 impl<'a> ExtendWatch<'a> {
-    pub(super) fn start(lease: LeaseEvents<'a>, ttl: Ttl) -> Self {
-        let observers = lease.observers;
+    pub(super) fn start(lease: &'a LeaseState, ttl: Ttl) -> Self {
+        let observers = lease.observers();
         let started = observers.wants(Weight::Detail).then(|| (observers.next_id(), lease.now()));
         if let Some((id, _)) = started {
             let (lock, ttl) = (lease.lock_info(), ttl.as_duration());
@@ -68,7 +36,7 @@ impl<'a> ExtendWatch<'a> {
     fn emit(&mut self, outcome: ExtendOutcome, report: Option<Report>) {
         let Some((id, started)) = self.started.take() else { return };
         let lease = self.lease;
-        lease.observers.emit(Weight::Detail, || {
+        lease.observers().emit(Weight::Detail, || {
             let now = lease.now();
             let (elapsed, validity) = (now.since(started), lease.validity(now));
             Event::ExtendFinished {
@@ -91,17 +59,17 @@ impl Drop for ExtendWatch<'_> {
 
 /// Emits [`Event::ReleaseStarted`], and [`Event::ReleaseFinished`] at the end or when it is dropped.
 pub(super) struct ReleaseWatch<'a> {
-    lease: LeaseEvents<'a>,
+    lease: &'a LeaseState,
     started: Option<Time>,
 }
 
 impl<'a> ReleaseWatch<'a> {
-    pub(super) fn start(lease: LeaseEvents<'a>, loss: Option<Loss>) -> Self {
-        let started = lease.observers.wants(Weight::Trouble).then(|| lease.now());
+    pub(super) fn start(lease: &'a LeaseState, loss: Option<Loss>) -> Self {
+        let started = lease.observers().wants(Weight::Trouble).then(|| lease.now());
         if let Some(now) = started {
-            let (lock, held_for) = (lease.lock_info(), now.since(lease.since));
+            let (lock, held_for) = (lease.lock_info(), now.since(lease.since()));
             let event = || Event::ReleaseStarted { lock, held_for, loss };
-            lease.observers.emit(Weight::Detail, event);
+            lease.observers().emit(Weight::Detail, event);
         }
         Self { lease, started }
     }
@@ -120,7 +88,7 @@ impl<'a> ReleaseWatch<'a> {
         let Some(started) = self.started.take() else { return };
         let is_unconfirmed = result == ReleaseResult::NoQuorum;
         let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
-        self.lease.observers.emit(weight, || Event::ReleaseFinished {
+        self.lease.observers().emit(weight, || Event::ReleaseFinished {
             lock: self.lease.lock_info(),
             result,
             elapsed: self.lease.now().since(started),

@@ -1,13 +1,11 @@
 //! State of a lease, shared by its guards and the tasks that wait for its end.
 
 use super::limits::Limits;
-use super::observed::{ExtendWatch, LeaseEvents, ReleaseWatch};
-use super::release::ReleaseOutcome;
-use crate::coordinator::{Claim, Completion, LeaseId, Replies, SharedLease};
-use crate::engine::{CallId, Client, Engine, Won};
-use crate::error::ReleaseError;
+use crate::coordinator::{Claim, LeaseId, Replies, SharedLease};
+use crate::engine::{Client, Engine, Won};
+use crate::observe::event::LockInfo;
 use crate::observe::{Observers, Report, Tag};
-use crate::protocol::{Extended, Loss, Outcome, Tenure, Time, Ttl};
+use crate::protocol::{Loss, Tenure, Time, Ttl};
 use crate::sync::lock;
 use crate::time::{Alarm, Clock, Ring};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,14 +14,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// How often a release is repeated on a new engine at most.
-const MAX_REPEATS: usize = 3;
-
 /// The client of a lease, and the engine that renews the lease.
 #[derive(Clone)]
-struct Home {
-    client: Arc<Client>,
-    engine: Arc<Engine>,
+pub(super) struct Home {
+    pub(super) client: Arc<Client>,
+    pub(super) engine: Arc<Engine>,
 }
 
 /// A held lock and its guards.
@@ -102,10 +97,6 @@ impl LeaseState {
         self.ttl
     }
 
-    pub(crate) fn tag(&self) -> Tag {
-        self.tag
-    }
-
     pub(crate) fn since(&self) -> Time {
         self.since
     }
@@ -115,18 +106,20 @@ impl LeaseState {
         self.claim().keys().iter().map(|key| key.get(self.prefix..).unwrap_or_default())
     }
 
-    fn events(&self) -> LeaseEvents<'_> {
-        LeaseEvents {
-            observers: &self.observers,
-            clock: &self.clock,
-            shared: &self.shared,
-            prefix: self.prefix,
-            tag: self.tag,
-            since: self.since,
-        }
+    pub(crate) fn lock_info(&self) -> LockInfo {
+        self.tag.lock(self.claim().keys(), self.prefix)
     }
 
-    fn home(&self) -> Option<Home> {
+    pub(super) fn observers(&self) -> &Observers {
+        &self.observers
+    }
+
+    /// Keeps the replies to its acquire from the release on.
+    pub(super) fn keep(&self, replies: Option<Box<Replies>>) {
+        *lock(&self.replies) = replies;
+    }
+
+    pub(super) fn home(&self) -> Option<Home> {
         lock(&self.home).clone()
     }
 
@@ -207,42 +200,8 @@ impl LeaseState {
         self.ended.notify_waiters();
     }
 
-    /// Extends the lease to `ttl`. Returns a report unless at least `least` remains. Fails if the lease has ended before.
-    pub(super) async fn extend_to(
-        self: &Arc<Self>,
-        ttl: Ttl,
-        least: Duration,
-    ) -> Result<(Extended, Option<Report>), Tenure> {
-        // The coordinator forgets a lease at its release, and why it was lost.
-        let ended = |ended| match self.tenure() {
-            Tenure::Held { .. } => ended,
-            known => known,
-        };
-        let internal = Tenure::Lost(Loss::Internal);
-        let Some(Home { engine, .. }) = self.home() else { return Err(self.tenure()) };
-        let call = engine.extend(self.id, ttl).unwrap_or(Err(internal)).map_err(ended)?;
-        let watch = ExtendWatch::start(self.events(), ttl);
-        let Ok(Some(Completion::Extended { ended: end, replies, .. })) = call.await else {
-            return Err(ended(internal));
-        };
-        let take = || engine.with(|it, now| it.handle_extended(&replies, now));
-        let extended = end.map(Extended::Ended).or_else(take);
-        let extended = match extended.unwrap_or(Extended::Ended(internal)) {
-            Extended::Ended(tenure) => Extended::Ended(ended(tenure)),
-            extended => extended,
-        };
-        let report = replies.report(self.now());
-        watch.finish(extended, &report);
-        let remaining = match extended {
-            Extended::Until(until) => Some(until.since(self.now())),
-            Extended::Unchanged(_) | Extended::Ended(_) => None,
-        };
-        let is_enough = remaining >= Some(least);
-        Ok((extended, (!is_enough).then_some(report)))
-    }
-
     /// Ends the lease in this process. Returns its client unless it was released before, and whether its engine is usable.
-    fn take_home(&self) -> Option<(Home, bool)> {
+    pub(super) fn take_home(&self) -> Option<(Home, bool)> {
         self.shared.end(self.now());
         let home = lock(&self.home).take()?;
         let is_usable = home.engine.is_usable();
@@ -253,87 +212,17 @@ impl LeaseState {
         Some((home, is_usable))
     }
 
-    /// Releases the lease, whose last guard has gone.
-    pub(super) async fn end(
-        self: &Arc<Self>,
-        cool_down: Option<Ttl>,
-    ) -> Result<ReleaseOutcome, ReleaseError> {
-        let loss = self.loss();
-        let Some((home, is_usable)) = self.take_home() else {
-            return Ok(ReleaseOutcome::AlreadyReleased);
-        };
-        let watch = ReleaseWatch::start(self.events(), loss);
-        let mut completion = None;
-        if is_usable {
-            let (this, id) = (self.clone(), self.id);
-            let call = home.engine.call(move |it, now| {
-                *lock(&this.replies) = it.take_lease_replies(id);
-                it.handle_release(id, cool_down, now).map(CallId::Round)
-            });
-            completion = match call.await {
-                Ok(None) => return Ok(ReleaseOutcome::AlreadyReleased),
-                Ok(completion) => completion,
-                Err(_) => None,
-            };
-        }
-        // The engine of the lease has ended, or is the parent process's. The next engine may end, too.
-        for _ in 0..MAX_REPEATS {
-            if completion.is_none() {
-                let call = home.client.release_claim(self.claim().clone());
-                completion = call.await.ok().flatten();
-            }
-        }
-        let ended = release_outcome(completion, self.now());
-        watch.finish(&ended);
-        ended
-    }
-
-    /// Like [`end`](Self::end), without waiting for the result.
-    pub(super) fn end_in_background(self: &Arc<Self>) {
-        let loss = self.loss();
-        let Some((home, is_usable)) = self.take_home() else { return };
-        let _watch = ReleaseWatch::start(self.events(), loss);
-        if is_usable {
-            let this = self.clone();
-            home.engine.request_drop(self.id, move |replies| *lock(&this.replies) = replies);
-        }
-        if home.engine.has_panicked() {
-            // A dropped call is not cancelled.
-            drop(home.client.release_claim(self.claim().clone()));
-        }
-    }
-
     /// The client is closed, and releases the lease.
     pub(crate) fn end_by_close(&self) {
         self.shared.end_as(Loss::Closed);
         if let Some(home) = lock(&self.home).take() {
-            let replies = home.engine.with(|it, _| it.take_lease_replies(self.id));
-            *lock(&self.replies) = replies.flatten();
+            self.keep(home.engine.with(|it, _| it.take_lease_replies(self.id)).flatten());
         }
         self.ended.notify_waiters();
     }
 
-    fn loss(&self) -> Option<Loss> {
+    pub(super) fn loss(&self) -> Option<Loss> {
         if let Tenure::Lost(loss) = self.tenure() { Some(loss) } else { None }
-    }
-}
-
-/// The outcome of a release by its completion. `None` if the coordinator has panicked again and again.
-pub(crate) fn release_outcome(
-    completion: Option<Completion>,
-    now: Time,
-) -> Result<ReleaseOutcome, ReleaseError> {
-    let Some(Completion::Released { outcome, replies, .. }) = completion else {
-        let report = Box::new(Report::new(0, Arc::new([])));
-        return Err(ReleaseError::NoQuorum { report });
-    };
-    match outcome {
-        Outcome::Won => Ok(ReleaseOutcome::Released),
-        Outcome::Denied => Ok(ReleaseOutcome::TakenOver),
-        Outcome::Missing => Ok(ReleaseOutcome::Expired),
-        Outcome::TooLate | Outcome::NoQuorum => {
-            Err(ReleaseError::NoQuorum { report: Box::new(replies.report(now)) })
-        }
     }
 }
 

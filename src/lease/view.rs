@@ -345,9 +345,8 @@ fn refusal(ended: Tenure, report: Option<Box<Report>>) -> ExtendError {
 
 impl fmt::Debug for LeaseRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let resources = self.resources().map(String::from_utf8_lossy).collect::<Vec<_>>();
         let mut debug = f.debug_struct("Lease");
-        debug.field("resource", &resources.join(", "));
+        debug.field("resources", &self.state.lock_info().resources);
         debug.field("value", self.state.claim().value());
         debug.field("validity", &self.validity()).finish_non_exhaustive()
     }

@@ -1,7 +1,7 @@
 //! Credentials for one node: from its URL, or from `Builder::credentials` before each connection.
 
 use super::shield::first_line;
-use super::timer::TimerClock;
+use crate::time::Clock;
 use crate::wire::{Fingerprint, NodeFailure, short};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -102,7 +102,7 @@ impl Login {
         &self,
         name: &str,
         limit: Duration,
-        timer: &TimerClock,
+        clock: &Clock,
     ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
         let Self { by_address, source, .. } = self;
         let Some(CredentialSource(ask)) = source else {
@@ -110,7 +110,7 @@ impl Login {
         };
         // The callback is the application's code and may panic.
         let asking = AssertUnwindSafe(async { ask(name.to_owned()).await }).catch_unwind();
-        let why = match timer.timeout(limit, asking).await {
+        let why = match clock.timeout(limit, asking).await {
             Some((Ok(Ok(credentials)), left)) => {
                 return Ok((Cow::Owned(credentials.login(by_address.db())), left));
             }

@@ -1,11 +1,10 @@
 //! What a client takes from the machine that it runs on.
 
-use super::gate::Task;
-use super::timer::TimerClock;
 use crate::observe::Observers;
 use crate::random::Random;
 use crate::time::Clock;
 use crate::transport::{Sockets, Transport};
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// The seams of a client: given to it when it is built, and handed down to all that it has. Nothing else
@@ -22,19 +21,24 @@ pub(crate) struct Environment {
     pub(crate) gates: Option<Arc<dyn Gates>>,
 }
 
-/// Makes a [`Gate`](super::Gate) for each task of a client.
+/// Wraps each task of a client, and decides when it is polled.
 #[cfg(feature = "test-util")]
 pub(crate) trait Gates: Send + Sync {
-    fn gate(&self) -> Box<dyn super::Gate>;
+    fn wrap(&self, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()>;
 }
 
 impl Environment {
     /// `task`, to be spawned.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
-    pub(crate) fn task<F: Future + Send + 'static>(&self, task: F) -> Task<F> {
-        let task = Task::new(task);
+    pub(crate) fn task(
+        &self,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> BoxFuture<'static, ()> {
+        let task = Box::pin(task);
         #[cfg(feature = "test-util")]
-        let task = task.behind(self.gates.as_ref().map(|gates| gates.gate()));
+        if let Some(gates) = &self.gates {
+            return gates.wrap(task);
+        }
         task
     }
 
@@ -46,16 +50,6 @@ impl Environment {
         #[cfg(not(feature = "test-util"))]
         let is_world = false;
         is_world
-    }
-
-    /// The clock that paces connections.
-    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
-    pub(super) fn timer_clock(&self) -> TimerClock {
-        #[cfg(feature = "test-util")]
-        if self.is_world() {
-            return TimerClock::Client(self.clock.clone());
-        }
-        TimerClock::Tokio
     }
 }
 

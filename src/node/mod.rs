@@ -5,20 +5,16 @@
 
 mod credentials;
 mod environment;
-mod gate;
 mod pool;
 mod runtime;
 mod shield;
 mod target;
-mod timer;
 
 pub use credentials::Credentials;
 pub(crate) use credentials::{CredentialSource, Login};
 pub(crate) use environment::Environment;
 #[cfg(feature = "test-util")]
 pub(crate) use environment::Gates;
-#[cfg(feature = "test-util")]
-pub use gate::Gate;
 pub(crate) use pool::Pool;
 pub use runtime::RuntimeDriver;
 #[cfg(feature = "test-util")]

@@ -2,7 +2,6 @@
 
 use super::credentials::Login;
 use super::environment::Environment;
-use super::timer::TimerClock;
 use crate::protocol::NodeId;
 use crate::transport::{Address, Stream};
 use crate::wire::NodeFailure;
@@ -28,7 +27,6 @@ pub(crate) struct Node {
     pub(crate) name: Arc<str>,
     pub(crate) timings: Timings,
     pub(crate) login: Login,
-    pub(crate) timer: TimerClock,
     pub(crate) environment: Environment,
     address: Address,
 }
@@ -42,8 +40,7 @@ impl Node {
         timings: Timings,
         environment: Environment,
     ) -> Self {
-        let timer = environment.timer_clock();
-        Self { id, name, timings, login, timer, environment, address }
+        Self { id, name, timings, login, environment, address }
     }
 
     /// Hints for a connection that the server closed before its first reply, and for one without a reply.
@@ -58,7 +55,7 @@ impl Node {
     pub(crate) async fn log_in(
         &self,
     ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
-        self.login.obtain(&self.name, self.timings.connect, &self.timer).await
+        self.login.obtain(&self.name, self.timings.connect, &self.environment.clock).await
     }
 
     /// Opens a stream to the node.

@@ -124,10 +124,11 @@ impl fmt::Display for HeldBy<'_> {
 
 impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "longer than max_ttl {}: the node's clock was set back, or a ", short(self.0))?;
         write!(
             f,
-            "client uses a longer max_ttl; correct the clock or the setting, or force the release"
+            "longer than max_ttl {}: the node's clock was set back, or a client uses a longer max_ttl; \
+             correct the clock or the setting, or force the release",
+            short(self.0)
         )
     }
 }

@@ -141,28 +141,10 @@ fn class(lock: &LockInfo) -> &'static str {
 
 impl Observer for Spans {
     fn on_event(&self, event: &Event) {
-        match event {
-            Event::AcquireStarted { .. }
-            | Event::AttemptFinished { .. }
-            | Event::LeaseAdopted { .. }
-            | Event::AcquireFinished { .. } => self.log_acquire(event),
-            Event::ExtendStarted { .. }
-            | Event::ExtendFinished { .. }
-            | Event::LeaseRenewed { .. }
-            | Event::RenewalFailed { .. } => self.log_extension(event),
-            Event::LeaseLost { .. }
-            | Event::ReleaseStarted { .. }
-            | Event::ReleaseFinished { .. } => self.log_end(event),
-            Event::NodeHealthChanged { .. }
-            | Event::PendingReleasesChanged { .. }
-            | Event::ConnectionOpened { .. }
-            | Event::ConnectionClosed { .. }
-            | Event::ConnectFailed { .. } => self.log_node(event),
-            Event::WaitStarted { .. }
-            | Event::WaitFinished { .. }
-            | Event::CommandFinished { .. }
-            | Event::ObserverPanicked { .. } => {}
-        }
+        self.log_acquire(event);
+        self.log_extension(event);
+        self.log_end(event);
+        self.log_node(event);
     }
 }
 

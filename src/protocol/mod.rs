@@ -97,5 +97,5 @@ pub(crate) use stale_window::STALE_WINDOW;
 pub(crate) use stale_window::{Broken, StaleWindow};
 pub(crate) use steps::ClockSteps;
 pub(crate) use turns::Turns;
-pub(crate) use validity::{Drift, Time, Ttl, TtlError, valid_until};
+pub(crate) use validity::{Drift, Time, Ttl, valid_until};
 pub(crate) use waiting::Waiting;

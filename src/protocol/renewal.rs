@@ -46,6 +46,15 @@ pub enum Loss {
 }
 
 impl Loss {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Expired,
+        Self::QuorumLost,
+        Self::TakenOver,
+        Self::MaxHold,
+        Self::Closed,
+        Self::Internal,
+    ];
+
     /// Returns the name of the reason in snake case. The name is used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -58,15 +58,6 @@ impl fmt::Debug for Time {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ttl(u64);
 
-/// Why a duration cannot be a ttl.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TtlError {
-    /// Below one millisecond, the unit of `PX`.
-    TooShort,
-    /// Above [`Ttl::MAX_MS`].
-    TooLong,
-}
-
 impl Ttl {
     /// A hundred years in milliseconds: beyond any lease, and far below the limit of `PX` in Redis
     /// (its sum with the wall clock must fit 63 bits).
@@ -77,14 +68,10 @@ impl Ttl {
     pub(crate) const LONGEST: Self = Self(Self::MAX_MS);
 
     /// The whole milliseconds of `duration`. Fractions are cut off, so the nodes never get a longer ttl than requested.
-    pub(crate) fn from_duration(duration: Duration) -> Result<Self, TtlError> {
-        match duration.as_millis() {
-            0 => Err(TtlError::TooShort),
-            ms => match u64::try_from(ms) {
-                Ok(ms) if ms <= Self::MAX_MS => Ok(Self(ms)),
-                _ => Err(TtlError::TooLong),
-            },
-        }
+    /// `None` if Redis cannot represent it: below 1 ms, or above [`LONGEST`](Self::LONGEST).
+    pub(crate) fn from_duration(duration: Duration) -> Option<Self> {
+        let ms = u64::try_from(duration.as_millis()).ok();
+        ms.filter(|ms| (1..=Self::MAX_MS).contains(ms)).map(Self)
     }
 
     /// The shortest ttl that is not shorter than `duration`, for keys that must exist that long. Up to a
@@ -97,11 +84,7 @@ impl Ttl {
     /// The longest ttl that is not longer than `duration`, for leases that must end in time; `None` below
     /// one millisecond.
     pub(crate) fn within(duration: Duration) -> Option<Self> {
-        match Self::from_duration(duration) {
-            Ok(ttl) => Some(ttl),
-            Err(TtlError::TooLong) => Some(Self::LONGEST),
-            Err(TtlError::TooShort) => None,
-        }
+        Self::from_duration(duration.min(Self::LONGEST.as_duration()))
     }
 
     pub(crate) fn as_millis(self) -> u64 {
@@ -197,14 +180,14 @@ mod tests {
     #[test]
     fn ttl_is_truncated_to_milliseconds_within_range() {
         let cases = [
-            (Duration::ZERO, Err(TtlError::TooShort)),
-            (Duration::from_micros(999), Err(TtlError::TooShort)),
-            (ms(1), Ok(1)),
-            (Duration::from_micros(1_999), Ok(1)),
-            (ms(Ttl::MAX_MS), Ok(Ttl::MAX_MS)),
-            (ms(Ttl::MAX_MS + 1), Err(TtlError::TooLong)),
-            (ms(u64::MAX), Err(TtlError::TooLong)),
-            (Duration::MAX, Err(TtlError::TooLong)),
+            (Duration::ZERO, None),
+            (Duration::from_micros(999), None),
+            (ms(1), Some(1)),
+            (Duration::from_micros(1_999), Some(1)),
+            (ms(Ttl::MAX_MS), Some(Ttl::MAX_MS)),
+            (ms(Ttl::MAX_MS + 1), None),
+            (ms(u64::MAX), None),
+            (Duration::MAX, None),
         ];
         for (given, expected) in cases {
             assert_eq!(Ttl::from_duration(given).map(Ttl::as_millis), expected, "{given:?}");
@@ -337,9 +320,8 @@ mod tests {
         fn any_duration_gives_ttl_or_error(s in any::<u64>(), n in 0..1_000_000_000u32) {
             let given = Duration::new(s, n);
             match Ttl::from_duration(given) {
-                Ok(ttl) => prop_assert!(ttl.as_duration() <= given && given < ttl.as_duration() + ms(1)),
-                Err(TtlError::TooShort) => prop_assert!(given < ms(1)),
-                Err(TtlError::TooLong) => prop_assert!(given > ms(Ttl::MAX_MS)),
+                Some(ttl) => prop_assert!(ttl.as_duration() <= given && given < ttl.as_duration() + ms(1)),
+                None => prop_assert!(given < ms(1) || given > ms(Ttl::MAX_MS)),
             }
         }
     }

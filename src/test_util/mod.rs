@@ -3,7 +3,9 @@
 //! This module is for the crate `quorlock-test`, and hidden: it may change in a patch version. Tests
 //! of programs use `quorlock-test`, which enables the feature and exports the documented items.
 
+mod gate;
 pub mod scripts;
+mod shifted;
 mod world;
 
 pub use world::{Alarm, Bell, Gate, Stream, World};
@@ -11,7 +13,8 @@ pub use world::{Alarm, Bell, Gate, Stream, World};
 use crate::client::{Builder, Inner, Redlock};
 use crate::node::{RuntimeDriver, lack};
 use crate::random::Random;
-use crate::time::{self, Shifted, machine, timer};
+use crate::time::{self, machine, timer};
+use shifted::Shifted;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

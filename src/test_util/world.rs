@@ -1,5 +1,6 @@
 //! A simulated world in place of the machine's clocks, sockets and scheduling.
 
+use super::gate::GatedTask;
 use crate::client::Builder;
 use crate::node::Gates;
 use crate::protocol::Time;
@@ -10,7 +11,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-pub use crate::node::Gate;
+pub use super::gate::Gate;
 pub use crate::transport::Stream;
 
 /// Environment of a client in a simulation: its clocks, the streams to its nodes, and the
@@ -108,7 +109,7 @@ impl Transport for Inhabited {
 }
 
 impl Gates for Inhabited {
-    fn gate(&self) -> Box<dyn Gate> {
-        self.0.gate()
+    fn wrap(&self, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        Box::pin(GatedTask::new(task, self.0.gate()))
     }
 }

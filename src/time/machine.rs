@@ -10,134 +10,87 @@ use crate::protocol::Time;
 use std::time::SystemTime;
 
 #[cfg(feature = "test-util")]
-use driven::Driven;
-#[cfg(feature = "test-util")]
 pub(crate) use driven::{advance, shift_wall_clock};
-
-/// A source of time.
-trait Source {
-    /// Time since some origin. Never goes back.
-    fn now(&self) -> Time;
-
-    /// Microseconds since 1970 by the wall clock; 0 before.
-    fn wall_us(&self) -> u64;
-
-    /// What the system's clock reads when this one reads `at`.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn on_system(&self, at: Time) -> Time;
-}
-
-#[cfg(not(feature = "test-util"))]
-static CLOCK: System = System;
-#[cfg(feature = "test-util")]
-static CLOCK: Driven = Driven::new();
 
 /// Reads the clock. Never goes back.
 pub(crate) fn now() -> Time {
-    CLOCK.now()
+    let now = system_now();
+    #[cfg(feature = "test-util")]
+    let now = now.after(driven::ahead());
+    now
 }
 
 /// The wall clock in microseconds since 1970; 0 before.
 pub(crate) fn wall_us() -> u64 {
-    CLOCK.wall_us()
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let wall_us = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(u64::MAX);
+    #[cfg(feature = "test-util")]
+    let wall_us = driven::shifted(wall_us);
+    wall_us
 }
 
-/// What the system's clock reads when ours reads `at`.
+/// The time of the system's clock when this clock reads `at`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn on_system(at: Time) -> Time {
-    CLOCK.on_system(at)
+    #[cfg(feature = "test-util")]
+    let at = at.before(driven::ahead());
+    at
 }
 
-/// The clocks of the operating system.
-struct System;
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn system_now() -> Time {
+    use rustix::time::{ClockId, clock_gettime};
 
-impl Source for System {
-    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-    fn now(&self) -> Time {
-        use rustix::time::{ClockId, clock_gettime};
+    #[cfg(not(target_vendor = "apple"))]
+    const COUNTS_SLEEP: ClockId = ClockId::Boottime;
+    #[cfg(target_vendor = "apple")]
+    const COUNTS_SLEEP: ClockId = ClockId::Monotonic;
 
-        #[cfg(not(target_vendor = "apple"))]
-        const COUNTS_SLEEP: ClockId = ClockId::Boottime;
-        #[cfg(target_vendor = "apple")]
-        const COUNTS_SLEEP: ClockId = ClockId::Monotonic;
-
-        let time = clock_gettime(COUNTS_SLEEP);
-        let seconds = u64::try_from(time.tv_sec).expect("time since boot is not negative");
-        let nanos = u64::try_from(time.tv_nsec).expect("nanoseconds are not negative");
-        Time::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
-    }
-
-    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-    fn now(&self) -> Time {
-        use std::sync::LazyLock;
-        use std::time::Instant;
-
-        static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-        Time::default().after(ORIGIN.elapsed())
-    }
-
-    fn wall_us(&self) -> u64 {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
-    }
-
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn on_system(&self, at: Time) -> Time {
-        at
-    }
+    let time = clock_gettime(COUNTS_SLEEP);
+    let seconds = u64::try_from(time.tv_sec).expect("time since boot is not negative");
+    let nanos = u64::try_from(time.tv_nsec).expect("nanoseconds are not negative");
+    Time::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// Time that tests drive.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn system_now() -> Time {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Time::default().after(ORIGIN.elapsed())
+}
+
+/// Offsets of the clocks, which tests set. No other memory depends on them.
 #[cfg(feature = "test-util")]
 mod driven {
-    use super::{CLOCK, Source, System};
-    use crate::protocol::Time;
-    use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
     use std::time::Duration;
 
-    /// So far from the end of time that no sum of a time and a timing comes near it: 292 years.
+    /// Maximum of [`AHEAD_NS`], 292 years: no sum of a time and a timeout reaches the end of time.
     const FARTHEST: u64 = u64::MAX / 2;
 
-    /// The system's clocks, moved. No other memory hangs on it: who learns of a move from its caller
-    /// reads it, too.
-    pub(crate) struct Driven {
-        ahead_ns: AtomicU64,
-        wall_shift_us: AtomicI64,
+    static AHEAD_NS: AtomicU64 = AtomicU64::new(0);
+    static WALL_SHIFT_US: AtomicI64 = AtomicI64::new(0);
+
+    pub(super) fn ahead() -> Duration {
+        Duration::from_nanos(AHEAD_NS.load(Relaxed))
     }
 
-    impl Driven {
-        pub(super) const fn new() -> Self {
-            Self { ahead_ns: AtomicU64::new(0), wall_shift_us: AtomicI64::new(0) }
-        }
+    pub(super) fn shifted(wall_us: u64) -> u64 {
+        wall_us.saturating_add_signed(WALL_SHIFT_US.load(Relaxed))
     }
 
-    impl Source for Driven {
-        fn now(&self) -> Time {
-            let ahead = self.ahead_ns.load(Ordering::Relaxed);
-            Time::from_nanos(System.now().as_nanos().saturating_add(ahead))
-        }
-
-        fn wall_us(&self) -> u64 {
-            System.wall_us().saturating_add_signed(self.wall_shift_us.load(Ordering::Relaxed))
-        }
-
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        fn on_system(&self, at: Time) -> Time {
-            let ahead = self.ahead_ns.load(Ordering::Relaxed);
-            System.on_system(Time::from_nanos(at.as_nanos().saturating_sub(ahead)))
-        }
-    }
-
-    /// Moves the clock forward for the whole process, up to [`FARTHEST`] in all.
+    /// Moves the clock forward for the whole process, up to [`FARTHEST`] in total.
     pub(crate) fn advance(by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let add = |ahead: u64| Some(ahead.saturating_add(by).min(FARTHEST));
-        let _ = CLOCK.ahead_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        let _ = AHEAD_NS.fetch_update(Relaxed, Relaxed, add);
     }
 
-    /// Lets the wall clock differ from the system's by so much.
+    /// Sets the difference between the wall clock and the system's.
     pub(crate) fn shift_wall_clock(seconds: i64) {
-        CLOCK.wall_shift_us.store(seconds.saturating_mul(1_000_000), Ordering::Relaxed);
+        WALL_SHIFT_US.store(seconds.saturating_mul(1_000_000), Relaxed);
     }
 }
 

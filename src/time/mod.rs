@@ -7,8 +7,6 @@ mod alarms;
 mod clock;
 pub(crate) mod machine;
 mod ring;
-#[cfg(feature = "test-util")]
-mod shifted;
 mod sleeper;
 pub(crate) mod timer;
 mod wakeup;
@@ -19,7 +17,4 @@ pub(crate) use clock::TimeSource;
 pub(crate) use ring::Ring;
 #[cfg(feature = "test-util")]
 pub(crate) use ring::SourceAlarm;
-#[cfg(feature = "test-util")]
-pub(crate) use shifted::Shifted;
 pub(crate) use timer::Alarm;
-pub(crate) use wakeup::Wakeup;

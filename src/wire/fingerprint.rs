@@ -15,7 +15,7 @@ const MARK: &str = "quorlock:";
 /// ```text
 /// quorlock:nodes=5-9f3ac21b,quorum=3,max_ttl=60000ms,prefix=2b1c5e0a
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fingerprint {
     nodes: usize,
     quorum: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Fingerprint {
 }
 
 /// First 32 bits of a `UUIDv5`: stable across versions and platforms, not collision-resistant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Digest(u32);
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -82,10 +82,9 @@ fn from_array(request: RequestKind, parts: &[Value], ours: &Held) -> Answer {
             | RequestKind::AcquireFenced
             | RequestKind::Extend
             | RequestKind::Release,
-            [unfenced, Value::BulkString(digits)],
+            [unfenced, digits @ Value::BulkString(_)],
         ) if request != RequestKind::AcquireFenced || matches!(unfenced, Value::Array(_)) => {
-            let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-            match number.filter(|number| *number < LIMIT) {
+            match number(digits).filter(|number| *number < LIMIT) {
                 Some(number) => answer(request, unfenced, ours).with_number(number),
                 None => Answer::unexpected(OUT_OF_RANGE),
             }

@@ -14,9 +14,6 @@ const MAX_CLASSES: usize = 100;
 const NONE: &str = "none";
 const OTHER: &str = "other";
 
-const LOSSES: [Loss; 6] =
-    [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed, Loss::Internal];
-
 /// Metric handles of all classes. Reading is wait-free.
 pub(super) struct Classes {
     none: Class,
@@ -77,7 +74,7 @@ impl Class {
             let labels = [class.as_slice(), &[Label::from_static_parts("won", won)]].concat();
             families::ACQUIRE_WAIT.histogram(recorder, &labels)
         };
-        let losses = LOSSES.map(|it| (it, it.as_str()));
+        let losses = Loss::ALL.map(|it| (it, it.as_str()));
         let renewals = [(true, "renewed"), (false, "failed")];
         Self {
             acquires: families::ACQUIRES.counters(

@@ -1,11 +1,8 @@
 //! A clock of a client's own, which runs as the machine's does until it is moved.
 
-use super::clock::TimeSource;
-use super::machine;
-use super::ring::{Ring, SourceAlarm};
-use super::timer::Alarm;
 use crate::protocol::Time;
 use crate::sync::lock;
+use crate::time::{Alarm, Clock, Ring, SourceAlarm, TimeSource, machine};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -73,7 +70,7 @@ impl TimeSource for Shifted {
     fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Box<dyn SourceAlarm> {
         let bell = Arc::new(ShiftedBell { state: self.0.clone(), due: Mutex::new(at), bell });
         let ring: Arc<dyn Ring> = bell.clone();
-        let alarm = Alarm::set(self.0.on_machine(at), Arc::downgrade(&ring));
+        let alarm = Clock::Machine.set_alarm(self.0.on_machine(at), Arc::downgrade(&ring));
         let alarm = Arc::new(ShiftedAlarm { bell, alarm });
         let mut alarms = lock(&self.0.alarms);
         alarms.retain(|known| known.strong_count() > 0);

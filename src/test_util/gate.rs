@@ -1,0 +1,52 @@
+//! Control over when the tasks of a client are polled.
+
+use futures::future::BoxFuture;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Controls when a task of a client is polled. A [`World`](super::World) creates one gate for each task.
+pub trait Gate: Send {
+    /// Called when the task was woken. The implementation either polls the task by calling `task`,
+    /// or arranges for `cx` to be woken later.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Poll<()>;
+
+    /// Called when the runtime drops the task. The implementation drops `task`, either immediately
+    /// or later. The default implementation drops it immediately.
+    fn bury(&mut self, task: Box<dyn Send>) {
+        drop(task);
+    }
+}
+
+pub(super) struct GatedTask {
+    /// `None` once it was passed to `Gate::bury`.
+    task: Option<BoxFuture<'static, ()>>,
+    gate: Box<dyn Gate>,
+}
+
+impl GatedTask {
+    pub(super) fn new(task: BoxFuture<'static, ()>, gate: Box<dyn Gate>) -> Self {
+        Self { task: Some(task), gate }
+    }
+}
+
+impl Future for GatedTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { task, gate } = &mut *self;
+        let Some(task) = task else { return Poll::Pending };
+        gate.poll(cx, &mut |cx| task.as_mut().poll(cx))
+    }
+}
+
+impl Drop for GatedTask {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            self.gate.bury(Box::new(task));
+        }
+    }
+}
