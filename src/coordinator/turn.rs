@@ -3,6 +3,7 @@
 use super::closing::Closing;
 use super::completion::Completion;
 use super::context::ConnectionId;
+use super::node::Node;
 use super::state::{Coordinator, is_current};
 use super::timeout::Timeout;
 use crate::observe::event::Event;
@@ -144,6 +145,18 @@ impl Coordinator {
     pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
         let known = self.nodes[connection.node].connection();
         known.is_some_and(|known| known.id == connection && known.is_quiet(now))
+    }
+
+    /// When the oldest pipeline of `connection` without a reply was written.
+    pub(crate) fn unanswered_since(&self, connection: ConnectionId) -> Option<Time> {
+        let known = self.nodes[connection.node].connection();
+        known.filter(|known| known.id == connection)?.unanswered_since()
+    }
+
+    /// True if a node that is not stalled has not answered a command.
+    pub(crate) fn expects_reply(&self) -> bool {
+        let mut connections = self.nodes.iter().filter_map(Node::connection);
+        connections.any(|it| !it.is_stalled() && it.unanswered_since().is_some())
     }
 
     /// True if the driver should let callers run before it writes to `connection`: they are likely to submit more. It

@@ -1,5 +1,6 @@
 //! The alarm of a client: timeouts, and turns for a task that is late.
 
+use super::lateness::TURNS;
 use super::shared::{Engine, IDLE};
 use crate::protocol::Time;
 use crate::time::Ring;
@@ -33,7 +34,12 @@ impl Engine {
             if late.is_some() {
                 self.is_late.store(true, Ordering::Release);
             }
-            let next = check_at.map_or(next, |at| next.min(at));
+            let mut next = check_at.map_or(next, |at| next.min(at));
+            state.has_late_task = self.is_task_late(state, now);
+            // The runtime does not notice replies while its threads are blocked.
+            if state.has_late_task && state.coordinator.expects_reply() {
+                next = next.min(now.after(TURNS));
+            }
             // The alarm is set by the returned time.
             state.alarm_at = next;
             ((!state.coordinator.is_closed()).then_some(next), late)

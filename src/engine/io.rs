@@ -1,15 +1,21 @@
 //! The connections of a client.
 
 use crate::coordinator::ConnectionId;
+use crate::protocol::Time;
 use crate::transport::Stream;
 use crate::wire::NodeFailure;
 use redis::RedisConnectionInfo;
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 use tokio::task::AbortHandle;
 
 /// Number of bytes of one connection from which on the rest is read in the next turn.
 pub(super) const MAX_READ: usize = 64 << 10;
+
+/// Age of a pipeline without a reply from which on the alarm reads its connection directly. Runtimes that are not blocked
+/// read replies of near nodes earlier.
+const OVERDUE: Duration = Duration::from_millis(4);
 
 /// Result of a task that connects.
 pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
@@ -40,13 +46,39 @@ pub(super) struct OpenConnection {
     pub(super) unsent: Vec<u8>,
     /// Number of bytes that the current turn may still read.
     pub(super) budget: usize,
+    /// When the oldest pipeline without a reply was written.
+    pub(super) unanswered_since: Option<Time>,
+    /// True if the current turn reads bytes that the runtime has not noticed.
+    pub(super) is_direct: bool,
     /// How often the task has let callers run since the last read, before it wrote their commands.
     pub(super) yields: u32,
 }
 
 impl OpenConnection {
     pub(super) fn new(id: ConnectionId, stream: Box<dyn Stream>) -> Self {
-        Self { id, stream, unsent: Vec::new(), budget: MAX_READ, yields: 0 }
+        Self {
+            id,
+            stream,
+            unsent: Vec::new(),
+            budget: MAX_READ,
+            unanswered_since: None,
+            is_direct: false,
+            yields: 0,
+        }
+    }
+
+    /// Prepares for a turn. At `direct_at`, a reply that is overdue is read directly.
+    pub(super) fn begin_turn(&mut self, direct_at: Option<Time>) {
+        self.budget = MAX_READ;
+        let since = self.unanswered_since.zip(direct_at);
+        self.read_directly(since.is_some_and(|(since, now)| now.since(since) >= OVERDUE));
+    }
+
+    pub(super) fn read_directly(&mut self, is_direct: bool) {
+        if self.is_direct != is_direct {
+            self.is_direct = is_direct;
+            self.stream.read_directly(is_direct);
+        }
     }
 }
 

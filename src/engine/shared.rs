@@ -76,6 +76,8 @@ pub(super) struct State {
     /// When the alarm rings.
     pub(super) alarm_at: Time,
     pub(super) lateness: Lateness,
+    /// True if the task was late when the alarm rang, and has not taken a turn since: the alarm takes turns in its place.
+    pub(super) has_late_task: bool,
 }
 
 /// Consequences of a change of the coordinator, for after the mutex was unlocked.
@@ -116,8 +118,9 @@ impl State {
             return effects;
         }
         let mut next = self.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
+        self.has_late_task &= !in_turn;
         if effects.wakes_task {
-            next = next.min(self.lateness.late_at(now));
+            next = next.min(if self.has_late_task { now } else { self.lateness.late_at(now) });
         }
         if next < self.alarm_at {
             self.alarm_at = next;
@@ -189,6 +192,7 @@ impl Engine {
                 alarm: None,
                 alarm_at: Time::END,
                 lateness,
+                has_late_task: false,
             };
             Self {
                 state: Mutex::new(state),

@@ -10,7 +10,11 @@ use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 use tokio::runtime::{Handle, Id};
+
+/// How long callers on other runtimes have the chance to start a new task after the end of a runtime.
+const HAND_OVER: Duration = Duration::from_millis(20);
 
 /// Takes turns until the client is closed. Its drop hands the client to another task.
 struct ClientTask {
@@ -48,6 +52,10 @@ impl Engine {
     fn woken_at(&self, state: &State) -> Option<Time> {
         state.served_by?;
         self.task.woken_at()
+    }
+
+    pub(super) fn is_task_late(&self, state: &State, now: Time) -> bool {
+        self.woken_at(state).is_some_and(|at| now >= state.lateness.late_at(at))
     }
 
     /// Returns when to check next whether the task is late, and the callers to wake if it has to be replaced at `now`.
@@ -108,7 +116,7 @@ impl Engine {
     }
 
     /// The task of `generation` has ended, and its connections with the runtime. All callers run, and one of them starts
-    /// another task.
+    /// another task. If none does, work that is left is done on the library's own runtime.
     fn handle_task_end(&self, generation: u64) {
         let mut io = lock(&self.io);
         if !self.task.is_current(generation) {
@@ -123,11 +131,24 @@ impl Engine {
                 return None;
             }
             self.end_task(state, !is_pinned, now);
-            Some(state.take_wakers())
+            Some((state.take_wakers(), state.coordinator.has_work()))
         });
-        if let Some(Some(wakers)) = wakers {
-            self.wake_callers(wakers);
+        let Some(Some((wakers, has_work))) = wakers else { return };
+        self.wake_callers(wakers);
+        if has_work {
+            self.serve_by_own_runtime();
         }
+    }
+
+    /// Starts a task on the library's own runtime, unless a caller on another runtime starts one soon.
+    fn serve_by_own_runtime(&self) {
+        let Some((engine, runtime)) = self.this.upgrade().zip(self.pool.own_runtime()) else {
+            return;
+        };
+        runtime.spawn(async move {
+            tokio::time::sleep(HAND_OVER).await;
+            let _no_runtime = engine.ensure_task().is_err();
+        });
     }
 
     /// Ends the task if another runtime than `here` is late to run it. Its streams are closed in the next turn.
@@ -136,8 +157,7 @@ impl Engine {
             return;
         }
         self.with_state(false, |state, now| {
-            let late_at = self.woken_at(state).map(|at| state.lateness.late_at(at));
-            if late_at.is_none_or(|at| now < at) || state.served_by == Some(here) {
+            if !self.is_task_late(state, now) || state.served_by == Some(here) {
                 return;
             }
             self.is_late.store(false, Ordering::Release);

@@ -1,6 +1,6 @@
 //! A turn of a client: opens, reads and writes its connections.
 
-use super::io::{Io, MAX_READ, OpenConnection, Opening};
+use super::io::{Io, OpenConnection, Opening};
 use super::shared::Engine;
 use crate::coordinator::{ConnectionId, Coordinator};
 use crate::protocol::Time;
@@ -32,6 +32,8 @@ struct Next {
     connect: Vec<ConnectionId>,
     /// True if the task has to run again after other tasks.
     yields: bool,
+    /// True if a connection has to be read before it is written to.
+    reads: bool,
     is_closed: bool,
 }
 
@@ -93,7 +95,9 @@ impl Io {
         cx: &mut Context<'_>,
         task: Option<&Turn<'_>>,
     ) -> bool {
-        self.open.iter_mut().for_each(|connection| connection.budget = MAX_READ);
+        // In the task, the runtime is not blocked.
+        let direct_at = task.is_none().then(|| engine.now());
+        self.open.iter_mut().for_each(|connection| connection.begin_turn(direct_at));
         loop {
             let mut has_more = self.write(cx);
             self.take_opened(engine);
@@ -115,7 +119,7 @@ impl Io {
             for id in next.connect {
                 self.opening.extend(task.map(|task| engine.open(id, task.runtime)));
             }
-            has_more |= self.write(cx);
+            has_more |= self.write(cx) || next.reads;
             if !has_more {
                 return next.is_closed;
             }
@@ -163,9 +167,13 @@ impl Io {
                 // Callers that were answered together submit their next commands together.
                 let gathers = is_task && it.may_gather(connection.id, connection.yields, now);
                 connection.yields += u32::from(gathers);
-                next.yields |= gathers || !connection.take_bytes_to_write(it, now);
+                next.yields |= gathers;
+                next.reads |= !gathers && !connection.take_bytes_to_write(it, now);
             }
             is_first = false;
+        }
+        for connection in &mut self.open {
+            connection.unanswered_since = it.unanswered_since(connection.id);
         }
         next.is_closed = it.is_closed();
         next
@@ -240,15 +248,14 @@ impl Io {
 }
 
 impl OpenConnection {
-    /// Returns false if the connection must be read before: the runtime has not noticed yet that there are bytes or the
-    /// end of the stream.
+    /// Returns false if the connection must be read directly before it is written to.
     fn take_bytes_to_write(&mut self, it: &mut Coordinator, now: Time) -> bool {
         if !self.unsent.is_empty() {
             return true;
         }
         // Under a flood of pushes there is always more to read.
-        let reads_first = self.budget > 0;
-        if reads_first && it.must_read_first(self.id, now) && self.stream.has_unread() {
+        if self.budget > 0 && !self.is_direct && it.must_read_first(self.id, now) {
+            self.read_directly(true);
             return false;
         }
         loop {

@@ -6,6 +6,7 @@
 mod credentials;
 mod environment;
 mod gate;
+mod own_runtime;
 mod pool;
 mod runtime;
 mod shield;

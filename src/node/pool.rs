@@ -1,6 +1,7 @@
 //! The nodes of a client.
 
 use super::environment::Environment;
+use super::own_runtime::own_runtime;
 use super::runtime::{NoRuntime, lack};
 use super::target::Node;
 use crate::observe::Observers;
@@ -53,14 +54,21 @@ impl Pool {
         self.pinned.is_some()
     }
 
-    /// The current runtime, or the pinned one.
+    /// The pinned runtime. Otherwise the current one, if it has all drivers, or else the library's own.
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
-        let runtime = match &self.pinned {
-            Some(pinned) => pinned.clone(),
-            None => Handle::try_current().map_err(|_| NoRuntime::Absent)?,
-        };
         // A simulated world has its own timers and streams.
-        let missing = if self.environment.is_world() { None } else { lack(&runtime) };
-        missing.map_or(Ok(runtime), |missing| Err(NoRuntime::Lacks(missing)))
+        let is_world = self.environment.is_world();
+        let lack = |runtime: &Handle| if is_world { None } else { lack(runtime) };
+        if let Some(pinned) = &self.pinned {
+            return lack(pinned).map_or(Ok(pinned.clone()), |it| Err(NoRuntime::Lacks(it)));
+        }
+        let current = Handle::try_current().ok().filter(|runtime| lack(runtime).is_none());
+        current.or_else(|| self.own_runtime()).ok_or(NoRuntime::Absent)
+    }
+
+    /// The library's own runtime, unless the client is pinned to another one or is simulated.
+    pub(crate) fn own_runtime(&self) -> Option<Handle> {
+        let can_use = !self.is_pinned() && !self.environment.is_world();
+        if can_use { own_runtime() } else { None }
     }
 }
