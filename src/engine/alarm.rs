@@ -1,7 +1,7 @@
 //! The alarm of a client: timeouts, and turns for a task that is late.
 
 use super::lateness::TURNS;
-use super::shared::{Engine, IDLE};
+use super::shared::{Engine, IDLE, Thread};
 use crate::protocol::Time;
 use crate::time::Ring;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Ring for Engine {
 impl Engine {
     /// Handles timeouts that are due. Returns when the alarm has to ring next, or `None` if the client is closed.
     fn handle_timeout(&self) -> Option<Time> {
-        let (next, late) = self.with_state(false, |state, now| {
+        let (next, late) = self.with_state(Thread::Timer, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
                 state.coordinator.handle_timeout(now);
             }

@@ -1,6 +1,7 @@
 //! The coordinator of a client, behind one mutex, with the callers that wait for it.
 
 use super::LeaseListener;
+use super::events::EventQueue;
 use super::io::{Io, Opened};
 use super::lateness::Lateness;
 use super::queue::RequestQueue;
@@ -36,6 +37,9 @@ pub(crate) struct Engine {
     /// Results of the tasks that connect.
     pub(super) opened: Mutex<Vec<(ConnectionId, Opened)>>,
     pub(super) task: TaskSignal,
+    pub(super) events: Arc<EventQueue>,
+    /// Effects of the task's current turn for after its end.
+    delayed: Mutex<Vec<Effects>>,
     /// True if a turn was not possible because another thread took one, which then wakes the task.
     pub(super) was_busy: AtomicBool,
     pub(super) leases: Arc<dyn LeaseListener>,
@@ -80,9 +84,22 @@ pub(super) struct State {
     pub(super) has_late_task: bool,
 }
 
+/// The thread that calls the coordinator.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Thread {
+    /// Of a handle.
+    Caller,
+    /// Of the task, in a turn, which does what the connections need.
+    Turn,
+    /// Of the task, between two steps of a turn.
+    Task,
+    /// Of the alarm.
+    Timer,
+}
+
 /// Consequences of a change of the coordinator, for after the mutex was unlocked.
 #[derive(Default)]
-struct Effects {
+pub(super) struct Effects {
     now: Time,
     wakers: Vec<Waker>,
     ended: Vec<LeaseId>,
@@ -102,8 +119,8 @@ impl State {
         wakers
     }
 
-    /// `in_turn`: the caller is the task, and does what the connections need.
-    fn collect(&mut self, now: Time, in_turn: bool) -> Effects {
+    fn collect(&mut self, now: Time, thread: Thread) -> Effects {
+        let in_turn = thread == Thread::Turn;
         let mut effects = Effects { now, ..Effects::default() };
         effects.wakers.append(&mut self.wakers);
         while let Some(completion) = self.coordinator.poll_completion() {
@@ -200,6 +217,8 @@ impl Engine {
                 io: Mutex::default(),
                 opened: Mutex::default(),
                 task: TaskSignal::default(),
+                events: Arc::default(),
+                delayed: Mutex::default(),
                 was_busy: AtomicBool::new(false),
                 leases,
                 pool,
@@ -240,25 +259,25 @@ impl Engine {
         &self,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        if self.is_usable() { self.with_state(false, call) } else { None }
+        if self.is_usable() { self.with_state(Thread::Caller, call) } else { None }
     }
 
-    /// Like [`with`](Self::with), for a turn. `is_task`: of the client's task.
+    /// Like [`with`](Self::with), for a turn.
     pub(super) fn with_turn<T>(
         &self,
-        is_task: bool,
+        thread: Thread,
         call: impl FnOnce(&mut Coordinator, Time) -> T,
     ) -> Option<T> {
-        self.with_state(is_task, |state, now| call(&mut state.coordinator, now))
+        self.with_state(thread, |state, now| call(&mut state.coordinator, now))
     }
 
     pub(super) fn with_state<T>(
         &self,
-        in_turn: bool,
+        thread: Thread,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        let result = self.with_locked(lock(&self.state), in_turn, call);
-        self.execute_requests();
+        let result = self.with_locked(lock(&self.state), thread, call);
+        self.execute_requests(if thread == Thread::Turn { Thread::Task } else { thread });
         result
     }
 
@@ -266,7 +285,7 @@ impl Engine {
     pub(super) fn with_locked<T>(
         &self,
         mut state: MutexGuard<'_, State>,
-        in_turn: bool,
+        thread: Thread,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
         // A request that is not executed wakes its caller when it is dropped: after the mutex was unlocked.
@@ -284,12 +303,17 @@ impl Engine {
                 request(&mut state, now);
             }
             let result = call.take().map(|call| call(&mut state, now));
-            (result, state.collect(now, in_turn))
+            (result, state.collect(now, thread))
         });
         match catch_unwind(run) {
             Ok((result, effects)) => {
                 drop(state);
-                self.apply(effects);
+                if matches!(thread, Thread::Turn | Thread::Task) && !effects.events.is_empty() {
+                    // The connections are locked. An observer that blocks must not keep the alarm from using them.
+                    lock(&self.delayed).push(effects);
+                } else {
+                    self.apply(effects, thread);
+                }
                 result
             }
             Err(panic) => {
@@ -299,18 +323,26 @@ impl Engine {
         }
     }
 
-    fn apply(&self, effects: Effects) {
+    fn apply(&self, effects: Effects, thread: Thread) {
         if effects.wakes_task {
             self.task.wake(effects.now);
-        }
-        for (weight, event) in effects.events {
-            self.environment().observers.emit(weight, || event);
         }
         for lease in effects.ended {
             contain(|| self.leases.handle_end(lease));
         }
+        match thread {
+            Thread::Timer => self.emit_elsewhere(effects.events),
+            _ => self.emit(effects.events),
+        }
         for waker in effects.wakers {
             contain(|| waker.wake());
+        }
+    }
+
+    /// Does what the steps of a turn have delayed, after the connections were unlocked.
+    pub(super) fn apply_delayed(&self) {
+        for effects in std::mem::take(&mut *lock(&self.delayed)) {
+            self.apply(effects, Thread::Task);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The task of a client: its start, its end, and its replacement if its runtime is late to run it.
 
-use super::shared::{Engine, State};
+use super::shared::{Engine, State, Thread};
 use super::turn::Turn;
 use crate::node::NoRuntime;
 use crate::protocol::Time;
@@ -126,7 +126,7 @@ impl Engine {
         drop(io);
         drop(ended);
         let is_pinned = self.pool.is_pinned();
-        let wakers = self.with_state(false, |state, now| {
+        let wakers = self.with_state(Thread::Caller, |state, now| {
             if !self.task.is_current(generation) {
                 return None;
             }
@@ -135,7 +135,7 @@ impl Engine {
         });
         let Some(Some((wakers, has_work))) = wakers else { return };
         self.wake_callers(wakers);
-        if has_work {
+        if has_work && !is_pinned {
             self.serve_by_own_runtime();
         }
     }
@@ -156,7 +156,7 @@ impl Engine {
         if !self.is_late.load(Ordering::Acquire) {
             return;
         }
-        self.with_state(false, |state, now| {
+        self.with_state(Thread::Caller, |state, now| {
             if !self.is_task_late(state, now) || state.served_by == Some(here) {
                 return;
             }

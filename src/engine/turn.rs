@@ -1,7 +1,7 @@
 //! A turn of a client: opens, reads and writes its connections.
 
 use super::io::{Io, OpenConnection, Opening};
-use super::shared::Engine;
+use super::shared::{Engine, Thread};
 use crate::coordinator::{ConnectionId, Coordinator};
 use crate::protocol::Time;
 use crate::sync::{lock, try_lock};
@@ -53,6 +53,9 @@ impl Engine {
         if self.was_busy.swap(false, Ordering::SeqCst) {
             self.task.wake(self.now());
         }
+        if task.is_some() {
+            self.apply_delayed();
+        }
         is_over
     }
 
@@ -98,11 +101,12 @@ impl Io {
         // In the task, the runtime is not blocked.
         let direct_at = task.is_none().then(|| engine.now());
         self.open.iter_mut().for_each(|connection| connection.begin_turn(direct_at));
+        let thread = if task.is_some() { Thread::Turn } else { Thread::Timer };
         loop {
             let mut has_more = self.write(cx);
             self.take_opened(engine);
             let is_full = self.read(cx);
-            let exchanged = engine.with_turn(task.is_some(), |it, now| {
+            let exchanged = engine.with_turn(thread, |it, now| {
                 let is_replaced = task.is_some_and(|task| !engine.task.is_current(task.generation));
                 let next = self.exchange(it, now, task.is_some() && !is_replaced);
                 (next, self.take_ended(it), is_replaced)

@@ -66,9 +66,8 @@ impl Pool {
         current.or_else(|| self.own_runtime()).ok_or(NoRuntime::Absent)
     }
 
-    /// The library's own runtime, unless the client is pinned to another one or is simulated.
+    /// The library's own runtime, unless the client is simulated.
     pub(crate) fn own_runtime(&self) -> Option<Handle> {
-        let can_use = !self.is_pinned() && !self.environment.is_world();
-        if can_use { own_runtime() } else { None }
+        if self.environment.is_world() { None } else { own_runtime() }
     }
 }

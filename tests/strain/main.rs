@@ -8,9 +8,11 @@
 
 mod blocked;
 mod ended;
+mod leaked;
 mod secure;
+mod user_code;
 
-use kit::{Cluster, Server};
+use kit::Cluster;
 use quorlock::{Builder, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
