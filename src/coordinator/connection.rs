@@ -166,6 +166,12 @@ impl Connection {
         self.liveness.handle_reply(oldest, now)
     }
 
+    /// There are more bytes to read than one turn reads.
+    pub(super) fn handle_backlog(&mut self, now: Time) {
+        self.yielded_at = None;
+        self.liveness.handle_backlog(now);
+    }
+
     /// The commands without a reply, oldest first.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &NodeCommand> {
         self.conversation.unanswered().flat_map(|pipeline| &pipeline.commands)

@@ -109,6 +109,14 @@ impl Coordinator {
         self.settle(now);
     }
 
+    /// There are more bytes to read from `connection` than the driver reads in one turn: its node is not silent.
+    pub(crate) fn handle_backlog(&mut self, connection: ConnectionId, now: Time) {
+        let known = self.nodes[connection.node].connection_mut();
+        if let Some(known) = known.filter(|known| known.id == connection) {
+            known.handle_backlog(now);
+        }
+    }
+
     /// `connection` has ended with `error`.
     pub(crate) fn handle_closed(
         &mut self,

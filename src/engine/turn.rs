@@ -152,6 +152,9 @@ impl Io {
         }
         for connection in &self.open {
             it.handle_unsent(connection.id, connection.unsent.len());
+            if connection.budget == 0 {
+                it.handle_backlog(connection.id, now);
+            }
         }
         for (id, part) in self.parts.drain(..) {
             it.handle_bytes(id, &self.received[part], now);

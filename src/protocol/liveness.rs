@@ -136,6 +136,14 @@ impl Liveness {
         }
     }
 
+    /// The connection had more bytes than one turn of the driver reads: it is this process that is slow.
+    pub(crate) fn handle_backlog(&mut self, now: Time) {
+        if !self.is_stalled() {
+            self.awake_since = now;
+            self.suspicion = Suspicion::None;
+        }
+    }
+
     /// The action that is due at `now`. Each is returned once, except [`Action::Abandon`].
     /// `is_quorum_silent` is true if a quorum of nodes is stalled.
     pub(crate) fn poll(&mut self, now: Time, is_quorum_silent: bool) -> Option<Action> {

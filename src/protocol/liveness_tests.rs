@@ -64,6 +64,19 @@ fn pause_noticed_during_yield_restarts_the_timeout() {
 }
 
 #[test]
+fn node_whose_reply_is_still_read_is_not_silent() {
+    let mut it = new();
+    it.handle_written(at(0));
+    assert_eq!(it.poll(at(200), true), Some(Action::Yield));
+    it.handle_backlog(at(210));
+    assert_eq!((it.next_timeout(), it.poll(at(409), true)), (at(410), None));
+    assert_eq!(it.poll(at(410), true), Some(Action::Yield));
+    assert_eq!(it.poll(at(410), true), Some(Action::Stall));
+    it.handle_backlog(at(500));
+    assert!(it.is_stalled(), "only a reply ends this state");
+}
+
+#[test]
 fn second_connection_requires_a_silent_quorum() {
     let mut it = stalled();
     assert_eq!(ring(&mut it, false), []);

@@ -14,12 +14,17 @@ async fn locks_of_10_000_leaked_futures_end_by_their_ttl_and_other_acquires_go_o
     let redlock = builder(&cluster).ttl(TTL).build().expect("good settings");
     let other = client(&cluster);
     redlock.ready().await.expect("nodes are up");
-    for n in 0..10_000 {
+    let (mut leaked, mut n) = (0, 0);
+    while leaked < 10_000 {
+        n += 1;
         let acquire = redlock.acquire(format!("r{}", n % 5_000)).wait(SOON);
         let acquire = if n % 2 == 0 { acquire } else { acquire.auto_extend_forever() };
         let mut acquire = Box::pin(acquire.into_future());
-        assert!(acquire.as_mut().now_or_never().is_none(), "nodes take their time");
-        mem::forget(acquire);
+        // On a busy machine, nodes can reply within the poll.
+        if acquire.as_mut().now_or_never().is_none() {
+            leaked += 1;
+            mem::forget(acquire);
+        }
         if n % 100 == 0 {
             tokio::task::yield_now().await;
         }

@@ -8,7 +8,10 @@
 
 mod blocked;
 mod ended;
+mod executors;
+mod idle;
 mod leaked;
+mod load;
 mod secure;
 mod user_code;
 
