@@ -25,10 +25,7 @@ impl Inner {
             |key: &Key| self.driver.engine().with(|it, now| it.holds(key, now)).unwrap_or_default();
         let held_here = || keys.iter().any(holds);
         match failure {
-            Failure::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
-            Failure::NoRuntime(NoRuntime::Lacks(missing)) => {
-                AcquireError::IncompleteRuntime { missing }
-            }
+            Failure::NoRuntime(NoRuntime) => AcquireError::NoRuntime,
             Failure::Failed(AcquireFailure::Closed) => AcquireError::Closed,
             Failure::Internal(failure) => {
                 let reason = failure.map(|failure| failure.to_string());

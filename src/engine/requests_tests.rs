@@ -44,7 +44,10 @@ fn engine() -> Arc<Engine> {
         prefix: 0,
     };
     let coordinator = Coordinator::new(settings, Random::seeded(1));
-    let pool = Pool::new(Box::new([]), None, Environment::default());
+    // Without drivers, it serves no client: a call is polled below with the coordinator in use.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let pinned = Some(runtime.handle().clone());
+    let pool = Pool::new(Box::new([]), pinned, Environment::default());
     Engine::new(coordinator, Arc::new(pool), Arc::new(NoLeases))
 }
 

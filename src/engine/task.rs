@@ -87,7 +87,7 @@ impl Engine {
         {
             let mut state = lock(&self.state);
             if state.is_shut_down {
-                return Err(NoRuntime::Absent);
+                return Err(NoRuntime);
             }
             let now = self.now();
             if state.alarm.is_none() && !state.coordinator.is_closed() {
@@ -112,7 +112,7 @@ impl Engine {
         }
         // A runtime that was shut down drops the task at once.
         lock(&self.state).is_shut_down = self.pool.is_pinned();
-        Err(NoRuntime::Absent)
+        Err(NoRuntime)
     }
 
     /// The task of `generation` has ended, and its connections with the runtime. All callers run, and one of them starts

@@ -21,9 +21,8 @@ pub(crate) use environment::Gates;
 #[cfg(feature = "test-util")]
 pub use gate::Gate;
 pub(crate) use pool::Pool;
-pub use runtime::RuntimeDriver;
 #[cfg(feature = "test-util")]
-pub(crate) use runtime::lack;
+pub(crate) use runtime::{Driver, lack};
 pub(crate) use runtime::{NoRuntime, Unready};
 pub(crate) use shield::shield;
 pub(crate) use target::{Node, Timings};

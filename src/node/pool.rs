@@ -58,12 +58,12 @@ impl Pool {
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
         // A simulated world has its own timers and streams.
         let is_world = self.environment.is_world();
-        let lack = |runtime: &Handle| if is_world { None } else { lack(runtime) };
-        if let Some(pinned) = &self.pinned {
-            return lack(pinned).map_or(Ok(pinned.clone()), |it| Err(NoRuntime::Lacks(it)));
-        }
-        let current = Handle::try_current().ok().filter(|runtime| lack(runtime).is_none());
-        current.or_else(|| self.own_runtime()).ok_or(NoRuntime::Absent)
+        let can_serve = |runtime: &Handle| is_world || lack(runtime).is_none();
+        let runtime = match &self.pinned {
+            Some(pinned) => Some(pinned.clone()).filter(can_serve),
+            None => Handle::try_current().ok().filter(can_serve).or_else(|| self.own_runtime()),
+        };
+        runtime.ok_or(NoRuntime)
     }
 
     /// The library's own runtime, unless the client is simulated.

@@ -23,6 +23,8 @@ pub enum Tier {
     Unit,
     /// Tests on servers.
     It,
+    /// Tests under strain.
+    Strain,
     /// Tests in time that is moved by hand.
     Paused,
     /// Tests on nodes in the process.
@@ -50,6 +52,7 @@ impl FromStr for Tier {
             "sim" => Ok(Self::Sim),
             "unit" => Ok(Self::Unit),
             "it" => Ok(Self::It),
+            "strain" => Ok(Self::Strain),
             "paused" => Ok(Self::Paused),
             "double" => Ok(Self::Double),
             "counts" => Ok(Self::Counts),
@@ -69,6 +72,7 @@ impl Tier {
         match self {
             Self::Unit => &["--lib"],
             Self::It => &["--test", "it"],
+            Self::Strain => &["--test", "strain"],
             Self::Paused => &["--test", "paused"],
             Self::Double => &["--test", "double"],
             Self::Counts => &["-p", "quorlock-counts", "--test", "counts"],
@@ -119,6 +123,7 @@ impl fmt::Display for Tier {
             Self::Sim => "sim",
             Self::Unit => "unit",
             Self::It => "it",
+            Self::Strain => "strain",
             Self::Paused => "paused",
             Self::Double => "double",
             Self::Counts => "counts",

@@ -94,6 +94,7 @@ fn tests_of(tier: Tier) -> String {
     let dir = match tier {
         Tier::Unit => "src",
         Tier::It => "tests/it",
+        Tier::Strain => "tests/strain",
         Tier::Paused => "tests/paused",
         Tier::Double => "tests/double",
         Tier::Counts => "tests/counts/tests",
@@ -115,7 +116,7 @@ fn tests_of(tier: Tier) -> String {
 
 #[test]
 fn every_test_that_a_patch_names_is_there() {
-    let texts: BTreeMap<_, _> = [Tier::Unit, Tier::It, Tier::Paused, Tier::Double, Tier::Counts]
+    let texts: BTreeMap<_, _> = [Tier::Unit, Tier::It, Tier::Strain, Tier::Paused, Tier::Double, Tier::Counts]
         .into_iter()
         .map(|tier| (tier, tests_of(tier)))
         .collect();
