@@ -307,7 +307,7 @@ fn caller_that_waits_for_the_end_of_a_lease_is_notified() {
 fn end_of_a_lease_does_not_wait_for_many_acquires_that_are_due() {
     let mut world = World::new(3, 17);
     let a = world.connected();
-    let _held = world.lock(a, request(&["k"]));
+    let _held = world.lock(a, renewed(&["k"]));
     for host in 0..3 {
         world.set_state(host, HostState::Hung);
     }
