@@ -16,7 +16,8 @@ use crate::wire::{Missing, NodeFailure};
 impl Coordinator {
     /// True if there are calls, leases or releases that are not over.
     pub(crate) fn has_work(&self) -> bool {
-        let has_calls = self.acquires.iter().next().is_some() || self.rounds.iter().next().is_some();
+        let has_calls =
+            self.acquires.iter().next().is_some() || self.rounds.iter().next().is_some();
         let has_releases = || self.nodes.iter().any(Node::has_releases);
         has_calls || self.leases.iter().next().is_some() || has_releases()
     }

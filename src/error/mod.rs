@@ -76,7 +76,9 @@ pub enum AcquireError {
     Closed,
     /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was shut down, or was not built with
     /// `enable_all()`. Without this setting: the system refused to start a thread for the client's connections.
-    #[error("no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()")]
+    #[error(
+        "no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()"
+    )]
     NoRuntime,
     /// The client has failed internally: its code has panicked during this call, or the process was forked. The next call
     /// starts with new connections. Please report a panic.
@@ -100,10 +102,7 @@ impl AcquireError {
             | Self::Expired { report }
             | Self::NotPolled { report } => Some(report),
             Self::Timeout { report } | Self::Overloaded { report } => report.as_deref(),
-            Self::Closed
-            | Self::NoRuntime
-            | Self::Internal { .. }
-            | Self::Invalid(_) => None,
+            Self::Closed | Self::NoRuntime | Self::Internal { .. } | Self::Invalid(_) => None,
         }
     }
 }
@@ -165,7 +164,9 @@ pub enum ClientError {
     Closed,
     /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was shut down, or was not built with
     /// `enable_all()`. Without this setting: the system refused to start a thread for the client's connections.
-    #[error("no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()")]
+    #[error(
+        "no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()"
+    )]
     NoRuntime,
     /// The name of the resource is invalid.
     #[error(transparent)]

@@ -10,8 +10,7 @@ use tokio::runtime::{Builder, Handle};
 /// The runtime of this process, once it has started. A forked process starts its own.
 static RUNTIMES: PerProcess<Mutex<Option<Handle>>> = PerProcess::new();
 
-/// The library's runtime, on a thread of its own that runs until the process ends. `None` if the system refuses to start
-/// it.
+/// The library's runtime. Its thread runs until the process ends. `None` if the system refuses to start it.
 pub(super) fn own_runtime() -> Option<Handle> {
     let mut runtime = lock(RUNTIMES.get_or_init(process::id(), Mutex::default)?);
     if runtime.is_none() {

@@ -1,6 +1,6 @@
 use super::*;
-use std::sync::{Arc, OnceLock};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 struct Bell {

@@ -41,7 +41,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     /// If `is_direct`, later reads also ask the operating system for bytes or an end of file that the runtime may not have
     /// noticed. A runtime notices them only when one of its threads polls the sockets.
     ///
-    /// The default implementation does nothing.
+    /// The default implementation ignores the call.
     fn read_directly(&mut self, is_direct: bool) {
         let _ = is_direct;
     }

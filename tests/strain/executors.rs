@@ -62,7 +62,8 @@ fn without_drivers() -> [Runtime; 3] {
 #[test]
 fn all_operations_work_on_every_executor() {
     let cluster = Cluster::start(3);
-    let operations = || all_operations(builder(&cluster).node_timeout(ms(500)).build().expect("good"));
+    let operations =
+        || all_operations(builder(&cluster).node_timeout(ms(500)).build().expect("good"));
     futures::executor::block_on(operations());
     assert!(cluster.is_empty());
     for runtime in [current_thread(), multi_thread(2)].into_iter().chain(without_drivers()) {

@@ -1,7 +1,7 @@
-//! Processor time of clients that do nothing.
+//! Processor time of idle clients.
 #![cfg(target_os = "linux")]
 
-use crate::{SOON, all_up, client, eventually, multi_thread, ms};
+use crate::{SOON, all_up, client, eventually, ms, multi_thread};
 use kit::{Cluster, Rerun};
 use std::fs;
 use std::time::{Duration, Instant};

@@ -13,6 +13,7 @@ mod idle;
 mod leaked;
 mod load;
 mod secure;
+mod subscriber;
 mod user_code;
 
 use kit::Cluster;

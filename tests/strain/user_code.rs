@@ -1,7 +1,7 @@
 //! Code of the user that blocks: callbacks for credentials, and observers.
 
 use crate::{SOON, all_up, builder, current_thread, eventually, ms, multi_thread};
-use kit::{Cluster, Rerun, Server};
+use kit::{Cluster, Server};
 use quorlock::event::Event;
 use quorlock::{Credentials, Lease, NodeState, Observer, Redlock};
 use std::future::pending;
@@ -11,37 +11,35 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Metadata, Subscriber};
 
-const TTL: Duration = ms(2_000);
+pub(crate) const TTL: Duration = ms(2_000);
 
 /// Blocks threads until it is opened.
 #[derive(Default)]
-struct Barrier {
+pub(crate) struct Barrier {
     is_open: Mutex<bool>,
     opened: Condvar,
     blocked: AtomicUsize,
 }
 
 impl Barrier {
-    fn block(&self) {
+    pub(crate) fn block(&self) {
         self.blocked.fetch_add(1, Ordering::SeqCst);
         let is_open = self.is_open.lock().expect("no panic");
         drop(self.opened.wait_while(is_open, |is_open| !*is_open).expect("no panic"));
     }
 
-    fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.is_open.lock().expect("no panic") = true;
         self.opened.notify_all();
     }
 
-    fn blocked(&self) -> usize {
+    pub(crate) fn blocked(&self) -> usize {
         self.blocked.load(Ordering::SeqCst)
     }
 }
 
-/// What the callback does for one of the nodes.
+/// Behaviour of the callback for one of the nodes.
 #[derive(Clone, Copy, Debug)]
 enum Callback {
     NeverEnds,
@@ -109,7 +107,7 @@ impl Observer for Blocking {
 }
 
 /// Ten leases of each client, which are extended automatically.
-async fn held(clients: &[Redlock]) -> Vec<Lease> {
+pub(crate) async fn held(clients: &[Redlock]) -> Vec<Lease> {
     let mut leases = Vec::new();
     for (number, redlock) in clients.iter().cycle().take(10 * clients.len()).enumerate() {
         let acquire = redlock.acquire(number.to_string()).wait(SOON);
@@ -120,7 +118,7 @@ async fn held(clients: &[Redlock]) -> Vec<Lease> {
 }
 
 /// Keeps `leases` on `runtime` for three ttls from the time on at which `is_blocked` holds.
-fn keeps(
+pub(crate) fn keeps(
     case: &str,
     runtime: &Runtime,
     leases: &[Lease],
@@ -174,59 +172,4 @@ fn observer_that_blocks_when_a_node_stalls_loses_no_lease() {
     for runtime in [current_thread(), multi_thread(2)] {
         keeps_leases_with(is_node, &runtime, |cluster| cluster[0].stop());
     }
-}
-
-/// Blocks at each event of the library while it is armed.
-struct BlockingSubscriber {
-    barrier: Arc<Barrier>,
-    is_armed: Arc<AtomicBool>,
-}
-
-impl Subscriber for BlockingSubscriber {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("quorlock")
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, _: &tracing::Event<'_>) {
-        if self.is_armed.load(Ordering::SeqCst) {
-            self.barrier.block();
-        }
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-#[test]
-#[ignore = "run by the next test, because the subscriber is that of the process"]
-fn leases_under_a_subscriber_that_blocks() {
-    let (barrier, is_armed) = (Arc::new(Barrier::default()), Arc::new(AtomicBool::new(false)));
-    let subscriber = BlockingSubscriber { barrier: barrier.clone(), is_armed: is_armed.clone() };
-    tracing::subscriber::set_global_default(subscriber).expect("there is no other");
-    let cluster = Cluster::start(5);
-    let builder = builder(&cluster).ttl(TTL).node_timeout(ms(300));
-    let clients = [(); 2].map(|()| builder.clone().build().expect("good settings"));
-    let runtime = multi_thread(2);
-    let leases = runtime.block_on(held(&clients));
-    is_armed.store(true, Ordering::SeqCst);
-    cluster[0].stop();
-    keeps("subscriber", &runtime, &leases, || barrier.blocked() > 0, || barrier.open());
-    cluster[0].cont();
-}
-
-#[test]
-fn tracing_subscriber_that_blocks_loses_no_lease() {
-    let test = "user_code::leases_under_a_subscriber_that_blocks";
-    let rerun = Rerun::start(&["--ignored", "--exact", test, "--nocapture"], &[]);
-    rerun.finish(6 * SOON);
-    assert!(rerun.output().contains("1 passed"), "{}", rerun.output());
 }

@@ -116,10 +116,11 @@ fn tests_of(tier: Tier) -> String {
 
 #[test]
 fn every_test_that_a_patch_names_is_there() {
-    let texts: BTreeMap<_, _> = [Tier::Unit, Tier::It, Tier::Strain, Tier::Paused, Tier::Double, Tier::Counts]
-        .into_iter()
-        .map(|tier| (tier, tests_of(tier)))
-        .collect();
+    let texts: BTreeMap<_, _> =
+        [Tier::Unit, Tier::It, Tier::Strain, Tier::Paused, Tier::Double, Tier::Counts]
+            .into_iter()
+            .map(|tier| (tier, tests_of(tier)))
+            .collect();
     let mut unknown = Vec::new();
     for patch in patches() {
         let header = &patch.header;
