@@ -159,12 +159,6 @@ impl Coordinator {
         known.is_some_and(|known| known.id == connection && known.is_quiet(now))
     }
 
-    /// When the oldest pipeline of `connection` without a reply was written.
-    pub(crate) fn unanswered_since(&self, connection: ConnectionId) -> Option<Time> {
-        let known = self.nodes[connection.node].connection();
-        known.filter(|known| known.id == connection)?.unanswered_since()
-    }
-
     /// True if a node that is not stalled has not answered a command.
     pub(crate) fn expects_reply(&self) -> bool {
         let mut connections = self.nodes.iter().filter_map(Node::connection);

@@ -1,21 +1,15 @@
 //! The connections of a client.
 
 use crate::coordinator::ConnectionId;
-use crate::protocol::Time;
 use crate::transport::Stream;
 use crate::wire::NodeFailure;
 use redis::RedisConnectionInfo;
 use std::io;
 use std::ops::Range;
-use std::time::Duration;
 use tokio::task::AbortHandle;
 
 /// Number of bytes of one connection from which on the rest is read in the next turn.
 pub(super) const MAX_READ: usize = 64 << 10;
-
-/// Age of a pipeline without a reply from which on the alarm reads its connection directly. Runtimes that are not blocked
-/// read replies of near nodes earlier.
-const OVERDUE: Duration = Duration::from_millis(4);
 
 /// Result of a task that connects.
 pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
@@ -46,8 +40,6 @@ pub(super) struct OpenConnection {
     pub(super) unsent: Vec<u8>,
     /// Number of bytes that the current turn may still read.
     pub(super) budget: usize,
-    /// When the oldest pipeline without a reply was written.
-    pub(super) unanswered_since: Option<Time>,
     /// True if the current turn reads bytes that the runtime has not noticed.
     pub(super) is_direct: bool,
     /// How often the task has let callers run since the last read, before it wrote their commands.
@@ -61,17 +53,14 @@ impl OpenConnection {
             stream,
             unsent: Vec::new(),
             budget: MAX_READ,
-            unanswered_since: None,
             is_direct: false,
             yields: 0,
         }
     }
 
-    /// Prepares for a turn. At `direct_at`, a reply that is overdue is read directly.
-    pub(super) fn begin_turn(&mut self, direct_at: Option<Time>) {
+    pub(super) fn begin_turn(&mut self) {
         self.budget = MAX_READ;
-        let since = self.unanswered_since.zip(direct_at);
-        self.read_directly(since.is_some_and(|(since, now)| now.since(since) >= OVERDUE));
+        self.read_directly(false);
     }
 
     pub(super) fn read_directly(&mut self, is_direct: bool) {

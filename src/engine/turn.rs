@@ -98,9 +98,7 @@ impl Io {
         cx: &mut Context<'_>,
         task: Option<&Turn<'_>>,
     ) -> bool {
-        // In the task, the runtime is not blocked.
-        let direct_at = task.is_none().then(|| engine.now());
-        self.open.iter_mut().for_each(|connection| connection.begin_turn(direct_at));
+        self.open.iter_mut().for_each(OpenConnection::begin_turn);
         let thread = if task.is_some() { Thread::Turn } else { Thread::Timer };
         loop {
             let mut has_more = self.write(cx);
@@ -178,9 +176,6 @@ impl Io {
                 next.reads |= !gathers && !connection.take_bytes_to_write(it, now);
             }
             is_first = false;
-        }
-        for connection in &mut self.open {
-            connection.unanswered_since = it.unanswered_since(connection.id);
         }
         next.is_closed = it.is_closed();
         next
