@@ -22,6 +22,11 @@ impl Coordinator {
         has_calls || self.leases.iter().next().is_some() || has_releases()
     }
 
+    /// True if a node has no connection.
+    pub(crate) fn needs_connection(&self) -> bool {
+        self.nodes.iter().any(|node| !node.is_connected())
+    }
+
     /// The runtime of the driver has ended, and all connections with it. If no other runtime `is_next`, all commands fail.
     /// Otherwise attempts start again, and commands wait for the next connections.
     pub(crate) fn handle_runtime_end(&mut self, is_next: bool, now: Time) {

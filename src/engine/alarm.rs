@@ -7,6 +7,7 @@ use crate::time::Ring;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 impl Ring for Engine {
     /// Takes turns for a task that is late, and handles timeouts.
@@ -44,8 +45,11 @@ impl Engine {
             state.alarm_at = next;
             ((!state.coordinator.is_closed()).then_some(next), late)
         })?;
-        if let Some(callers) = late {
-            self.wake_callers(callers);
+        if let Some(late) = late {
+            self.wake_callers(late.callers);
+            if late.needs_runtime {
+                self.serve_by_own_runtime(Duration::ZERO);
+            }
         }
         next
     }

@@ -48,14 +48,7 @@ pub(super) struct OpenConnection {
 
 impl OpenConnection {
     pub(super) fn new(id: ConnectionId, stream: Box<dyn Stream>) -> Self {
-        Self {
-            id,
-            stream,
-            unsent: Vec::new(),
-            budget: MAX_READ,
-            is_direct: false,
-            yields: 0,
-        }
+        Self { id, stream, unsent: Vec::new(), budget: MAX_READ, is_direct: false, yields: 0 }
     }
 
     pub(super) fn begin_turn(&mut self) {

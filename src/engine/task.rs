@@ -16,6 +16,18 @@ use tokio::runtime::{Handle, Id};
 /// How long callers on other runtimes have the chance to start a new task after the end of a runtime.
 const HAND_OVER: Duration = Duration::from_millis(20);
 
+/// After this time, a late task whose client needs connections is replaced by one on the library's own runtime. The alarm
+/// can use connections, but cannot open them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The task is late.
+pub(super) struct Late {
+    /// All callers: one of them can replace the task.
+    pub(super) callers: Vec<Waker>,
+    /// True if the task has to be replaced also without a caller.
+    pub(super) needs_runtime: bool,
+}
+
 /// Takes turns until the client is closed. Its drop hands the client to another task.
 struct ClientTask {
     engine: Arc<Engine>,
@@ -58,15 +70,15 @@ impl Engine {
         self.woken_at(state).is_some_and(|at| now >= state.lateness.late_at(at))
     }
 
-    /// Returns when to check next whether the task is late, and the callers to wake if it has to be replaced at `now`.
-    pub(super) fn check_task(
-        &self,
-        state: &mut State,
-        now: Time,
-    ) -> (Option<Time>, Option<Vec<Waker>>) {
+    /// Returns when to check next whether the task is late, and what to do if it has to be replaced at `now`.
+    pub(super) fn check_task(&self, state: &mut State, now: Time) -> (Option<Time>, Option<Late>) {
         let Some(woken_at) = self.woken_at(state) else { return (None, None) };
         let (next, is_late) = state.lateness.check(woken_at, now);
-        (Some(next), is_late.then(|| state.take_wakers()))
+        let needs_runtime = now.since(woken_at) >= PATIENCE
+            && state.coordinator.needs_connection()
+            && state.coordinator.has_work();
+        let late = is_late.then(|| Late { callers: state.take_wakers(), needs_runtime });
+        (Some(next), late)
     }
 
     /// Starts the task if it is missing, on the pinned runtime or the current one, or replaces it if another runtime is
@@ -136,17 +148,17 @@ impl Engine {
         let Some(Some((wakers, has_work))) = wakers else { return };
         self.wake_callers(wakers);
         if has_work && !is_pinned {
-            self.serve_by_own_runtime();
+            self.serve_by_own_runtime(HAND_OVER);
         }
     }
 
-    /// Starts a task on the library's own runtime, unless a caller on another runtime starts one soon.
-    fn serve_by_own_runtime(&self) {
+    /// Starts a task on the library's own runtime after `delay`, unless a caller on another runtime starts one before.
+    pub(super) fn serve_by_own_runtime(&self, delay: Duration) {
         let Some((engine, runtime)) = self.this.upgrade().zip(self.pool.own_runtime()) else {
             return;
         };
         runtime.spawn(async move {
-            tokio::time::sleep(HAND_OVER).await;
+            tokio::time::sleep(delay).await;
             let _no_runtime = engine.ensure_task().is_err();
         });
     }

@@ -1,6 +1,6 @@
 //! Runtimes that are shut down while they hold and acquire locks.
 
-use crate::{SOON, builder, client, current_thread, ms, multi_thread};
+use crate::{SOON, builder, client, current_thread, eventually, ms, multi_thread};
 use futures::future::try_join_all;
 use kit::{Cluster, Server};
 use quorlock::Redlock;
@@ -97,4 +97,23 @@ fn static_client_serves_200_runtimes_at_the_same_time() {
     kit::eventually(SOON, "no key is left", || CLUSTER.is_empty());
     // Statics are not dropped: end the servers here.
     CLUSTER.servers().iter().for_each(Server::kill);
+}
+
+/// A runtime that lives and is not driven any more, as after `block_on`.
+#[test]
+fn release_on_a_node_that_comes_back_needs_no_driven_runtime() {
+    let cluster = Cluster::start_with(3, &Server::builder().durable());
+    let redlock = builder(&cluster).ttl(TTL).build().expect("good settings");
+    let undriven = current_thread();
+    let lease = undriven.block_on(async {
+        let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+        eventually("the key is on all nodes", || cluster.all_have("r")).await;
+        lease
+    });
+    cluster[2].kill();
+    drop(lease);
+    thread::sleep(ms(500));
+    cluster[2].restart();
+    kit::eventually(SOON, "no key is left", || cluster.is_empty());
+    drop(undriven);
 }
