@@ -152,11 +152,12 @@ impl Coordinator {
         self.nodes[connection.node].handle_unsent(connection, count);
     }
 
-    /// True if the driver must read `connection` before it writes to it: the server may have closed it while this process
-    /// was stopped.
+    /// True if the driver must read `connection` directly, if there are commands to write or without a reply: the server may
+    /// have closed it while this process was stopped, or replied while the runtime was blocked.
     pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
-        let known = self.nodes[connection.node].connection();
-        known.is_some_and(|known| known.id == connection && known.is_quiet(now))
+        let node = &self.nodes[connection.node];
+        let known = node.connection().filter(|known| known.id == connection && known.is_quiet(now));
+        known.is_some_and(|known| !known.is_idle() || node.wants_to_write(now))
     }
 
     /// True if a node that is not stalled has not answered a command.

@@ -75,7 +75,8 @@ fn slowest_reply(cluster: &Cluster, is_over: &AtomicBool) -> Duration {
     while !is_over.load(Ordering::Relaxed) {
         for node in cluster {
             let begun = Instant::now();
-            node.cmd(&["PING"]);
+            // On a busy machine it can fail, after some seconds.
+            let _ = node.try_cmd(&["PING"]);
             slowest = slowest.max(begun.elapsed());
         }
         thread::sleep(ms(5));
