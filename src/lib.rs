@@ -149,7 +149,7 @@ pub use client::{Redlock, RestartGuard, Status, TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};
-pub use node::{Credentials, RuntimeDriver};
+pub use node::Credentials;
 pub use observe::event;
 pub use observe::{FencingToken, ParseTokenError, TokenRangeError};
 pub use observe::{Holder, NodeReport, NodeState, NodeVote, Observer, Report, VoteEligibility};

@@ -227,9 +227,10 @@ impl Builder {
         self
     }
 
-    /// Runs all connections on the runtime of `handle`, so that the client can also be used outside of a runtime.
-    /// Default: the connections run on the runtime of the first call. If that runtime ends, or does not run its tasks in
-    /// time, they are opened again on another runtime that uses the client.
+    /// Runs all connections on the runtime of `handle`, which must have been built with `enable_all()`. Default: the
+    /// connections run on the runtime of the first call. If that runtime ends, or does not run its tasks in time, they are
+    /// opened again on another runtime that uses the client. If the call is on another executor than tokio, they run on a
+    /// thread of the library.
     pub fn runtime(mut self, handle: Handle) -> Self {
         self.runtime = Some(handle);
         self

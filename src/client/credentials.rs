@@ -50,8 +50,9 @@ impl Builder {
     ///   error, and its message is not shown.
     /// - **The time of the call is part of the [connect timeout](Self::connect_timeout)**: a call that takes longer is
     ///   dropped, and the connection attempt fails. The client calls `ask` concurrently for all nodes, and again after
-    ///   each failure, so cache results that are expensive to obtain. `ask` runs on the runtime of the connections and
-    ///   must not block.
+    ///   each failure, so cache results that are expensive to obtain. `ask` may block: it runs on a thread for blocking
+    ///   code, in the context of the runtime of the connections. A call that blocks for longer than the timeout keeps its
+    ///   thread, and a node has at most two of them.
     pub fn credentials<F, Fut, C, E>(mut self, ask: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,

@@ -27,10 +27,7 @@ impl Inner {
         let held_here = || keys.iter().any(holds);
         let boxed = |report: Report| Box::new(report.with_max_ttl(max_ttl));
         match failure {
-            Failure::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
-            Failure::NoRuntime(NoRuntime::Lacks(missing)) => {
-                AcquireError::IncompleteRuntime { missing }
-            }
+            Failure::NoRuntime(NoRuntime) => AcquireError::NoRuntime,
             Failure::Failed(AcquireFailure::Closed) => AcquireError::Closed,
             Failure::Internal(failure) => {
                 let reason = failure.map(|failure| failure.to_string());

@@ -97,8 +97,6 @@ fn outcome(error: &AcquireError) -> AcquireOutcome {
         AcquireError::Closed => AcquireOutcome::Closed,
         AcquireError::Internal { .. } => AcquireOutcome::Internal,
         // Settings are validated before the start event.
-        AcquireError::NoRuntime
-        | AcquireError::IncompleteRuntime { .. }
-        | AcquireError::Invalid(_) => AcquireOutcome::NoRuntime,
+        AcquireError::NoRuntime | AcquireError::Invalid(_) => AcquireOutcome::NoRuntime,
     }
 }

@@ -196,6 +196,8 @@ fn idle_connection_is_read_before_it_is_written_to() {
     world.run_for(ms(99));
     assert_eq!(must_read(&mut world), 0);
     world.run_for(ms(2));
+    assert_eq!(must_read(&mut world), 0, "there is no command to write");
+    world.acquire(a, request(&["k"]));
     assert_eq!(must_read(&mut world), 3);
 }
 

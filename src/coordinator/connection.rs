@@ -82,6 +82,11 @@ impl Connection {
         now.since(self.last_answered) >= QUIET
     }
 
+    /// When the oldest pipeline without a reply was written.
+    pub(super) fn unanswered_since(&self) -> Option<Time> {
+        self.conversation.unanswered().next().map(|pipeline| pipeline.written_at)
+    }
+
     /// True if another pipeline may be written.
     pub(super) fn has_room(&self) -> bool {
         !self.is_stalled()
@@ -157,8 +162,14 @@ impl Connection {
 
     /// A pipeline was answered. Returns true if the node was stalled and is back.
     pub(super) fn handle_reply(&mut self, now: Time) -> bool {
-        let oldest = self.conversation.unanswered().next().map(|pipeline| pipeline.written_at);
+        let oldest = self.unanswered_since();
         self.liveness.handle_reply(oldest, now)
+    }
+
+    /// There are more bytes to read than one turn reads.
+    pub(super) fn handle_backlog(&mut self, now: Time) {
+        self.yielded_at = None;
+        self.liveness.handle_backlog(now);
     }
 
     /// The commands without a reply, oldest first.

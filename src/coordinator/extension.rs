@@ -2,7 +2,7 @@
 
 use super::completion::{Completion, Replies};
 use super::slots::{LeaseId, RoundId};
-use super::state::Coordinator;
+use super::state::{Coordinator, is_lease_current};
 use super::timeout::Timeout;
 use super::votes::{Cause, Owner, VoteCounter};
 use crate::observe::Weight;
@@ -236,11 +236,13 @@ impl Coordinator {
     fn set_lease_timeout(&mut self, id: LeaseId, until: Option<Time>) {
         let Some(lease) = self.leases.get_mut(id) else { return };
         let at = [until, lease.checks.due()].into_iter().flatten().min();
-        if at != lease.timeout {
-            lease.timeout = at;
-            if let Some(at) = at {
-                self.set_timeout(at, Timeout::Lease(id));
-            }
+        if at == lease.timeout {
+            return;
+        }
+        lease.timeout = at;
+        let Self { lease_timers, leases, .. } = self;
+        if let Some(at) = at {
+            lease_timers.set(at, id, |at, id| is_lease_current(at, id, leases));
         }
     }
 

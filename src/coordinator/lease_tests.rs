@@ -303,3 +303,23 @@ fn caller_that_waits_for_the_end_of_a_lease_is_notified() {
     assert_eq!(first.shared.tenure(world.now), Tenure::Lost(Loss::Expired));
     assert!(!world.is_valid(&second));
 }
+
+#[test]
+fn end_of_a_lease_does_not_wait_for_many_acquires_that_are_due() {
+    let mut world = World::new(3, 17);
+    let a = world.connected();
+    let _held = world.lock(a, renewed(&["k"]));
+    for host in 0..3 {
+        world.set_state(host, HostState::Hung);
+    }
+    for n in 0..200 {
+        let acquire = waiting(&[&format!("other/{n}")], world.now, SECOND);
+        world.acquire(a, acquire);
+    }
+    let (coordinator, now) = world.coordinator(a);
+    let late = now.after(2 * TTL);
+    coordinator.handle_timeout(late);
+    let completions: Vec<_> = std::iter::from_fn(|| coordinator.poll_completion()).collect();
+    assert!(completions.iter().any(|it| matches!(it, Completion::LeaseEnded { .. })));
+    assert!(coordinator.poll_timeout(late).is_some_and(|at| at <= late), "acquires are still due");
+}

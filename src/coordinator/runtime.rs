@@ -14,6 +14,19 @@ use crate::protocol::Time;
 use crate::wire::{Missing, NodeFailure};
 
 impl Coordinator {
+    /// True if there are calls, leases or releases that are not over.
+    pub(crate) fn has_work(&self) -> bool {
+        let has_calls =
+            self.acquires.iter().next().is_some() || self.rounds.iter().next().is_some();
+        let has_releases = || self.nodes.iter().any(Node::has_releases);
+        has_calls || self.leases.iter().next().is_some() || has_releases()
+    }
+
+    /// True if a node has no connection.
+    pub(crate) fn needs_connection(&self) -> bool {
+        self.nodes.iter().any(|node| !node.is_connected())
+    }
+
     /// The runtime of the driver has ended, and all connections with it. If no other runtime `is_next`, all commands fail.
     /// Otherwise attempts start again, and commands wait for the next connections.
     pub(crate) fn handle_runtime_end(&mut self, is_next: bool, now: Time) {

@@ -51,6 +51,7 @@ pub(crate) struct Coordinator {
     /// By their first round, which identifies them to their callers.
     pub(super) surveys: BTreeMap<RoundId, Survey>,
     pub(super) timers: Timers<Timeout>,
+    pub(super) lease_timers: Timers<LeaseId>,
     /// Number of attempts under way.
     pub(super) attempts: usize,
     /// Number of attempts so far that had to confirm their fencing token.
@@ -87,6 +88,7 @@ impl Coordinator {
             steps: ClockSteps::default(),
             surveys: BTreeMap::new(),
             timers: Timers::new(),
+            lease_timers: Timers::new(),
             attempts: 0,
             confirmations: 0,
             blocked: VecDeque::new(),
@@ -270,16 +272,19 @@ pub(super) fn is_current(
     at: Time,
     key: Timeout,
     acquires: &Slots<Acquires, Acquire>,
-    leases: &Slots<Leases, Lease>,
     rounds: &Slots<Rounds, VoteCounter>,
     closing: Closing,
 ) -> bool {
     match key {
         Timeout::Acquire(id) => acquires.get(id).is_some_and(|it| it.timeout == Some(at)),
-        Timeout::Lease(id) => leases.get(id).is_some_and(|it| it.timeout == Some(at)),
         Timeout::Round(id) => rounds
             .get(id)
             .is_some_and(|votes| votes.close_at == at && votes.round().outcome().is_none()),
         Timeout::Close => closing == Closing::Delivering { until: at },
     }
+}
+
+/// True if the next renewal, check or end of lease `id` is due at `at`.
+pub(super) fn is_lease_current(at: Time, id: LeaseId, leases: &Slots<Leases, Lease>) -> bool {
+    leases.get(id).is_some_and(|it| it.timeout == Some(at))
 }

@@ -3,7 +3,9 @@
 use super::closing::Closing;
 use super::completion::Completion;
 use super::context::ConnectionId;
-use super::state::{Coordinator, is_current};
+use super::node::Node;
+use super::slots::LeaseId;
+use super::state::{Coordinator, is_current, is_lease_current};
 use super::timeout::Timeout;
 use crate::observe::event::Event;
 use crate::observe::{NodeState, VoteEligibility, Weight};
@@ -11,6 +13,9 @@ use crate::protocol::{NodeId, Tenure, Time};
 use crate::wire::{NodeFailure, Optionals, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
+
+/// Maximum number of timeouts of acquires and rounds that one call handles.
+const MAX_TIMEOUTS: usize = 64;
 
 impl Coordinator {
     /// The next connection that the driver has to open. It obtains the credentials, opens the stream, and calls
@@ -108,6 +113,14 @@ impl Coordinator {
         self.settle(now);
     }
 
+    /// There are more bytes to read from `connection` than the driver reads in one turn: its node is not silent.
+    pub(crate) fn handle_backlog(&mut self, connection: ConnectionId, now: Time) {
+        let known = self.nodes[connection.node].connection_mut();
+        if let Some(known) = known.filter(|known| known.id == connection) {
+            known.handle_backlog(now);
+        }
+    }
+
     /// `connection` has ended with `error`.
     pub(crate) fn handle_closed(
         &mut self,
@@ -139,11 +152,18 @@ impl Coordinator {
         self.nodes[connection.node].handle_unsent(connection, count);
     }
 
-    /// True if the driver must read `connection` before it writes to it: the server may have closed it while this process
-    /// was stopped.
+    /// True if the driver must read `connection` directly, if there are commands to write or without a reply: the server may
+    /// have closed it while this process was stopped, or replied while the runtime was blocked.
     pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
-        let known = self.nodes[connection.node].connection();
-        known.is_some_and(|known| known.id == connection && known.is_quiet(now))
+        let node = &self.nodes[connection.node];
+        let known = node.connection().filter(|known| known.id == connection && known.is_quiet(now));
+        known.is_some_and(|known| !known.is_idle() || node.wants_to_write(now))
+    }
+
+    /// True if a node that is not stalled has not answered a command.
+    pub(crate) fn expects_reply(&self) -> bool {
+        let mut connections = self.nodes.iter().filter_map(Node::connection);
+        connections.any(|it| !it.is_stalled() && it.unanswered_since().is_some())
     }
 
     /// True if the driver should let callers run before it writes to `connection`: they are likely to submit more. It
@@ -171,30 +191,33 @@ impl Coordinator {
     pub(crate) fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         let is_open = self.closing != Closing::Closed;
         let nodes = self.nodes.next_timeout(now).filter(|_| is_open);
-        let Self { timers, acquires, leases, rounds, closing, .. } = self;
-        let others = timers.next(|at, key| is_current(at, key, acquires, leases, rounds, *closing));
-        [nodes, others].into_iter().flatten().min()
+        let Self { timers, lease_timers, acquires, leases, rounds, closing, .. } = self;
+        let others = timers.next(|at, key| is_current(at, key, acquires, rounds, *closing));
+        let lease = lease_timers.next(|at, id| is_lease_current(at, id, leases));
+        [nodes, others, lease].into_iter().flatten().min()
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has passed. Ends of leases and renewals come first.
+    /// The time of [`poll_timeout`](Self::poll_timeout) has passed. Ends of leases and renewals come first. If many other
+    /// timeouts are due, the rest stays due: the driver can notify the holders of ended leases between two calls.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
+        while let Some(id) = self.next_lease_timeout(now) {
+            if let Some(lease) = self.leases.get_mut(id) {
+                lease.timeout = None;
+            }
+            self.step_lease(id, now);
+        }
         let mut acquires = Vec::new();
-        while let Some(timeout) = self.next_timeout(now) {
-            match timeout {
-                Timeout::Lease(id) => {
-                    if let Some(lease) = self.leases.get_mut(id) {
-                        lease.timeout = None;
-                    }
-                    self.step_lease(id, now);
-                }
-                Timeout::Round(round) => self.close_due_round(round, now),
-                Timeout::Acquire(id) => {
+        for _ in 0..MAX_TIMEOUTS {
+            match self.next_timeout(now) {
+                Some(Timeout::Round(round)) => self.close_due_round(round, now),
+                Some(Timeout::Acquire(id)) => {
                     if let Some(acquire) = self.acquires.get_mut(id) {
                         acquire.timeout = None;
                     }
                     acquires.push(id);
                 }
-                Timeout::Close => {}
+                Some(Timeout::Close) => {}
+                None => break,
             }
         }
         if self.is_closing() {
@@ -212,13 +235,18 @@ impl Coordinator {
     }
 
     fn next_timeout(&mut self, now: Time) -> Option<Timeout> {
-        let Self { timers, acquires, leases, rounds, closing, .. } = self;
-        timers.pop(now, |at, key| is_current(at, key, acquires, leases, rounds, *closing))
+        let Self { timers, acquires, rounds, closing, .. } = self;
+        timers.pop(now, |at, key| is_current(at, key, acquires, rounds, *closing))
+    }
+
+    fn next_lease_timeout(&mut self, now: Time) -> Option<LeaseId> {
+        let Self { lease_timers, leases, .. } = self;
+        lease_timers.pop(now, |at, id| is_lease_current(at, id, leases))
     }
 
     pub(super) fn set_timeout(&mut self, at: Time, key: Timeout) {
-        let Self { timers, acquires, leases, rounds, closing, .. } = self;
-        timers.set(at, key, |at, key| is_current(at, key, acquires, leases, rounds, *closing));
+        let Self { timers, acquires, rounds, closing, .. } = self;
+        timers.set(at, key, |at, key| is_current(at, key, acquires, rounds, *closing));
     }
 
     pub(crate) fn node_state(&self, node: NodeId) -> NodeState {

@@ -1,12 +1,14 @@
 //! The alarm of a client: timeouts, and turns for a task that is late.
 
-use super::shared::{Engine, IDLE, State};
+use super::lateness::TURNS;
+use super::shared::{Engine, IDLE, State, Thread};
 use crate::protocol::Time;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use crate::time::{Alarm, Ring};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 /// The alarm of a client, from its first task until it is closed.
 pub(super) struct ClientAlarm {
@@ -71,7 +73,7 @@ impl Ring for Engine {
 impl Engine {
     /// Handles timeouts that are due. Returns when the alarm has to ring next, or `None` if the client is closed.
     fn handle_timeout(&self) -> Option<Time> {
-        let (next, late) = self.with_state(false, |state, now| {
+        let (next, late) = self.with_state(Thread::Timer, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
                 state.coordinator.handle_timeout(now);
             }
@@ -80,11 +82,20 @@ impl Engine {
             if late.is_some() {
                 self.is_late.store(true, Ordering::Release);
             }
-            let next = check_at.map_or(next, |at| next.min(at));
+            let mut next = check_at.map_or(next, |at| next.min(at));
+            let is_late = self.is_task_late(state, now);
+            self.has_late_task.store(is_late, Ordering::SeqCst);
+            // The runtime does not notice replies while its threads are blocked.
+            if is_late && state.coordinator.expects_reply() {
+                next = next.min(now.after(TURNS));
+            }
             ((!state.coordinator.is_closed()).then_some(next), late)
         })?;
-        if let Some(callers) = late {
-            self.wake_callers(callers);
+        if let Some(late) = late {
+            self.wake_callers(late.callers);
+            if late.needs_runtime {
+                self.serve_by_own_runtime(Duration::ZERO);
+            }
         }
         // The alarm is set by the returned time.
         self.alarm.hasten(next?);

@@ -1,7 +1,7 @@
 //! A call that awaits its completion.
 
 use super::failure::EngineFailure;
-use super::shared::Engine;
+use super::shared::{Engine, Thread};
 use super::slot::{CallId, CallSlot, Polled, Unsubmitted};
 use crate::coordinator::{Completion, Coordinator, LeaseId, Remains, Replies};
 use crate::protocol::{Tenure, Time, Ttl};
@@ -91,7 +91,7 @@ impl Engine {
 
     /// True once a quorum is connected. Otherwise `waker` is woken when it may be.
     pub(super) fn poll_ready(&self, waker: &Waker) -> bool {
-        let is_ready = self.with_state(false, |state, now| {
+        let is_ready = self.with_state(Thread::Caller, |state, now| {
             let is_ready = state.coordinator.is_ready(now);
             if !is_ready {
                 state.ready.push(waker.clone());

@@ -40,13 +40,27 @@ pub(super) struct OpenConnection {
     pub(super) unsent: Vec<u8>,
     /// Number of bytes that the current turn may still read.
     pub(super) budget: usize,
+    /// True if the current turn reads bytes that the runtime has not noticed.
+    pub(super) is_direct: bool,
     /// How often the task has let callers run since the last read, before it wrote their commands.
     pub(super) yields: u32,
 }
 
 impl OpenConnection {
     pub(super) fn new(id: ConnectionId, stream: Box<dyn Stream>) -> Self {
-        Self { id, stream, unsent: Vec::new(), budget: MAX_READ, yields: 0 }
+        Self { id, stream, unsent: Vec::new(), budget: MAX_READ, is_direct: false, yields: 0 }
+    }
+
+    pub(super) fn begin_turn(&mut self) {
+        self.budget = MAX_READ;
+        self.read_directly(false);
+    }
+
+    pub(super) fn read_directly(&mut self, is_direct: bool) {
+        if self.is_direct != is_direct {
+            self.is_direct = is_direct;
+            self.stream.read_directly(is_direct);
+        }
     }
 }
 

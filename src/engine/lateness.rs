@@ -6,21 +6,24 @@ use std::time::Duration;
 /// Time that a runtime has to run a task that was woken.
 const LIMIT: Duration = Duration::from_millis(100);
 
+/// Interval of the turns that the alarm takes for a late task while a node has not replied.
+pub(super) const TURNS: Duration = Duration::from_millis(5);
+
 /// Minimum time between two replacements of tasks.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Lateness {
     /// Time after its wake-up from which on a task is late.
     limit: Duration,
+    /// The tasks of a client that is pinned to a runtime are not replaced.
+    is_pinned: bool,
     /// When tasks may be replaced again.
     next_try: Time,
 }
 
 impl Lateness {
-    /// The tasks of a client that is pinned to a runtime are not replaced.
     pub(super) fn new(node_timeout: Duration, is_pinned: bool) -> Self {
-        let limit = if is_pinned { Duration::MAX } else { LIMIT.min(node_timeout / 2) };
-        Self { limit, next_try: Time::default() }
+        Self { limit: LIMIT.min(node_timeout / 2), is_pinned, next_try: Time::default() }
     }
 
     pub(super) fn limit(&self) -> Duration {
@@ -34,6 +37,9 @@ impl Lateness {
 
     /// Returns when to check a task that was woken at `woken_at` again, and whether it has to be replaced at `now`.
     pub(super) fn check(&mut self, woken_at: Time, now: Time) -> (Time, bool) {
+        if self.is_pinned {
+            return (Time::END, false);
+        }
         let at = self.late_at(woken_at).max(self.next_try);
         if now < at {
             return (at, false);

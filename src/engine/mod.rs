@@ -6,6 +6,7 @@
 mod alarm;
 mod calls;
 mod client;
+mod events;
 mod failure;
 mod io;
 mod lateness;

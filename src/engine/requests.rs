@@ -1,6 +1,6 @@
 //! Requests of callers, which do not wait for the coordinator: the client's task executes them in its next turn.
 
-use super::shared::{Engine, State};
+use super::shared::{Engine, State, Thread};
 use crate::protocol::Time;
 use crate::sync::atomic::{Ordering, fence};
 
@@ -16,7 +16,7 @@ impl Engine {
             drop(self.requests.take());
         } else if !self.is_served() {
             self.execute_requests();
-        } else if !self.task.is_woken() {
+        } else if !self.task.is_woken() || self.has_late_task() {
             self.wake_task(self.now());
         }
     }
@@ -25,13 +25,18 @@ impl Engine {
     pub(super) fn execute_requests(&self) {
         fence(Ordering::SeqCst);
         if self.requests.has_requests() {
-            self.with_state(false, |_, _| ());
+            self.with_state(Thread::Caller, |_, _| ());
         }
     }
 
-    /// The task takes a turn. If its runtime is late to run it, the alarm rings.
+    /// The task takes a turn. If its runtime is late to run it, the alarm rings: at once if that is known.
     pub(super) fn wake_task(&self, now: Time) {
         self.task.wake(now);
-        self.alarm.hasten(now.after(self.late_after));
+        let late_at = if self.has_late_task() { now } else { now.after(self.late_after) };
+        self.alarm.hasten(late_at);
+    }
+
+    fn has_late_task(&self) -> bool {
+        self.has_late_task.load(Ordering::SeqCst)
     }
 }

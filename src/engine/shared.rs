@@ -2,6 +2,7 @@
 
 use super::LeaseListener;
 use super::alarm::ClientAlarm;
+use super::events::EventQueue;
 use super::io::{Io, Opened};
 use super::lateness::Lateness;
 use super::queue::RequestQueue;
@@ -12,7 +13,7 @@ use crate::node::{Environment, Node, Pool};
 use crate::observe::Weight;
 use crate::observe::event::Event;
 use crate::protocol::{NodeId, Time};
-use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, OnceLock, contain, lock};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,6 +40,11 @@ pub(crate) struct Engine {
     pub(super) alarm: ClientAlarm,
     /// Time after its wake-up from which on the task is late.
     pub(super) late_after: Duration,
+    /// True if the task was late when the alarm rang, and has not taken a turn since: the alarm takes turns in its place.
+    pub(super) has_late_task: AtomicBool,
+    pub(super) events: Arc<EventQueue>,
+    /// Effects of the task's current turn for after its end.
+    delayed: Mutex<Vec<Effects>>,
     /// True if a turn was not possible because another thread took one, which then wakes the task.
     pub(super) was_busy: AtomicBool,
     pub(super) leases: Arc<dyn LeaseListener>,
@@ -78,9 +84,20 @@ pub(super) struct State {
     pub(super) lateness: Lateness,
 }
 
+/// The thread that calls the coordinator.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Thread {
+    /// Of a handle.
+    Caller,
+    /// Of the task, in a turn, which does what the connections need.
+    Turn,
+    /// Of the alarm.
+    Timer,
+}
+
 /// Consequences of a change of the coordinator, for after the mutex was unlocked.
 #[derive(Default)]
-struct Effects {
+pub(super) struct Effects {
     now: Time,
     wakers: Vec<Waker>,
     ended: Vec<LeaseId>,
@@ -101,8 +118,8 @@ impl State {
         wakers
     }
 
-    /// `in_turn`: the caller is the task, and does what the connections need.
-    fn collect(&mut self, now: Time, in_turn: bool) -> Effects {
+    fn collect(&mut self, now: Time, thread: Thread) -> Effects {
+        let in_turn = thread == Thread::Turn;
         let mut effects = Effects { now, ..Effects::default() };
         while let Some(completion) = self.coordinator.poll_completion() {
             self.complete(completion, &mut effects);
@@ -184,6 +201,9 @@ impl Engine {
                 task: TaskSignal::default(),
                 alarm: ClientAlarm::default(),
                 late_after,
+                has_late_task: AtomicBool::new(false),
+                events: Arc::default(),
+                delayed: Mutex::default(),
                 was_busy: AtomicBool::new(false),
                 leases,
                 pool,
@@ -224,22 +244,22 @@ impl Engine {
         &self,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        if self.is_usable() { self.with_state(false, call) } else { None }
+        if self.is_usable() { self.with_state(Thread::Caller, call) } else { None }
     }
 
-    /// Like [`with`](Self::with), for a turn. `is_task`: of the client's task.
+    /// Like [`with`](Self::with), for a turn.
     pub(super) fn with_turn<T>(
         &self,
-        is_task: bool,
+        thread: Thread,
         call: impl FnOnce(&mut Coordinator, Time) -> T,
     ) -> Option<T> {
-        self.with_state(is_task, |state, now| call(&mut state.coordinator, now))
+        self.with_state(thread, |state, now| call(&mut state.coordinator, now))
     }
 
     /// Executes the requests that were queued before, then `call`.
     pub(super) fn with_state<T>(
         &self,
-        in_turn: bool,
+        thread: Thread,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
         let mut state = lock(&self.state);
@@ -251,6 +271,9 @@ impl Engine {
         }
         let observers = &self.environment().observers;
         let level = [Weight::Detail, Weight::Trouble].into_iter().find(|it| observers.wants(*it));
+        if thread == Thread::Turn {
+            self.has_late_task.store(false, Ordering::SeqCst);
+        }
         let run = AssertUnwindSafe(|| {
             state.coordinator.observe(level);
             let now = self.now();
@@ -258,13 +281,18 @@ impl Engine {
                 request(&mut state, now);
             }
             let result = call.take().map(|call| call(&mut state, now));
-            (result, state.collect(now, in_turn))
+            (result, state.collect(now, thread))
         });
         match catch_unwind(run) {
             Ok((result, mut effects)) => {
                 effects.wakers = std::mem::take(&mut state.wakers);
                 drop(state);
-                self.apply(effects);
+                if thread == Thread::Turn && !effects.events.is_empty() {
+                    // The connections are locked. An observer that blocks must not keep the alarm from using them.
+                    lock(&self.delayed).push(effects);
+                } else {
+                    self.apply(effects, thread);
+                }
                 result
             }
             Err(panic) => {
@@ -274,7 +302,7 @@ impl Engine {
         }
     }
 
-    fn apply(&self, effects: Effects) {
+    fn apply(&self, effects: Effects, thread: Thread) {
         if effects.is_closed {
             self.alarm.cancel();
             self.task.wake(effects.now);
@@ -284,14 +312,22 @@ impl Engine {
         if effects.wakes_task {
             self.wake_task(effects.now);
         }
-        for (weight, event) in effects.events {
-            self.environment().observers.emit(weight, || event);
-        }
         for lease in effects.ended {
             contain(|| self.leases.handle_end(lease));
         }
+        match thread {
+            Thread::Timer => self.emit_elsewhere(effects.events),
+            _ => self.emit(effects.events),
+        }
         for waker in effects.wakers {
             contain(|| waker.wake());
+        }
+    }
+
+    /// Does what the steps of a turn have delayed, after the connections were unlocked.
+    pub(super) fn apply_delayed(&self) {
+        for effects in std::mem::take(&mut *lock(&self.delayed)) {
+            self.apply(effects, Thread::Caller);
         }
     }
 

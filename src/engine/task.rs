@@ -1,6 +1,6 @@
 //! The task of a client: its start, its end, and its replacement if its runtime is late to run it.
 
-use super::shared::{Engine, State};
+use super::shared::{Engine, State, Thread};
 use super::turn::Turn;
 use crate::node::NoRuntime;
 use crate::protocol::Time;
@@ -9,7 +9,23 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::runtime::{Handle, Id};
+
+/// How long callers on other runtimes have the chance to start a new task after the end of a runtime.
+const HAND_OVER: Duration = Duration::from_millis(20);
+
+/// After this time, a late task whose client needs connections is replaced by one on the library's own runtime. The alarm
+/// can use connections, but cannot open them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The task is late.
+pub(super) struct Late {
+    /// All callers: one of them can replace the task.
+    pub(super) callers: Vec<Waker>,
+    /// True if the task has to be replaced also without a caller.
+    pub(super) needs_runtime: bool,
+}
 
 /// Takes turns until the client is closed. Its drop hands the client to another task.
 pub(super) struct ClientTask {
@@ -50,15 +66,19 @@ impl Engine {
         self.task.woken_at()
     }
 
-    /// Returns when to check next whether the task is late, and the callers to wake if it has to be replaced at `now`.
-    pub(super) fn check_task(
-        &self,
-        state: &mut State,
-        now: Time,
-    ) -> (Option<Time>, Option<Vec<Waker>>) {
+    pub(super) fn is_task_late(&self, state: &State, now: Time) -> bool {
+        self.woken_at(state).is_some_and(|at| now >= state.lateness.late_at(at))
+    }
+
+    /// Returns when to check next whether the task is late, and what to do if it has to be replaced at `now`.
+    pub(super) fn check_task(&self, state: &mut State, now: Time) -> (Option<Time>, Option<Late>) {
         let Some(woken_at) = self.woken_at(state) else { return (None, None) };
         let (next, is_late) = state.lateness.check(woken_at, now);
-        (Some(next), is_late.then(|| state.take_wakers()))
+        let needs_runtime = now.since(woken_at) >= PATIENCE
+            && state.coordinator.needs_connection()
+            && state.coordinator.has_work();
+        let late = is_late.then(|| Late { callers: state.take_wakers(), needs_runtime });
+        (Some(next), late)
     }
 
     /// Starts the task if it is missing, on the pinned runtime or the current one, or replaces it if another runtime is
@@ -81,7 +101,7 @@ impl Engine {
         }
         // A runtime that was shut down drops the task at once.
         lock(&self.state).is_shut_down = self.pool.is_pinned();
-        Err(NoRuntime::Absent)
+        Err(NoRuntime)
     }
 
     /// The task, if it is missing. Sets the alarm of a new client.
@@ -89,7 +109,7 @@ impl Engine {
         let Some(engine) = self.this.upgrade() else { return Ok(None) };
         let mut state = lock(&self.state);
         if state.is_shut_down {
-            return Err(NoRuntime::Absent);
+            return Err(NoRuntime);
         }
         let now = self.now();
         self.set_alarm(&state, now);
@@ -106,7 +126,7 @@ impl Engine {
     }
 
     /// The task of `generation` has ended, and its connections with the runtime. All callers run, and one of them starts
-    /// another task.
+    /// another task. If none does, work that is left is done on the library's own runtime.
     fn handle_task_end(&self, generation: u64) {
         let mut io = lock(&self.io);
         if !self.task.is_current(generation) {
@@ -116,18 +136,31 @@ impl Engine {
         drop(io);
         drop(ended);
         let is_pinned = self.pool.is_pinned();
-        let wakers = self.with_state(false, |state, now| {
+        let wakers = self.with_state(Thread::Caller, |state, now| {
             if !self.task.is_current(generation) {
                 return None;
             }
             self.end_task(state, !is_pinned, now);
-            Some(state.take_wakers())
+            Some((state.take_wakers(), state.coordinator.has_work()))
         });
-        if let Some(Some(wakers)) = wakers {
-            self.wake_callers(wakers);
+        let Some(Some((wakers, has_work))) = wakers else { return };
+        self.wake_callers(wakers);
+        if has_work && !is_pinned {
+            self.serve_by_own_runtime(HAND_OVER);
         }
         // Requests that were queued before this task was known to have ended.
         self.execute_requests();
+    }
+
+    /// Starts a task on the library's own runtime after `delay`, unless a caller on another runtime starts one before.
+    pub(super) fn serve_by_own_runtime(&self, delay: Duration) {
+        let Some((engine, runtime)) = self.this.upgrade().zip(self.pool.own_runtime()) else {
+            return;
+        };
+        runtime.spawn(async move {
+            tokio::time::sleep(delay).await;
+            let _no_runtime = engine.ensure_task().is_err();
+        });
     }
 
     /// Ends the task if another runtime than `here` is late to run it. Its streams are closed in the next turn.
@@ -135,9 +168,8 @@ impl Engine {
         if !self.is_late.load(Ordering::Acquire) {
             return;
         }
-        self.with_state(false, |state, now| {
-            let late_at = self.woken_at(state).map(|at| state.lateness.late_at(at));
-            if late_at.is_none_or(|at| now < at) || state.served_by == Some(here) {
+        self.with_state(Thread::Caller, |state, now| {
+            if !self.is_task_late(state, now) || state.served_by == Some(here) {
                 return;
             }
             self.is_late.store(false, Ordering::Release);

@@ -1,7 +1,7 @@
 //! A turn of a client: opens, reads and writes its connections.
 
-use super::io::{Io, MAX_READ, OpenConnection, Opening};
-use super::shared::Engine;
+use super::io::{Io, OpenConnection, Opening};
+use super::shared::{Engine, Thread};
 use crate::coordinator::{ConnectionId, Coordinator};
 use crate::protocol::Time;
 use crate::sync::atomic::{Ordering, fence};
@@ -31,6 +31,8 @@ struct Next {
     connect: Vec<ConnectionId>,
     /// True if the task has to run again after other tasks.
     yields: bool,
+    /// True if a connection has to be read before it is written to.
+    reads: bool,
     is_closed: bool,
 }
 
@@ -49,6 +51,9 @@ impl Engine {
         fence(Ordering::SeqCst);
         if self.was_busy.swap(false, Ordering::SeqCst) {
             self.task.wake(self.now());
+        }
+        if task.is_some() {
+            self.apply_delayed();
         }
         is_over
     }
@@ -92,12 +97,13 @@ impl Io {
         cx: &mut Context<'_>,
         task: Option<&Turn<'_>>,
     ) -> bool {
-        self.open.iter_mut().for_each(|connection| connection.budget = MAX_READ);
+        self.open.iter_mut().for_each(OpenConnection::begin_turn);
+        let thread = if task.is_some() { Thread::Turn } else { Thread::Timer };
         loop {
             let mut has_more = self.write(cx);
             self.take_opened(engine);
             let is_full = self.read(cx);
-            let exchanged = engine.with_turn(task.is_some(), |it, now| {
+            let exchanged = engine.with_turn(thread, |it, now| {
                 let is_replaced = task.is_some_and(|task| !engine.task.is_current(task.generation));
                 let next = self.exchange(it, now, task.is_some() && !is_replaced);
                 (next, self.take_ended(it), is_replaced)
@@ -114,7 +120,7 @@ impl Io {
             for id in next.connect {
                 self.opening.extend(task.map(|task| engine.open(id, task.runtime)));
             }
-            has_more |= self.write(cx);
+            has_more |= self.write(cx) || next.reads;
             if !has_more {
                 return next.is_closed;
             }
@@ -143,6 +149,9 @@ impl Io {
         }
         for connection in &self.open {
             it.handle_unsent(connection.id, connection.unsent.len());
+            if connection.budget == 0 {
+                it.handle_backlog(connection.id, now);
+            }
         }
         for (id, part) in self.parts.drain(..) {
             it.handle_bytes(id, &self.received[part], now);
@@ -162,7 +171,8 @@ impl Io {
                 // Callers that were answered together submit their next commands together.
                 let gathers = is_task && it.may_gather(connection.id, connection.yields, now);
                 connection.yields += u32::from(gathers);
-                next.yields |= gathers || !connection.take_bytes_to_write(it, now);
+                next.yields |= gathers;
+                next.reads |= !gathers && !connection.take_bytes_to_write(it, now);
             }
             is_first = false;
         }
@@ -239,15 +249,14 @@ impl Io {
 }
 
 impl OpenConnection {
-    /// Returns false if the connection must be read before: the runtime has not noticed yet that there are bytes or the
-    /// end of the stream.
+    /// Returns false if the connection must be read directly before it is written to.
     fn take_bytes_to_write(&mut self, it: &mut Coordinator, now: Time) -> bool {
         if !self.unsent.is_empty() {
             return true;
         }
         // Under a flood of pushes there is always more to read.
-        let reads_first = self.budget > 0;
-        if reads_first && it.must_read_first(self.id, now) && self.stream.has_unread() {
+        if self.budget > 0 && !self.is_direct && it.must_read_first(self.id, now) {
+            self.read_directly(true);
             return false;
         }
         loop {

@@ -7,7 +7,7 @@ mod kind;
 
 pub use config::ConfigError;
 
-use crate::node::{NoRuntime, RuntimeDriver, Unready};
+use crate::node::{NoRuntime, Unready};
 use crate::observe::Report;
 use crate::protocol::Loss;
 use std::sync::Arc;
@@ -74,16 +74,12 @@ pub enum AcquireError {
     /// The client was [closed](crate::Redlock::close).
     #[error("the client is closed")]
     Closed,
-    /// No tokio runtime is available. Call the method inside a runtime, or set a runtime with
-    /// [`Builder::runtime`](crate::Builder::runtime).
-    #[error("no tokio runtime: call this inside a runtime, or pass one to Builder::runtime()")]
+    /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was shut down, or was not built with
+    /// `enable_all()`. Without this setting: the system refused to start a thread for the client's connections.
+    #[error(
+        "no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()"
+    )]
     NoRuntime,
-    /// The tokio runtime lacks the I/O driver or the time driver. Build the runtime with `enable_all()`.
-    #[error("the tokio runtime has no {missing}: build it with enable_all()")]
-    IncompleteRuntime {
-        /// Driver that the runtime lacks.
-        missing: RuntimeDriver,
-    },
     /// The client has failed internally: its code has panicked during this call, or the process was forked. The next call
     /// starts with new connections. Please report a panic.
     #[error("internal error: {reason}")]
@@ -106,11 +102,7 @@ impl AcquireError {
             | Self::Expired { report }
             | Self::NotPolled { report } => Some(report),
             Self::Timeout { report } | Self::Overloaded { report } => report.as_deref(),
-            Self::Closed
-            | Self::NoRuntime
-            | Self::IncompleteRuntime { .. }
-            | Self::Internal { .. }
-            | Self::Invalid(_) => None,
+            Self::Closed | Self::NoRuntime | Self::Internal { .. } | Self::Invalid(_) => None,
         }
     }
 }
@@ -170,16 +162,12 @@ pub enum ClientError {
     /// The client was [closed](crate::Redlock::close).
     #[error("the client is closed")]
     Closed,
-    /// No tokio runtime is available. Call the method inside a runtime, or set a runtime with
-    /// [`Builder::runtime`](crate::Builder::runtime).
-    #[error("no tokio runtime: call this inside a runtime, or pass one to Builder::runtime()")]
+    /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was shut down, or was not built with
+    /// `enable_all()`. Without this setting: the system refused to start a thread for the client's connections.
+    #[error(
+        "no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()"
+    )]
     NoRuntime,
-    /// The tokio runtime lacks the I/O driver or the time driver. Build the runtime with `enable_all()`.
-    #[error("the tokio runtime has no {missing}: build it with enable_all()")]
-    IncompleteRuntime {
-        /// Driver that the runtime lacks.
-        missing: RuntimeDriver,
-    },
     /// The name of the resource is invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -195,11 +183,8 @@ impl From<Unready> for ClientError {
 }
 
 impl From<NoRuntime> for ClientError {
-    fn from(reason: NoRuntime) -> Self {
-        match reason {
-            NoRuntime::Absent => Self::NoRuntime,
-            NoRuntime::Lacks(missing) => Self::IncompleteRuntime { missing },
-        }
+    fn from(NoRuntime: NoRuntime) -> Self {
+        Self::NoRuntime
     }
 }
 

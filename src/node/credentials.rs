@@ -11,6 +11,8 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
 
 /// User name and password for a node; see [`Builder::credentials`](crate::Builder::credentials). A
 /// pair of strings converts into this type. `Debug` prints only `Credentials(..)`.
@@ -79,7 +81,12 @@ pub(crate) struct Login {
     source: Option<CredentialSource>,
     /// The client's fingerprint, from which connection names are built.
     fingerprint: Fingerprint,
+    /// Permits for concurrent calls of the callback (I12): a call that blocks keeps its permit.
+    asking: Arc<Semaphore>,
 }
+
+/// Maximum number of concurrent calls of the callback for one node: for the connection of a client, and for a check.
+const MAX_CALLS: usize = 2;
 
 impl Login {
     pub(crate) fn new(
@@ -87,7 +94,8 @@ impl Login {
         source: Option<CredentialSource>,
         fingerprint: Fingerprint,
     ) -> Self {
-        Self { by_address, source, fingerprint }
+        let asking = Arc::new(Semaphore::new(MAX_CALLS));
+        Self { by_address, source, fingerprint, asking }
     }
 
     pub(crate) fn fingerprint(&self) -> &Fingerprint {
@@ -108,18 +116,51 @@ impl Login {
         let Some(CredentialSource(ask)) = source else {
             return Ok((Cow::Borrowed(by_address), limit));
         };
+        let (ask, name) = (ask.clone(), name.to_owned());
         // The callback is the application's code and may panic.
-        let asking = AssertUnwindSafe(async { ask(name.to_owned()).await }).catch_unwind();
+        let asking = AssertUnwindSafe(async move { ask(name).await }).catch_unwind();
+        let asking = async {
+            match clock {
+                Clock::Machine => self.ask_elsewhere(asking).await,
+                #[cfg(feature = "test-util")]
+                Clock::Other(_) => asking.await.ok(),
+            }
+        };
         let why = match clock.timeout(limit, asking).await {
-            Some((Ok(Ok(credentials)), left)) => {
+            Some((Some(Ok(credentials)), left)) => {
                 return Ok((Cow::Owned(credentials.login(by_address.db())), left));
             }
-            Some((Ok(Err(why)), _)) => first_line(&why).unwrap_or("the callback failed").to_owned(),
+            Some((Some(Err(why)), _)) => {
+                first_line(&why).unwrap_or("the callback failed").to_owned()
+            }
             // The panic message may contain a secret.
-            Some((Err(_), _)) => "the callback panicked".to_owned(),
+            Some((None, _)) => "the callback panicked".to_owned(),
             None => format!("no result within {}", short(limit)),
         };
         Err(NodeFailure::Unreachable(format!("no credentials: {why}").into()))
+    }
+
+    /// Runs the callback on a thread for blocking code, because it may block. `None` if it panics. If this future is
+    /// dropped, the callback's future is dropped as soon as it does not block.
+    async fn ask_elsewhere<T: Send + 'static, E: Send + 'static>(
+        &self,
+        asking: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Option<T> {
+        let permit = self.asking.clone().acquire_owned().await.ok()?;
+        let (mut tell, told) = oneshot::channel();
+        let runtime = Handle::current();
+        tokio::task::spawn_blocking(move || {
+            let answer = runtime.block_on(async {
+                tokio::select! {
+                    answer = asking => answer.ok(),
+                    () = tell.closed() => None,
+                }
+            });
+            drop(permit);
+            // An error means that the answer is too late.
+            let _ = tell.send(answer);
+        });
+        told.await.ok().flatten()
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod credentials;
 mod environment;
+mod own_runtime;
 mod pool;
 mod runtime;
 mod shield;
@@ -16,9 +17,8 @@ pub(crate) use environment::Environment;
 #[cfg(feature = "test-util")]
 pub(crate) use environment::Gates;
 pub(crate) use pool::Pool;
-pub use runtime::RuntimeDriver;
 #[cfg(feature = "test-util")]
-pub(crate) use runtime::lack;
+pub(crate) use runtime::{Driver, lack};
 pub(crate) use runtime::{NoRuntime, Unready};
 pub(crate) use shield::shield;
 pub(crate) use target::{Node, Timings};

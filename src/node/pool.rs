@@ -1,6 +1,7 @@
 //! The nodes of a client.
 
 use super::environment::Environment;
+use super::own_runtime::own_runtime;
 use super::runtime::{NoRuntime, lack};
 use super::target::Node;
 use crate::observe::Observers;
@@ -53,14 +54,20 @@ impl Pool {
         self.pinned.is_some()
     }
 
-    /// The current runtime, or the pinned one.
+    /// The pinned runtime. Otherwise the current one, if it has all drivers, or else the library's own.
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
-        let runtime = match &self.pinned {
-            Some(pinned) => pinned.clone(),
-            None => Handle::try_current().map_err(|_| NoRuntime::Absent)?,
-        };
         // A simulated world has its own timers and streams.
-        let missing = if self.environment.is_world() { None } else { lack(&runtime) };
-        missing.map_or(Ok(runtime), |missing| Err(NoRuntime::Lacks(missing)))
+        let is_world = self.environment.is_world();
+        let can_serve = |runtime: &Handle| is_world || lack(runtime).is_none();
+        let runtime = match &self.pinned {
+            Some(pinned) => Some(pinned.clone()).filter(can_serve),
+            None => Handle::try_current().ok().filter(can_serve).or_else(|| self.own_runtime()),
+        };
+        runtime.ok_or(NoRuntime)
+    }
+
+    /// The library's own runtime, unless the client is simulated.
+    pub(crate) fn own_runtime(&self) -> Option<Handle> {
+        if self.environment.is_world() { None } else { own_runtime() }
     }
 }

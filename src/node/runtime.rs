@@ -2,30 +2,22 @@
 
 use crate::sync::lock;
 use std::cell::Cell;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 
 /// Driver of a tokio runtime. A runtime has only the drivers that its builder enables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RuntimeDriver {
-    /// The I/O driver, which sockets need. Enable it with `enable_io`.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Driver {
     Io,
-    /// The time driver, which timers need. Enable it with `enable_time`.
     Time,
 }
 
-/// The reason why a client's task cannot run here.
+/// There is no runtime for a client's task: the pinned one has ended or lacks a driver, or the library's own could not be
+/// started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRuntime {
-    /// There is no tokio runtime.
-    Absent,
-    /// It was built without this driver.
-    Lacks(RuntimeDriver),
-}
+pub(crate) struct NoRuntime;
 
 /// The reason why the client can reach no node.
 pub(crate) enum Unready {
@@ -36,7 +28,7 @@ pub(crate) enum Unready {
 
 /// Runtimes known to lack a driver, oldest first. tokio offers no query, and probing panics and
 /// prints, so results are cached.
-static LACKING: Mutex<Vec<(Id, RuntimeDriver)>> = Mutex::new(Vec::new());
+static LACKING: Mutex<Vec<(Id, Driver)>> = Mutex::new(Vec::new());
 
 /// Maximum length of [`LACKING`] (I12).
 const MAX_LACKING: usize = 64;
@@ -47,7 +39,7 @@ thread_local! {
 }
 
 /// The driver that `runtime` was built without.
-pub(crate) fn lack(runtime: &Handle) -> Option<RuntimeDriver> {
+pub(crate) fn lack(runtime: &Handle) -> Option<Driver> {
     let id = runtime.id();
     if SOUND.get() == Some(id) {
         return None;
@@ -68,15 +60,15 @@ pub(crate) fn lack(runtime: &Handle) -> Option<RuntimeDriver> {
     lack
 }
 
-fn probe(runtime: &Handle) -> Option<RuntimeDriver> {
+fn probe(runtime: &Handle) -> Option<Driver> {
     let _entered = runtime.enter();
     // Only the first missing driver is reported.
     let has_time = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
     if !has_time {
-        return Some(RuntimeDriver::Time);
+        return Some(Driver::Time);
     }
     let has_io = catch_unwind(AssertUnwindSafe(register)).is_ok();
-    (!has_io).then_some(RuntimeDriver::Io)
+    (!has_io).then_some(Driver::Io)
 }
 
 /// Registers a socket with the runtime, which panics if the runtime has no I/O driver. Other failures
@@ -95,14 +87,4 @@ fn register() {
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0));
     let socket = socket.and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
     drop(socket.and_then(tokio::net::UdpSocket::from_std));
-}
-
-/// Writes `I/O` or `timers`.
-impl fmt::Display for RuntimeDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Io => "I/O",
-            Self::Time => "timers",
-        })
-    }
 }

@@ -30,8 +30,9 @@ use std::sync::Arc;
 /// # Rules for implementations
 ///
 /// The client calls `on_event` where the event occurs: in the task that acquires, extends or releases a lock, in the
-/// tasks that serve the nodes, or on the timer thread that all clients share. The method **must not block**, because a
-/// blocked call delays locks and renewals. Update a counter, or send to a channel.
+/// task that serves the nodes, or, for events of the timer, on a thread for blocking code. The method **should not block**,
+/// because a blocked call delays acquires, and events that the timer causes are dropped once 1,024 of them wait. Renewals
+/// continue. Update a counter, or send to a channel.
 ///
 /// Several threads may call the method concurrently. The library holds no internal lock during a call, so an observer
 /// may call the non-blocking methods of the client and its leases, such as [`nodes`](crate::Redlock::nodes),

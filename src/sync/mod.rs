@@ -1,10 +1,11 @@
-//! Mutexes and wakers that survive panics, and the primitives that `make loom` replaces.
+//! Mutexes and wakers that survive panics, values of a process, and the primitives that `make loom` replaces.
 //!
 //! Contains no clock, no runtime and no decision. Code with a loom test imports its mutexes and atomics from here.
 
 mod lock;
 #[cfg(all(test, quorlock_loom))]
 mod loom_sync;
+mod per_process;
 mod safe_waker;
 
 pub(crate) use lock::wait;
@@ -12,6 +13,7 @@ pub(crate) use lock::wait;
 pub(crate) use lock::{lock, try_lock};
 #[cfg(all(test, quorlock_loom))]
 pub(crate) use loom_sync::{Mutex, MutexGuard, OnceLock, atomic, lock, try_lock};
+pub(crate) use per_process::PerProcess;
 pub(crate) use safe_waker::{contain, discard, safely};
 #[cfg(not(all(test, quorlock_loom)))]
 pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock, atomic};

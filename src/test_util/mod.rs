@@ -11,7 +11,7 @@ mod world;
 pub use world::{Alarm, Bell, Gate, Stream, World};
 
 use crate::client::{Builder, Inner, Redlock};
-use crate::node::{RuntimeDriver, lack};
+use crate::node::{Driver, lack};
 use crate::random::Random;
 use crate::time::{self, machine, timer};
 use shifted::Shifted;
@@ -209,5 +209,5 @@ pub fn replace_nodes(mut builder: Builder, urls: impl IntoIterator<Item = String
 
 /// Returns true if tasks of `runtime` can use timers.
 pub fn has_timers(runtime: &Handle) -> bool {
-    lack(runtime) != Some(RuntimeDriver::Time)
+    lack(runtime) != Some(Driver::Time)
 }

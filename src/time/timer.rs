@@ -10,11 +10,11 @@ use super::ring::Ring;
 use super::ring::SourceAlarm;
 use super::sleeper::Sleeper;
 use crate::protocol::Time;
-use crate::sync::{contain, lock};
+use crate::sync::{PerProcess, contain, lock};
 use std::cell::Cell;
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -90,40 +90,12 @@ pub(crate) fn is_idle() -> bool {
     Timer::here().alarms().is_idle(machine::now())
 }
 
-/// So many processes can come from each other by fork, and have a timer that their threads share.
-const GENERATIONS: usize = 64;
-
-/// The timers of this process and of those that it was forked from, the eldest first.
-///
-/// 1. A thread of the parent has locked the timer's book.
-/// 2. Another one forks.
-/// 3. In the child the book is locked for good, and no thread rings.
-///
-/// So a child makes a timer of its own, at a place that no process before it has touched.
-static TIMERS: [Slot; GENERATIONS] = [const { Slot::empty() }; GENERATIONS];
+/// The timers of this process and of those that it was forked from.
+static TIMERS: PerProcess<Timer> = PerProcess::new();
 
 thread_local! {
     /// The timer of this thread, where there are too many generations.
     static SPARE: Cell<Option<&'static Timer>> = const { Cell::new(None) };
-}
-
-struct Slot {
-    /// Whose it is; 0 if it is nobody's.
-    process: AtomicU32,
-    timer: OnceLock<Timer>,
-}
-
-impl Slot {
-    const fn empty() -> Self {
-        Self { process: AtomicU32::new(0), timer: OnceLock::new() }
-    }
-
-    /// The timer of `process`, if this is its place, or was nobody's.
-    fn timer_of(&'static self, process: u32) -> Option<&'static Timer> {
-        let taken = self.process.compare_exchange(0, process, Ordering::AcqRel, Ordering::Acquire);
-        let is_ours = taken.map_or_else(|known| known == process, |_| true);
-        is_ours.then(|| self.timer.get_or_init(|| Timer::new(process)))
-    }
 }
 
 struct Timer {
@@ -152,8 +124,8 @@ impl Timer {
     /// This process's.
     fn here() -> &'static Self {
         let process = process::id();
-        let found = TIMERS.iter().find_map(|place| place.timer_of(process));
-        found.unwrap_or_else(|| Self::spare(process))
+        let known = TIMERS.get_or_init(process, || Self::new(process));
+        known.unwrap_or_else(|| Self::spare(process))
     }
 
     /// This thread's.

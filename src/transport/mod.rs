@@ -6,6 +6,7 @@
 //! module [`node`](crate::node) decides when to connect and how long to try.
 
 mod address;
+mod socket;
 mod sockets;
 #[cfg(test)]
 mod stub_node;
@@ -37,13 +38,12 @@ pub(crate) trait Transport: Send + Sync {
 /// Bidirectional byte stream to a node. Dropping the stream closes the connection.
 #[cfg_attr(not(feature = "test-util"), allow(unreachable_pub))] // Worlds of tests make streams.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// Returns true if the operating system has received bytes or an end of file that the runtime may not have noticed
-    /// yet. A multi-threaded runtime notices them only when one of its threads polls the sockets. A task may run before
-    /// that.
+    /// If `is_direct`, later reads also ask the operating system for bytes or an end of file that the runtime may not have
+    /// noticed. A runtime notices them only when one of its threads polls the sockets.
     ///
-    /// The default implementation returns false.
-    fn has_unread(&self) -> bool {
-        false
+    /// The default implementation ignores the call.
+    fn read_directly(&mut self, is_direct: bool) {
+        let _ = is_direct;
     }
 }
 

@@ -1,17 +1,14 @@
 //! Streams over the operating system's sockets: TCP, TLS over TCP, and Unix sockets.
 
 use super::address::{Address, TcpAddress, TcpOptions};
+use super::socket::Socket;
 use super::{Stream, Transport};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::protocol::STALE_WINDOW;
 use futures::future::{BoxFuture, select_ok};
-#[cfg(unix)]
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
-#[cfg(unix)]
-use std::os::fd::AsFd;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
@@ -22,8 +19,6 @@ use super::tls::{self, TlsFiles};
 use rustls::ClientConfig;
 #[cfg(feature = "rustls-0-23")]
 use std::sync::Arc;
-#[cfg(feature = "tls-rustls")]
-use tokio_rustls::client::TlsStream;
 
 /// The transport of a client that is given no other.
 #[derive(Default)]
@@ -82,7 +77,7 @@ impl Sockets {
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
             }
             #[cfg(unix)]
-            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Address::Unix(path) => Ok(Box::new(Socket::new(UnixStream::connect(path).await?))),
         }
     }
 }
@@ -91,38 +86,6 @@ impl Transport for Sockets {
     fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
         Box::pin(self.connect(to))
     }
-}
-
-impl Stream for TcpStream {
-    fn has_unread(&self) -> bool {
-        has_unread(self)
-    }
-}
-
-#[cfg(feature = "tls-rustls")]
-impl Stream for TlsStream<TcpStream> {
-    fn has_unread(&self) -> bool {
-        has_unread(self.get_ref().0)
-    }
-}
-
-#[cfg(unix)]
-impl Stream for UnixStream {
-    fn has_unread(&self) -> bool {
-        has_unread(self)
-    }
-}
-
-#[cfg(unix)]
-fn has_unread(socket: &impl AsFd) -> bool {
-    let mut socket = [PollFd::new(socket, PollFlags::IN)];
-    poll(&mut socket, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
-/// Not supported here: a read before a write sees only the bytes that the runtime has noticed.
-#[cfg(not(unix))]
-fn has_unread<S>(_: &S) -> bool {
-    false
 }
 
 /// All addresses that the name of `server` has, in the order that the system gives them.
@@ -144,7 +107,7 @@ where
     Ok(stream)
 }
 
-async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
+async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -157,7 +120,7 @@ async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream>
         let timeout = options.user_timeout.unwrap_or(STALE_WINDOW).min(STALE_WINDOW);
         socket.set_tcp_user_timeout(Some(timeout))?;
     }
-    Ok(stream)
+    Ok(Socket::new(stream))
 }
 
 #[cfg(test)]
@@ -173,32 +136,13 @@ mod tests {
         (listener, address)
     }
 
-    #[cfg(unix)]
-    #[tokio::test]
-    async fn unread_bytes_and_the_end_are_seen_before_the_runtime_polls_its_sockets() {
-        use std::io::Write;
-        use tokio::io::AsyncReadExt;
-        let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = server.local_addr().expect("it listens");
-        let mut stream = tcp(address, &TcpOptions::default()).await.expect("it listens");
-        let (mut peer, _) = server.accept().expect("a connection");
-        assert!(!stream.has_unread());
-        peer.write_all(b"+OK").expect("it is open");
-        assert!(stream.has_unread());
-        let mut read = [0; 3];
-        stream.read_exact(&mut read).await.expect("three bytes");
-        assert!(!stream.has_unread());
-        drop(peer);
-        assert!(stream.has_unread());
-    }
-
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[tokio::test]
     async fn sockets_are_set_as_their_owner_says_and_as_we_need_else() {
         let (_listener, address) = listener().await;
         let stream = tcp(address, &TcpOptions::default()).await.expect("it listens");
-        assert!(stream.nodelay().expect("a socket"));
-        let socket = SockRef::from(&stream);
+        let socket = stream.system();
+        assert!(socket.tcp_nodelay().expect("a socket"));
         assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(STALE_WINDOW));
         assert!(!socket.keepalive().expect("a socket"));
 
@@ -206,7 +150,7 @@ mod tests {
         let keepalive = Some(TcpKeepalive::new().with_time(idle));
         let options = TcpOptions { keepalive, user_timeout: Some(timeout) };
         let stream = tcp(address, &options).await.expect("it listens");
-        let socket = SockRef::from(&stream);
+        let socket = stream.system();
         assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(timeout));
         assert!(socket.keepalive().expect("a socket"));
         assert_eq!(socket.tcp_keepalive_time().expect("a socket"), idle);
@@ -214,7 +158,7 @@ mod tests {
         let user_timeout = Some(2 * STALE_WINDOW);
         let stream = tcp(address, &TcpOptions { keepalive: None, user_timeout }).await;
         let stream = stream.expect("it listens");
-        let timeout = SockRef::from(&stream).tcp_user_timeout().expect("a socket");
+        let timeout = stream.system().tcp_user_timeout().expect("a socket");
         assert_eq!(timeout, Some(STALE_WINDOW), "releases are repeated for no longer");
     }
 

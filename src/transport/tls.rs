@@ -1,6 +1,7 @@
 //! TLS streams, with rustls and its ring provider. Each configuration names the provider, because the application
 //! chooses the default provider of the process.
 
+use super::socket::Socket;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -132,8 +133,8 @@ fn system_roots() -> io::Result<RootCertStore> {
 pub(super) async fn shake_hands(
     config: Arc<ClientConfig>,
     host: &str,
-    stream: TcpStream,
-) -> io::Result<TlsStream<TcpStream>> {
+    stream: Socket<TcpStream>,
+) -> io::Result<TlsStream<Socket<TcpStream>>> {
     let name = ServerName::try_from(host).map_err(io::Error::other)?.to_owned();
     let shaken = TlsConnector::from(config).connect(name, stream).await;
     shaken.map_err(|error| {

@@ -1,19 +1,19 @@
 //! Runtimes that were built without I/O, or without timers.
 
-use crate::{SOON, builder, client, eventually, ms, multi_thread};
+use crate::{SOON, builder, client, ms, multi_thread};
 use kit::Cluster;
-use quorlock::{AcquireError, ClientError, Lease, Redlock, RuntimeDriver};
+use quorlock::{AcquireError, ClientError, Lease};
 use std::future::Future;
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
 
-/// Runtimes that lack something, and what that is.
-fn lacking() -> [(Runtime, RuntimeDriver); 3] {
+/// Runtimes that lack at least one driver.
+fn lacking() -> [Runtime; 3] {
     let build = |builder: &mut Builder| builder.build().expect("a runtime");
     [
-        (build(&mut Builder::new_current_thread()), RuntimeDriver::Time),
-        (build(Builder::new_current_thread().enable_io()), RuntimeDriver::Time),
-        (build(Builder::new_current_thread().enable_time()), RuntimeDriver::Io),
+        build(&mut Builder::new_current_thread()),
+        build(Builder::new_current_thread().enable_io()),
+        build(Builder::new_current_thread().enable_time()),
     ]
 }
 
@@ -23,35 +23,19 @@ fn run<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> T 
 }
 
 #[test]
-fn every_verb_says_what_a_runtime_lacks() {
+fn client_pinned_to_a_runtime_without_drivers_reports_no_runtime() {
     let cluster = Cluster::start(3);
-    for (runtime, missing) in lacking() {
-        let redlock = client(&cluster);
-        let refused = AcquireError::IncompleteRuntime { missing };
-        assert!(refused.to_string().contains("enable_all()"), "{refused}");
-        for _ in 0..3 {
-            let acquired = run(&runtime, redlock.try_acquire("r").into_future());
-            assert_eq!(acquired.expect_err("nothing runs there"), refused);
-        }
-        let acquired = run(&runtime, redlock.acquire("r").wait(SOON));
-        assert_eq!(acquired.expect_err("nothing runs there"), refused);
-        let acquired = run(&runtime, redlock.acquire_all(["a", "b"]).fenced());
-        assert_eq!(acquired.expect_err("nothing runs there"), refused);
-        let adopted = run(&runtime, redlock.adopt("r", "value").into_future());
-        assert_eq!(adopted.expect_err("nothing runs there"), refused);
-        let refused = ClientError::IncompleteRuntime { missing };
-        assert_eq!(run(&runtime, redlock.status("r")), Err(refused.clone()));
-        assert_eq!(run(&runtime, redlock.check()), Err(refused.clone()));
-        assert_eq!(run(&runtime, redlock.force_release("r")), Err(refused));
-        assert!(run(&runtime, redlock.release_all()).is_empty());
-        run(&runtime, redlock.close()).expect("nothing is owed");
-
+    for runtime in lacking() {
         let pinned = builder(&cluster).runtime(runtime.handle().clone()).build().expect("good");
         let acquired = multi_thread(1).block_on(pinned.try_acquire("r").into_future());
-        assert_eq!(
-            acquired.expect_err("it is pinned"),
-            AcquireError::IncompleteRuntime { missing }
-        );
+        let refused = acquired.expect_err("it is pinned");
+        assert_eq!(refused, AcquireError::NoRuntime);
+        assert!(refused.to_string().contains("enable_all()"), "{refused}");
+        assert_eq!(run(&runtime, pinned.status("r")), Err(ClientError::NoRuntime));
+        assert_eq!(run(&runtime, pinned.check()), Err(ClientError::NoRuntime));
+        assert_eq!(run(&runtime, pinned.force_release("r")), Err(ClientError::NoRuntime));
+        assert!(run(&runtime, pinned.release_all()).is_empty());
+        run(&runtime, pinned.close()).expect("no release is pending");
     }
     assert!(cluster.is_empty());
 }
@@ -63,7 +47,7 @@ fn a_lease_works_on_a_runtime_that_lacks_something_while_its_own_lives() {
     let acquire = |resource: &'static str| -> Lease {
         own.block_on(async { redlock.try_acquire(resource).await.expect("a free lock") })
     };
-    for (runtime, _) in lacking() {
+    for runtime in lacking() {
         let lease = acquire("r");
         run(&runtime, lease.extend(ms(60_000))).expect("its own runtime has connections");
         run(&runtime, lease.release()).expect("its own runtime has connections");
@@ -79,31 +63,22 @@ fn a_lease_works_on_a_runtime_that_lacks_something_while_its_own_lives() {
 }
 
 #[test]
-fn a_lease_without_its_own_runtime_ends_in_time_on_one_that_lacks_something() {
+fn lease_whose_runtime_has_ended_works_on_one_without_drivers() {
     let cluster = Cluster::start(3);
-    let redlock = client(&cluster);
-    let orphan = |resource: &'static str| -> Lease {
-        let own = multi_thread(1);
-        own.block_on(async { redlock.try_acquire(resource).await.expect("a free lock") })
-    };
-    for (number, (runtime, _)) in lacking().into_iter().enumerate() {
-        let resource = ["0", "1", "2"][number];
-        let lease = orphan(resource);
-        run(&runtime, lease.extend(ms(60_000))).expect_err("nobody can ask the nodes");
-        run(&runtime, lease.release()).expect_err("nobody can tell the nodes");
-        assert!(run(&runtime, redlock.clone().release_all()).is_empty());
+    for runtime in lacking() {
+        let redlock = client(&cluster);
+        let orphan = || -> Lease {
+            let own = multi_thread(1);
+            own.block_on(async { redlock.acquire("r").wait(SOON).await.expect("a free lock") })
+        };
+        let lease = orphan();
+        run(&runtime, lease.extend(ms(60_000))).expect("over new connections");
+        run(&runtime, lease.release()).expect("over new connections");
+        drop(orphan());
+        kit::eventually(SOON, "no key is left", || cluster.is_empty());
+        let _lease = orphan();
+        assert_eq!(run(&runtime, redlock.release_all()).len(), 1);
+        run(&runtime, redlock.close()).expect("all is delivered");
+        assert!(cluster.is_empty());
     }
-    multi_thread(1).block_on(async {
-        // What was left goes out with the next use.
-        drop(redlock.try_acquire("last").await.expect("a free lock"));
-        eventually("no key is left", || cluster.is_empty()).await;
-        // A node can have deleted a key before its reply is read. The next replies are read after it.
-        redlock.status("last").await.expect("a client that works");
-    });
-    close(&redlock);
-}
-
-fn close(redlock: &Redlock) {
-    let (runtime, _) = lacking().into_iter().next().expect("three");
-    run(&runtime, redlock.close()).expect("all is delivered");
 }

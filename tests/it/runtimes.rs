@@ -2,44 +2,9 @@
 
 use crate::{SOON, builder, client, current_thread, eventually, ms, multi_thread};
 use kit::Cluster;
-use quorlock::{AcquireError, Lease, Redlock, ReleaseOutcome};
-use std::sync::{Arc, LazyLock};
+use quorlock::{AcquireError, Lease, ReleaseOutcome};
+use std::sync::Arc;
 use std::thread;
-
-/// What a test suite of an application does: a static client, and a runtime for each test. The
-/// leases of one test are still being released when its runtime is dropped.
-#[test]
-fn a_static_client_shared_by_200_per_test_runtimes_never_fails() {
-    static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start(5));
-    static CLIENT: LazyLock<Redlock> = LazyLock::new(|| client(&CLUSTER));
-
-    let one_test = |number: usize| {
-        let runtime = if number.is_multiple_of(2) { current_thread() } else { multi_thread(2) };
-        runtime.block_on(async {
-            let own = CLIENT.try_acquire(format!("own/{number}")).await.expect("nobody else's");
-            let shared = CLIENT.acquire("shared").wait(SOON).await.expect("free in time");
-            match number % 3 {
-                0 => drop(shared),
-                1 => drop(shared.release().await.expect("nodes are up")),
-                _ => drop(tokio::spawn(shared.release())),
-            }
-            drop(own);
-        });
-    };
-    for batch in 0..25 {
-        thread::scope(|scope| {
-            let tests = (0..8).map(|test| scope.spawn(move || one_test(8 * batch + test)));
-            tests.collect::<Vec<_>>().into_iter().for_each(|test| test.join().expect("no failure"));
-        });
-    }
-    multi_thread(2).block_on(async {
-        // What the last runtimes left undelivered goes out with the next use.
-        drop(CLIENT.try_acquire("last").await.expect("nobody else's"));
-        eventually("no key is left", || CLUSTER.is_empty()).await;
-    });
-    // Statics are not dropped: end the servers here.
-    CLUSTER.servers().iter().for_each(kit::Server::kill);
-}
 
 #[test]
 fn a_lease_outlives_its_runtime() {
@@ -58,13 +23,9 @@ fn a_lease_outlives_its_runtime() {
     });
 
     let lease = acquire();
-    drop(lease); // No runtime at all: kept for the next one.
-    assert!(!cluster.is_empty(), "there was nobody to deliver it");
-    runtime.block_on(async {
-        let other = redlock.try_acquire("other").await.expect("a free lock");
-        other.release().await.expect("nodes are up");
-        eventually("what was left is delivered", || cluster.is_empty()).await;
-    });
+    // The library's own runtime delivers it.
+    drop(lease);
+    kit::eventually(SOON, "no key is left", || cluster.is_empty());
 }
 
 #[test]
@@ -80,11 +41,8 @@ fn a_release_left_by_a_dead_runtime_is_delivered_by_one_that_lives() {
 }
 
 #[test]
-fn without_a_runtime_an_acquire_is_refused_by_name_and_with_a_pinned_one_it_works() {
+fn client_with_a_pinned_runtime_works_outside_of_it_until_its_end() {
     let cluster = Cluster::start(3);
-    let refused = futures::executor::block_on(client(&cluster).try_acquire("r").into_future());
-    assert_eq!(refused.expect_err("no runtime"), AcquireError::NoRuntime);
-
     let runtime = multi_thread(2);
     let pinned = builder(&cluster).runtime(runtime.handle().clone()).build().expect("good");
     futures::executor::block_on(async {

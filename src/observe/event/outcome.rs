@@ -65,7 +65,7 @@ pub enum AcquireOutcome {
     Closed,
     /// The client has failed internally; see [`AcquireError::Internal`](crate::AcquireError::Internal).
     Internal,
-    /// There is no tokio runtime, or the runtime was built without the I/O or the time driver.
+    /// The runtime of the client was shut down or has not all drivers, or the library's own could not be started.
     NoRuntime,
     /// The future was dropped before the acquire completed.
     Dropped,

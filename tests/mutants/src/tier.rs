@@ -28,6 +28,8 @@ pub enum Tier {
     Loom,
     /// Tests on servers.
     It,
+    /// Tests under strain.
+    Strain,
     /// Tests in time that is moved by hand.
     Paused,
     /// Tests on nodes in the process.
@@ -56,6 +58,7 @@ impl FromStr for Tier {
             "unit" => Ok(Self::Unit),
             "loom" => Ok(Self::Loom),
             "it" => Ok(Self::It),
+            "strain" => Ok(Self::Strain),
             "paused" => Ok(Self::Paused),
             "double" => Ok(Self::Double),
             "counts" => Ok(Self::Counts),
@@ -76,6 +79,7 @@ impl Tier {
             Self::Unit => &["--lib"],
             Self::Loom => &["--config", LOOM, "--lib"],
             Self::It => &["--test", "it"],
+            Self::Strain => &["--test", "strain"],
             Self::Paused => &["--test", "paused"],
             Self::Double => &["--test", "double"],
             Self::Counts => &["-p", "quorlock-counts", "--test", "counts"],
@@ -127,6 +131,7 @@ impl fmt::Display for Tier {
             Self::Unit => "unit",
             Self::Loom => "loom",
             Self::It => "it",
+            Self::Strain => "strain",
             Self::Paused => "paused",
             Self::Double => "double",
             Self::Counts => "counts",

@@ -94,6 +94,7 @@ fn tests_of(tier: Tier) -> String {
     let dir = match tier {
         Tier::Unit | Tier::Loom => "src",
         Tier::It => "tests/it",
+        Tier::Strain => "tests/strain",
         Tier::Paused => "tests/paused",
         Tier::Double => "tests/double",
         Tier::Counts => "tests/counts/tests",
@@ -115,7 +116,8 @@ fn tests_of(tier: Tier) -> String {
 
 #[test]
 fn every_test_that_a_patch_names_is_there() {
-    let tiers = [Tier::Unit, Tier::Loom, Tier::It, Tier::Paused, Tier::Double, Tier::Counts];
+    let tiers =
+        [Tier::Unit, Tier::Loom, Tier::It, Tier::Strain, Tier::Paused, Tier::Double, Tier::Counts];
     let texts: BTreeMap<_, _> = tiers.into_iter().map(|tier| (tier, tests_of(tier))).collect();
     let mut unknown = Vec::new();
     for patch in patches() {

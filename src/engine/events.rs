@@ -1,0 +1,65 @@
+//! Events of the timer thread, which an observer must not block.
+
+use super::shared::Engine;
+use crate::observe::event::Event;
+use crate::observe::{Observers, Weight};
+use crate::sync::lock;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+/// Maximum number of events that wait while an observer blocks. Later ones are dropped.
+const MAX_EVENTS: usize = 1 << 10;
+
+/// Events that wait for a thread that emits them.
+#[derive(Default)]
+pub(super) struct EventQueue(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<(Weight, Event)>,
+    /// True while a thread emits events.
+    is_emitting: bool,
+}
+
+impl EventQueue {
+    /// Adds events. Returns true if a thread has to call [`emit_all`](Self::emit_all).
+    fn push(&self, events: Vec<(Weight, Event)>) -> bool {
+        let mut state = lock(&self.0);
+        let room = MAX_EVENTS.saturating_sub(state.events.len());
+        state.events.extend(events.into_iter().take(room));
+        !std::mem::replace(&mut state.is_emitting, true)
+    }
+
+    fn pop(&self) -> Option<(Weight, Event)> {
+        let mut state = lock(&self.0);
+        let event = state.events.pop_front();
+        state.is_emitting = event.is_some();
+        event
+    }
+
+    fn emit_all(&self, observers: &Observers) {
+        while let Some((weight, event)) = self.pop() {
+            observers.emit(weight, || event);
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn emit(&self, events: Vec<(Weight, Event)>) {
+        for (weight, event) in events {
+            self.environment().observers.emit(weight, || event);
+        }
+    }
+
+    /// Emits events on a thread of the library's own runtime. Without such a runtime, on this thread.
+    pub(super) fn emit_elsewhere(&self, events: Vec<(Weight, Event)>) {
+        if events.is_empty() {
+            return;
+        }
+        let Some(runtime) = self.pool.own_runtime() else { return self.emit(events) };
+        if self.events.push(events) {
+            let (queue, observers) = (self.events.clone(), self.environment().observers.clone());
+            runtime.spawn_blocking(move || queue.emit_all(&observers));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The library's own runtime, which serves clients that have no other.
+
+use crate::sync::{PerProcess, lock};
+use std::future::pending;
+use std::process;
+use std::sync::Mutex;
+use std::thread;
+use tokio::runtime::{Builder, Handle};
+
+/// The runtime of this process, once it has started. A forked process starts its own.
+static RUNTIMES: PerProcess<Mutex<Option<Handle>>> = PerProcess::new();
+
+/// The library's runtime. Its thread runs until the process ends. `None` if the system refuses to start it.
+pub(super) fn own_runtime() -> Option<Handle> {
+    let mut runtime = lock(RUNTIMES.get_or_init(process::id(), Mutex::default)?);
+    if runtime.is_none() {
+        *runtime = start();
+    }
+    runtime.clone()
+}
+
+fn start() -> Option<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+    let handle = runtime.handle().clone();
+    let thread = thread::Builder::new().name("quorlock-runtime".to_owned());
+    thread.spawn(move || runtime.block_on(pending::<()>())).ok()?;
+    Some(handle)
+}

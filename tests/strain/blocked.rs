@@ -1,0 +1,95 @@
+//! Runtimes whose threads are all blocked while leases are held.
+
+#[cfg(feature = "rustls-0-23")]
+use crate::secure;
+use crate::{SOON, builder, builder_of, client, current_thread, eventually, ms, multi_thread};
+use kit::{Cluster, Server};
+use quorlock::{AcquireError, Builder, Lease, Loss, Redlock};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+
+const TTL: Duration = ms(2_000);
+
+/// A lease that is extended automatically, and has its key on all nodes of `cluster`.
+async fn held(redlock: &Redlock, cluster: &Cluster) -> Lease {
+    let lease = redlock.acquire("r").wait(SOON).auto_extend_forever().await.expect("a free lock");
+    eventually("the key is on all nodes", || cluster.all_have("r")).await;
+    lease
+}
+
+/// Blocks the only thread of `runtime` for three ttls while it holds a lease, during which another client cannot acquire
+/// the lock.
+fn keeps_lease(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluster) {
+    // A renewal whose replies are read only at the node timeout is too late.
+    let builder = builder.ttl(TTL).node_timeout(ms(1_800));
+    let redlock = builder.build().expect("good settings");
+    let lease = runtime.block_on(held(&redlock, cluster));
+    let rival = thread::scope(|scope| {
+        let rival = scope.spawn(|| {
+            let rival = client(cluster);
+            current_thread().block_on(async { rival.acquire("r").wait(3 * TTL - ms(500)).await })
+        });
+        let block = async {
+            tokio::spawn(async { thread::sleep(3 * TTL) }).await.expect("no panic");
+            assert!(lease.is_valid(), "{case}: {:?}", lease.loss());
+        };
+        runtime.block_on(block);
+        rival.join().expect("no panic")
+    });
+    assert!(matches!(rival, Err(AcquireError::Contended { .. })), "{case}: {rival:?}");
+    runtime.block_on(async {
+        sleep(ms(50)).await;
+        lease.extend(TTL).await.expect("the connections are good");
+        lease.release().await.expect("nodes are up");
+    });
+    drop(redlock);
+}
+
+#[test]
+fn extended_lease_is_kept_while_the_only_thread_of_its_runtime_is_blocked() {
+    let cluster = Cluster::start_with(5, &Server::builder().unix_socket());
+    let (one, other) = (current_thread(), multi_thread(1));
+    keeps_lease("current_thread", &one, builder(&cluster), &cluster);
+    keeps_lease("multi_thread", &other, builder(&cluster), &cluster);
+    let urls = cluster.iter().map(Server::url_unix);
+    keeps_lease("Unix sockets", &one, builder_of(urls), &cluster);
+    let pinned = builder(&cluster).runtime(other.handle().clone());
+    keeps_lease("pinned", &other, pinned, &cluster);
+}
+
+#[cfg(feature = "rustls-0-23")]
+#[test]
+fn extended_lease_on_tls_nodes_is_kept_while_the_only_thread_of_its_runtime_is_blocked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let Some((cluster, builder)) = secure::cluster(5, dir.path()) else { return };
+    keeps_lease("TLS", &current_thread(), builder, &cluster);
+}
+
+#[test]
+fn loss_on_hung_nodes_is_reported_in_time_while_the_only_thread_of_the_runtime_is_blocked() {
+    let cluster = Cluster::start(5);
+    let redlock = builder(&cluster).ttl(TTL).node_timeout(ms(200)).build().expect("good settings");
+    let runtime = current_thread();
+    let lease = runtime.block_on(held(&redlock, &cluster));
+    cluster.servers().iter().for_each(Server::stop);
+    // Extensions that are under way may still count.
+    runtime.block_on(async { sleep(ms(300)).await });
+    let (valid_until, view) = (lease.valid_until(), lease.view());
+    let waiting = thread::spawn(move || {
+        let why = futures::executor::block_on(view.lost());
+        (why, Instant::now())
+    });
+    let was_valid_late = runtime.block_on(async {
+        thread::sleep(valid_until.saturating_duration_since(Instant::now()) + ms(5));
+        let was_valid_late = lease.is_valid();
+        thread::sleep(3 * TTL);
+        was_valid_late
+    });
+    let (why, at) = waiting.join().expect("no panic");
+    cluster.servers().iter().for_each(Server::cont);
+    assert!(!was_valid_late);
+    assert_eq!(why, Loss::Expired);
+    assert!(at < valid_until + TTL, "{:?} late", at.saturating_duration_since(valid_until));
+}

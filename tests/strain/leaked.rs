@@ -1,0 +1,50 @@
+//! Futures that are polled once and leaked.
+
+use crate::{SOON, builder, client, eventually, ms};
+use futures::FutureExt;
+use kit::Cluster;
+use std::mem;
+use std::time::{Duration, Instant};
+
+const TTL: Duration = ms(3_000);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_of_10_000_leaked_futures_end_by_their_ttl_and_other_acquires_go_on() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).ttl(TTL).build().expect("good settings");
+    let other = client(&cluster);
+    redlock.ready().await.expect("nodes are up");
+    let (mut leaked, mut n) = (0, 0);
+    while leaked < 10_000 {
+        n += 1;
+        let acquire = redlock.acquire(format!("r{}", n % 5_000)).wait(SOON);
+        let acquire = if n % 2 == 0 { acquire } else { acquire.auto_extend_forever() };
+        let mut acquire = Box::pin(acquire.into_future());
+        // On a busy machine, nodes can reply within the poll.
+        if acquire.as_mut().now_or_never().is_none() {
+            leaked += 1;
+            mem::forget(acquire);
+        }
+        if n % 100 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let leaked_at = Instant::now();
+    for redlock in [&redlock, &other] {
+        for n in 0..50 {
+            // Futures of the same client that are not polled lose their lock earlier.
+            let acquire = redlock.acquire(format!("r{n}")).wait(2 * SOON);
+            acquire.await.expect("not held for longer than a ttl").release().await.expect("up");
+            let acquire = redlock.acquire(format!("free/{n}")).wait(SOON);
+            acquire.await.expect("a free lock").release().await.expect("up");
+        }
+    }
+    println!("100 locks after {:?}", leaked_at.elapsed());
+    eventually("no key is left", || cluster.is_empty()).await;
+    println!("no key after {:?}", leaked_at.elapsed());
+    let begun = Instant::now();
+    while begun.elapsed() < TTL {
+        assert!(cluster.is_empty(), "no lock comes back");
+        tokio::time::sleep(ms(100)).await;
+    }
+}

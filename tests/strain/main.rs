@@ -1,0 +1,65 @@
+//! quorlock under strain: runtimes that are blocked or shut down, leaked futures, user code that blocks, other executors,
+//! and load. Not in `it`, because the load would disturb its tests.
+
+#![allow(
+    clippy::incompatible_msrv,
+    reason = "the library is for older toolchains; its tests run with a newer one"
+)]
+
+mod blocked;
+mod ended;
+mod executors;
+mod idle;
+mod leaked;
+mod load;
+mod secure;
+mod subscriber;
+mod user_code;
+
+use kit::Cluster;
+use quorlock::{Builder, NodeState, Redlock};
+use std::time::{Duration, Instant};
+use tokio::runtime::{self, Runtime};
+
+/// How long to wait for something that takes milliseconds, on the slowest machine.
+const SOON: Duration = Duration::from_secs(20);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Settings of a client with a node timeout that a busy machine does not break.
+fn builder(cluster: &Cluster) -> Builder {
+    builder_of(cluster.urls())
+}
+
+fn builder_of(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Builder {
+    let builder = Redlock::builder().nodes(urls).max_ttl(Duration::from_hours(1));
+    builder.node_timeout(ms(1_000)).ttl(ms(30_000))
+}
+
+fn client(cluster: &Cluster) -> Redlock {
+    builder(cluster).build().expect("good settings")
+}
+
+fn all_up(redlock: &Redlock) -> bool {
+    redlock.nodes().iter().all(|node| *node.state() == NodeState::Up)
+}
+
+fn current_thread() -> Runtime {
+    runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn multi_thread(threads: usize) -> Runtime {
+    let mut builder = runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads).enable_all().build().expect("a runtime")
+}
+
+/// Waits until `condition` holds, without blocking the runtime.
+async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < SOON, "not within {SOON:?}: {what}");
+        tokio::time::sleep(ms(2)).await;
+    }
+}
