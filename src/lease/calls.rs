@@ -118,3 +118,7 @@ pub(crate) fn release_outcome(
         }
     }
 }
+
+#[cfg(all(test, feature = "test-util"))]
+#[path = "calls_tests.rs"]
+mod tests;

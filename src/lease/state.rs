@@ -232,7 +232,3 @@ impl Ring for LeaseState {
         None
     }
 }
-
-#[cfg(all(test, feature = "test-util"))]
-#[path = "state_tests.rs"]
-mod tests;

@@ -2,9 +2,14 @@
 
 use super::*;
 use crate::engine::memory_tests::MemoryClient;
+use crate::engine::{Client, Won};
+use crate::lease::limits::Limits;
+use crate::observe::Tag;
 use crate::protocol::Drift;
+use crate::sync::lock;
 use std::panic::resume_unwind;
 use std::pin::pin;
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
 /// The release of a lease, and the client of its latest engine.
