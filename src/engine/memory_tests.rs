@@ -170,7 +170,7 @@ impl MemoryClient {
         assert_eq!(self.engine.with(|it, now| it.is_ready(now)), Some(true));
     }
 
-    /// Takes turns until there is nothing to read or write.
+    /// Takes enough turns to read and write all bytes.
     pub(crate) fn run(&self) {
         for _ in 0..8 {
             self.turn();
