@@ -102,7 +102,7 @@ fn caller_of_a_call_under_way_is_woken_by_a_panic_of_the_coordinator() {
 
 #[test]
 fn task_acquires_and_closes_for_a_caller() {
-    check(1, || {
+    check(2, || {
         let client = MemoryClient::new();
         let served = client.clone();
         let task = spawn(move || assert!(serve(&served)));
