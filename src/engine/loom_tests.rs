@@ -32,7 +32,7 @@ fn is_taken(polled: &Poll<Result>) -> bool {
 
 #[test]
 fn concurrent_requests_are_executed_once_and_in_order() {
-    check(3, || {
+    check(2, || {
         let (client, log) = (MemoryClient::new(), Arc::<Mutex<Vec<u32>>>::default());
         let threads = [[1, 2].as_slice(), &[3]].map(|numbers| {
             let (engine, log) = (client.engine.clone(), log.clone());
@@ -90,6 +90,17 @@ fn callers_are_woken_by_a_panic_of_the_coordinator() {
 }
 
 #[test]
+fn caller_of_a_call_under_way_is_woken_by_a_panic_of_the_coordinator() {
+    check(2, || {
+        let client = MemoryClient::new();
+        let other = client.clone();
+        let caller = spawn(move || block_on(other.acquire()));
+        client.engine.with(|_, _| resume_unwind(Box::new("a defect")));
+        assert!(caller.join().expect("no panic").is_err());
+    });
+}
+
+#[test]
 fn task_acquires_and_closes_for_a_caller() {
     check(2, || {
         let client = MemoryClient::new();
@@ -122,7 +133,7 @@ fn delivered_lease_is_taken_or_released_after_a_drop() {
 
 #[test]
 fn untaken_lease_is_taken_or_revoked() {
-    check(3, || {
+    check(2, || {
         let client = MemoryClient::new();
         let (mut call, mut next) = (client.acquire(), client.acquire());
         client.run();
@@ -140,7 +151,7 @@ fn untaken_lease_is_taken_or_revoked() {
 
 #[test]
 fn dropped_call_passes_its_lease_on() {
-    check(3, || {
+    check(2, || {
         let client = MemoryClient::new();
         let (call, mut next) = (client.acquire(), client.acquire());
         client.run();

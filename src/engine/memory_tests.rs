@@ -5,7 +5,7 @@ use super::io::OpenConnection;
 use super::requests_tests::engine_in;
 use super::shared::Engine;
 use super::slot::CallId;
-use crate::coordinator::{AcquireRequest, ConnectionId};
+use crate::coordinator::{AcquireRequest, ConnectionId, Coordinator};
 use crate::node::Environment;
 use crate::observe::Tag;
 use crate::protocol::{RetryPolicy, Time, Ttl};
@@ -153,7 +153,7 @@ impl MemoryClient {
         };
         let engine = engine_in(environment);
         let client = Self { engine, node, clock };
-        let id = client.engine.with(|it, now| it.poll_connect(now)).flatten();
+        let id = client.engine.with(Coordinator::poll_connect).flatten();
         client.connect(id.expect("a connection to open"));
         client
     }
@@ -170,7 +170,7 @@ impl MemoryClient {
         assert_eq!(self.engine.with(|it, now| it.is_ready(now)), Some(true));
     }
 
-    /// Takes turns until there is nothing to read or write.
+    /// Takes enough turns to read and write all bytes.
     pub(crate) fn run(&self) {
         for _ in 0..8 {
             self.turn();

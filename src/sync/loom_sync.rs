@@ -1,9 +1,59 @@
-//! Primitives of loom in place of those of the standard library, for `make loom`.
+//! loom's primitives, which replace the standard library's in `make loom`.
 
 use super::lock as std_lock;
-use loom::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
+pub(crate) use loom::sync::atomic;
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
+
+/// [`loom::sync::Mutex`] whose `try_lock` also fails.
+///
+/// loom orders the locks of a mutex, but not a lock and an unlock. So each attempt and each unlock changes an atomic:
+/// loom runs the attempt before and after the unlock.
+pub(crate) struct Mutex<T> {
+    inner: loom::sync::Mutex<T>,
+    changes: AtomicUsize,
+}
+
+pub(crate) struct MutexGuard<'a, T> {
+    inner: loom::sync::MutexGuard<'a, T>,
+    changes: &'a AtomicUsize,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { inner: loom::sync::Mutex::new(value), changes: AtomicUsize::new(0) }
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        // After a deadlock, loom unwinds all threads.
+        if !std::thread::panicking() {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
 
 /// A mutex of loom, or of the standard library in code that has no loom test.
 pub(crate) trait Lock {
@@ -22,11 +72,13 @@ impl<T> Lock for Mutex<T> {
         Self: 'a;
 
     fn wait(&self) -> Self::Guard<'_> {
-        self.lock().unwrap_or_else(PoisonError::into_inner)
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        MutexGuard { inner, changes: &self.changes }
     }
 
     fn attempt(&self) -> Option<Self::Guard<'_>> {
-        self.try_lock().ok()
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        Some(MutexGuard { inner: self.inner.try_lock().ok()?, changes: &self.changes })
     }
 }
 
