@@ -1,11 +1,11 @@
 //! Events of the timer thread, which an observer must not block.
 
-use super::shared::Engine;
+use crate::node::Pool;
 use crate::observe::event::Event;
 use crate::observe::{Observers, Weight};
 use crate::sync::lock;
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Maximum number of events that wait while an observer blocks. Later ones are dropped.
 const MAX_EVENTS: usize = 1 << 10;
@@ -42,24 +42,16 @@ impl EventQueue {
             observers.emit(weight, || event);
         }
     }
-}
-
-impl Engine {
-    pub(super) fn emit(&self, events: Vec<(Weight, Event)>) {
-        for (weight, event) in events {
-            self.environment().observers.emit(weight, || event);
-        }
-    }
 
     /// Emits events on a thread of the library's own runtime. Without such a runtime, on this thread.
-    pub(super) fn emit_elsewhere(&self, events: Vec<(Weight, Event)>) {
-        if events.is_empty() {
+    pub(super) fn emit_elsewhere(self: &Arc<Self>, events: Vec<(Weight, Event)>, pool: &Pool) {
+        if events.is_empty() || !self.push(events) {
             return;
         }
-        let Some(runtime) = self.pool.own_runtime() else { return self.emit(events) };
-        if self.events.push(events) {
-            let (queue, observers) = (self.events.clone(), self.environment().observers.clone());
-            runtime.spawn_blocking(move || queue.emit_all(&observers));
+        let (queue, observers) = (self.clone(), pool.observers().clone());
+        match pool.own_runtime() {
+            Some(runtime) => drop(runtime.spawn_blocking(move || queue.emit_all(&observers))),
+            None => self.emit_all(&observers),
         }
     }
 }

@@ -48,9 +48,9 @@ pub(super) fn engine_in(environment: Environment) -> Arc<Engine> {
         prefix: 0,
     };
     let coordinator = Coordinator::new(settings, Random::seeded(1));
-    // Without drivers, it serves no client: calls are polled below.
+    // Without drivers, it serves no client: calls are polled below. A simulated world has no runtime of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let pinned = Some(runtime.handle().clone());
+    let pinned = (!environment.is_world()).then(|| runtime.handle().clone());
     let pool = Pool::new(Box::new([]), pinned, environment);
     Engine::new(coordinator, Arc::new(pool), Arc::new(NoLeases))
 }

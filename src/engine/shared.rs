@@ -316,8 +316,12 @@ impl Engine {
             contain(|| self.leases.handle_end(lease));
         }
         match thread {
-            Thread::Timer => self.emit_elsewhere(effects.events),
-            _ => self.emit(effects.events),
+            Thread::Timer => self.events.emit_elsewhere(effects.events, &self.pool),
+            _ => {
+                for (weight, event) in effects.events {
+                    self.environment().observers.emit(weight, || event);
+                }
+            }
         }
         for waker in effects.wakers {
             contain(|| waker.wake());

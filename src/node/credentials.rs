@@ -3,11 +3,13 @@
 use super::shield::first_line;
 use crate::time::Clock;
 use crate::wire::{Fingerprint, NodeFailure, short};
+#[cfg(feature = "test-util")]
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use redis::RedisConnectionInfo;
 use std::borrow::Cow;
 use std::fmt;
+#[cfg(feature = "test-util")]
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,13 +119,13 @@ impl Login {
             return Ok((Cow::Borrowed(by_address), limit));
         };
         let (ask, name) = (ask.clone(), name.to_owned());
-        // The callback is the application's code and may panic.
-        let asking = AssertUnwindSafe(async move { ask(name).await }).catch_unwind();
+        let asking = async move { ask(name).await };
+        // The callback is the application's code, and may panic.
         let asking = async {
             match clock {
                 Clock::Machine => self.ask_elsewhere(asking).await,
                 #[cfg(feature = "test-util")]
-                Clock::Other(_) => asking.await.ok(),
+                Clock::Other(_) => AssertUnwindSafe(asking).catch_unwind().await.ok(),
             }
         };
         let why = match clock.timeout(limit, asking).await {
@@ -142,9 +144,9 @@ impl Login {
 
     /// Runs the callback on a thread for blocking code, because it may block. `None` if it panics. If this future is
     /// dropped, the callback's future is dropped as soon as it does not block.
-    async fn ask_elsewhere<T: Send + 'static, E: Send + 'static>(
+    async fn ask_elsewhere<T: Send + 'static>(
         &self,
-        asking: impl Future<Output = Result<T, E>> + Send + 'static,
+        asking: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let permit = self.asking.clone().acquire_owned().await.ok()?;
         let (mut tell, told) = oneshot::channel();
@@ -152,7 +154,7 @@ impl Login {
         tokio::task::spawn_blocking(move || {
             let answer = runtime.block_on(async {
                 tokio::select! {
-                    answer = asking => answer.ok(),
+                    answer = asking => Some(answer),
                     () = tell.closed() => None,
                 }
             });

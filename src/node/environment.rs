@@ -44,7 +44,7 @@ impl Environment {
 
     /// True if nothing of the machine is used, its runtimes' timers and sockets neither.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
-    pub(super) fn is_world(&self) -> bool {
+    pub(crate) fn is_world(&self) -> bool {
         #[cfg(feature = "test-util")]
         let is_world = self.clock.is_world();
         #[cfg(not(feature = "test-util"))]

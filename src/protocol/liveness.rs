@@ -151,7 +151,7 @@ impl Liveness {
     /// `is_quorum_silent` is true if a quorum of nodes is stalled.
     pub(crate) fn poll(&mut self, now: Time, is_quorum_silent: bool) -> Option<Action> {
         let Some(oldest) = self.oldest else {
-            let is_idle = now.since(self.last_traffic) >= HEARTBEAT - HEARTBEAT_SLACK;
+            let is_idle = now.since(self.last_traffic) + HEARTBEAT_SLACK >= HEARTBEAT;
             return is_idle.then(|| {
                 self.last_traffic = now;
                 Action::Heartbeat

@@ -29,7 +29,7 @@ fn keeps_lease(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluste
     let rival = thread::scope(|scope| {
         let rival = scope.spawn(|| {
             let rival = client(cluster);
-            current_thread().block_on(async { rival.acquire("r").wait(3 * TTL - ms(500)).await })
+            current_thread().block_on(async { rival.acquire("r").wait(TTL * 5 / 2).await })
         });
         let block = async {
             tokio::spawn(async { thread::sleep(3 * TTL) }).await.expect("no panic");

@@ -91,7 +91,9 @@ fn static_client_serves_200_runtimes_at_the_same_time() {
     };
     thread::scope(|scope| {
         let tests: Vec<_> = (0..200).map(|test| scope.spawn(move || one_test(test))).collect();
-        tests.into_iter().for_each(|test| test.join().expect("no failure"));
+        for test in tests {
+            test.join().expect("no failure");
+        }
     });
     // The library's own runtime delivers the releases that the last runtimes have left.
     kit::eventually(SOON, "no key is left", || CLUSTER.is_empty());

@@ -131,7 +131,7 @@ fn loss_of_100_leases_is_reported_in_time_and_no_node_stalls_under_load() {
         cluster.servers().iter().for_each(Server::stop);
         // Extensions that are under way may still count.
         sleep(ms(500)).await;
-        let views: Vec<_> = leases.iter().map(|lease| lease.view()).collect();
+        let views: Vec<_> = leases.iter().map(Lease::view).collect();
         let elsewhere = thread::spawn(move || {
             let each = views.iter().map(|view| async {
                 let valid_until = view.valid_until();

@@ -151,8 +151,8 @@ fn keeps_leases_with(blocks: fn(&Event) -> bool, runtime: &Runtime, cause: impl 
     let is_armed = AtomicBool::new(false);
     let observer = Arc::new(Blocking { barrier: barrier.clone(), is_armed, blocks });
     let builder = builder(&cluster).ttl(TTL).node_timeout(ms(300));
-    let observed = builder.clone().observer(observer.clone()).build().expect("good settings");
-    let clients = [observed, builder.build().expect("good settings")];
+    let blocked = builder.clone().observer(observer.clone()).build().expect("good settings");
+    let clients = [blocked, builder.build().expect("good settings")];
     let leases = runtime.block_on(held(&clients));
     observer.is_armed.store(true, Ordering::SeqCst);
     cause(&cluster);
