@@ -6,6 +6,7 @@
 mod alarm;
 mod calls;
 mod client;
+mod client_alarm;
 mod events;
 mod failure;
 mod io;

@@ -48,7 +48,7 @@ pub(super) fn engine_in(environment: Environment) -> Arc<Engine> {
         prefix: 0,
     };
     let coordinator = Coordinator::new(settings, Random::seeded(1));
-    // Without drivers, it serves no client: calls are polled below. A simulated world has no runtime of its own.
+    // A runtime without drivers serves no client. Simulated worlds have no own runtime.
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let pinned = (!environment.is_world()).then(|| runtime.handle().clone());
     let pool = Pool::new(Box::new([]), pinned, environment);

@@ -1,7 +1,7 @@
 //! The coordinator of a client, behind one mutex, with the callers that wait for it.
 
 use super::LeaseListener;
-use super::alarm::ClientAlarm;
+use super::client_alarm::ClientAlarm;
 use super::events::EventQueue;
 use super::io::{Io, Opened};
 use super::lateness::Lateness;
