@@ -22,9 +22,11 @@ impl Coordinator {
         has_calls || self.leases.iter().next().is_some() || has_releases()
     }
 
-    /// True if a node has no connection.
+    /// True if no quorum is connected, or a node without a connection has pending releases.
     pub(crate) fn needs_connection(&self) -> bool {
-        self.nodes.iter().any(|node| !node.is_connected())
+        let connected = self.nodes.iter().filter(|node| node.is_connected()).count();
+        let is_needed = |node: &Node| !node.is_connected() && node.has_releases();
+        !self.cx.settings.quorum.reached(connected) || self.nodes.iter().any(is_needed)
     }
 
     /// The runtime of the driver has ended, and all connections with it. If no other runtime `is_next`, all commands fail.

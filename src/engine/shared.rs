@@ -315,9 +315,11 @@ impl Engine {
         for lease in effects.ended {
             contain(|| self.leases.handle_end(lease));
         }
-        match thread {
-            Thread::Timer => self.events.emit_elsewhere(effects.events, &self.pool),
-            _ => {
+        if !effects.events.is_empty() {
+            // An observer can block. The timer thread and the library's own runtime serve all clients.
+            if thread == Thread::Timer || Pool::is_own_runtime_current() {
+                self.events.emit_elsewhere(effects.events, &self.pool);
+            } else {
                 for (weight, event) in effects.events {
                     self.environment().observers.emit(weight, || event);
                 }

@@ -168,7 +168,8 @@ impl Engine {
         if !self.is_late.load(Ordering::Acquire) {
             return;
         }
-        self.with_state(Thread::Caller, |state, now| {
+        // An observer must not block the library's own runtime.
+        self.with_state(Thread::Timer, |state, now| {
             if !self.is_task_late(state, now) || state.served_by == Some(here) {
                 return;
             }

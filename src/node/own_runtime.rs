@@ -19,6 +19,12 @@ pub(super) fn own_runtime() -> Option<Handle> {
     runtime.clone()
 }
 
+/// True if `runtime` is the library's runtime.
+pub(super) fn is_own(runtime: &Handle) -> bool {
+    let own = RUNTIMES.get_or_init(process::id(), Mutex::default).map(lock);
+    own.is_some_and(|own| own.as_ref().is_some_and(|own| own.id() == runtime.id()))
+}
+
 fn start() -> Option<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build().ok()?;
     let handle = runtime.handle().clone();

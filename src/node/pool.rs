@@ -1,7 +1,7 @@
 //! The nodes of a client.
 
 use super::environment::Environment;
-use super::own_runtime::own_runtime;
+use super::own_runtime::{is_own, own_runtime};
 use super::runtime::{NoRuntime, lack};
 use super::target::Node;
 use crate::observe::Observers;
@@ -64,6 +64,11 @@ impl Pool {
             None => Handle::try_current().ok().filter(can_serve).or_else(|| self.own_runtime()),
         };
         runtime.ok_or(NoRuntime)
+    }
+
+    /// True on the library's own runtime, which serves other clients as well.
+    pub(crate) fn is_own_runtime_current() -> bool {
+        Handle::try_current().is_ok_and(|current| is_own(&current))
     }
 
     /// The library's own runtime, unless the client is simulated.
