@@ -64,7 +64,11 @@ impl<S: AsyncRead + System + Unpin> AsyncRead for Socket<S> {
         }
         match (&*self.inner.system()).read(buffer.initialize_unfilled()) {
             Ok(count) => buffer.advance(count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+            {
+                return Poll::Pending;
+            }
             Err(error) => return Poll::Ready(Err(error)),
         }
         Poll::Ready(Ok(()))

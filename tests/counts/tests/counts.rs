@@ -59,8 +59,8 @@ fn a_fenced_cycle_allocates_little() {
     assert_bounds(&Scene::new(), &bounds, fenced, |cost| cost.allocations);
 }
 
-/// The task reads the clock once for all requests and replies of a step of a turn. The other readings are those of the
-/// callers: the wall clock of an acquire, and the validity of its lease.
+/// The task reads the clock once for all requests and replies of a step of a turn. Callers read the wall clock for each
+/// acquire, and the clock for the validity of its lease.
 #[test]
 fn many_cycles_share_looks_at_clocks() {
     let bounds = [(64, 8.0), (512, 8.0)];
