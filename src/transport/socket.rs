@@ -65,7 +65,10 @@ impl<S: AsyncRead + System + Unpin> AsyncRead for Socket<S> {
         match (&*self.inner.system()).read(buffer.initialize_unfilled()) {
             Ok(count) => buffer.advance(count),
             Err(error)
-                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
             {
                 return Poll::Pending;
             }
