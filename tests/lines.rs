@@ -110,7 +110,9 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// A client that ends with the runtime of its test: it writes no lines during later tests.
 async fn client(builder: Builder) -> Redlock {
+    let builder = builder.runtime(tokio::runtime::Handle::current());
     let redlock = builder.build().expect("good settings");
     redlock.ready().await.expect("nodes are up");
     let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);

@@ -158,7 +158,8 @@ impl Drop for Call {
             return;
         }
         let slot = self.slot.clone();
-        self.engine.request(move |state, now| {
+        // A lease that an adoption may have taken over ends now.
+        self.engine.request_now(move |state, now| {
             let Some(id) = slot.id() else { return };
             state.calls.remove(&id);
             match id {

@@ -3,29 +3,49 @@
 use super::shared::{Engine, State, Thread};
 use crate::protocol::Time;
 use crate::sync::atomic::{Ordering, fence};
+use crate::sync::try_lock;
 
 impl Engine {
     /// Queues `request`, which the next user of the coordinator executes, after those that were queued before: usually
     /// the task, which is woken. Without a task it is executed at once. It is dropped if the coordinator has panicked.
     /// The caller has checked that the engine belongs to this process.
     pub(super) fn request(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
+        self.submit(request, false);
+    }
+
+    /// Like [`request`](Self::request), but the request is executed at once if the coordinator is free.
+    pub(super) fn request_now(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
+        self.submit(request, true);
+    }
+
+    fn submit(&self, request: impl FnOnce(&mut State, Time) + Send + 'static, is_urgent: bool) {
         self.requests.push(Box::new(request));
         // Orders the push before the checks. A task that ends, and a panic, check the queue after that.
         fence(Ordering::SeqCst);
         if self.has_panicked() {
-            drop(self.requests.take());
-        } else if !self.is_served() {
+            return drop(self.requests.take());
+        }
+        let is_served = self.is_served();
+        if is_urgent || !is_served {
             self.execute_requests();
-        } else if !self.task.is_woken() || self.has_late_task() {
+        }
+        let is_awake = self.task.is_woken() && !self.has_late_task();
+        if is_served && !is_awake && self.requests.has_requests() {
             self.wake_task(self.now());
         }
     }
 
-    /// Executes the requests that were queued, if any.
+    /// Executes the requests that were queued. To be called after the mutex was unlocked, unless a task executes them: if
+    /// the mutex is locked again, its holder makes this call.
     pub(super) fn execute_requests(&self) {
-        fence(Ordering::SeqCst);
-        if self.requests.has_requests() {
-            self.with_state(Thread::Caller, |_, _| ());
+        loop {
+            // Orders the unlock, or the push, before the check.
+            fence(Ordering::SeqCst);
+            if !self.requests.has_requests() {
+                return;
+            }
+            let Some(state) = try_lock(&self.state) else { return };
+            self.with_locked(state, Thread::Caller, |_, _| ());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Requests that are submitted while the coordinator is in use.
 
 use super::LeaseListener;
-use super::shared::Engine;
+use super::shared::{Engine, State};
 use super::slot::CallId;
 use crate::coordinator::{Coordinator, LeaseId, NodeSettings, Settings};
 use crate::node::{Environment, Pool};
@@ -77,6 +77,21 @@ fn request_without_a_task_is_executed_at_once() {
     let counted = count.clone();
     engine.request(move |_, _| _ = counted.fetch_add(1, Ordering::SeqCst));
     assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn urgent_request_is_executed_at_once_if_the_coordinator_is_free() {
+    let (engine, log) = (served(), Arc::<Mutex<Vec<usize>>>::default());
+    let push = |number| {
+        let log = log.clone();
+        move |_: &mut State, _| lock(&log).push(number)
+    };
+    engine.request(push(0));
+    engine.request_now(push(1));
+    assert_eq!(*lock(&log), [0, 1]);
+    engine.with(|_, _| engine.request_now(push(2)));
+    assert_eq!(*lock(&log), [0, 1]);
+    assert!(engine.task.is_woken());
 }
 
 #[test]

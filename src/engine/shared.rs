@@ -14,7 +14,7 @@ use crate::observe::Weight;
 use crate::observe::event::Event;
 use crate::protocol::{NodeId, Time};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, OnceLock, contain, lock};
+use crate::sync::{Mutex, MutexGuard, OnceLock, contain, lock};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -262,7 +262,20 @@ impl Engine {
         thread: Thread,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        let mut state = lock(&self.state);
+        let result = self.with_locked(lock(&self.state), thread, call);
+        if !self.is_served() {
+            self.execute_requests();
+        }
+        result
+    }
+
+    /// Like [`with_state`](Self::with_state), with the mutex locked.
+    pub(super) fn with_locked<T>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        thread: Thread,
+        call: impl FnOnce(&mut State, Time) -> T,
+    ) -> Option<T> {
         // A request that is not executed wakes its caller when it is dropped: after the mutex was unlocked.
         let (mut requests, mut call) = (self.requests.take().into_iter(), Some(call));
         if self.has_panicked() {
