@@ -158,10 +158,14 @@ impl MemoryClient {
         client
     }
 
-    fn connect(&self, id: ConnectionId) {
+    fn open_stream(&self) -> Box<dyn Stream> {
         let connection = lock(&self.node).server.connect();
         let (node, clock) = (self.node.clone(), self.clock.clone());
-        let stream = Box::new(NodeStream { node, connection, clock });
+        Box::new(NodeStream { node, connection, clock })
+    }
+
+    fn connect(&self, id: ConnectionId) {
+        let stream = self.open_stream();
         let mut io = lock(&self.engine.io);
         io.open.push(OpenConnection::new(id, stream));
         io.opened.push((id, Ok(RedisConnectionInfo::default())));
@@ -214,5 +218,19 @@ impl MemoryClient {
     /// True if the lock's key exists.
     pub(crate) fn is_locked(&self) -> bool {
         lock(&self.node).server.keys(self.clock.wall_us()).any(|(key, _)| key == b"k")
+    }
+}
+
+#[test]
+fn stream_that_is_opened_after_the_end_of_the_task_is_closed() {
+    let client = MemoryClient::new();
+    let engine = &client.engine;
+    let id = lock(&engine.io).open[0].id;
+    for is_served in [true, false] {
+        engine.is_served.store(is_served, Ordering::SeqCst);
+        let opened = (id, Ok((client.open_stream(), RedisConnectionInfo::default())));
+        lock(&engine.opened).push(opened);
+        engine.close_unused();
+        assert_eq!(lock(&engine.opened).len(), usize::from(is_served));
     }
 }

@@ -143,13 +143,14 @@ impl Engine {
             self.end_task(state, !is_pinned, now);
             Some((state.take_wakers(), state.coordinator.has_work()))
         });
+        // Requests that were queued, and streams that were opened, before this task was known to have ended.
+        self.execute_requests();
+        self.close_unused();
         let Some(Some((wakers, has_work))) = wakers else { return };
         self.wake_callers(wakers);
         if has_work && !is_pinned {
             self.serve_by_own_runtime(HAND_OVER);
         }
-        // Requests that were queued before this task was known to have ended.
-        self.execute_requests();
     }
 
     /// Starts a task on the library's own runtime after `delay`, unless a caller on another runtime starts one before.

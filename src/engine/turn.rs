@@ -84,9 +84,23 @@ impl Engine {
             if let Some(engine) = engine.upgrade() {
                 lock(&engine.opened).push((id, opened));
                 engine.task.wake(engine.now());
+                engine.close_unused();
             }
         }));
         Opening { id, task: task.abort_handle() }
+    }
+}
+
+impl Engine {
+    /// Closes streams that were opened after the end of the task. To be called after a stream was opened, and after the
+    /// task has ended.
+    pub(super) fn close_unused(&self) {
+        // Orders the push of a stream, or the end of the task, before the check.
+        fence(Ordering::SeqCst);
+        if !self.is_served() || self.has_panicked() {
+            let unused = std::mem::take(&mut *lock(&self.opened));
+            drop(unused);
+        }
     }
 }
 
