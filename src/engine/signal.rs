@@ -1,7 +1,7 @@
 //! Wake-ups of the client's task.
 
 use crate::protocol::Time;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Mutex, contain, lock};
 use std::task::Waker;
 
@@ -28,6 +28,8 @@ impl TaskSignal {
         }
         drop(known);
         self.woken_at.store(0, Ordering::SeqCst);
+        // Orders the store before the check of the queue.
+        fence(Ordering::SeqCst);
         true
     }
 
