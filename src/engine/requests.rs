@@ -31,7 +31,7 @@ impl Engine {
         }
         let is_awake = self.task.is_woken() && !self.has_late_task();
         if is_served && !is_awake && self.requests.has_requests() {
-            self.wake_task(self.now());
+            self.wake_task(self.now(), Thread::Caller);
         }
     }
 
@@ -50,9 +50,11 @@ impl Engine {
     }
 
     /// The task takes a turn. If its runtime is late to run it, the alarm rings: at once if that is known.
-    pub(super) fn wake_task(&self, now: Time) {
+    pub(super) fn wake_task(&self, now: Time, thread: Thread) {
         self.task.wake(now);
-        let late_at = if self.has_late_task() { now } else { now.after(self.late_after) };
+        // The alarm does what it can, and cannot open connections.
+        let is_late = self.has_late_task() && thread != Thread::Timer;
+        let late_at = if is_late { now } else { now.after(self.late_after) };
         self.alarm.hasten(late_at);
     }
 

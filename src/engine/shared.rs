@@ -323,7 +323,7 @@ impl Engine {
             self.alarm.hasten(next);
         }
         if effects.wakes_task {
-            self.wake_task(effects.now);
+            self.wake_task(effects.now, thread);
         }
         for lease in effects.ended {
             contain(|| self.leases.handle_end(lease));
