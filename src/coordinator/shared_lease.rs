@@ -23,7 +23,7 @@ pub(crate) struct SharedLease {
 
 const HELD: u8 = 0;
 const RELEASED: u8 = 1;
-/// Losses in the order of their numbers, from [`FIRST_LOSS`] on.
+/// Number of the first loss of [`Loss::ALL`]; the others follow in its order.
 const FIRST_LOSS: u8 = 2;
 
 const UNCLAIMED: u8 = 0;
