@@ -89,9 +89,7 @@ impl Engine {
         }));
         Opening { id, task: task.abort_handle() }
     }
-}
 
-impl Engine {
     /// Closes streams that were opened after the end of the task. To be called after a stream was opened, and after the
     /// task has ended.
     pub(super) fn close_unused(&self) {
