@@ -1,25 +1,26 @@
-//! What must not be, found in the books of a run.
+//! Checks of a run's records for violations.
 
 use crate::record::{Call, Fault, Hold, Overlap, Verb};
 use crate::steps::Steps;
 use std::collections::BTreeMap;
 
-/// What a busy machine may add to what is promised.
+/// Tolerance for a busy machine, in nanoseconds, that is added to each promised limit.
 pub(crate) const SLACK: u64 = 1_000_000_000;
 
-/// When clients could not run, by number.
+/// Times during which client processes were stopped, by client number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pauses(BTreeMap<u16, Vec<(u64, u64)>>);
 
-/// A loss that was told: the end of the validity, and when it was told.
+/// A loss that the library reported: the end of the validity, and the time of the report.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToldLoss {
+pub(crate) struct ReportedLoss {
     pub(crate) client: u16,
     pub(crate) until: u64,
     pub(crate) at: u64,
 }
 
-/// All pairs of tenures of one resource that overlap, each once. Those that touch do not.
+/// All pairs of overlapping tenures of one resource, each pair once. Tenures that touch do not
+/// overlap.
 pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
     let mut sorted: Vec<_> = holds.iter().filter(|hold| hold.from < hold.until).collect();
     sorted.sort_by_key(|hold| (hold.resource, hold.from, hold.until));
@@ -30,58 +31,58 @@ pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
         found.extend(open.iter().map(|first| Overlap {
             first: (*first).clone(),
             second: second.clone(),
-            // A node may have lost the lock of either before its acquire returned: after a step of the node's clock,
-            // a grant counts late.
-            under: at_work(faults, first.asked.min(second.asked), second.from),
+            // Faults from the earlier request on count, because a node may have lost either lock
+            // before its acquire returned: after a clock step, a grant counts late.
+            under: active_faults(faults, first.asked.min(second.asked), second.from),
         }));
         open.push(second);
     }
     found
 }
 
-/// The names of the nemeses at work between two times, sorted.
-pub(crate) fn at_work(faults: &[Fault], from: u64, until: u64) -> Vec<String> {
-    let at_work = faults.iter().filter(|fault| fault.from <= until && fault.until >= from);
-    let mut names: Vec<_> = at_work.map(|fault| fault.nemesis.clone()).collect();
+/// The names of the faults that were active between two times, sorted.
+pub(crate) fn active_faults(faults: &[Fault], from: u64, until: u64) -> Vec<String> {
+    let active_faults = faults.iter().filter(|fault| fault.from <= until && fault.until >= from);
+    let mut names: Vec<_> = active_faults.map(|fault| fault.nemesis.clone()).collect();
     names.sort();
     names.dedup();
     names
 }
 
-/// The calls that took longer than their bound and the slack. An acquire may wait until what clocks
-/// have stepped is made up for.
+/// The calls that exceeded their limit and the slack. An acquire may also wait for as long as a
+/// node's clock has stepped.
 pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> Vec<&'a Call> {
-    let took = |call: &Call| pauses.running(call.client, call.from, call.until);
-    let waits = |call: &Call| match call.verb {
-        Verb::Acquire => steps.felt(call.from, call.until),
+    let running = |call: &Call| pauses.running(call.client, call.from, call.until);
+    let allowance = |call: &Call| match call.verb {
+        Verb::Acquire => steps.largest(call.from, call.until),
         Verb::Extend | Verb::Release => 0,
     };
-    calls.iter().filter(|call| took(call) > call.bound + SLACK + waits(call)).collect()
+    calls.iter().filter(|call| running(call) > call.bound + SLACK + allowance(call)).collect()
 }
 
-/// The losses that were told after the end of the validity and the slack.
-pub(crate) fn late(losses: &[ToldLoss], pauses: &Pauses) -> Vec<ToldLoss> {
-    let late = |told: &&ToldLoss| pauses.running(told.client, told.until, told.at) > SLACK;
+/// The losses that were reported later than the slack after the end of the validity.
+pub(crate) fn late(losses: &[ReportedLoss], pauses: &Pauses) -> Vec<ReportedLoss> {
+    let late = |told: &&ReportedLoss| pauses.running(told.client, told.until, told.at) > SLACK;
     losses.iter().filter(late).copied().collect()
 }
 
 impl Pauses {
-    /// Notes that a client could not run.
-    pub(crate) fn note(&mut self, client: u16, from: u64, until: u64) {
+    /// Records that a client was stopped.
+    pub(crate) fn record(&mut self, client: u16, from: u64, until: u64) {
         self.0.entry(client).or_default().push((from, until));
     }
 
-    /// Whether a client could not run at that time.
+    /// Returns true if the client was stopped at `at`.
     pub(crate) fn is_in(&self, client: u16, at: u64) -> bool {
         let mut pauses = self.0.get(&client).into_iter().flatten();
         pauses.any(|(stop, cont)| (*stop..*cont).contains(&at))
     }
 
-    /// How much of the time between the two a client could run.
+    /// The part of the time from `from` to `until` in which the client could run.
     fn running(&self, client: u16, from: u64, until: u64) -> u64 {
         let pauses = self.0.get(&client).into_iter().flatten();
-        let missed = pauses.map(|(stop, cont)| cont.min(&until).saturating_sub(*stop.max(&from)));
-        until.saturating_sub(from).saturating_sub(missed.sum())
+        let paused = pauses.map(|(stop, cont)| cont.min(&until).saturating_sub(*stop.max(&from)));
+        until.saturating_sub(from).saturating_sub(paused.sum())
     }
 }
 
@@ -105,37 +106,37 @@ mod tests {
     }
 
     #[test]
-    fn tenures_that_overlap_are_found_in_whatever_order_they_are_told() {
+    fn overlaps_are_found_in_any_order_of_the_records() {
         assert_eq!(pairs(&[hold(1, 0, 10), hold(1, 9, 20)]), [(0, 9)]);
         assert_eq!(pairs(&[hold(1, 9, 20), hold(1, 0, 10)]), [(0, 9)]);
         assert_eq!(pairs(&[hold(1, 5, 6), hold(1, 5, 7)]), [(5, 5)], "begun at the same time");
     }
 
     #[test]
-    fn tenures_that_touch_do_not_overlap() {
+    fn adjacent_tenures_do_not_overlap() {
         assert!(pairs(&[hold(1, 0, 10), hold(1, 10, 20)]).is_empty());
         assert!(pairs(&[hold(1, 0, 10), hold(1, 5, 5)]).is_empty(), "one without a length");
     }
 
     #[test]
-    fn resources_have_nothing_to_do_with_each_other() {
+    fn tenures_of_different_resources_do_not_overlap() {
         assert!(pairs(&[hold(1, 0, 10), hold(2, 5, 20)]).is_empty());
     }
 
     #[test]
-    fn every_pair_is_counted_once() {
+    fn each_overlapping_pair_is_counted_once() {
         let holds = [hold(1, 0, 100), hold(1, 10, 20), hold(1, 15, 30), hold(1, 40, 50)];
         assert_eq!(pairs(&holds), [(0, 10), (0, 15), (10, 15), (0, 40)]);
     }
 
     #[test]
-    fn an_overlap_names_the_nemeses_at_work_from_one_acquire_to_the_other() {
+    fn overlap_lists_faults_active_between_both_acquires() {
         let fault = |nemesis: &str, from, until| Fault {
             nemesis: nemesis.to_owned(),
             target: "node 0".to_owned(),
             from: from * SECOND,
             until: until * SECOND,
-            is_promised: true,
+            is_guaranteed: true,
         };
         let faults =
             [fault("early", 0, 4), fault("b", 4, 6), fault("a", 6, 6), fault("late", 9, 10)];
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_overdue_after_its_bound_and_the_slack_unless_its_process_was_stopped() {
+    fn call_is_overdue_after_limit_slack_and_process_stops() {
         let call = |until| Call {
             verb: Verb::Acquire,
             client: 3,
@@ -161,25 +162,32 @@ mod tests {
         let mut pauses = Pauses::default();
         let mut steps = Steps::default();
         assert_eq!(overdue(&calls, &pauses, &steps).len(), 2);
-        pauses.note(2, 0, 10 * SECOND);
-        assert_eq!(overdue(&calls, &pauses, &steps).len(), 2, "another one was stopped");
-        pauses.note(3, SECOND, 2 * SECOND);
+        pauses.record(2, 0, 10 * SECOND);
+        assert_eq!(overdue(&calls, &pauses, &steps).len(), 2, "another client was stopped");
+        pauses.record(3, SECOND, 2 * SECOND);
         assert_eq!(overdue(&calls, &pauses, &steps), [&calls[2]]);
-        steps.note(0, SECOND, SECOND);
-        assert!(overdue(&calls, &pauses, &steps).is_empty(), "a step was waited for");
+        steps.record(0, SECOND, SECOND);
+        assert!(
+            overdue(&calls, &pauses, &steps).is_empty(),
+            "the acquire waited for the clock step"
+        );
         let extension = [Call { verb: Verb::Extend, ..calls[2].clone() }];
-        assert_eq!(overdue(&extension, &pauses, &steps).len(), 1, "it counts at once");
-        pauses.note(3, 3 * SECOND, 10 * SECOND);
+        assert_eq!(
+            overdue(&extension, &pauses, &steps).len(),
+            1,
+            "extensions do not wait for clock steps"
+        );
+        pauses.record(3, 3 * SECOND, 10 * SECOND);
         assert!(overdue(&calls, &pauses, &Steps::default()).is_empty());
     }
 
     #[test]
-    fn a_loss_is_late_after_the_slack_unless_its_process_was_stopped() {
-        let told = |at| ToldLoss { client: 0, until: 5 * SECOND, at };
+    fn loss_is_late_after_slack_and_process_stops() {
+        let told = |at| ReportedLoss { client: 0, until: 5 * SECOND, at };
         let mut pauses = Pauses::default();
         let losses = [told(4 * SECOND), told(6 * SECOND), told(6 * SECOND + 1)];
         assert_eq!(late(&losses, &pauses).len(), 1);
-        pauses.note(0, 4 * SECOND, 5 * SECOND + 1);
+        pauses.record(0, 4 * SECOND, 5 * SECOND + 1);
         assert!(late(&losses, &pauses).is_empty());
     }
 }

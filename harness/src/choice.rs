@@ -1,46 +1,46 @@
-//! What a task does next, by the seed alone: nothing that happens has an influence on it.
+//! Choices of a task. They depend only on the seed, never on events of the run.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The ttls in use.
+/// The shortest ttl.
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(300);
 /// The longest ttl, also of extensions.
 pub const LONGEST_TTL: Duration = Duration::from_secs(2);
-/// The most resources of one lease.
+/// Maximum number of resources of one lease.
 const MOST_TOGETHER: usize = 3;
-/// One resource in so many is locked without fencing tokens.
+/// One of `PLAIN` resources is locked without fencing tokens.
 const PLAIN: u16 = 4;
 
-/// One cycle of a task: acquire, work, end.
+/// One cycle of a task: acquire, work, release.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) resources: Vec<u16>,
-    /// Whether it is acquired with a fencing token: of a resource always, or never.
+    /// The acquire draws a fencing token. A given resource is either always fenced or never.
     pub(crate) is_fenced: bool,
     pub(crate) ttl: Duration,
-    /// How long to wait; `None` for one attempt.
+    /// Maximum wait; `None` for a single attempt.
     pub(crate) wait: Option<Duration>,
     pub(crate) gives_up_early: bool,
-    /// When the acquire is dropped.
+    /// Time after which the acquire is dropped.
     pub(crate) drop_after: Option<Duration>,
-    /// How long to hold it at the most, if it is extended in the background.
+    /// Maximum hold time of a lease that is extended in the background.
     pub(crate) auto_extend: Option<Duration>,
-    pub(crate) care: Care,
+    pub(crate) caution: Caution,
     pub(crate) steps: Vec<Step>,
-    pub(crate) leaving: Leaving,
-    /// How long after the end it writes with its token once more.
-    pub(crate) lingers: Option<Duration>,
-    /// How long to do nothing afterwards.
+    pub(crate) lease_end: LeaseEnd,
+    /// Time after the end of the lease at which the task writes with its token again.
+    pub(crate) late_write_after: Option<Duration>,
+    /// Pause before the next cycle.
     pub(crate) rest: Duration,
 }
 
-/// One update of a counter, and what follows it.
+/// One update of a counter, and the extension after it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Step {
-    /// How long it takes from reading to writing.
+    /// Time between reading and writing.
     pub(crate) sleep: Duration,
     pub(crate) extend: Option<Extend>,
 }
@@ -49,60 +49,61 @@ pub(crate) struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Extend {
     pub(crate) ttl: Duration,
-    /// When it is dropped.
+    /// Time after which the extension is dropped.
     pub(crate) drop_after: Option<Duration>,
 }
 
-/// How a holder minds the end of its lease.
+/// How a holder checks its lease before a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Care {
-    /// It looks before each write, and wants to be told of the loss.
-    Listens,
-    /// It looks before each write.
-    Looks,
-    /// It looks before it writes to a counter, and writes to a fenced cell without a look.
-    Careless,
+pub(crate) enum Caution {
+    /// Checks the lease before each write, and awaits the notification of its loss.
+    Notified,
+    /// Checks the lease before each write.
+    Checks,
+    /// Checks the lease before it writes to a counter, but not before it writes to a fenced cell.
+    Unchecked,
 }
 
 /// How a lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
+pub(crate) enum LeaseEnd {
     Release,
     Drop,
-    /// The release is dropped after that time.
+    /// Releases the lease, but drops the future after this time.
     DropRelease(Duration),
 }
 
 impl Choice {
-    /// The choice of a task for its cycle of that number.
-    pub(crate) fn of(seed: u64, whose: [u16; 3], cycle: u64, resources: u16) -> Self {
-        let [part, client, task] = whose.map(u64::from);
-        let whose = part << 48 | client << 32 | task << 16;
-        let rng = &mut StdRng::seed_from_u64(mixed(seed, whose).wrapping_add(mixed(cycle, whose)));
+    /// The choice of a task for one cycle. `task` is the part of the run, the client and the task.
+    pub(crate) fn of(seed: u64, task: [u16; 3], cycle: u64, resources: u16) -> Self {
+        let [part, client, task] = task.map(u64::from);
+        let task = part << 48 | client << 32 | task << 16;
+        let rng =
+            &mut StdRng::seed_from_u64(mix_seeds(seed, task).wrapping_add(mix_seeds(cycle, task)));
         let ttl = ms(rng, SHORTEST_TTL, LONGEST_TTL);
         let together = if rng.random_bool(0.1) { rng.random_range(2..=MOST_TOGETHER) } else { 1 };
         let wait = rng.random_bool(0.65).then(|| millis(rng, 50, 2_000));
-        let alike = alike(resources, rng.random_range(0..resources));
+        let group = same_fencing(resources, rng.random_range(0..resources));
         Self {
-            resources: distinct(rng, together, &alike),
-            is_fenced: alike.start == 0,
+            resources: distinct(rng, together, &group),
+            is_fenced: group.start == 0,
             ttl,
             wait,
             gives_up_early: rng.random_bool(0.1),
             drop_after: rng.random_bool(0.12).then(|| millis(rng, 0, 60)),
             auto_extend: rng.random_bool(0.5).then(|| millis(rng, 400, 4_000)),
-            care: Care::random(rng),
+            caution: Caution::random(rng),
             steps: (0..rng.random_range(1..=3)).map(|_| Step::random(rng, ttl)).collect(),
-            leaving: Leaving::random(rng),
+            lease_end: LeaseEnd::random(rng),
             rest: millis(rng, 0, 25),
-            lingers: rng.random_bool(0.2).then(|| millis(rng, 0, 400)),
+            late_write_after: rng.random_bool(0.2).then(|| millis(rng, 0, 400)),
         }
     }
 }
 
 impl Step {
     fn random(rng: &mut StdRng, ttl: Duration) -> Self {
-        // Now and then longer than the ttl.
+        // Sometimes longer than the ttl.
         let sleep = if rng.random_bool(0.03) { ttl.mul_f64(1.2) } else { millis(rng, 1, 20) };
         let extend = rng.random_bool(0.25).then(|| Extend {
             ttl: ms(rng, SHORTEST_TTL, LONGEST_TTL),
@@ -112,17 +113,17 @@ impl Step {
     }
 }
 
-impl Care {
+impl Caution {
     fn random(rng: &mut StdRng) -> Self {
         match rng.random_range(0..8) {
-            0..3 => Self::Listens,
-            3..6 => Self::Looks,
-            _ => Self::Careless,
+            0..3 => Self::Notified,
+            3..6 => Self::Checks,
+            _ => Self::Unchecked,
         }
     }
 }
 
-impl Leaving {
+impl LeaseEnd {
     fn random(rng: &mut StdRng) -> Self {
         match rng.random_range(0..10) {
             0..6 => Self::Release,
@@ -132,13 +133,13 @@ impl Leaving {
     }
 }
 
-/// A seed from two, so that neighbours have nothing in common.
-pub fn mixed(one: u64, other: u64) -> u64 {
+/// Derives a seed from two numbers, so that neighbouring numbers give unrelated seeds.
+pub fn mix_seeds(one: u64, other: u64) -> u64 {
     StdRng::seed_from_u64(one ^ other.rotate_left(17)).random()
 }
 
-/// Those resources that are fenced, or not, as `one` is: the last of them are not.
-fn alike(resources: u16, one: u16) -> Range<u16> {
+/// The resources that are fenced or unfenced like `one`. The last resources are unfenced.
+fn same_fencing(resources: u16, one: u16) -> Range<u16> {
     let fenced = resources - resources / PLAIN;
     if one < fenced { 0..fenced } else { fenced..resources }
 }
@@ -167,19 +168,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_choices_and_another_others() {
-        let choices = |seed, whose| {
-            let each = (0..50).map(|cycle| Choice::of(seed, whose, cycle, 20));
+    fn choices_depend_only_on_seed_and_task() {
+        let choices = |seed, task| {
+            let each = (0..50).map(|cycle| Choice::of(seed, task, cycle, 20));
             each.collect::<Vec<_>>()
         };
         assert_eq!(choices(7, [0, 1, 2]), choices(7, [0, 1, 2]));
-        for (seed, whose) in [(8, [0, 1, 2]), (7, [1, 1, 2]), (7, [0, 2, 2]), (7, [0, 1, 3])] {
-            assert_ne!(choices(7, [0, 1, 2]), choices(seed, whose));
+        for (seed, task) in [(8, [0, 1, 2]), (7, [1, 1, 2]), (7, [0, 2, 2]), (7, [0, 1, 3])] {
+            assert_ne!(choices(7, [0, 1, 2]), choices(seed, task));
         }
     }
 
     #[test]
-    fn choices_stay_within_their_bounds() {
+    fn choices_are_within_their_limits() {
         for cycle in 0..500 {
             let choice = Choice::of(1, [0, 0, 0], cycle, 20);
             assert!((SHORTEST_TTL..=LONGEST_TTL).contains(&choice.ttl));
@@ -187,11 +188,11 @@ mod tests {
             assert!(choice.resources.iter().all(|one| *one < 20));
         }
         let only = Choice::of(1, [0, 0, 0], 0, 1);
-        assert_eq!((only.resources, only.is_fenced), (vec![0], true), "no more than there are");
+        assert_eq!((only.resources, only.is_fenced), (vec![0], true), "with a single resource");
     }
 
     #[test]
-    fn a_resource_is_always_fenced_or_never() {
+    fn each_resource_is_always_or_never_fenced() {
         let choices: Vec<_> = (0..500).map(|cycle| Choice::of(1, [0, 0, 0], cycle, 20)).collect();
         for choice in &choices {
             assert!(choice.resources.iter().all(|one| (*one < 15) == choice.is_fenced));

@@ -1,10 +1,11 @@
-//! A client process: this very program, started again. Its orders come on its standard input, its
-//! books go to its standard output, and it ends when its input does.
+//! A client process: the same program, started again. It reads its configuration and replies from
+//! standard input, and writes its records to standard output. It ends when standard input is
+//! closed.
 
 use crate::cells::Cells;
 use crate::choice::LONGEST_TTL;
-use crate::line::{Line, Nodes, Orders, Teller, Told};
-use crate::sight;
+use crate::line::{ClientConfig, ClientMessage, ControlMessage, MessageWriter, Nodes};
+use crate::readiness;
 use crate::task::Task;
 use quorlock::{ConfigError, Redlock};
 use std::io::stdin;
@@ -16,37 +17,39 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What it ends with when it has been left alone.
+/// Exit code of a client whose controller has ended.
 const ORPHANED: i32 = 3;
-/// How long tasks of the library may take to end after the client was closed. A release is repeated
-/// for as long as a connection that broke can still deliver what it undoes: ten seconds.
+/// Maximum time for tasks of the library to end after the client was closed. A release is repeated
+/// while a broken connection can still deliver an older command, for at most ten seconds.
 const WIND_UP: Duration = Duration::from_secs(13);
 const WORKERS: usize = 2;
 
-/// Lives as the torturer says; returns the exit code.
+/// Runs a client process, and returns its exit code.
 ///
 /// # Panics
 ///
-/// Where no thread can be started.
+/// If the operating system cannot start a thread.
 pub fn run() -> u8 {
     let mut line = String::new();
-    // What cannot be read is no order.
+    // An unreadable line fails to parse below.
     let _ = stdin().read_line(&mut line);
-    let orders: Option<Orders> = serde_json::from_str(&line).ok();
-    let Some(orders) = orders else {
-        eprintln!("a client process is started by the torturer");
+    let config: Option<ClientConfig> = serde_json::from_str(&line).ok();
+    let Some(config) = config else {
+        eprintln!(
+            "no client configuration on standard input: this mode is started by the torture program"
+        );
         return 2;
     };
-    let teller = Arc::new(Teller::default());
-    let cells = Arc::new(Cells::new(&teller));
+    let writer = Arc::new(MessageWriter::default());
+    let cells = Arc::new(Cells::new(&writer));
     let (end, is_ended) = watch::channel(false);
     let answers = cells.clone();
     thread::spawn(move || {
         for line in stdin().lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
-                Ok(Told::Answer { ask, answer }) => answers.take(ask, answer),
-                Ok(Told::End) => drop(end.send_replace(true)),
-                // A line that was cut: there is no torturer any more.
+                Ok(ControlMessage::Answer { ask, answer }) => answers.take(ask, answer),
+                Ok(ControlMessage::End) => drop(end.send_replace(true)),
+                // A truncated line: the controller has ended.
                 Err(_) => break,
             }
         }
@@ -54,15 +57,15 @@ pub fn run() -> u8 {
     });
     let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
     let runtime = runtime.expect("a runtime can be started");
-    u8::from(!runtime.block_on(live(orders, &teller, cells, is_ended)))
+    u8::from(!runtime.block_on(run_tasks(config, &writer, cells, is_ended)))
 }
 
 impl Nodes {
-    /// The client of that number.
+    /// Builds the client with this number.
     ///
     /// # Errors
     ///
-    /// What the library says of nodes or times that it cannot work with.
+    /// The error of the library for invalid nodes or settings.
     pub fn client(&self, number: u16) -> Result<Redlock, ConfigError> {
         let is_other = !number.is_multiple_of(2) && !self.other_urls.is_empty();
         let urls = if is_other { &self.other_urls } else { &self.urls };
@@ -82,29 +85,29 @@ impl Nodes {
     }
 }
 
-/// False if a task has panicked.
-async fn live(
-    orders: Orders,
-    teller: &Arc<Teller>,
+/// Runs the tasks until the end of the session. Returns false if one of them panicked.
+async fn run_tasks(
+    config: ClientConfig,
+    writer: &Arc<MessageWriter>,
     cells: Arc<Cells>,
     is_ended: watch::Receiver<bool>,
 ) -> bool {
-    let orders = Arc::new(orders);
-    let redlock = match orders.nodes.client(orders.client) {
+    let config = Arc::new(config);
+    let redlock = match config.nodes.client(config.client) {
         Ok(redlock) => redlock,
         Err(error) => {
-            teller.tell(&Line::Wrong(format!("no client of these nodes: {error}")));
+            writer.send(&ClientMessage::Error(format!("invalid nodes: {error}")));
             return true;
         }
     };
     let mut tasks = JoinSet::new();
-    for number in 0..orders.tasks {
-        let (orders, teller) = (orders.clone(), teller.clone());
+    for number in 0..config.tasks {
+        let (config, writer) = (config.clone(), writer.clone());
         let (redlock, cells, is_ended) = (redlock.clone(), cells.clone(), is_ended.clone());
-        tasks.spawn(Task { number, orders, teller, redlock, cells, is_ended }.run());
+        tasks.spawn(Task { number, config, writer, redlock, cells, is_ended }.run());
     }
-    if sight::of_all(&redlock, &orders, is_ended).await {
-        teller.tell(&Line::Ready);
+    if readiness::all_nodes_replied(&redlock, &config, is_ended).await {
+        writer.send(&ClientMessage::Ready);
     }
     let mut is_well = true;
     while let Some(task) = tasks.join_next().await {
@@ -115,12 +118,12 @@ async fn live(
         Err(error) => error.undelivered().iter().map(|(_, count)| *count as u64).sum(),
     };
     drop((redlock, cells));
-    teller.tell(&Line::Finished { tasks: left().await, undelivered });
+    writer.send(&ClientMessage::Finished { tasks: remaining_tasks().await, undelivered });
     is_well
 }
 
-/// How many tasks are left in the runtime, once those that end have ended.
-async fn left() -> u64 {
+/// The number of tasks that remain in the runtime, after at most [`WIND_UP`].
+async fn remaining_tasks() -> u64 {
     let begun = Instant::now();
     loop {
         let tasks = Handle::current().metrics().num_alive_tasks();

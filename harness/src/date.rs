@@ -1,10 +1,10 @@
-//! The date, for people.
+//! Dates in the report.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECONDS_OF_A_DAY: u64 = 24 * 3600;
 
-/// Now, for example `2026-03-01 17:05 UTC`.
+/// The current date and time, such as `2026-03-01 17:05 UTC`.
 pub(crate) fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     text(since.as_secs())
@@ -48,7 +48,7 @@ mod tests {
     use super::text;
 
     #[test]
-    fn seconds_are_told_as_a_date() {
+    fn seconds_are_formatted_as_date() {
         assert_eq!(text(0), "1970-01-01 00:00 UTC");
         assert_eq!(text(951_782_399), "2000-02-28 23:59 UTC");
         assert_eq!(text(951_782_400), "2000-02-29 00:00 UTC");

@@ -1,8 +1,8 @@
-//! What fencing must keep, found in the books of a run and in the lists of the fenced cells.
+//! Checks of fencing in the records of a run and in the writes to the fenced cells.
 //!
-//! *Later* is said of acquires, by the one clock of all processes: an acquire is later than another
-//! one if it began after the other one had returned. Of two that overlapped in time neither is later,
-//! and nothing is claimed of their tokens but that they differ.
+//! An acquire is *later* than another one if it began after the other one had returned, on the
+//! clock that all processes share. Of two concurrent acquires, neither is later: only their tokens
+//! must differ.
 
 use crate::check::{self, Pauses};
 use crate::record::{Breach, BreachKind, End, Fault, Fencing, Hold, WIPE};
@@ -10,28 +10,28 @@ use crate::store::{Write, Writer};
 use std::collections::HashMap;
 use std::mem;
 
-/// The tenures with a token and the writes of one part of a run.
+/// The tenures with a token and the fenced writes of one part of a run.
 pub(crate) struct Fence<'a> {
-    /// By resource; each in any order.
+    /// By resource, in any order.
     holds: Vec<Vec<&'a Hold>>,
-    /// By resource, as they landed.
+    /// By resource, in the order of their arrival.
     writes: Vec<Vec<Write>>,
     faults: &'a [Fault],
 }
 
-/// What was found.
+/// Result of the checks.
 pub(crate) struct Found {
     pub(crate) fencing: Fencing,
     pub(crate) breaches: Vec<Breach>,
-    /// Writes of tenures that are not in the books.
+    /// Writes of tenures that are not in the records.
     pub(crate) others: Vec<String>,
 }
 
-/// A write, and whose it is.
+/// A write and its tenure.
 type Signed<'a> = (Write, &'a Hold);
 
 impl<'a> Fence<'a> {
-    /// What there is to be examined: `writes` has a list for each resource.
+    /// `writes` has one list for each resource.
     pub(crate) fn new(holds: &'a [Hold], writes: Vec<Vec<Write>>, faults: &'a [Fault]) -> Self {
         let mut by_resource = vec![Vec::new(); writes.len()];
         for hold in holds.iter().filter(|hold| hold.token.is_some()) {
@@ -40,7 +40,8 @@ impl<'a> Fence<'a> {
         Self { holds: by_resource, writes, faults }
     }
 
-    /// Examines it. Outside the promise a holder may be refused, as another one may have got the lock.
+    /// Runs all checks. Outside the guarantee a holder may be refused, because another client may
+    /// have acquired the lock.
     pub(crate) fn examine(&self, is_inside: bool, pauses: &Pauses) -> Found {
         let mut found =
             Found { fencing: Fencing::default(), breaches: Vec::new(), others: Vec::new() };
@@ -51,9 +52,9 @@ impl<'a> Fence<'a> {
             self.refused(&writes, &mut found);
         }
         let holds = self.holds.iter().flatten();
-        let slept = holds.filter(|hold| hold.end != End::Released);
-        let slept = slept.filter(|hold| pauses.is_in(hold.client, hold.until));
-        found.fencing.slept_through = slept.count() as u64;
+        let ended = holds.filter(|hold| hold.end != End::Released);
+        let ended_in_pause = ended.filter(|hold| pauses.is_in(hold.client, hold.until));
+        found.fencing.slept_through = ended_in_pause.count() as u64;
         let is_excused = |breach: &Breach| {
             let is_wiped = breach.under.iter().any(|nemesis| nemesis == WIPE);
             is_wiped || (breach.kind == BreachKind::HolderRefused && !is_inside)
@@ -63,7 +64,7 @@ impl<'a> Fence<'a> {
         found
     }
 
-    /// Tokens of later acquires must be higher, and all must differ.
+    /// A later acquire must have a higher token, and all tokens must differ.
     fn tokens(&self, holds: &[&'a Hold], found: &mut Found) {
         found.fencing.tokens += holds.len() as u64;
         let (mut begun, mut returned) = (holds.to_vec(), holds.to_vec());
@@ -87,7 +88,7 @@ impl<'a> Fence<'a> {
         }
     }
 
-    /// No write may be accepted of one who acquired before one of whom a write was accepted.
+    /// After a write of a later holder, no write of an earlier holder may be accepted.
     fn accepted(&self, writes: &[Signed<'a>], found: &mut Found) {
         let mut latest: Option<&Hold> = None;
         for (_, holder) in writes.iter().filter(|(write, _)| write.is_accepted) {
@@ -101,7 +102,7 @@ impl<'a> Fence<'a> {
         }
     }
 
-    /// Nobody may be refused while the lease is valid.
+    /// No write may be refused while its lease is valid.
     fn refused(&self, writes: &[Signed<'a>], found: &mut Found) {
         let mut highest: Option<&Hold> = None;
         for (write, holder) in writes {
@@ -112,7 +113,8 @@ impl<'a> Fence<'a> {
             }
             found.fencing.refused += 1;
             if write.is_valid {
-                // A cell that refuses the first one of all is broken itself: it has none but this.
+                // A cell that refuses its first write is defective; then the write itself is the
+                // only holder to report.
                 let by = highest.unwrap_or(holder);
                 found.breaches.push(self.breach(BreachKind::HolderRefused, holder, by));
             }
@@ -121,12 +123,12 @@ impl<'a> Fence<'a> {
 
     fn breach(&self, kind: BreachKind, one: &Hold, other: &Hold) -> Breach {
         let (first, second) = if one.from <= other.from { (one, other) } else { (other, one) };
-        let under = check::at_work(self.faults, first.asked, second.from);
+        let under = check::active_faults(self.faults, first.asked, second.from);
         Breach { kind, first: first.clone(), second: second.clone(), under }
     }
 }
 
-/// The writes with the tenures that they belong to.
+/// Pairs each write with its tenure.
 fn signed<'a>(holds: &[&'a Hold], writes: &[Write], others: &mut Vec<String>) -> Vec<Signed<'a>> {
     let own = |hold: &&'a Hold| (Writer { client: hold.client, id: hold.id }, *hold);
     let by_writer: HashMap<_, _> = holds.iter().map(own).collect();
@@ -134,13 +136,13 @@ fn signed<'a>(holds: &[&'a Hold], writes: &[Write], others: &mut Vec<String>) ->
     for write in writes {
         match by_writer.get(&write.writer) {
             Some(hold) => signed.push((*write, *hold)),
-            None => others.push(format!("a write that nobody has told of: {write:?}")),
+            None => others.push(format!("a write of an unrecorded tenure: {write:?}")),
         }
     }
     signed
 }
 
-/// Whoever has the higher token.
+/// Selects the tenure with the higher token.
 trait MaxByToken<'a> {
     fn max_by_token(self, other: &'a Hold) -> Self;
 }
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
     use BreachKind::{EqualTokens, HolderRefused, LowerToken, StaleWrite};
 
-    /// A tenure of resource 0 whose acquire took from `asked` to `from`.
+    /// A tenure of resource 0, with an acquire from `asked` to `from`.
     fn hold(id: u64, asked: u64, from: u64, token: u64) -> Hold {
         let (token, until, end) = (Some(token), from + 100, End::ValidUntil);
         Hold {
@@ -177,7 +179,7 @@ mod tests {
         Write { writer: Writer { client: 0, id }, is_accepted, is_valid }
     }
 
-    fn taken(id: u64) -> Write {
+    fn accepted(id: u64) -> Write {
         write(id, true, true)
     }
 
@@ -185,17 +187,24 @@ mod tests {
         Fence::new(holds, vec![writes.to_vec()], &[]).examine(true, &Pauses::default())
     }
 
-    /// What was found, with the numbers of both tenures.
+    /// The violations, with the ids of both tenures.
     fn breaches(holds: &[Hold], writes: &[Write]) -> Vec<(BreachKind, u64, u64)> {
         let found = examined(holds, writes).breaches;
         found.iter().map(|breach| (breach.kind, breach.first.id, breach.second.id)).collect()
     }
 
     #[test]
-    fn tokens_in_order_and_refused_late_writers_are_no_breach() {
+    fn ordered_tokens_and_refused_late_writes_are_no_breach() {
         let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6), hold(3, 40, 50, 9)];
-        let writes =
-            [taken(1), taken(1), taken(2), write(1, false, false), taken(2), taken(3), taken(3)];
+        let writes = [
+            accepted(1),
+            accepted(1),
+            accepted(2),
+            write(1, false, false),
+            accepted(2),
+            accepted(3),
+            accepted(3),
+        ];
         let found = examined(&holds, &writes);
         assert!(found.breaches.is_empty() && found.others.is_empty(), "{:?}", found.breaches);
         let Fencing { tokens, ordered, accepted, refused, late, .. } = found.fencing;
@@ -203,25 +212,28 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_accepted_after_a_later_holders_is_stale() {
+    fn write_accepted_after_later_holder_is_stale() {
         let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6)];
-        assert_eq!(breaches(&holds, &[taken(1), taken(2), taken(1)]), [(StaleWrite, 1, 2)]);
+        assert_eq!(
+            breaches(&holds, &[accepted(1), accepted(2), accepted(1)]),
+            [(StaleWrite, 1, 2)]
+        );
         let late = write(1, true, false);
-        assert_eq!(breaches(&holds, &[taken(2), late, late]), [(StaleWrite, 1, 2); 2], "each");
+        assert_eq!(breaches(&holds, &[accepted(2), late, late]), [(StaleWrite, 1, 2); 2], "each");
         let holds = [holds[0].clone(), hold(2, 20, 30, 6), hold(3, 25, 35, 7)];
-        let writes = [taken(3), taken(2), taken(1)];
+        let writes = [accepted(3), accepted(2), accepted(1)];
         assert_eq!(breaches(&holds, &writes), [(StaleWrite, 1, 3)], "2 and 3 are not ordered");
     }
 
     #[test]
-    fn a_late_write_that_nobody_has_written_after_is_not_stale() {
+    fn late_write_before_a_later_holder_writes_is_not_stale() {
         let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6)];
-        let found = examined(&holds, &[taken(1), write(1, true, false), taken(2)]);
+        let found = examined(&holds, &[accepted(1), write(1, true, false), accepted(2)]);
         assert_eq!((found.breaches.len(), found.fencing.late), (0, 1));
     }
 
     #[test]
-    fn a_later_acquire_with_a_lower_token_is_found_whoever_is_in_between() {
+    fn lower_token_of_a_later_acquire_is_a_breach() {
         let holds = [hold(1, 0, 10, 9), hold(2, 20, 30, 7)];
         assert_eq!(breaches(&holds, &[]), [(LowerToken, 1, 2)]);
         let holds = [hold(1, 0, 10, 9), hold(2, 20, 30, 7), hold(3, 40, 50, 8)];
@@ -230,30 +242,35 @@ mod tests {
     }
 
     #[test]
-    fn of_acquires_that_overlap_in_time_the_tokens_decide() {
-        // The second one begins before, or just when, the first one returns.
+    fn concurrent_acquires_may_have_tokens_in_any_order() {
+        // The second acquire begins before the first one returns, or at that moment.
         for asked in [5, 10] {
             let holds = [hold(1, 0, 10, 9), hold(2, asked, 30, 7)];
-            assert!(breaches(&holds, &[taken(2), taken(1), taken(2), taken(1)]).is_empty());
+            assert!(
+                breaches(&holds, &[accepted(2), accepted(1), accepted(2), accepted(1)]).is_empty()
+            );
         }
         assert_eq!(breaches(&[hold(1, 0, 10, 9), hold(2, 11, 30, 7)], &[]), [(LowerToken, 1, 2)]);
     }
 
     #[test]
-    fn equal_tokens_are_found_also_of_acquires_that_overlap() {
+    fn equal_tokens_of_concurrent_acquires_are_a_breach() {
         let holds = [hold(1, 0, 10, 5), hold(2, 5, 20, 5), hold(3, 40, 50, 5)];
         assert_eq!(breaches(&holds, &[]), [(EqualTokens, 1, 2), (EqualTokens, 2, 3)]);
         let mut elsewhere = hold(2, 20, 30, 5);
         elsewhere.resource = 1;
         let holds = [hold(1, 0, 10, 5), elsewhere];
         let fence = Fence::new(&holds, vec![Vec::new(); 2], &[]);
-        assert!(fence.examine(true, &Pauses::default()).breaches.is_empty(), "of two resources");
+        assert!(
+            fence.examine(true, &Pauses::default()).breaches.is_empty(),
+            "tokens of different resources"
+        );
     }
 
     #[test]
-    fn a_holder_is_not_refused_inside_the_promise() {
+    fn refused_holder_is_a_breach_within_the_guarantee() {
         let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6)];
-        let writes = [vec![taken(2), write(1, false, true)]];
+        let writes = [vec![accepted(2), write(1, false, true)]];
         assert_eq!(breaches(&holds, &writes[0]), [(HolderRefused, 1, 2)]);
         let fence = Fence::new(&holds, writes.to_vec(), &[]);
         let outside = fence.examine(false, &Pauses::default());
@@ -262,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_wipe_between_both_excuses() {
+    fn only_a_wipe_between_both_tenures_excuses_a_breach() {
         let holds = [hold(1, 0, 10, 9), hold(2, 20, 30, 7)];
         let wipe = |nemesis: &str, at| Fault {
             nemesis: nemesis.to_owned(),
             target: "all nodes".to_owned(),
             from: at,
             until: at,
-            is_promised: false,
+            is_guaranteed: false,
         };
         for (fault, excused) in
             [(wipe(WIPE, 15), 1), (wipe(WIPE, 31), 0), (wipe("FLUSHALL", 15), 0)]
@@ -283,18 +300,18 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_a_tenure_that_nobody_told_of_is_not_passed_over() {
-        assert_eq!(examined(&[hold(1, 0, 10, 5)], &[taken(2)]).others.len(), 1);
+    fn write_of_an_unrecorded_tenure_is_reported() {
+        assert_eq!(examined(&[hold(1, 0, 10, 5)], &[accepted(2)]).others.len(), 1);
     }
 
     #[test]
-    fn a_tenure_is_slept_through_if_its_end_came_while_its_client_hung() {
+    fn tenure_that_ends_while_its_client_is_stopped_is_counted() {
         let mut holds = [hold(1, 0, 10, 5), hold(2, 120, 130, 6), hold(3, 140, 150, 7)];
         (holds[1].until, holds[1].end) = (150, End::Released);
         let mut pauses = Pauses::default();
-        pauses.note(0, 100, 200);
-        pauses.note(1, 240, 260);
+        pauses.record(0, 100, 200);
+        pauses.record(1, 240, 260);
         let found = Fence::new(&holds, vec![Vec::new()], &[]).examine(true, &pauses);
-        assert_eq!(found.fencing.slept_through, 1, "the first one alone");
+        assert_eq!(found.fencing.slept_through, 1, "only the first tenure");
     }
 }

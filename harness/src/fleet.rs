@@ -1,8 +1,8 @@
-//! The client processes of a part.
+//! The client processes of a part of a run.
 
 use crate::boot;
 use crate::ledger::Ledger;
-use crate::line::{Orders, Told};
+use crate::line::{ClientConfig, ControlMessage};
 use crate::process::{Pipes, Process};
 use crate::store::Store;
 use serde::Serialize;
@@ -12,100 +12,102 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Makes the command that starts a client: one that calls [`client::run`](crate::client::run).
+/// Creates the command that starts a client process, which calls
+/// [`client::run`](crate::client::run).
 pub type Program = fn() -> Command;
 
-/// How long a client may take to end when it is told to: what it waits for and holds, and closing.
+/// Maximum time for a client to end after a request to end: its current calls, and closing.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often one looks whether a client is ready.
-const LOOK: Duration = Duration::from_millis(10);
-/// How many tasks one that comes and goes has.
-const TASKS_OF_A_NEWCOMER: u16 = 6;
+/// Interval between checks whether a client is ready.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Number of tasks of a temporary client.
+const TEMPORARY_CLIENT_TASKS: u16 = 6;
 
-/// Several clients, each in its place. One that is killed has a successor there.
+/// Client processes, one in each place. A killed client can be replaced in its place.
 pub struct Fleet {
     places: Vec<Mutex<Place>>,
-    /// How many of the places, the first ones, are for clients that stay.
-    stay: u16,
+    /// Number of places for permanent clients. They come first.
+    permanent: u16,
     program: Program,
-    orders: Orders,
-    books: Books,
+    config: ClientConfig,
+    sinks: Sinks,
 }
 
-/// What clients tell and ask.
+/// Receivers of the clients' records and requests.
 #[derive(Clone)]
-pub(crate) struct Books {
+pub(crate) struct Sinks {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) store: Arc<Store>,
 }
 
 struct Place {
     client: Option<Client>,
-    /// How many have had the place before.
-    gone: u16,
+    /// Number of clients that had the place before.
+    replaced: u16,
 }
 
 struct Client {
     number: u16,
-    // Dropped first: what reads its pipes ends with it.
+    // The process must be dropped first: then the threads that read its pipes end.
     process: Process,
     stdin: Arc<Mutex<ChildStdin>>,
     readers: [JoinHandle<()>; 2],
 }
 
 impl Fleet {
-    /// Starts `stay` of them, with these orders but numbers of their own; for `newcomers` more there
-    /// are places.
+    /// Starts `permanent` clients, each with its own number, and reserves places for `temporary`
+    /// ones.
     pub(crate) fn launch(
-        (stay, newcomers): (u16, u16),
+        (permanent, temporary): (u16, u16),
         program: Program,
-        orders: Orders,
-        books: Books,
+        config: ClientConfig,
+        sinks: Sinks,
     ) -> Self {
-        let place = |_| Mutex::new(Place { client: None, gone: 0 });
-        let places = (0..stay + newcomers).map(place).collect();
-        let fleet = Self { places, stay, program, orders, books };
-        (0..stay).for_each(|place| fleet.start(place));
+        let place = |_| Mutex::new(Place { client: None, replaced: 0 });
+        let places = (0..permanent + temporary).map(place).collect();
+        let fleet = Self { places, permanent, program, config, sinks };
+        (0..permanent).for_each(|place| fleet.start(place));
         fleet
     }
 
-    /// The place of a newcomer, among all.
-    pub fn newcomer(&self, newcomer: u16) -> u16 {
-        self.stay + newcomer
+    /// The place of a temporary client among all places.
+    pub fn temporary(&self, number: u16) -> u16 {
+        self.permanent + number
     }
 
-    /// Starts a client in a place that has none.
+    /// Starts a client in an empty place.
     pub fn start(&self, number: u16) {
-        let stays = number < self.stay;
+        let is_permanent = number < self.permanent;
         let mut place = self.place(number);
         let places = u16::try_from(self.places.len()).unwrap_or(u16::MAX);
-        let number = number + place.gone * places;
-        // Only the first one of a place is a saboteur.
-        let sabotage = self.orders.sabotage.filter(|_| number == 0);
-        let tasks = if stays { self.orders.tasks } else { TASKS_OF_A_NEWCOMER };
-        let orders = Orders { client: number, tasks, sabotage, ..self.orders.clone() };
-        match Client::start((self.program)(), &orders, &self.books) {
+        let number = number + place.replaced * places;
+        // Only the first client of the first place is sabotaged.
+        let sabotage = self.config.sabotage.filter(|_| number == 0);
+        let tasks = if is_permanent { self.config.tasks } else { TEMPORARY_CLIENT_TASKS };
+        let config = ClientConfig { client: number, tasks, sabotage, ..self.config.clone() };
+        match Client::start((self.program)(), &config, &self.sinks) {
             Ok(client) => place.client = Some(client),
             Err(error) => {
-                self.tell(Some(format!("client {number} cannot be started: {error}")));
+                self.report(Some(format!("client {number} cannot be started: {error}")));
             }
         }
     }
 
-    /// Hangs a client.
+    /// Stops a client (SIGSTOP).
     pub fn stop(&self, place: u16) {
         if let Some(client) = &self.place(place).client {
             client.process.stop();
         }
     }
 
-    /// Lets one that hangs go on. It hung from `stopped` on, on the boot clock less the origin.
+    /// Continues a stopped client, and records its pause. `stopped` is the time since the run's
+    /// origin.
     pub fn cont(&self, place: u16, stopped: u64) {
         if let Some(client) = &self.place(place).client {
             client.process.cont();
-            let now = boot::now() - self.orders.origin;
-            self.books.ledger.open().pauses.note(client.number, stopped, now);
+            let now = boot::now() - self.config.origin;
+            self.sinks.ledger.lock().pauses.record(client.number, stopped, now);
         }
     }
 
@@ -116,45 +118,45 @@ impl Fleet {
         }
     }
 
-    /// Tells a client to come to an end, and waits until it has. Its place is free at once.
+    /// Ends a client, and waits until it has ended. Its place is empty at once.
     pub fn dismiss(&self, place: u16) {
         if let Some(client) = self.take(place) {
-            client.tell_to_end();
-            self.tell(client.ended());
+            client.request_end();
+            self.report(client.wait());
         }
     }
 
-    fn tell(&self, what: Option<String>) {
-        self.books.ledger.open().others.extend(what);
+    fn report(&self, error: Option<String>) {
+        self.sinks.ledger.lock().others.extend(error);
     }
 
     fn take(&self, place: u16) -> Option<Client> {
         let mut place = self.place(place);
-        place.gone += 1;
+        place.replaced += 1;
         place.client.take()
     }
 
-    /// Waits until the client in that place has seen all nodes; false if that takes too long.
+    /// Waits until every node has replied to the client in this place. Returns false after `limit`.
     pub fn await_ready(&self, place: u16, limit: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < limit {
             match self.place(place).client.as_ref().map(|client| client.number) {
-                Some(number) if !self.books.ledger.open().ready.contains(&number) => {}
+                Some(number) if !self.sinks.ledger.lock().ready.contains(&number) => {}
                 _ => return true,
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         false
     }
 
-    /// Tells all to come to an end, and waits until they have.
+    /// Ends all clients, and waits until they have ended.
     pub fn end(self) {
         let clients: Vec<_> = self.places.into_iter().filter_map(client_of).collect();
-        clients.iter().for_each(Client::tell_to_end);
+        clients.iter().for_each(Client::request_end);
         for client in clients {
-            // Before the books are opened: what it tells to its end goes there.
-            let what = client.ended();
-            self.books.ledger.open().others.extend(what);
+            // The ledger must not be locked during the wait: the client still writes to it.
+            let error = client.wait();
+            self.sinks.ledger.lock().others.extend(error);
         }
     }
 
@@ -168,63 +170,63 @@ fn client_of(place: Mutex<Place>) -> Option<Client> {
 }
 
 impl Client {
-    fn start(mut program: Command, orders: &Orders, books: &Books) -> io::Result<Self> {
+    fn start(mut program: Command, config: &ClientConfig, sinks: &Sinks) -> io::Result<Self> {
         let (process, pipes) = Process::with_pipes(&mut program)?;
         let Pipes { mut stdin, stdout, stderr } = pipes;
-        write(&mut stdin, orders);
-        let (number, stdin) = (orders.client, Arc::new(Mutex::new(stdin)));
-        let (ledger, answers) = (books.ledger.clone(), stdin.clone());
-        let Books { ledger: complaints, store } = books.clone();
+        write(&mut stdin, config);
+        let (number, stdin) = (config.client, Arc::new(Mutex::new(stdin)));
+        let (ledger, answers) = (sinks.ledger.clone(), stdin.clone());
+        let Sinks { ledger: errors, store } = sinks.clone();
         let readers = [
             read(stdout, move |line| {
                 if let Some((ask, request)) = ledger.take(number, line) {
                     match store.answer(number, request) {
-                        Some(answer) => tell(&answers, Told::Answer { ask, answer }),
-                        None => ledger.open().others.push(format!("client {number}: {request:?}")),
+                        Some(answer) => send(&answers, ControlMessage::Answer { ask, answer }),
+                        None => ledger.lock().others.push(format!("client {number}: {request:?}")),
                     }
                 }
             }),
-            read(stderr, move |line| complaints.take_complaint(number, line)),
+            read(stderr, move |line| errors.take_error(number, line)),
         ];
         Ok(Self { number, process, stdin, readers })
     }
 
-    fn tell_to_end(&self) {
-        tell(&self.stdin, Told::End);
+    fn request_end(&self) {
+        send(&self.stdin, ControlMessage::End);
     }
 
-    /// Waits until it has ended; says so if it does not as it should.
-    fn ended(mut self) -> Option<String> {
+    /// Waits until the process has ended. Returns the error if it failed or did not end in time.
+    fn wait(mut self) -> Option<String> {
         let number = self.number;
-        let what = match self.process.wait(END_LIMIT).map(Process::code) {
+        let error = match self.process.wait(END_LIMIT).map(Process::code) {
             Some(0) => None,
             Some(code) => Some(format!("client {number} ended with {code}")),
             None => Some(format!("client {number} did not end within {END_LIMIT:?}")),
         };
         self.end();
-        what
+        error
     }
 
-    /// Ends the process, if it still runs, and reads its pipes to their end.
+    /// Kills the process if it is still running, and reads its pipes to their end.
     fn end(self) {
         let Self { process, stdin, readers, .. } = self;
         drop(process);
         drop(stdin);
         for reader in readers {
-            // A panic has been printed.
+            // A panic of the thread was already printed.
             let _ = reader.join();
         }
     }
 }
 
-/// Answers are short, and few are under way at a time: a client that hangs does not hold this up.
-fn tell(stdin: &Mutex<ChildStdin>, told: Told) {
-    write(&mut stdin.lock().unwrap_or_else(PoisonError::into_inner), &told);
+/// Does not block on a stopped client: messages are short, and few of them are unread at a time.
+fn send(stdin: &Mutex<ChildStdin>, message: ControlMessage) {
+    write(&mut stdin.lock().unwrap_or_else(PoisonError::into_inner), &message);
 }
 
 fn write(stdin: &mut ChildStdin, line: &impl Serialize) {
     let line = serde_json::to_string(line).expect("plain data");
-    // One that has crashed does not hear it; its exit code tells.
+    // The write fails if the client has crashed, which its exit code shows.
     let _ = stdin.write_all((line + "\n").as_bytes());
 }
 

@@ -1,6 +1,5 @@
-//! The keys of a session on its nodes: what is left of them, and how they are taken away.
-//!
-//! Nodes are looked at past the library under test, by connections of their own.
+//! Keys that a session left on its nodes. They are read and deleted through separate connections,
+//! not through the library under test.
 
 use crate::session::RESOURCES;
 use crate::task;
@@ -8,42 +7,42 @@ use redis::{Cmd, Connection, ErrorKind, RedisResult, ServerErrorKind};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long a node may take to be connected, and to answer.
+/// Timeout for a connection and for a reply.
 const LIMIT: Duration = Duration::from_secs(20);
-/// How many keys a node looks at in one step.
+/// `COUNT` of each `SCAN` call.
 const STEP: u32 = 1_000;
-/// What the names of fencing counters have in them.
+/// Part of the names of fencing counters.
 const COUNTER: &[u8] = b"#quorlock:token";
 
 /// The keys of a session on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// Locks that nobody has released, and that have not expired.
+    /// Locks that were neither released nor have expired.
     pub locks: Vec<Vec<u8>>,
-    /// Fencing counters. They outlive their locks on purpose.
+    /// Fencing counters with a ttl. They outlive their locks intentionally.
     pub counters: Vec<Vec<u8>>,
-    /// Counters that would never go: each must have a ttl.
+    /// Fencing counters without a ttl, which would never expire.
     pub endless: Vec<Vec<u8>>,
 }
 
 impl Keys {
-    /// Those on the node of that URL whose names begin with `prefix`.
+    /// Reads the keys with this prefix on the node at `url`.
     ///
     /// # Errors
     ///
-    /// If the node cannot be reached, or asked. Where it does not allow SCAN, it is asked for the keys that a session
-    /// is known to make.
+    /// If the node is unreachable or replies with an error. If it forbids `SCAN`, the keys that a
+    /// session can create are checked instead.
     pub fn on(url: &str, prefix: &str) -> RedisResult<Self> {
         let connection = &mut connection(url)?;
         let all = match scan(connection, prefix) {
-            Err(error) if is_forbidden(&error) => known(prefix),
+            Err(error) if is_forbidden(&error) => session_keys(prefix),
             scanned => scanned?,
         };
         let mut keys = Self::default();
         for key in all {
             let left: i64 = redis::cmd("PTTL").arg(&key).query(connection)?;
             match left {
-                // It has gone meanwhile, or never was there.
+                // The key has expired, or never existed.
                 -2 => {}
                 _ if !is_counter(&key) => keys.locks.push(key),
                 -1 => keys.endless.push(key),
@@ -53,21 +52,21 @@ impl Keys {
         Ok(keys)
     }
 
-    /// How many there are that should not be.
+    /// Number of keys that should not exist.
     pub fn leaked(&self) -> u64 {
         (self.locks.len() + self.endless.len()) as u64
     }
 
-    /// True if there is none.
+    /// Returns true if the session left no keys.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Takes them away from the node of that URL.
+    /// Deletes these keys on the node at `url`.
     ///
     /// # Errors
     ///
-    /// As [`on`](Self::on).
+    /// The errors of [`on`](Self::on).
     pub fn remove(&self, url: &str) -> RedisResult<()> {
         let connection = &mut connection(url)?;
         for key in [&self.locks, &self.counters, &self.endless].into_iter().flatten() {
@@ -99,7 +98,7 @@ fn scan(connection: &mut Connection, prefix: &str) -> RedisResult<BTreeSet<Vec<u
     }
 }
 
-/// `text` as a pattern that only it fits.
+/// A glob pattern that matches only `text`.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -115,11 +114,11 @@ fn is_forbidden(error: &redis::RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
-/// The names of all that a session locks.
-fn known(prefix: &str) -> BTreeSet<Vec<u8>> {
+/// The names of all keys that a session can create.
+fn session_keys(prefix: &str) -> BTreeSet<Vec<u8>> {
     let locks = (0..RESOURCES).map(|resource| format!("{prefix}{}", task::name(resource)));
     let both = locks.flat_map(|lock| {
-        // As the library names them where the lock has no hash tag of its own.
+        // The library uses this name for a lock without a hash tag.
         let counter = format!("{lock}#quorlock:token:{{{lock}}}");
         [lock.into_bytes(), counter.into_bytes()]
     });
@@ -135,14 +134,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_fits_itself_alone() {
+    fn escaped_prefix_matches_only_itself() {
         assert_eq!(escaped("app:[a]*?\\^b"), "app:\\[a\\]\\*\\?\\\\\\^b");
         assert_eq!(escaped("größe:{u}"), "größe:{u}");
     }
 
     #[test]
-    fn a_counter_is_told_from_a_lock() {
-        let known = known("p:");
+    fn counters_and_locks_are_distinguished() {
+        let known = session_keys("p:");
         assert_eq!(known.len(), 2 * usize::from(RESOURCES));
         assert_eq!(known.iter().filter(|key| is_counter(key)).count(), usize::from(RESOURCES));
         assert!(known.contains(b"p:resource:7".as_slice()));

@@ -1,71 +1,71 @@
-//! The books of a part, as its clients tell them.
+//! Records of a part of a run, from the messages of its clients.
 
-use crate::check::{Pauses, ToldLoss};
-use crate::line::{Line, Request, Robbery};
+use crate::check::{Pauses, ReportedLoss};
+use crate::line::{ClientMessage, EarlyLoss, Request};
 use crate::record::{Call, End, Hold};
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What all clients have told so far.
+/// The records of all clients.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(Mutex<Books>);
+pub(crate) struct Ledger(Mutex<Records>);
 
-/// The books.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Books {
+pub(crate) struct Records {
     pub(crate) holds: Vec<Hold>,
     pub(crate) calls: Vec<Call>,
-    pub(crate) losses: Vec<ToldLoss>,
+    pub(crate) losses: Vec<ReportedLoss>,
     pub(crate) pauses: Pauses,
-    /// Writes to counters that were refused, as they landed after the validity.
+    /// Counter writes that were refused because they arrived after the validity.
     pub(crate) late_writes: u64,
-    /// Leases that were gone from the nodes before their validity ended.
-    pub(crate) robbed: Vec<(u16, Robbery)>,
-    /// Clients that have heard of all nodes.
+    /// Leases whose keys the nodes lost before the validity ended.
+    pub(crate) lost_early: Vec<(u16, EarlyLoss)>,
+    /// Clients to which every node has replied.
     pub(crate) ready: HashSet<u16>,
     pub(crate) panics: u64,
     pub(crate) leaked_tasks: u64,
-    /// Releases that could not be delivered before a client closed.
+    /// Releases that were still pending when their client closed.
     pub(crate) undelivered: u64,
-    /// Clients that have closed.
+    /// Number of clients that have closed.
     pub(crate) finished: u64,
     pub(crate) others: Vec<String>,
-    /// Where the tenures under way stand in `holds`, by client and number.
+    /// Indices in `holds` of the tenures in progress, by client and id.
     open: HashMap<(u16, u64), Vec<usize>>,
 }
 
 impl Ledger {
-    /// Takes what a client has told. A question to the counters and cells is no matter of the books: it is handed
-    /// back, with its number.
+    /// Records a client's message. A request for the store is returned with its number instead.
     pub(crate) fn take(&self, client: u16, line: &str) -> Option<(u64, Request)> {
         match serde_json::from_str(line) {
-            Ok(Line::Asks { ask, request }) => return Some((ask, request)),
-            Ok(line) => self.open().take(client, line),
-            Err(error) => self.open().others.push(format!("client {client} told {error}: {line}")),
+            Ok(ClientMessage::StoreRequest { ask, request }) => return Some((ask, request)),
+            Ok(line) => self.lock().take(client, line),
+            Err(error) => self
+                .lock()
+                .others
+                .push(format!("client {client} wrote an invalid line ({error}): {line}")),
         }
         None
     }
 
-    /// Takes what a client has complained about.
-    pub(crate) fn take_complaint(&self, client: u16, line: &str) {
-        // Nobody may be there to read it.
+    /// Forwards a line of a client's standard error, and counts panics.
+    pub(crate) fn take_error(&self, client: u16, line: &str) {
+        // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "client {client}: {line}");
         if line.contains("panicked at") {
-            self.open().panics += 1;
+            self.lock().panics += 1;
         }
     }
 
-    /// The books, to be looked at or written in.
-    pub(crate) fn open(&self) -> MutexGuard<'_, Books> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Records> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Books {
-    fn take(&mut self, client: u16, line: Line) {
+impl Records {
+    fn take(&mut self, client: u16, line: ClientMessage) {
         match line {
-            Line::Begun { id, resources, task, token, asked, from, until, is_renewed } => {
+            ClientMessage::Begun { id, resources, task, token, asked, from, until, is_renewed } => {
                 let begin = self.holds.len();
                 let end = End::ValidUntil;
                 self.holds.extend(resources.into_iter().map(|resource| Hold {
@@ -82,24 +82,30 @@ impl Books {
                 }));
                 self.open.insert((client, id), (begin..self.holds.len()).collect());
             }
-            Line::Moved { id, until } => self.amend((client, id), |hold| hold.until = until),
-            Line::Ended { id, until, end } => {
+            ClientMessage::Extended { id, until } => {
+                self.amend((client, id), |hold| hold.until = until)
+            }
+            ClientMessage::Ended { id, until, end } => {
                 self.amend((client, id), |hold| {
                     hold.until = until.max(hold.from);
                     hold.end = end;
                 });
                 self.open.remove(&(client, id));
             }
-            Line::Told { until, at } => self.losses.push(ToldLoss { client, until, at }),
-            Line::Called(call) => self.calls.push(call),
-            Line::Asks { .. } => self.others.push(format!("client {client} asks the books")),
-            Line::TooLate => self.late_writes += 1,
-            Line::Robbed(how) => self.robbed.push((client, how)),
-            Line::Ready => {
+            ClientMessage::LossReported { until, at } => {
+                self.losses.push(ReportedLoss { client, until, at })
+            }
+            ClientMessage::Called(call) => self.calls.push(call),
+            ClientMessage::StoreRequest { .. } => {
+                self.others.push(format!("client {client}: misrouted store request"))
+            }
+            ClientMessage::TooLate => self.late_writes += 1,
+            ClientMessage::LostEarly(loss) => self.lost_early.push((client, loss)),
+            ClientMessage::Ready => {
                 self.ready.insert(client);
             }
-            Line::Wrong(what) => self.others.push(format!("client {client}: {what}")),
-            Line::Finished { tasks, undelivered } => {
+            ClientMessage::Error(error) => self.others.push(format!("client {client}: {error}")),
+            ClientMessage::Finished { tasks, undelivered } => {
                 self.leaked_tasks += tasks;
                 self.undelivered += undelivered;
                 self.finished += 1;
@@ -113,8 +119,8 @@ impl Books {
         }
     }
 
-    /// The tenures that are over. Of those under way it is not known yet when they end.
-    pub(crate) fn over(&self) -> Vec<Hold> {
+    /// The tenures that have ended. The end of the others is not known yet.
+    pub(crate) fn ended(&self) -> Vec<Hold> {
         let open: HashSet<_> = self.open.values().flatten().collect();
         let all = self.holds.iter().enumerate();
         all.filter(|(index, _)| !open.contains(index)).map(|(_, hold)| hold.clone()).collect()
@@ -125,41 +131,50 @@ impl Books {
 mod tests {
     use super::*;
 
-    fn tell(ledger: &Ledger, client: u16, lines: &[Line]) {
-        for line in lines {
-            let asked = ledger.take(client, &serde_json::to_string(line).expect("plain data"));
-            assert!(asked.is_none());
+    fn record(ledger: &Ledger, client: u16, messages: &[ClientMessage]) {
+        for message in messages {
+            let request = ledger.take(client, &serde_json::to_string(message).expect("plain data"));
+            assert!(request.is_none());
         }
     }
 
-    fn begun(id: u64, resources: &[u16]) -> Line {
+    fn begun(id: u64, resources: &[u16]) -> ClientMessage {
         let resources = resources.to_vec();
         let (asked, from, until) = (5, 10, 50);
-        Line::Begun { id, resources, task: 1, token: None, asked, from, until, is_renewed: false }
+        ClientMessage::Begun {
+            id,
+            resources,
+            task: 1,
+            token: None,
+            asked,
+            from,
+            until,
+            is_renewed: false,
+        }
     }
 
     #[test]
-    fn a_tenure_that_nobody_ends_counts_until_its_validity_ends() {
+    fn tenure_without_an_end_counts_until_its_validity_ends() {
         let ledger = Ledger::default();
-        tell(&ledger, 0, &[begun(1, &[7]), Line::Moved { id: 1, until: 80 }]);
-        let books = ledger.open();
-        assert_eq!((books.holds[0].until, books.holds[0].end), (80, End::ValidUntil));
+        record(&ledger, 0, &[begun(1, &[7]), ClientMessage::Extended { id: 1, until: 80 }]);
+        let records = ledger.lock();
+        assert_eq!((records.holds[0].until, records.holds[0].end), (80, End::ValidUntil));
     }
 
     #[test]
-    fn a_tenure_of_several_resources_ends_on_all_and_clients_are_told_apart() {
+    fn tenure_of_several_resources_ends_on_all_of_them() {
         let ledger = Ledger::default();
-        tell(&ledger, 0, &[begun(1, &[7, 8])]);
-        tell(&ledger, 1, &[begun(1, &[9])]);
-        tell(&ledger, 0, &[Line::Ended { id: 1, until: 20, end: End::Released }]);
-        let ends: Vec<_> = ledger.open().holds.iter().map(|hold| hold.until).collect();
+        record(&ledger, 0, &[begun(1, &[7, 8])]);
+        record(&ledger, 1, &[begun(1, &[9])]);
+        record(&ledger, 0, &[ClientMessage::Ended { id: 1, until: 20, end: End::Released }]);
+        let ends: Vec<_> = ledger.lock().holds.iter().map(|hold| hold.until).collect();
         assert_eq!(ends, [20, 20, 50]);
     }
 
     #[test]
-    fn what_is_no_line_is_not_passed_over() {
+    fn invalid_line_is_reported() {
         let ledger = Ledger::default();
         assert!(ledger.take(0, "nonsense").is_none());
-        assert_eq!(ledger.open().others.len(), 1);
+        assert_eq!(ledger.lock().others.len(), 1);
     }
 }

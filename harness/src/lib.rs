@@ -1,16 +1,18 @@
-//! What a torture of quorlock is made of, whoever makes the faults: client processes that fight for locks and tell
-//! all they do, counters and cells that only a holder may write to, an exact check of the books, and the page of a
-//! run.
+//! Shared parts of quorlock's torture programs: client processes that compete for locks and record
+//! every call, counters and cells that only a holder may write to, an exact check of the records,
+//! and the report.
 //!
-//! Two programs use it: the project's own torture (tests/torture) on servers that it starts, hangs, kills and lies to,
-//! and `quorlock torture` on nodes that its user names, with faults that the user gives.
+//! Two programs use it: the project's own torture (`tests/torture`), which injects faults into
+//! servers that it starts, and `quorlock torture`, with nodes and faults of its user.
 //!
-//! - A [`Session`] starts the clients, which are processes of the same program: it calls [`client::run`] in them.
-//! - Whoever makes the faults notes them as [`record::Fault`]s, on the clock of [`boot`].
-//! - At its end a session is judged, and its [`Outcome`] goes into a [`Report`].
+//! - A [`Session`] starts the clients, which are processes of the same program that call
+//!   [`client::run`].
+//! - The torture program records its faults as [`record::Fault`]s, with times of the [`boot`]
+//!   clock.
+//! - At its end a session is judged, and its [`Outcome`] becomes a part of a [`Report`].
 
 #[cfg(not(unix))]
-compile_error!("the harness is for Unix: its processes lead groups of their own");
+compile_error!("the harness supports only Unix, because it uses process groups");
 
 pub mod boot;
 mod cells;
@@ -18,6 +20,7 @@ mod check;
 pub mod choice;
 pub mod client;
 mod date;
+mod early_losses;
 mod fence;
 pub mod fleet;
 pub mod keys;
@@ -25,12 +28,11 @@ mod ledger;
 mod line;
 mod page;
 pub mod process;
+mod readiness;
 pub mod record;
 mod report;
-mod robbed;
 pub mod service;
 mod session;
-mod sight;
 pub mod steps;
 mod store;
 mod task;
@@ -39,9 +41,12 @@ mod verdict;
 
 pub use line::{Nodes, Sabotage};
 pub use report::Report;
-pub use session::{Circumstances, Crew, Ended, GONE, Outcome, RESOURCES, Session, Who};
+pub use session::{
+    ClientPlan, Ended, KEYS_EXPIRE_AFTER, Outcome, RESOURCES, RunContext, RunPart, Session,
+};
 
-/// Prints a line, if there is anybody to read it: a torture goes on to its end, where what it did is undone.
+/// Prints a line and ignores errors: with a closed standard output, the torture still has to remove
+/// its faults.
 macro_rules! say {
     ($($words:tt)*) => {{
         use std::io::Write as _;

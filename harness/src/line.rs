@@ -1,4 +1,4 @@
-//! What the torturer tells a client process, and what that tells back: JSON, one line each.
+//! Messages between the controller and a client process: JSON, one per line.
 
 use crate::record::{Call, End};
 use serde::{Deserialize, Serialize};
@@ -8,52 +8,52 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The first line that a client reads. All others are of [`Told`].
+/// Configuration of a client: the first line of its standard input. The later ones are
+/// [`ControlMessage`]s.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Orders {
-    /// Of all choices.
+pub(crate) struct ClientConfig {
+    /// Seed of all choices.
     pub(crate) seed: u64,
-    /// Which part of the run this is.
+    /// Number of this part of the run.
     pub(crate) part: u16,
-    /// The number of this client.
+    /// Number of this client.
     pub(crate) client: u16,
-    /// How many tasks it runs.
     pub(crate) tasks: u16,
-    /// How many resources there are.
     pub(crate) resources: u16,
-    /// The nodes, and how they are spoken to.
+    /// Nodes and client settings.
     pub(crate) nodes: Nodes,
-    /// When the run began, on the boot clock.
+    /// Start of the run on the boot clock, in nanoseconds.
     pub(crate) origin: u64,
-    /// What is wrong with this client on purpose.
+    /// Intentional defect of this client.
     pub(crate) sabotage: Option<Sabotage>,
 }
 
-/// The nodes of a run, and what its clients have to be told of them.
+/// The nodes of a run, and the settings of its clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Nodes {
-    /// Their URLs.
+    /// URLs of the nodes.
     pub urls: Vec<String>,
-    /// The URLs, in the same order, that every second client uses; empty if there are no others.
+    /// URLs of the same nodes, in the same order, for every second client. Empty if all clients use
+    /// `urls`.
     pub other_urls: Vec<String>,
-    /// What the names of all keys begin with.
+    /// Prefix of all keys.
     pub prefix: String,
-    /// How long a client waits for the answer of a node.
+    /// Node timeout of the clients.
     pub node_timeout: Duration,
-    /// How long it waits for a connection.
+    /// Connect timeout of the clients; `None` for the default.
     pub connect_timeout: Option<Duration>,
-    /// How long fencing counters stand after they were last used.
+    /// Ttl of unused fencing counters; `None` for the default.
     pub token_ttl: Option<Duration>,
-    /// Whether durable nodes are trusted to keep their data.
+    /// Value of the setting `trust_persistence`.
     pub is_trusting: bool,
 }
 
-/// How a client can be made to do wrong, to see that it is caught.
+/// An intentional defect of a client, to test that the checks detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sabotage {
-    /// It works without the lock where it is refused, and guesses a token.
+    /// Works without the lock after a refusal, with a guessed token.
     Lock,
-    /// It writes with higher tokens than it was given.
+    /// Writes with tokens that are higher than those it received.
     Token,
 }
 
@@ -64,7 +64,7 @@ impl FromStr for Sabotage {
         match text {
             "lock" => Ok(Self::Lock),
             "token" => Ok(Self::Token),
-            _ => Err("lock or token"),
+            _ => Err("expected `lock` or `token`"),
         }
     }
 }
@@ -78,51 +78,41 @@ impl fmt::Display for Sabotage {
     }
 }
 
-/// What a client is told.
+/// Message from the controller to a client.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) enum Told {
-    /// What it asked for.
+pub(crate) enum ControlMessage {
+    /// Reply to a store request.
     Answer {
-        /// The number of its question.
+        /// Number of the request.
         ask: u64,
-        /// What was read, or 1 for a write that took place.
+        /// The number that was read, or 1 for a successful write.
         answer: u64,
     },
-    /// To come to an end.
+    /// End of the session.
     End,
 }
 
-/// What a client asks of the counters and cells.
+/// Request to the store of counters and fenced cells.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// The counter.
-    Read {
-        /// Whose it is.
-        resource: u16,
-    },
-    /// To set the counter.
+    /// Reads the counter.
+    Read { resource: u16 },
+    /// Sets the counter.
     Write {
-        /// Whose it is.
         resource: u16,
-        /// To what.
         value: u64,
-        /// The end of the validity, on the boot clock.
+        /// End of the validity on the boot clock.
         until: u64,
     },
-    /// The highest token that was taken.
-    Highest {
-        /// Of which resource.
-        resource: u16,
-    },
-    /// To write with a token.
+    /// Reads the highest accepted token.
+    Highest { resource: u16 },
+    /// Writes to the fenced cell.
     WriteFenced {
-        /// Where.
         resource: u16,
-        /// The number of the tenure in its client.
+        /// Number of the tenure in its client.
         id: u64,
-        /// The token.
         token: u64,
-        /// The end of the validity, on the boot clock; 0 if it has ended.
+        /// End of the validity on the boot clock; 0 if it has ended.
         until: u64,
     },
 }
@@ -138,107 +128,97 @@ impl Request {
     }
 }
 
-/// What a client tells. Each line is written before what comes after it is done, so that nothing is
-/// wrong in the books when the client is killed in between.
+/// Message from a client to the controller. It is written before the action that follows, so that
+/// the records are correct even if the client is killed in between.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Line {
+pub(crate) enum ClientMessage {
     /// A tenure has begun.
     Begun {
-        /// Its number in this client.
+        /// Number of the tenure in this client.
         id: u64,
-        /// What is held.
         resources: Vec<u16>,
-        /// By which task.
         task: u16,
-        /// The fencing token that the holder writes with.
+        /// Fencing token with which the holder writes.
         token: Option<u64>,
-        /// When the acquire began.
+        /// Start of the acquire.
         asked: u64,
-        /// When the acquire returned.
+        /// Return of the acquire.
         from: u64,
-        /// The end of its validity, as it stands now.
+        /// End of the validity, as known now.
         until: u64,
-        /// Whether it is extended in the background.
+        /// The lease is extended in the background.
         is_renewed: bool,
     },
-    /// Its validity was extended.
-    Moved {
-        /// Its number.
+    /// The validity of a tenure was extended.
+    Extended {
         id: u64,
-        /// The end of its validity.
+        /// New end of the validity.
         until: u64,
     },
-    /// It is about to be released, or has ended.
-    Ended {
-        /// Its number.
-        id: u64,
-        /// When.
+    /// A tenure has ended, or is about to be released.
+    Ended { id: u64, until: u64, end: End },
+    /// The library reported the loss of a lease.
+    LossReported {
+        /// End of the validity.
         until: u64,
-        /// How.
-        end: End,
-    },
-    /// The loss of a lease was told.
-    Told {
-        /// The end of its validity.
-        until: u64,
-        /// When it was told.
+        /// Time of the report.
         at: u64,
     },
     /// A call has returned.
     Called(Call),
-    /// It asks something of the counters and cells.
-    Asks {
-        /// The number of the question.
+    /// A request to the store.
+    StoreRequest {
+        /// Number of the request.
         ask: u64,
-        /// What.
         request: Request,
     },
-    /// A write to a counter was refused: it landed after the lease's validity.
+    /// A counter write was refused because it arrived after the validity.
     TooLate,
-    /// A lease was gone from the nodes before its validity ended.
-    Robbed(Robbery),
-    /// This client has heard of all nodes.
+    /// The nodes lost the keys of a lease before its validity ended.
+    LostEarly(EarlyLoss),
+    /// Every node has replied to this client.
     Ready,
-    /// Something that must not be.
-    Wrong(String),
-    /// The client has closed, and ends.
+    /// An unexpected error.
+    Error(String),
+    /// The client was closed, and the process ends.
     Finished {
-        /// Tasks that are left in its runtime.
+        /// Number of tasks that remain in its runtime.
         tasks: u64,
-        /// Releases that could not be delivered before it closed.
+        /// Number of releases that were still pending.
         undelivered: u64,
     },
 }
 
-/// That nodes say of a lease that it is gone, while it is valid.
+/// A report that a valid lease no longer has its keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Robbery {
-    /// What was said.
-    pub(crate) said: String,
-    /// How much too early.
+pub(crate) struct EarlyLoss {
+    /// The library's result.
+    pub(crate) report: String,
+    /// Remaining validity, in nanoseconds.
     pub(crate) early: u64,
-    /// When.
+    /// Time of the report, since the run's origin.
     pub(crate) at: u64,
 }
 
-/// Where a client tells its lines to.
+/// Writer of a client's messages.
 #[derive(Debug, Default)]
-pub(crate) struct Teller {
+pub(crate) struct MessageWriter {
     ids: AtomicU64,
 }
 
-impl Teller {
-    /// A number for a new tenure.
-    pub(crate) fn number(&self) -> u64 {
+impl MessageWriter {
+    /// Returns a number for a new tenure.
+    pub(crate) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Writes `line`, and returns when it is in the pipe: it outlives this process.
-    #[expect(clippy::unused_self, reason = "who has a teller may tell")]
-    pub(crate) fn tell(&self, line: &Line) {
-        let mut text = serde_json::to_vec(line).expect("plain data");
+    /// Writes a message, and returns when it is in the pipe. From then on it survives this process.
+    #[expect(clippy::unused_self, reason = "only holders of a writer may write")]
+    pub(crate) fn send(&self, message: &ClientMessage) {
+        let mut text = serde_json::to_vec(message).expect("plain data");
         text.push(b'\n');
-        // Shorter than the pipe takes as a whole. Without a reader this process ends soon.
+        // The pipe accepts a message of this size as a whole. Without a reader, this process ends
+        // soon.
         let _ = std::io::stdout().lock().write_all(&text);
     }
 }

@@ -76,7 +76,7 @@ fn timeline(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) {
     }
     out.raw("<ul class=\"legend\" aria-label=\"Legend\">\n");
     for nemesis in nemeses {
-        let promise = if nemesis.is_promised { "" } else { " (outside the guarantee)" };
+        let promise = if nemesis.is_guaranteed { "" } else { " (outside the guarantee)" };
         let (key, name) = (nemeses::key(nemesis), Text(nemesis.name));
         out.put(format_args!("<li>{key}{name}{promise}</li>\n"));
     }

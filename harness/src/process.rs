@@ -1,4 +1,4 @@
-//! A process that cannot outlive the torturer.
+//! A child process that does not outlive the torture program.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -10,75 +10,73 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitSta
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often one that is to end is looked at.
+/// Interval between checks whether a process has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A child. It leads a process group of its own, so the signals of a terminal do not reach it, and is killed with its
-/// group when this is dropped, also when it is stopped.
+/// A child process that leads its own process group, so signals of a terminal do not reach it.
+/// Dropping it kills the group, even if it is stopped.
 ///
-/// Where the torturer itself is killed, a child that reads its standard input sees the end of it; and of one that is
-/// stopped, the group is orphaned then, which POSIX sends HUP and CONT.
+/// If the torture program itself is killed, a child that reads standard input reaches its end. The
+/// group of a stopped child is orphaned then, and POSIX sends it SIGHUP and SIGCONT.
 #[derive(Debug)]
 pub struct Process(Child);
 
-/// The pipes to and from a process.
+/// Pipes of a child process.
 #[derive(Debug)]
 pub(crate) struct Pipes {
-    /// What it reads; closed when this is dropped.
+    /// Standard input; dropping it closes the pipe.
     pub(crate) stdin: ChildStdin,
-    /// What it prints.
     pub(crate) stdout: ChildStdout,
-    /// What it complains about.
     pub(crate) stderr: ChildStderr,
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts the command.
     ///
     /// # Errors
     ///
-    /// Those of the operating system.
+    /// If the operating system cannot start the process.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         command.process_group(0).spawn().map(Self)
     }
 
-    /// Starts it, with its standard streams piped.
+    /// Starts the command with piped standard streams.
     pub(crate) fn with_pipes(command: &mut Command) -> io::Result<(Self, Pipes)> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Self::spawn(command)?;
         let Child { stdin, stdout, stderr, .. } = &mut process.0;
-        let lacks = || io::Error::other("a pipe is missing");
+        let missing = || io::Error::other("a pipe is missing");
         let pipes = Pipes {
-            stdin: stdin.take().ok_or_else(lacks)?,
-            stdout: stdout.take().ok_or_else(lacks)?,
-            stderr: stderr.take().ok_or_else(lacks)?,
+            stdin: stdin.take().ok_or_else(missing)?,
+            stdout: stdout.take().ok_or_else(missing)?,
+            stderr: stderr.take().ok_or_else(missing)?,
         };
         Ok((process, pipes))
     }
 
-    /// What it complains about, where that is piped; once.
+    /// Takes the pipe of standard error, if there is one. `None` on later calls.
     pub fn stderr(&mut self) -> Option<ChildStderr> {
         self.0.stderr.take()
     }
 
-    /// Stops it (SIGSTOP) and returns when it has stopped, or ended.
+    /// Stops the process (SIGSTOP), and returns when it has stopped or ended.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
-        // One that has ended is left to be reaped.
+        // `NOWAIT` leaves an ended process to be reaped later.
         let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(self.pid()), either), Err(Errno::INTR)) {}
     }
 
-    /// Lets it continue (SIGCONT).
+    /// Continues the process (SIGCONT).
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Waits until it has ended, for at most `limit`; `None` while it runs.
+    /// Waits until the process has ended. `None` if it still runs after `limit`.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let begun = Instant::now();
         loop {
-            // Nobody else reaps it.
+            // Only this object reaps the process, so errors do not occur.
             match self.0.try_wait() {
                 Ok(Some(status)) => return Some(status),
                 _ if begun.elapsed() >= limit => return None,
@@ -87,20 +85,20 @@ impl Process {
         }
     }
 
-    /// Its exit code, or the number of the signal that ended it, negated, once it has ended.
+    /// The exit code, or the negated number of the signal that ended the process.
     pub(crate) fn code(status: ExitStatus) -> i32 {
         status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
     }
 
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let looked: rustix::io::Result<Option<WaitIdStatus>> =
+        let status: rustix::io::Result<Option<WaitIdStatus>> =
             waitid(WaitId::Pid(self.pid()), options);
-        !matches!(looked, Ok(None))
+        !matches!(status, Ok(None))
     }
 
     fn signal(&self, signal: Signal) {
-        // Until it is reaped, its number is its own.
+        // The pid cannot be reused before the process is reaped.
         let _ = kill_process_group(self.pid(), signal);
     }
 
@@ -114,7 +112,7 @@ impl Drop for Process {
         if !self.has_ended() {
             self.signal(Signal::KILL);
         }
-        // Reaped already, or dead in a moment.
+        // Reaps the process, unless `wait` already did.
         let _ = self.0.wait();
     }
 }

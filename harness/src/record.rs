@@ -1,36 +1,36 @@
-//! What a run leaves behind: everything that the check and the page are made from.
+//! Record of a run, from which the checks and the page are made.
 //!
-//! Times are nanoseconds of the machine's boot clock (`CLOCK_BOOTTIME`), which all processes share,
-//! less the run's start. They are never taken from a node.
+//! Times are nanoseconds of the boot clock (`CLOCK_BOOTTIME`), which all processes share, since the
+//! start of the run. They never come from a node.
 
 use serde::{Deserialize, Serialize};
 
-/// The name of the nemesis that no fencing counter survives.
+/// The fault that also deletes all fencing counters.
 pub const WIPE: &str = "FLUSHALL on all nodes at once";
 
-/// One tenure, as the holder saw it: from the moment the acquire returned to the earliest of its
-/// release, its `valid_until`, and the loss it was told of.
+/// One tenure, as observed by its holder: from the return of the acquire to the earliest of its
+/// release, its `valid_until`, and the report of its loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The resource, by number.
+    /// Number of the resource.
     pub resource: u16,
-    /// The client process, by number.
+    /// Number of the client process.
     pub client: u16,
-    /// The task in it.
+    /// Number of the task in the client.
     pub task: u16,
-    /// Which of the client's tenures it is. One that is of several resources is a hold of each.
+    /// Number of the tenure in the client. A tenure of several resources is one hold per resource.
     pub id: u64,
-    /// The fencing token that the holder writes with.
+    /// Fencing token with which the holder writes.
     pub token: Option<u64>,
-    /// When the acquire began.
+    /// Start of the acquire.
     pub asked: u64,
-    /// When the acquire returned.
+    /// Return of the acquire.
     pub from: u64,
-    /// When it ended.
+    /// End of the tenure.
     pub until: u64,
-    /// How it ended.
+    /// Cause of the end.
     pub end: End,
-    /// True if it was extended in the background.
+    /// The lease was extended in the background.
     pub is_renewed: bool,
 }
 
@@ -39,25 +39,25 @@ pub struct Hold {
 pub enum End {
     /// The holder released it in time.
     Released,
-    /// Its validity ended before the holder had finished.
+    /// The validity ended before the release.
     ValidUntil,
-    /// The holder was told of the loss.
+    /// The library reported the loss.
     Lost,
 }
 
-/// Something that was done to nodes or clients.
+/// A fault of nodes or clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Which nemesis did it, for example `hang a node`.
+    /// Kind of fault, such as `hang a node`.
     pub nemesis: String,
-    /// To whom, for example `node 3` or `client 1`.
+    /// The affected node or client, such as `node 3` or `client 1`.
     pub target: String,
-    /// When it began.
+    /// Start of the fault.
     pub from: u64,
-    /// When it was over.
+    /// End of the fault.
     pub until: u64,
-    /// True if Redlock promises exclusion under it.
-    pub is_promised: bool,
+    /// Redlock guarantees mutual exclusion under this fault.
+    pub is_guaranteed: bool,
 }
 
 /// A fault that could not be applied.
@@ -67,15 +67,15 @@ pub struct SkippedFault {
     pub nemesis: String,
     /// Its target, as in [`Fault::target`].
     pub target: String,
-    /// When its command started.
+    /// Start of its command.
     pub from: u64,
-    /// When its mending command had ended: it may have been applied in part until then.
+    /// End of its repair command. Until then, the fault may have been partly applied.
     pub until: u64,
-    /// The error of its command.
+    /// Error of its command.
     pub why: String,
 }
 
-/// What a client asked for.
+/// Kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verb {
     /// `acquire` or `try_acquire`.
@@ -89,85 +89,85 @@ pub enum Verb {
 /// One call of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// What was asked for.
+    /// Kind of call.
     pub verb: Verb,
-    /// The client process.
+    /// Number of the client process.
     pub client: u16,
-    /// When it began.
+    /// Start of the call.
     pub from: u64,
-    /// When it returned.
+    /// Return of the call.
     pub until: u64,
-    /// How long it may take, in nanoseconds, by the library's promise.
+    /// Maximum duration that the library promises, in nanoseconds.
     pub bound: u64,
-    /// What came of it, in a word: `ok`, `contended`, `no quorum`, `expired`, `timeout`, …
+    /// Result: `ok`, `contended`, `no quorum`, `expired`, `timeout`, …
     pub outcome: String,
 }
 
 /// Two tenures of one resource that overlap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overlap {
-    /// The one that began first.
+    /// The tenure that began first.
     pub first: Hold,
-    /// The one that began before the first had ended.
+    /// The tenure that began before the first had ended.
     pub second: Hold,
-    /// Nemeses at work from the first one's acquire to the second one's.
+    /// Faults that were active from the first acquire to the second.
     pub under: Vec<String>,
 }
 
-/// What fencing tokens are to prevent, or an order of theirs that could not.
+/// A violation of the guarantees of fencing tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Breach {
-    /// What it is.
+    /// Kind of violation.
     pub kind: BreachKind,
-    /// The holder whose acquire had returned before the other's began; of equal tokens and of a
-    /// refused holder, the one that got the resource first.
+    /// The holder whose acquire returned before the other's began. For equal tokens and refused
+    /// holders, the holder that acquired the resource first.
     pub first: Hold,
-    /// The other one, of the same resource.
+    /// The other holder of the same resource.
     pub second: Hold,
-    /// Nemeses at work from the first one's acquire to the second one's.
+    /// Faults that were active from the first acquire to the second.
     pub under: Vec<String>,
 }
 
-/// In what way fencing failed.
+/// Kind of a fencing violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BreachKind {
-    /// A write of the first holder was accepted after one of the second.
+    /// A write of the first holder was accepted after a write of the second.
     StaleWrite,
-    /// The second holder has the lower token.
+    /// The second holder has a lower token.
     LowerToken,
-    /// Both have the same token.
+    /// Both holders have the same token.
     EqualTokens,
     /// A write of one of them was refused while its lease was valid.
     HolderRefused,
 }
 
-/// What went on at the cells that refuse lower tokens.
+/// Statistics of fenced writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fencing {
-    /// Tokens that were used, one for each resource of a tenure.
+    /// Number of tokens, one for each resource of a tenure.
     pub tokens: u64,
-    /// Those of them that have to be higher than another: some acquire had returned before theirs
-    /// began.
+    /// Number of tokens that must be higher than an earlier one, because the
+    /// earlier acquire had returned before the later one began.
     pub ordered: u64,
-    /// Writes that were accepted.
+    /// Number of accepted writes.
     pub accepted: u64,
-    /// Writes that were refused: a holder with a higher token had written.
+    /// Number of refused writes.
     pub refused: u64,
-    /// Writes that landed after the validity of their lease; the cell took them or refused them.
+    /// Number of writes that arrived after the validity of their lease, accepted or refused.
     pub late: u64,
-    /// Tenures whose validity ended while their client hung.
+    /// Number of tenures whose validity ended while their client was stopped.
     pub slept_through: u64,
-    /// What is no finding: after the memory of all nodes was wiped, or, of holders that were
-    /// refused, outside the promise.
+    /// Violations that are no findings: after all nodes lost their data, and refused holders
+    /// outside the guarantee.
     pub excused: Vec<Breach>,
 }
 
 impl BreachKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] =
         [Self::StaleWrite, Self::LowerToken, Self::EqualTokens, Self::HolderRefused];
 
-    /// In a word or two, of one and of several.
+    /// Name of the violation, in singular and plural.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::StaleWrite => ("stale write accepted", "stale writes accepted"),
@@ -177,97 +177,97 @@ impl BreachKind {
         }
     }
 
-    /// How many of these are of that kind.
+    /// Counts the violations of this kind.
     pub fn count(self, breaches: &[Breach]) -> u64 {
         breaches.iter().filter(|breach| breach.kind == self).count() as u64
     }
 }
 
-/// A part of a run with one number of nodes.
+/// A part of a run with a fixed number of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stretch {
-    /// How many nodes there are in it.
+    /// Number of nodes.
     pub nodes: u16,
-    /// When it begins.
+    /// Start of the part.
     pub from: u64,
 }
 
-/// What must be zero inside the promise; breaches also outside.
+/// Counts and lists that must be empty within the guarantee. `breaches` must also be empty outside.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// Tenures of one resource that overlap.
+    /// Overlapping tenures of one resource.
     pub overlaps: Vec<Overlap>,
-    /// What fencing tokens did not prevent.
+    /// Fencing violations.
     pub breaches: Vec<Breach>,
-    /// Updates of shared counters that were lost.
+    /// Lost updates of shared counters.
     pub lost_updates: u64,
-    /// Losses that were told after `valid_until` and the slack for a busy machine.
+    /// Losses that were reported later than `valid_until` plus the slack for a busy machine.
     pub late_losses: u64,
-    /// Calls that took longer than their bound and the slack for a busy machine.
+    /// Calls that exceeded their limit plus the slack for a busy machine.
     pub overdue_calls: u64,
     /// Panics in clients.
     pub panics: u64,
-    /// Tasks that were left in clients.
+    /// Tasks that remained in clients.
     pub leaked_tasks: u64,
-    /// Connections that were left open on nodes.
+    /// Connections that remained open on nodes.
     pub leaked_connections: u64,
-    /// Keys that were left on nodes, and did not expire.
+    /// Keys that remained on nodes without expiring.
     pub leaked_keys: u64,
-    /// Anything else that went wrong, in words.
+    /// Descriptions of all other findings.
     pub others: Vec<String>,
 }
 
-/// How a run was made.
+/// Parameters and environment of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// The command that makes it again.
+    /// Command that repeats the run.
     pub command: String,
-    /// The seed of every choice.
+    /// Seed of all choices.
     pub seed: u64,
-    /// The mode: `inside` or `outside` the promise.
+    /// `inside` or `outside` the guarantee.
     pub mode: String,
-    /// How many nodes there were at the most.
+    /// Maximum number of nodes.
     pub nodes: u16,
-    /// How many client processes.
+    /// Number of client processes.
     pub clients: u16,
-    /// How many resources.
+    /// Number of resources.
     pub resources: u16,
-    /// How long it lasted, in nanoseconds.
+    /// Duration in nanoseconds.
     pub lasted: u64,
-    /// The server's version, as it says.
+    /// Server version that a node reports.
     pub server: String,
-    /// The library's version.
+    /// Version of the library.
     pub library: String,
-    /// The machine: processors, kernel.
+    /// Processors and kernel of the machine.
     pub machine: String,
-    /// When it was made, in words.
+    /// Date and time of the run.
     pub made_at: String,
 }
 
-/// A run.
+/// Record of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// How it was made.
+    /// Parameters and environment.
     pub setting: Setting,
-    /// Its parts, in order.
+    /// Parts, in order.
     pub stretches: Vec<Stretch>,
-    /// Every tenure.
+    /// All tenures.
     pub holds: Vec<Hold>,
-    /// Every fault.
+    /// All faults.
     pub faults: Vec<Fault>,
-    /// The faults that could not be applied.
+    /// Faults that could not be applied.
     #[serde(default)]
     pub skipped: Vec<SkippedFault>,
-    /// Every call.
+    /// All calls.
     pub calls: Vec<Call>,
-    /// What fencing did.
+    /// Statistics of fenced writes.
     pub fencing: Fencing,
-    /// What was found.
+    /// Results of the checks.
     pub findings: Findings,
 }
 
 impl Findings {
-    /// Adds what was found elsewhere.
+    /// Adds the findings of another part.
     pub fn add(&mut self, more: Self) {
         self.overlaps.extend(more.overlaps);
         self.breaches.extend(more.breaches);
@@ -281,7 +281,7 @@ impl Findings {
         self.others.extend(more.others);
     }
 
-    /// True if nothing was found.
+    /// Returns true if there are no findings.
     pub fn is_clean(&self) -> bool {
         *self == Self::default()
     }
@@ -294,7 +294,7 @@ impl Findings {
 }
 
 impl Fencing {
-    /// Adds what went on elsewhere.
+    /// Adds the statistics of another part.
     pub fn add(&mut self, more: Self) {
         self.tokens += more.tokens;
         self.ordered += more.ordered;

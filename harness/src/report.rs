@@ -45,8 +45,8 @@ impl Report {
         run.setting.server = part.server;
         let from = u64::try_from(from.as_nanos()).unwrap_or(u64::MAX);
         run.stretches.push(Stretch { nodes, from });
-        run.holds.extend(part.books.holds);
-        run.calls.extend(part.books.calls);
+        run.holds.extend(part.records.holds);
+        run.calls.extend(part.records.calls);
         run.faults.extend(part.faults);
         run.skipped.extend(part.skipped);
         run.fencing.add(part.fencing);

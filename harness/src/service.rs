@@ -1,53 +1,53 @@
-//! Whether locks were to be had whenever they should be.
+//! Check that locks were available whenever they should have been.
 //!
-//! As long as a majority of the nodes is well, somebody gets a lock every few milliseconds: there are
-//! many tasks, and more resources than they can all hold. A node is not well while something is done
-//! to its process or its wire, a little longer, and after a restart until it counts again. Steps of
-//! clocks are no excuse.
+//! While a majority of the nodes is available, some client acquires a lock every few milliseconds,
+//! because there are many tasks and more resources than they can hold. A node is unavailable during
+//! a fault of its process or network and shortly after it, and after a restart until its grants
+//! count again. Clock steps do not make a node unavailable.
 
 use crate::boot;
 use crate::record::Hold;
 use std::time::Duration;
 
-/// For how long nobody may get a lock that should be had.
-const LONGEST: Duration = Duration::from_millis(2_500);
+/// Maximum time without a new lock while a majority is available.
+const LONGEST_GAP: Duration = Duration::from_millis(2_500);
 
-/// A time in which a node is not well.
+/// A time in which a node is unavailable.
 #[derive(Clone, Copy, Debug)]
-pub struct Ailment {
+pub struct Outage {
     node: u16,
     from: u64,
     until: u64,
 }
 
-impl Ailment {
-    /// Of a node that was not well between two times.
+impl Outage {
+    /// An outage of a node between two times, since the run's origin.
     pub fn new(node: u16, from: u64, until: u64) -> Self {
         Self { node, from, until }
     }
 }
 
-/// When a lock should be had in a part.
-pub(crate) struct Service<'a> {
+/// The times of a part in which locks should be available.
+pub(crate) struct Availability<'a> {
     pub(crate) nodes: u16,
-    /// From when to when the part lasted.
+    /// Start and end of the part.
     pub(crate) span: (u64, u64),
-    pub(crate) ailments: &'a [Ailment],
+    pub(crate) outages: &'a [Outage],
 }
 
-/// A time without a new lock, while one should have been had.
+/// A time without a new lock, although locks should have been available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Gap {
     pub(crate) lasts: u64,
     pub(crate) from: u64,
 }
 
-impl Service<'_> {
-    /// The gaps, the longest last.
+impl Availability<'_> {
+    /// The gaps, shortest first.
     pub(crate) fn gaps(&self, holds: &[Hold]) -> Vec<Gap> {
         let mut moments: Vec<_> = holds.iter().map(|hold| hold.from).collect();
-        // Where it goes over from due to not due, or back.
-        for Ailment { from, until, .. } in self.ailments {
+        // `is_due` can change only at the start or the end of an outage.
+        for Outage { from, until, .. } in self.outages {
             moments.extend([*from, *until]);
         }
         moments.extend([self.span.0, self.span.1]);
@@ -73,20 +73,20 @@ impl Service<'_> {
     }
 
     fn is_due(&self, at: u64) -> bool {
-        let unwell = |node: u16| {
-            let mut all = self.ailments.iter();
+        let is_out = |node: u16| {
+            let mut all = self.outages.iter();
             all.any(|one| one.node == node && one.from <= at && at <= one.until)
         };
-        let unwell = (0..self.nodes).filter(|node| unwell(*node)).count();
-        unwell <= usize::from((self.nodes - 1) / 2)
+        let unavailable = (0..self.nodes).filter(|node| is_out(*node)).count();
+        unavailable <= usize::from((self.nodes - 1) / 2)
     }
 }
 
 impl Gap {
-    /// In words, if it is too long.
-    pub(crate) fn complaint(self) -> Option<String> {
+    /// Describes the gap as a finding, if it is too long.
+    pub(crate) fn finding(self) -> Option<String> {
         let [lasts, from] = [self.lasts, self.from].map(Duration::from_nanos);
-        let is_long = self.lasts > boot::nanos(LONGEST);
+        let is_long = self.lasts > boot::nanos(LONGEST_GAP);
         is_long.then(|| format!("no lock was acquired for {lasts:?} from {from:?} on"))
     }
 }
@@ -104,14 +104,14 @@ mod tests {
         Hold { resource, client, task, id, token, asked, from, until, end, is_renewed: false }
     }
 
-    fn longest(nodes: u16, ailments: &[Ailment], begun: &[u64]) -> Gap {
+    fn longest(nodes: u16, outages: &[Outage], begun: &[u64]) -> Gap {
         let holds: Vec<_> = begun.iter().map(|from| hold(from * SECOND)).collect();
-        let service = Service { nodes, span: (SECOND, 20 * SECOND), ailments };
-        *service.gaps(&holds).last().expect("the part has a length")
+        let availability = Availability { nodes, span: (SECOND, 20 * SECOND), outages };
+        *availability.gaps(&holds).last().expect("the part has a length")
     }
 
-    fn ailment(node: u16, from: u64, until: u64) -> Ailment {
-        Ailment::new(node, from * SECOND, until * SECOND)
+    fn outage(node: u16, from: u64, until: u64) -> Outage {
+        Outage::new(node, from * SECOND, until * SECOND)
     }
 
     fn gap(lasts: u64, from: u64) -> Gap {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_from_one_lock_to_the_next_also_at_the_ends() {
+    fn gap_lasts_from_one_lock_to_the_next_or_to_the_end() {
         assert_eq!(longest(3, &[], &[2, 5, 9, 19]), gap(10, 9));
         assert_eq!(longest(3, &[], &[8, 14, 19]), gap(7, 1));
         assert_eq!(longest(3, &[], &[5, 10]), gap(10, 10));
@@ -127,20 +127,24 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_excused_while_no_majority_is_well() {
+    fn gap_does_not_count_outages_of_a_majority() {
         let begun = [4, 8, 12, 16];
-        assert_eq!(longest(3, &[ailment(0, 8, 16)], &[8, 16]), gap(8, 8), "a minority is ill");
-        let two = [ailment(0, 5, 20), ailment(1, 11, 20)];
+        assert_eq!(
+            longest(3, &[outage(0, 8, 16)], &[8, 16]),
+            gap(8, 8),
+            "a minority is unavailable"
+        );
+        let two = [outage(0, 5, 20), outage(1, 11, 20)];
         assert_eq!(longest(3, &two, &[3, 5]), gap(6, 5), "six seconds of fifteen");
-        assert_eq!(longest(1, &[ailment(0, 1, 20)], &begun).lasts, 0);
-        let same = [ailment(0, 8, 16), ailment(0, 8, 16)];
-        assert_eq!(longest(3, &same, &[8, 16]), gap(8, 8), "one node, in two ways");
+        assert_eq!(longest(1, &[outage(0, 1, 20)], &begun).lasts, 0);
+        let same = [outage(0, 8, 16), outage(0, 8, 16)];
+        assert_eq!(longest(3, &same, &[8, 16]), gap(8, 8), "two outages of the same node");
     }
 
     #[test]
-    fn only_a_long_gap_is_complained_of() {
-        assert_eq!(gap(2, 7).complaint(), None);
-        let complaint = gap(3, 7).complaint().expect("it is too long");
-        assert_eq!(complaint, "no lock was acquired for 3s from 7s on");
+    fn only_long_gaps_are_findings() {
+        assert_eq!(gap(2, 7).finding(), None);
+        let finding = gap(3, 7).finding().expect("it is too long");
+        assert_eq!(finding, "no lock was acquired for 3s from 7s on");
     }
 }

@@ -1,131 +1,134 @@
-//! A workload, from the start of its clients to the judgement of their books.
+//! A workload, from the start of its clients to the checks of their records.
 
 use crate::boot;
 use crate::check::{self, SLACK};
 use crate::choice::LONGEST_TTL;
+use crate::early_losses;
 use crate::fence::Fence;
 use crate::fleet::{self, Fleet, Program};
 use crate::ledger::{self, Ledger};
-use crate::line::{Nodes, Orders, Sabotage};
+use crate::line::{ClientConfig, Nodes, Sabotage};
 use crate::record::{Fault, Fencing, Findings, SkippedFault};
-use crate::robbed;
 use crate::say;
-use crate::service::{Ailment, Gap, Service};
+use crate::service::{Availability, Gap, Outage};
 use crate::steps::Steps;
 use crate::store::{Audit, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many resources all are after.
+/// Number of resources for which the clients compete.
 pub const RESOURCES: u16 = 20;
-/// How long after the end of a session no lock is left on the nodes: the longest ttl, and a little more.
-pub const GONE: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(500));
+/// Time after the end of a session at which all its locks have expired: the longest ttl and a
+/// margin.
+pub const KEYS_EXPIRE_AFTER: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(500));
 
-/// The client processes of a session.
+/// Number and size of a session's client processes.
 #[derive(Clone, Copy, Debug)]
-pub struct Crew {
-    /// How many are there all the time.
+pub struct ClientPlan {
+    /// Number of permanent clients.
     pub clients: u16,
-    /// For how many more there is a place.
-    pub newcomers: u16,
-    /// How many tasks each one has that stays.
+    /// Number of places for temporary clients.
+    pub temporary: u16,
+    /// Number of tasks of each permanent client.
     pub tasks: u16,
-    /// How they are started.
+    /// Command that starts a client.
     pub program: Program,
 }
 
-/// Which session of which run it is.
+/// Identity of a session within its run.
 #[derive(Clone, Copy, Debug)]
-pub struct Who {
-    /// Of all choices.
+pub struct RunPart {
+    /// Seed of all choices.
     pub seed: u64,
-    /// The number of this part of the run.
+    /// Number of this part of the run.
     pub part: u16,
-    /// When the run began, on the [boot clock](boot::now).
+    /// Start of the run on the [boot clock](boot::now).
     pub origin: u64,
-    /// What the first client does wrong on purpose.
+    /// Intentional defect of the first client.
     pub sabotage: Option<Sabotage>,
 }
 
-/// Clients that fight for locks.
+/// Running clients that compete for locks.
 pub struct Session {
     fleet: Fleet,
-    books: fleet::Books,
+    sinks: fleet::Sinks,
     clients: u16,
     nodes: usize,
     origin: u64,
 }
 
-/// What went on beside the clients: all that their books are judged by.
+/// Environment of a session, which the checks take into account.
 #[derive(Debug)]
-pub struct Circumstances {
-    /// How many nodes there are.
+pub struct RunContext {
+    /// Number of nodes.
     pub nodes: u16,
-    /// Whether Redlock promises exclusion under all of the faults.
+    /// Redlock guarantees mutual exclusion under all faults.
     pub is_inside: bool,
-    /// When faults were made: from when to when, on the boot clock less the origin.
+    /// Start and end of the time with faults, since the run's origin.
     pub span: (u64, u64),
-    /// What was done.
+    /// The applied faults.
     pub faults: Vec<Fault>,
     /// The faults that could not be applied.
     pub skipped: Vec<SkippedFault>,
-    /// By how much clocks of nodes have stepped.
+    /// Forward steps of node clocks.
     pub steps: Steps,
-    /// When nodes were not well, so that locks need not be had.
-    pub ailments: Vec<Ailment>,
-    /// When nodes may have come back empty.
-    pub amnesias: Vec<(u64, u64)>,
-    /// What a node says that it is.
+    /// Outages of nodes.
+    pub outages: Vec<Outage>,
+    /// Times in which nodes may have restarted without data.
+    pub data_losses: Vec<(u64, u64)>,
+    /// Product and version that a node reports.
     pub server: String,
 }
 
-/// What came of a session.
+/// Results of a session.
 pub struct Outcome {
-    pub(crate) books: ledger::Books,
+    pub(crate) records: ledger::Records,
     pub(crate) faults: Vec<Fault>,
     pub(crate) skipped: Vec<SkippedFault>,
-    /// What was found. More may be added by whoever looks at the nodes.
+    /// Findings. The torture program may add its own findings.
     pub findings: Findings,
     pub(crate) fencing: Fencing,
     pub(crate) updates: u64,
-    /// When a lock should have been had, and was not; each up to the next lock.
+    /// Times without a new lock, although locks should have been available.
     pub(crate) gaps: Vec<Gap>,
     pub(crate) server: String,
 }
 
 impl Session {
     /// Starts the clients.
-    pub fn begin(crew: Crew, who: Who, nodes: &Nodes) -> Self {
-        let Who { seed, part, origin, sabotage } = who;
-        let Crew { clients, newcomers, tasks, program } = crew;
+    pub fn begin(plan: ClientPlan, part: RunPart, nodes: &Nodes) -> Self {
+        let RunPart { seed, part, origin, sabotage } = part;
+        let ClientPlan { clients, temporary, tasks, program } = plan;
         let nodes = nodes.clone();
         let count = nodes.urls.len();
         let resources = RESOURCES;
-        let orders = Orders { seed, part, client: 0, tasks, resources, nodes, origin, sabotage };
+        let config =
+            ClientConfig { seed, part, client: 0, tasks, resources, nodes, origin, sabotage };
         let (ledger, store) = (Arc::default(), Arc::new(Store::new(RESOURCES)));
-        let books = fleet::Books { ledger, store };
-        let fleet = Fleet::launch((clients, newcomers), program, orders, books.clone());
-        Self { fleet, books, clients, nodes: count, origin }
+        let sinks = fleet::Sinks { ledger, store };
+        let fleet = Fleet::launch((clients, temporary), program, config, sinks.clone());
+        Self { fleet, sinks, clients, nodes: count, origin }
     }
 
-    /// The clients.
+    /// The client processes, for faults of clients.
     pub fn fleet(&self) -> &Fleet {
         &self.fleet
     }
 
-    /// Waits until each client has heard of all nodes. Those that have not are told of at the end.
-    pub fn await_sight(&self, limit: Duration) {
+    /// Waits until every node has replied to each client. Reports a finding for each client that
+    /// exceeds `limit`.
+    pub fn await_ready(&self, limit: Duration) {
         for place in (0..self.clients).filter(|place| !self.fleet.await_ready(*place, limit)) {
-            let complaint = format!("client {place} has not seen all nodes");
-            self.ledger().open().others.push(complaint);
+            let finding = format!("client {place} has not received a reply from every node");
+            self.ledger().lock().others.push(finding);
         }
     }
 
-    /// Shows on a line how it goes.
+    /// Prints the progress of the session.
     pub fn show(&self, faults: &[Fault]) {
         let (holds, calls) = {
-            let books = self.ledger().open();
-            (books.over(), books.calls.len())
+            let records = self.ledger().lock();
+            (records.ended(), records.calls.len())
         };
         let active = faults.iter().filter(|fault| fault.until == u64::MAX).count();
         say!(
@@ -140,34 +143,38 @@ impl Session {
         );
     }
 
-    /// Lets all clients come to an end.
+    /// Ends all clients, and waits until they have ended.
     pub fn end(self) -> Ended {
         self.fleet.end();
-        let fleet::Books { ledger, store } = self.books;
-        let books = ledger.open().clone();
-        Ended { books, store }
+        let fleet::Sinks { ledger, store } = self.sinks;
+        let records = ledger.lock().clone();
+        Ended { records, store }
     }
 
     fn ledger(&self) -> &Ledger {
-        &self.books.ledger
+        &self.sinks.ledger
     }
 }
 
-/// A session that is over, and not judged yet.
+/// A session that has ended and has not been checked.
 pub struct Ended {
-    books: ledger::Books,
+    records: ledger::Records,
     store: Arc<Store>,
 }
 
 impl Ended {
-    /// Judges it.
-    pub fn judge(self, all: Circumstances) -> Outcome {
-        let Self { books, store } = self;
-        let mut findings = found(&books, &all.faults, &all.steps);
-        let gaps = gaps(&books, &all, &mut findings);
-        if all.is_inside {
-            let robbed = robbed::unexplained(&books.robbed, &all.steps, &all.amnesias);
-            findings.others.extend(robbed);
+    /// Checks the records.
+    pub fn judge(self, context: RunContext) -> Outcome {
+        let Self { records, store } = self;
+        let mut findings = found(&records, &context.faults, &context.steps);
+        let gaps = gaps(&records, &context, &mut findings);
+        if context.is_inside {
+            let losses = early_losses::unexplained(
+                &records.lost_early,
+                &context.steps,
+                &context.data_losses,
+            );
+            findings.others.extend(losses);
         }
         let (mut updates, mut writes) = (0, Vec::new());
         for audit in store.audit() {
@@ -176,45 +183,47 @@ impl Ended {
             findings.lost_updates += lost;
             writes.push(of_one);
         }
-        let fence = Fence::new(&books.holds, writes, &all.faults);
-        let fenced = fence.examine(all.is_inside, &books.pauses);
+        let fence = Fence::new(&records.holds, writes, &context.faults);
+        let fenced = fence.examine(context.is_inside, &records.pauses);
         findings.breaches = fenced.breaches;
         findings.others.extend(fenced.others);
-        let Circumstances { faults, skipped, server, .. } = all;
+        let RunContext { faults, skipped, server, .. } = context;
         let fencing = fenced.fencing;
-        Outcome { books, faults, skipped, findings, fencing, updates, gaps, server }
+        Outcome { records, faults, skipped, findings, fencing, updates, gaps, server }
     }
 }
 
-/// Outside the promise nodes forget and are away as they like.
-fn gaps(books: &ledger::Books, all: &Circumstances, findings: &mut Findings) -> Vec<Gap> {
-    if !all.is_inside {
+/// Finds the gaps. Outside the guarantee there are none, because nodes may be unavailable at any
+/// time.
+fn gaps(records: &ledger::Records, context: &RunContext, findings: &mut Findings) -> Vec<Gap> {
+    if !context.is_inside {
         return Vec::new();
     }
-    let service = Service { nodes: all.nodes, span: all.span, ailments: &all.ailments };
-    let gaps = service.gaps(&books.holds);
-    findings.others.extend(gaps.iter().filter_map(|gap| gap.complaint()));
+    let availability =
+        Availability { nodes: context.nodes, span: context.span, outages: &context.outages };
+    let gaps = availability.gaps(&records.holds);
+    findings.others.extend(gaps.iter().filter_map(|gap| gap.finding()));
     gaps
 }
 
-/// What the books tell.
-fn found(books: &ledger::Books, faults: &[Fault], steps: &Steps) -> Findings {
-    let overdue = check::overdue(&books.calls, &books.pauses, steps);
+/// The findings in the records of the clients.
+fn found(records: &ledger::Records, faults: &[Fault], steps: &Steps) -> Findings {
+    let overdue = check::overdue(&records.calls, &records.pauses, steps);
     for call in &overdue {
         let bound = Duration::from_nanos(call.bound);
         say!("overdue call, longer than {bound:?} and {SLACK} ns: {call:?}");
     }
-    let late = check::late(&books.losses, &books.pauses);
-    for told in &late {
-        say!("late loss notification: {told:?}");
+    let late = check::late(&records.losses, &records.pauses);
+    for loss in &late {
+        say!("late loss notification: {loss:?}");
     }
     Findings {
-        overlaps: check::overlaps(&books.holds, faults),
+        overlaps: check::overlaps(&records.holds, faults),
         late_losses: late.len() as u64,
         overdue_calls: overdue.len() as u64,
-        panics: books.panics,
-        leaked_tasks: books.leaked_tasks,
-        others: books.others.clone(),
+        panics: records.panics,
+        leaked_tasks: records.leaked_tasks,
+        others: records.others.clone(),
         ..Findings::default()
     }
 }

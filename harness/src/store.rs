@@ -1,71 +1,71 @@
-//! What is worked on under the locks: for each resource a counter, and a cell that takes fencing tokens. They are
-//! kept in the process of the torturer, which nothing is done to.
+//! The data that the locks protect: for each resource a counter, and a cell that checks fencing
+//! tokens. They are in the controller process, which has no faults.
 //!
-//! A counter is read, slept on and written back. Each write that takes place is counted in the same step, so at the
-//! end a counter differs from its count by the updates that were lost. A write lands at some time after it was sent.
-//! What lands after the validity of its lease is refused here: that is not what the lock promises to prevent (a
-//! process can be stopped between its last look at the lease and the write). Such refusals are told, too.
+//! A counter is read and, after a pause, written back. Each successful write is also counted, so at
+//! the end the difference between both numbers is the number of lost updates. A write arrives some
+//! time after it was sent. Writes that arrive after the validity of their lease are refused,
+//! because a lock cannot prevent them: a process can be stopped between its last check of the lease
+//! and the write. These refusals are recorded.
 //!
-//! A fenced cell takes a write whose token is not lower than the highest that it has taken, and refuses any other.
-//! Nothing else keeps a holder from writing to it after its lease has ended. Each cell keeps a list of who wrote, in
-//! the order in which the writes landed: from it the check is made.
+//! A fenced cell accepts a write if its token is not lower than the highest accepted one. Holders
+//! also write to it after the end of their lease. Each cell records its writes in the order of
+//! their arrival, for the checks of fencing.
 
 use crate::boot;
 use crate::line::Request;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// All counters and cells of a part.
+/// Counters and cells of a part.
 #[derive(Debug)]
 pub(crate) struct Store(Vec<Mutex<Cell>>);
 
-/// Of one resource.
+/// Counter and fenced cell of one resource.
 #[derive(Debug, Default)]
 struct Cell {
     counter: u64,
-    /// How often the counter was written to.
+    /// Number of successful writes to the counter.
     count: u64,
-    /// The highest token that was taken; 0 before the first one.
+    /// The highest accepted token; 0 before the first one.
     highest: u64,
     writes: Vec<Write>,
 }
 
-/// Who writes: one tenure of one client.
+/// A tenure that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Writer {
     pub(crate) client: u16,
-    /// Which of its tenures it is.
+    /// Number of the tenure in its client.
     pub(crate) id: u64,
 }
 
-/// A write with a token, as its cell noted it.
+/// A fenced write, as its cell recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) writer: Writer,
     pub(crate) is_accepted: bool,
-    /// It landed within the validity of its lease.
+    /// The write arrived within the validity of its lease.
     pub(crate) is_valid: bool,
 }
 
-/// What is in the books of one resource at the end.
+/// Result for one resource.
 #[derive(Debug)]
 pub(crate) struct Audit {
-    /// How many updates of the counter took place.
+    /// Number of counter updates.
     pub(crate) updates: u64,
-    /// How many of them were lost.
+    /// Number of lost updates.
     pub(crate) lost: u64,
-    /// All writes with tokens, as they landed.
+    /// Fenced writes, in the order of their arrival.
     pub(crate) writes: Vec<Write>,
 }
 
 impl Store {
-    /// Everything is zero.
     pub(crate) fn new(resources: u16) -> Self {
         Self((0..resources).map(|_| Mutex::default()).collect())
     }
 
-    /// Does what a client asks for; `None` if there is no such resource. The answer is a number: what was read, or 1
-    /// for a write that took place.
+    /// Executes a client's request. Returns the number that was read, or 1 for an accepted write.
+    /// `None` if the resource does not exist.
     pub(crate) fn answer(&self, client: u16, request: Request) -> Option<u64> {
         let mut cell = self.cell(request.resource())?;
         let is_valid = |until: u64| boot::now() < until;
@@ -73,11 +73,11 @@ impl Store {
             Request::Read { .. } => cell.counter,
             Request::Highest { .. } => cell.highest,
             Request::Write { value, until, .. } => {
-                let lands = is_valid(until);
-                if lands {
+                let is_in_time = is_valid(until);
+                if is_in_time {
                     (cell.counter, cell.count) = (value, cell.count + 1);
                 }
-                u64::from(lands)
+                u64::from(is_in_time)
             }
             Request::WriteFenced { id, token, until, .. } => {
                 let is_accepted = token >= cell.highest;
@@ -91,7 +91,7 @@ impl Store {
         })
     }
 
-    /// What there is at the end, for each resource. The lists of writes are taken out.
+    /// Takes the results of all resources.
     pub(crate) fn audit(&self) -> impl Iterator<Item = Audit> {
         (0..).map_while(|resource| {
             let mut cell = self.cell(resource)?;
@@ -113,19 +113,19 @@ mod tests {
     const LATER: u64 = u64::MAX;
 
     #[test]
-    fn a_cell_refuses_what_is_lower_than_the_highest_it_has_taken() {
+    fn cell_refuses_tokens_below_the_highest_accepted_one() {
         let store = Store::new(8);
         let write = |client, id, token, until| {
             store.answer(client, Request::WriteFenced { resource: 7, id, token, until })
         };
         let big = 1_700_000_000_000_000;
-        let fates = [(0, 1, 0), (1, 1, 2), (1, 2, 1), (1, 1, 2), (0, 1, 0)]
+        let replies = [(0, 1, 0), (1, 1, 2), (1, 2, 1), (1, 1, 2), (0, 1, 0)]
             .map(|(client, id, more)| write(client, id, big + more, LATER));
-        assert_eq!(fates, [Some(1), Some(1), Some(0), Some(1), Some(0)]);
+        assert_eq!(replies, [Some(1), Some(1), Some(0), Some(1), Some(0)]);
         assert_eq!(write(1, 2, big + 3, 1), Some(1), "late, with the highest token");
         assert_eq!(store.answer(0, Request::Highest { resource: 7 }), Some(big + 3));
         let audits: Vec<_> = store.audit().collect();
-        let noted = |write: &Write| (write.writer.client, write.is_accepted, write.is_valid);
+        let recorded = |write: &Write| (write.writer.client, write.is_accepted, write.is_valid);
         let expected = [
             (0, true, true),
             (1, true, true),
@@ -134,12 +134,12 @@ mod tests {
             (0, false, true),
             (1, true, false),
         ];
-        assert_eq!(audits[7].writes.iter().map(noted).collect::<Vec<_>>(), expected);
+        assert_eq!(audits[7].writes.iter().map(recorded).collect::<Vec<_>>(), expected);
         assert_eq!((audits.len(), audits[6].writes.len()), (8, 0));
     }
 
     #[test]
-    fn an_update_that_another_one_overwrote_is_lost() {
+    fn overwritten_update_is_counted_as_lost() {
         let store = Store::new(2);
         let write = |value, until| store.answer(0, Request::Write { resource: 1, value, until });
         assert_eq!(write(1, LATER), Some(1));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_beyond_the_resources() {
+    fn unknown_resource_has_no_cell() {
         assert_eq!(Store::new(2).answer(0, Request::Read { resource: 2 }), None);
     }
 }

@@ -1,9 +1,9 @@
-//! A task of a client process: acquires, works, and ends its leases, again and again.
+//! A task of a client process. Each cycle acquires locks, works, and ends the lease.
 
 use crate::boot;
 use crate::cells::Cells;
-use crate::choice::{Care, Choice, Extend, Leaving};
-use crate::line::{Line, Orders, Sabotage, Teller};
+use crate::choice::{Caution, Choice, Extend, LeaseEnd};
+use crate::line::{ClientConfig, ClientMessage, MessageWriter, Sabotage};
 use crate::record::{Call, Verb};
 use crate::tenure::{Begin, OpenTenure};
 use quorlock::{
@@ -16,27 +16,27 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// How often a holder that works for long looks at its lease.
-const LOOK: Duration = Duration::from_millis(10);
-/// How long one that was refused does nothing.
+/// Interval between checks of the lease during a long pause.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// Pause after a refused acquire.
 const PAUSE: Duration = Duration::from_millis(5);
-/// By how much a made-up token is too high: by a second, as most tokens are microseconds of a clock.
+/// Excess of a forged token: one second, because most tokens are microseconds of a clock.
 const FORGED: u64 = 1_000_000;
 
-/// A task, with all it needs.
+/// One task of a client.
 pub(crate) struct Task {
     pub(crate) number: u16,
-    pub(crate) orders: Arc<Orders>,
-    pub(crate) teller: Arc<Teller>,
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) writer: Arc<MessageWriter>,
     pub(crate) redlock: Redlock,
     pub(crate) cells: Arc<Cells>,
     pub(crate) is_ended: watch::Receiver<bool>,
 }
 
 impl Task {
-    /// Until it is told to end.
+    /// Runs cycles until the end of the session.
     pub(crate) async fn run(self) {
-        let Orders { seed, part, client, resources, .. } = *self.orders;
+        let ClientConfig { seed, part, client, resources, .. } = *self.config;
         let mut cycle = 0;
         while !*self.is_ended.borrow() {
             let choice = Choice::of(seed, [part, client, self.number], cycle, resources);
@@ -50,11 +50,11 @@ impl Task {
         let asked = boot::now();
         let acquired = self.acquire(choice).await;
         let begin = Begin {
-            teller: &self.teller,
+            writer: &self.writer,
             task: self.number,
             resources: &choice.resources,
             token: acquired.as_ref().and_then(|lease| self.token(lease, choice)),
-            origin: self.orders.origin,
+            origin: self.config.origin,
             asked,
             from: boot::now(),
         };
@@ -63,9 +63,9 @@ impl Task {
                 let tenure = OpenTenure::of(lease.view(), begin, choice.auto_extend.is_some());
                 self.hold(lease, tenure, choice).await;
             }
-            None if self.orders.sabotage == Some(Sabotage::Lock) => {
+            None if self.config.sabotage == Some(Sabotage::Lock) => {
                 let token = self.guess(choice).await;
-                let mut tenure = OpenTenure::stolen(choice.ttl, Begin { token, ..begin });
+                let mut tenure = OpenTenure::without_lock(choice.ttl, Begin { token, ..begin });
                 self.work(&mut tenure, None, choice).await;
                 tenure.end();
             }
@@ -90,26 +90,27 @@ impl Task {
         if let Some(most) = choice.auto_extend {
             acquire = acquire.auto_extend(most);
         }
-        // A token that the nodes did not agree on takes a second round trip.
+        // If the nodes draw different tokens, the acquire needs a second round trip.
         let rounds = if choice.is_fenced { 2 } else { 1 };
-        let bound = choice.wait.unwrap_or_default() + rounds * self.orders.nodes.node_timeout;
+        let bound = choice.wait.unwrap_or_default() + rounds * self.config.nodes.node_timeout;
         let acquired = self.call(Verb::Acquire, bound, choice.drop_after, acquire, |acquired| {
             acquired.as_ref().map_or_else(refusal, |_| "ok")
         });
         acquired.await?.ok()
     }
 
-    /// The token to write with.
+    /// The token with which the task writes.
     fn token(&self, lease: &Lease, choice: &Choice) -> Option<u64> {
         let token = lease.token().map(FencingToken::get);
         if token.is_some() != choice.is_fenced {
-            self.teller.tell(&Line::Wrong(format!("a lease with token {token:?}: {choice:?}")));
+            self.writer
+                .send(&ClientMessage::Error(format!("unexpected token {token:?}: {choice:?}")));
         }
-        let forged = if self.orders.sabotage == Some(Sabotage::Token) { FORGED } else { 0 };
+        let forged = if self.config.sabotage == Some(Sabotage::Token) { FORGED } else { 0 };
         Some(token? + forged)
     }
 
-    /// The token of one who was given none: just high enough to be taken.
+    /// A token for a task without a lock: just high enough to be accepted.
     async fn guess(&self, choice: &Choice) -> Option<u64> {
         let mut highest = None;
         for resource in choice.resources.iter().filter(|_| choice.is_fenced) {
@@ -121,43 +122,44 @@ impl Task {
     async fn hold(&self, lease: Lease, mut tenure: OpenTenure<'_>, choice: &Choice) {
         self.work(&mut tenure, Some(&lease), choice).await;
         tenure.end();
-        match choice.leaving {
-            Leaving::Drop => drop(lease),
-            Leaving::Release => self.release(lease, &tenure, None).await,
-            Leaving::DropRelease(after) => self.release(lease, &tenure, Some(after)).await,
+        match choice.lease_end {
+            LeaseEnd::Drop => drop(lease),
+            LeaseEnd::Release => self.release(lease, &tenure, None).await,
+            LeaseEnd::DropRelease(after) => self.release(lease, &tenure, Some(after)).await,
         }
-        if let Some(after) = choice.lingers.filter(|_| choice.is_fenced) {
+        if let Some(after) = choice.late_write_after.filter(|_| choice.is_fenced) {
             sleep(after).await;
             self.write_fenced(&tenure, choice.resources[0], 0).await;
         }
     }
 
-    /// Works on the counters and the fenced cells, with a lease or, as a saboteur, without.
+    /// Works on the counters and the fenced cells, with a lease, or without one as sabotage.
     async fn work(&self, tenure: &mut OpenTenure<'_>, lease: Option<&Lease>, choice: &Choice) {
-        let (listens, looks) = (choice.care == Care::Listens, choice.care != Care::Careless);
-        let mut lost = pin!(told(lease.filter(|_| listens)));
+        let (awaits_loss, checks) =
+            (choice.caution == Caution::Notified, choice.caution != Caution::Unchecked);
+        let mut lost = pin!(loss(lease.filter(|_| awaits_loss)));
         for (step, resource) in choice.steps.iter().zip(choice.resources.iter().cycle()) {
             let Some(read) = self.cells.read(*resource).await else { return };
             let end = boot::now() + boot::nanos(step.sleep);
-            while boot::now() < end && (tenure.look().is_some() || !looks) {
+            while boot::now() < end && (tenure.check().is_some() || !checks) {
                 let left = Duration::from_nanos(end.saturating_sub(boot::now()));
-                // Only a sleep is given up at the loss: a write that was begun is waited for, so that
-                // none lands after the release.
+                // Only the sleep is interrupted by a loss. A write is always awaited, so that none
+                // arrives after the release.
                 tokio::select! {
-                    why = &mut lost => return lose(tenure, why),
-                    () = sleep(left.min(LOOK)) => {}
+                    reason = &mut lost => return lose(tenure, reason),
+                    () = sleep(left.min(CHECK_INTERVAL)) => {}
                 }
             }
             let deadline = tenure.deadline();
             if let Some(deadline) = deadline {
                 match self.cells.write(*resource, read + 1, deadline).await {
                     Some(true) => {}
-                    Some(false) => self.teller.tell(&Line::TooLate),
+                    Some(false) => self.writer.send(&ClientMessage::TooLate),
                     None => return,
                 }
             }
-            // A counter is only safe from those who look, a fenced cell also from those who do not.
-            if deadline.is_some() || !looks {
+            // A counter needs a check of the lease, a fenced cell does not.
+            if deadline.is_some() || !checks {
                 let until = tenure.valid_until().unwrap_or(0);
                 self.write_fenced(tenure, *resource, until).await;
             }
@@ -168,13 +170,13 @@ impl Task {
                 self.extend(lease, extend).await;
             }
         }
-        // One that has nothing left to do still hears of a loss that is due.
-        if lease.is_some() && listens && tenure.look().is_none() {
+        // A task that has finished still awaits the report of a loss that is due.
+        if lease.is_some() && awaits_loss && tenure.check().is_none() {
             lose(tenure, lost.await);
         }
     }
 
-    /// Writes to the fenced cell, if there is a token to write with.
+    /// Writes to the fenced cell, if the tenure has a token.
     async fn write_fenced(&self, tenure: &OpenTenure<'_>, resource: u16, until: u64) {
         let Some((id, token)) = tenure.signature() else { return };
         self.cells.write_fenced(resource, id, token, until).await;
@@ -190,7 +192,7 @@ impl Task {
         };
         self.call(
             Verb::Extend,
-            self.orders.nodes.node_timeout,
+            self.config.nodes.node_timeout,
             drop_after,
             lease.extend(ttl),
             outcome,
@@ -206,14 +208,16 @@ impl Task {
             Err(ReleaseError::NoQuorum { .. }) => "no quorum",
             _ => "other",
         };
-        let bound = self.orders.nodes.node_timeout;
+        let bound = self.config.nodes.node_timeout;
         let call = self.call(Verb::Release, bound, drop_after, lease.release(), outcome);
-        if let Some(Ok(said @ (ReleaseOutcome::Expired | ReleaseOutcome::TakenOver))) = call.await {
-            tenure.doubt(&format!("released: {said:?}"));
+        if let Some(Ok(outcome @ (ReleaseOutcome::Expired | ReleaseOutcome::TakenOver))) =
+            call.await
+        {
+            tenure.report_early_loss(&format!("released: {outcome:?}"));
         }
     }
 
-    /// Makes a call, and tells what came of it; `None` if it was dropped.
+    /// Makes a call and records its outcome. `None` if it was dropped.
     async fn call<T>(
         &self,
         verb: Verb,
@@ -228,10 +232,10 @@ impl Task {
             Some(after) => timeout(after, call).await.ok(),
         };
         let until = boot::now();
-        let origin = self.orders.origin;
-        self.teller.tell(&Line::Called(Call {
+        let origin = self.config.origin;
+        self.writer.send(&ClientMessage::Called(Call {
             verb,
-            client: self.orders.client,
+            client: self.config.client,
             from: from - origin,
             until: until - origin,
             bound: boot::nanos(bound),
@@ -241,18 +245,18 @@ impl Task {
     }
 }
 
-/// Resolves when the lease is lost; never without one.
-async fn told(lease: Option<&Lease>) -> Loss {
+/// Waits for the loss of the lease. Without a lease, it waits indefinitely.
+async fn loss(lease: Option<&Lease>) -> Loss {
     match lease {
         Some(lease) => lease.lost().await,
         None => std::future::pending().await,
     }
 }
 
-fn lose(tenure: &mut OpenTenure<'_>, why: Loss) {
+fn lose(tenure: &mut OpenTenure<'_>, reason: Loss) {
     tenure.lose();
-    if !matches!(why, Loss::Expired | Loss::MaxHold) {
-        tenure.doubt(&format!("lost: {why}"));
+    if !matches!(reason, Loss::Expired | Loss::MaxHold) {
+        tenure.report_early_loss(&format!("lost: {reason}"));
     }
 }
 

@@ -1,122 +1,131 @@
-//! Keeps the books of one tenure, as its holder sees it.
+//! Records of one tenure, as observed by its holder.
 
 use crate::boot;
-use crate::line::{Line, Robbery, Teller};
+use crate::line::{ClientMessage, EarlyLoss, MessageWriter};
 use crate::record::End;
 use quorlock::LeaseRef;
 use std::time::Duration;
 
-/// Two readings of the clock that are further apart tell nothing exact of what was read between.
+/// Maximum time between two readings of the boot clock, in nanoseconds, for a precise end of the
+/// validity.
 const EXACT: u64 = 50_000;
+/// Maximum number of readings of a validity.
 const TRIES: usize = 10;
-/// A validity that ends that much later was extended.
+/// Minimum change of the end of a validity, in nanoseconds, that counts as an extension.
 const MOVED: u64 = 1_000_000;
 
-/// What must be left of a validity for a write.
+/// Minimum remaining validity for a write.
 const ENOUGH: Duration = Duration::from_millis(50);
 
-/// A tenure under way. Dropped without an [`end`](Self::end), it counts until its validity ends.
+/// A tenure in progress. Dropped without a call of [`end`](Self::end), it counts until the end of
+/// its validity.
 pub(crate) struct OpenTenure<'a> {
-    teller: &'a Teller,
+    writer: &'a MessageWriter,
     id: u64,
     token: Option<u64>,
-    claim: Basis,
+    basis: Basis,
     origin: u64,
     until: u64,
-    told: u64,
+    recorded: u64,
     is_over: bool,
 }
 
-/// What a tenure rests on.
+/// Source of the validity of a tenure.
 enum Basis {
     Lease(LeaseRef),
-    /// On nothing, until then: the work of a saboteur.
-    Nothing(u64),
+    /// No lock, until this time on the boot clock: the work of a sabotaged client.
+    NoLock(u64),
 }
 
 impl<'a> OpenTenure<'a> {
-    /// Begins with a lease that was acquired at `from`, on the boot clock.
+    /// Begins a tenure with a lease.
     pub(crate) fn of(lease: LeaseRef, begin: Begin<'a>, is_renewed: bool) -> Self {
         Self::begin(Basis::Lease(lease), begin, is_renewed)
     }
 
-    /// Begins without a lock.
-    pub(crate) fn stolen(ttl: Duration, begin: Begin<'a>) -> Self {
+    /// Begins a tenure without a lock, for `ttl`.
+    pub(crate) fn without_lock(ttl: Duration, begin: Begin<'a>) -> Self {
         let until = begin.from + boot::nanos(ttl);
-        Self::begin(Basis::Nothing(until), begin, false)
+        Self::begin(Basis::NoLock(until), begin, false)
     }
 
-    fn begin(claim: Basis, begin: Begin<'a>, is_renewed: bool) -> Self {
-        let Begin { teller, task, resources, token, origin, asked, from } = begin;
-        // One that has ended already has no length.
-        let until = claim.valid_until().unwrap_or(from);
-        let id = teller.number();
-        let (asked, from, told) = (asked - origin, from - origin, until - origin);
-        teller.tell(&Line::Begun {
+    fn begin(basis: Basis, begin: Begin<'a>, is_renewed: bool) -> Self {
+        let Begin { writer, task, resources, token, origin, asked, from } = begin;
+        // A lease that has already expired gives a tenure without length.
+        let until = basis.valid_until().unwrap_or(from);
+        let id = writer.next_id();
+        let (asked, from, recorded) = (asked - origin, from - origin, until - origin);
+        writer.send(&ClientMessage::Begun {
             id,
             resources: resources.to_vec(),
             task,
             token,
             asked,
             from,
-            until: told,
+            until: recorded,
             is_renewed,
         });
-        Self { teller, id, token, claim, origin, until, told: until, is_over: false }
+        Self { writer, id, token, basis, origin, until, recorded: until, is_over: false }
     }
 
-    /// What is left of the validity, if it is valid; keeps the books.
-    pub(crate) fn look(&mut self) -> Option<Duration> {
+    /// The remaining validity, or `None` if the lease has expired. Records an extension.
+    pub(crate) fn check(&mut self) -> Option<Duration> {
         let now = boot::now();
-        let until = self.claim.valid_until()?;
-        // Each reading is a little too early: the latest is the best.
+        let until = self.basis.valid_until()?;
+        // Each reading is slightly too early, so the latest one is the most precise.
         self.until = self.until.max(until);
-        if self.until > self.told + MOVED {
-            self.told = self.until;
-            self.teller.tell(&Line::Moved { id: self.id, until: self.until - self.origin });
+        if self.until > self.recorded + MOVED {
+            self.recorded = self.until;
+            self.writer
+                .send(&ClientMessage::Extended { id: self.id, until: self.until - self.origin });
         }
         Some(Duration::from_nanos(self.until.saturating_sub(now)))
     }
 
-    /// Until when a write may land, on the boot clock, if there is time for one.
+    /// The latest arrival time of a write, on the boot clock, if enough validity remains.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
-        let left = self.look()?;
+        let left = self.check()?;
         (left > ENOUGH).then_some(self.until)
     }
 
-    /// The end of the validity on the boot clock, if it is valid.
+    /// The end of the validity on the boot clock. `None` if it has ended.
     pub(crate) fn valid_until(&mut self) -> Option<u64> {
-        self.look().map(|_| self.until)
+        self.check().map(|_| self.until)
     }
 
-    /// Its number in this client, and the fencing token to write with.
+    /// Number of the tenure in this client, and its fencing token.
     pub(crate) fn signature(&self) -> Option<(u64, u64)> {
         Some((self.id, self.token?))
     }
 
-    /// Notes that the loss was told now.
+    /// Records that the library has reported the loss now.
     pub(crate) fn lose(&mut self) {
         let at = boot::now();
         self.finish(at.min(self.until), End::Lost);
         let (until, at) = (self.until - self.origin, at - self.origin);
-        self.teller.tell(&Line::Told { until, at });
+        self.writer.send(&ClientMessage::LossReported { until, at });
     }
 
-    /// To be called when somebody says that the nodes have forgotten the lease: it must not be so
-    /// before its validity ends.
-    pub(crate) fn doubt(&self, said: &str) {
+    /// Records a report that the lease's keys are lost. Before the end of the validity, that is a
+    /// finding unless a fault explains it.
+    pub(crate) fn report_early_loss(&self, report: &str) {
         let now = boot::now();
-        let (said, early) = (said.to_owned(), self.until.saturating_sub(now));
+        let (report, early) = (report.to_owned(), self.until.saturating_sub(now));
         if early > 0 {
-            self.teller.tell(&Line::Robbed(Robbery { said, early, at: now - self.origin }));
+            self.writer.send(&ClientMessage::LostEarly(EarlyLoss {
+                report,
+                early,
+                at: now - self.origin,
+            }));
         }
     }
 
-    /// Notes that it ends now, if it has not ended before. To be called before the release.
+    /// Records that the tenure ends now, unless it has already ended. Must be called before the
+    /// release.
     pub(crate) fn end(&mut self) {
         let now = boot::now();
-        // Valid later than `now` is valid at `now`.
-        match self.look() {
+        // A lease that `check` finds valid was also valid at `now`.
+        match self.check() {
             Some(_) => self.finish(now, End::Released),
             None => self.finish(now.min(self.until), End::ValidUntil),
         }
@@ -125,17 +134,17 @@ impl<'a> OpenTenure<'a> {
     fn finish(&mut self, until: u64, end: End) {
         if !std::mem::replace(&mut self.is_over, true) {
             let until = until - self.origin;
-            self.teller.tell(&Line::Ended { id: self.id, until, end });
+            self.writer.send(&ClientMessage::Ended { id: self.id, until, end });
         }
     }
 }
 
 impl Basis {
-    /// When the validity ends, on the boot clock; never later than that. `None` if it has ended.
+    /// A time on the boot clock until which the lease is certainly valid. `None` if it has expired.
     fn valid_until(&self) -> Option<u64> {
         let lease = match self {
             Self::Lease(lease) => lease,
-            Self::Nothing(until) => return Some(*until).filter(|until| boot::now() < *until),
+            Self::NoLock(until) => return Some(*until).filter(|until| boot::now() < *until),
         };
         let mut latest = None;
         for _ in 0..TRIES {
@@ -154,21 +163,20 @@ impl Basis {
     }
 }
 
-/// What is known when a tenure begins.
+/// Properties of a tenure at its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Begin<'a> {
-    /// Where to tell.
-    pub(crate) teller: &'a Teller,
-    /// Whose it is.
+    pub(crate) writer: &'a MessageWriter,
+    /// Number of the task.
     pub(crate) task: u16,
-    /// What is held.
+    /// Numbers of the resources.
     pub(crate) resources: &'a [u16],
-    /// The fencing token to write with.
+    /// Fencing token with which the task writes.
     pub(crate) token: Option<u64>,
-    /// When the run began.
+    /// Start of the run, on the boot clock.
     pub(crate) origin: u64,
-    /// When the acquire began.
+    /// Start of the acquire, on the boot clock.
     pub(crate) asked: u64,
-    /// When the acquire returned.
+    /// Return of the acquire, on the boot clock.
     pub(crate) from: u64,
 }

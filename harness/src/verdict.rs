@@ -16,7 +16,7 @@ pub(crate) struct Counted {
     late_writes: u64,
     undelivered: u64,
     losses: usize,
-    robbed: usize,
+    lost_early: usize,
     longest_gap: u64,
     due: u64,
 }
@@ -25,10 +25,10 @@ impl Counted {
     /// Adds the counts of a part.
     pub(crate) fn count(&mut self, part: &Outcome) {
         self.updates += part.updates;
-        self.late_writes += part.books.late_writes;
-        self.undelivered += part.books.undelivered;
-        self.losses += part.books.losses.len();
-        self.robbed += part.books.robbed.len();
+        self.late_writes += part.records.late_writes;
+        self.undelivered += part.records.undelivered;
+        self.losses += part.records.losses.len();
+        self.lost_early += part.records.lost_early.len();
         let gaps = part.gaps.iter().map(|gap| gap.lasts);
         self.due += gaps.clone().sum::<u64>();
         self.longest_gap = self.longest_gap.max(gaps.max().unwrap_or(0));
@@ -62,7 +62,7 @@ fn work(run: &Run, tally: &Counted) {
     say!(
         "{} losses reported; the keys of {} locks were deleted before the validity ended",
         tally.losses,
-        tally.robbed
+        tally.lost_early
     );
     if run.setting.mode == "inside" {
         let [due, longest] = [tally.due, tally.longest_gap].map(Duration::from_nanos);
@@ -109,7 +109,7 @@ fn kinds(breaches: &[Breach]) -> String {
 fn nemeses(run: &Run) {
     let mut table: BTreeMap<&str, (u64, u64, bool)> = BTreeMap::new();
     for fault in &run.faults {
-        let row = table.entry(&fault.nemesis).or_insert((0, 0, fault.is_promised));
+        let row = table.entry(&fault.nemesis).or_insert((0, 0, fault.is_guaranteed));
         row.0 += 1;
     }
     let outside = names_outside(run);
@@ -124,9 +124,9 @@ fn nemeses(run: &Run) {
         }
     }
     say!("{:52} {:>7} {:>9} {:>10}", "fault", "applied", "overlaps", "per fault");
-    for (nemesis, (faults, overlaps, is_promised)) in table {
+    for (nemesis, (faults, overlaps, is_guaranteed)) in table {
         let rate = share(overlaps, faults);
-        let note = if is_promised { "" } else { "  outside the guarantee" };
+        let note = if is_guaranteed { "" } else { "  outside the guarantee" };
         say!("{nemesis:52} {faults:7} {overlaps:9} {rate:10.3}{note}");
     }
     for SkippedFault { target, why, .. } in &run.skipped {
@@ -189,7 +189,7 @@ fn findings(run: &Run) {
 
 /// The faults of this run that are outside the guarantee of Redlock.
 fn names_outside(run: &Run) -> Vec<&str> {
-    let outside = run.faults.iter().filter(|fault| !fault.is_promised);
+    let outside = run.faults.iter().filter(|fault| !fault.is_guaranteed);
     let mut names: Vec<_> = outside.map(|fault| fault.nemesis.as_str()).collect();
     names.sort_unstable();
     names.dedup();

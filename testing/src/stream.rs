@@ -46,7 +46,7 @@ pub trait Carrier: Send + Sync + 'static {
     fn write(&self, connection: usize, bytes: &[u8]);
 
     /// Closes the connection on behalf of the client.
-    fn let_go(&self, connection: usize);
+    fn close(&self, connection: usize);
 }
 
 /// A stream to a node over a [`Carrier`]. Dropping the stream closes the connection.
@@ -57,7 +57,7 @@ pub struct Wire<C: Carrier> {
 
 /// Result of a poll, and the waker that it replaced. The caller drops the waker without a lock,
 /// because its drop can run any code.
-type Look = (Poll<io::Result<()>>, Option<Waker>);
+type PollResult = (Poll<io::Result<()>>, Option<Waker>);
 
 impl StreamEnd {
     /// Creates the client's end of a connection in the given phase, with an empty receive buffer.
@@ -65,7 +65,7 @@ impl StreamEnd {
         Self { phase, inbox: VecDeque::new(), reader: None }
     }
 
-    fn poll_open(&mut self, cx: &Context<'_>) -> Look {
+    fn poll_open(&mut self, cx: &Context<'_>) -> PollResult {
         match self.phase {
             Phase::Connecting => self.wait(cx),
             Phase::Open | Phase::Ended => (Poll::Ready(Ok(())), None),
@@ -73,7 +73,7 @@ impl StreamEnd {
         }
     }
 
-    fn poll_read(&mut self, cx: &Context<'_>, to: &mut ReadBuf<'_>) -> Look {
+    fn poll_read(&mut self, cx: &Context<'_>, to: &mut ReadBuf<'_>) -> PollResult {
         if !self.inbox.is_empty() {
             let (first, _) = self.inbox.as_slices();
             let count = first.len().min(to.remaining());
@@ -88,7 +88,7 @@ impl StreamEnd {
         }
     }
 
-    fn wait(&mut self, cx: &Context<'_>) -> Look {
+    fn wait(&mut self, cx: &Context<'_>) -> PollResult {
         (Poll::Pending, self.reader.replace(cx.waker().clone()))
     }
 }
@@ -149,6 +149,6 @@ impl<C: Carrier> AsyncWrite for Wire<C> {
 
 impl<C: Carrier> Drop for Wire<C> {
     fn drop(&mut self) {
-        self.carrier.let_go(self.connection);
+        self.carrier.close(self.connection);
     }
 }

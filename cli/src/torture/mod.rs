@@ -11,7 +11,10 @@ use fault::Fault;
 use harness::keys::Keys;
 use harness::record::{self, SkippedFault};
 use harness::steps::Steps;
-use harness::{Circumstances, Crew, Ended, GONE, Nodes, Outcome, Report, Session, Who, boot};
+use harness::{
+    ClientPlan, Ended, KEYS_EXPIRE_AFTER, Nodes, Outcome, Report, RunContext, RunPart, Session,
+    boot,
+};
 use plan::Plan;
 use rustix::process::Signal;
 use std::path::PathBuf;
@@ -40,8 +43,8 @@ const PROBE_CLIENT: u16 = u16::MAX - 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Torture {
     pub(crate) nodes: Nodes,
-    pub(crate) crew: Crew,
-    pub(crate) who: Who,
+    pub(crate) crew: ClientPlan,
+    pub(crate) who: RunPart,
     pub(crate) faults: Vec<Fault>,
     pub(crate) is_inside: bool,
     pub(crate) lasts: Duration,
@@ -94,7 +97,7 @@ impl Torture {
         let (size, clients) = (self.size(), self.crew.clients);
         let mut report = Report::new(&self.command, self.who.seed, self.is_inside, clients);
         let session = Session::begin(self.crew, self.who, &self.nodes);
-        session.await_sight(CONNECT_LIMIT);
+        session.await_ready(CONNECT_LIMIT);
         let from = since();
         let mut injector = FaultInjector {
             torture: self,
@@ -133,9 +136,9 @@ impl Torture {
     ) -> Outcome {
         // Every fault may have restarted a node, even if it was applied only in part.
         let partial = skipped.iter().map(|fault| (fault.from, fault.until));
-        let amnesias =
+        let data_losses =
             faults.iter().map(|fault| (fault.from, fault.until)).chain(partial).collect();
-        ended.judge(Circumstances {
+        ended.judge(RunContext {
             nodes: self.size(),
             is_inside: self.is_inside,
             span,
@@ -143,8 +146,8 @@ impl Torture {
             skipped,
             steps: Steps::default(),
             // At most a minority is faulted at a time, and `rest` gives it time to recover.
-            ailments: Vec::new(),
-            amnesias,
+            outages: Vec::new(),
+            data_losses,
             server: self.server.clone(),
         })
     }
@@ -182,7 +185,7 @@ impl Torture {
 
     /// Deletes the keys of the run, after all its locks have expired.
     fn clean_up(&self, outcome: &mut Outcome) {
-        thread::sleep(GONE);
+        thread::sleep(KEYS_EXPIRE_AFTER);
         let findings = &mut outcome.findings;
         for (number, url) in (1..).zip(&self.nodes.urls) {
             let cleaned = Keys::on(url, &self.nodes.prefix).and_then(|keys| {
@@ -284,7 +287,7 @@ impl FaultInjector<'_> {
             },
             from: self.now(),
             until: u64::MAX,
-            is_promised: self.torture.is_inside,
+            is_guaranteed: self.torture.is_inside,
         });
     }
 

@@ -2,7 +2,7 @@
 //! seed.
 
 use super::fault::Fault;
-use harness::choice::mixed;
+use harness::choice::mix_seeds;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -38,7 +38,7 @@ impl Plan {
     pub(super) fn new(faults: &[Fault], max_faulted: u16, seed: u64) -> Self {
         let others = (1..).map(|other| u16::MAX - other);
         let nodes = faults.iter().zip(others).map(|(fault, other)| fault.node.unwrap_or(other));
-        let rng = StdRng::seed_from_u64(mixed(seed, u64::MAX));
+        let rng = StdRng::seed_from_u64(mix_seeds(seed, u64::MAX));
         Self { nodes: nodes.collect(), max_faulted: max_faulted.into(), deck: Vec::new(), rng }
     }
 }

@@ -10,7 +10,7 @@ use crate::settings::VerbOptions;
 use crate::torture::Torture;
 use crate::torture::fault::Fault;
 use clap::Args;
-use harness::{Crew, Nodes, Sabotage, Who, boot};
+use harness::{ClientPlan, Nodes, RunPart, Sabotage, boot};
 use quorlock::{Config, Finding, NodeCheck, RestartGuard, Severity};
 use rustix::process::Signal;
 use std::env;
@@ -126,8 +126,8 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let (clients, tasks) = (arguments.clients, arguments.tasks);
     let torture = Torture {
         nodes,
-        crew: Crew { clients, newcomers: 0, tasks, program: shim::client },
-        who: Who { seed, part: 0, origin: boot::now(), sabotage: arguments.sabotage },
+        crew: ClientPlan { clients, temporary: 0, tasks, program: shim::client },
+        who: RunPart { seed, part: 0, origin: boot::now(), sabotage: arguments.sabotage },
         faults,
         is_inside: !arguments.outside,
         lasts: arguments.lasts,

@@ -71,8 +71,8 @@ pub(super) fn json(layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) -> String {
 }
 
 fn kind<'a>(nemesis: &'a Nemesis<'a>) -> Kind<'a> {
-    let Nemesis { name, letter, color, is_promised, .. } = nemesis;
-    Kind { name, letter, color: *color, promised: *is_promised }
+    let Nemesis { name, letter, color, is_guaranteed, .. } = nemesis;
+    Kind { name, letter, color: *color, promised: *is_guaranteed }
 }
 
 /// Start and duration. Both ends are rounded down, so that disjoint spans remain disjoint.

@@ -19,7 +19,7 @@ pub(super) struct Nemesis<'a> {
     /// Index of the color in the style sheet.
     pub(super) color: usize,
     /// True if all faults of this kind are within the guarantee of Redlock.
-    pub(super) is_promised: bool,
+    pub(super) is_guaranteed: bool,
     times: u64,
     /// Times at which a fault of this kind was active, in order and disjoint.
     spans: Vec<(u64, u64)>,
@@ -38,7 +38,7 @@ pub(super) fn of(run: &Run) -> Vec<Nemesis<'_>> {
             name,
             letter: letter(nth),
             color: nth % COLORS,
-            is_promised: faults.iter().all(|fault| fault.is_promised),
+            is_guaranteed: faults.iter().all(|fault| fault.is_guaranteed),
             times: number(faults.len()),
             spans: merged(faults.iter().map(|fault| (fault.from, fault.until)).collect()),
         })
@@ -108,7 +108,7 @@ pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
         let is_under = |overlap: &&Overlap| overlap.under.iter().any(|name| name == each.name);
         let under = number(run.findings.overlaps.iter().filter(is_under).count());
         let name = format!("{}{}", key(each), Text(each.name));
-        let promise = if each.is_promised { "inside" } else { "outside" };
+        let promise = if each.is_guaranteed { "inside" } else { "outside" };
         let acquired = within(&begun, &each.spans);
         let first = [&name, promise, &count(each.times)];
         row(out, first, time(&each.spans), lasted, acquired, under);

@@ -100,7 +100,7 @@ pub(super) fn fenced() -> Run {
         |kind| Breach { kind, first: first.clone(), second: second.clone(), under: under.clone() };
     let (from, until) = (first.from, first.from + MILLISECOND);
     let (nemesis, target) = (under[0].clone(), "all nodes".into());
-    run.faults.push(Fault { nemesis, target, from, until, is_promised: false });
+    run.faults.push(Fault { nemesis, target, from, until, is_guaranteed: false });
     run.fencing = Fencing {
         tokens: 3_000,
         ordered: 2_345,
@@ -143,7 +143,7 @@ pub(super) fn dirty() -> Run {
 }
 
 fn fault(dice: &mut Dice, lasted: u64) -> Fault {
-    let (nemesis, is_promised) = NEMESES[usize::from(dice.small(7))];
+    let (nemesis, is_guaranteed) = NEMESES[usize::from(dice.small(7))];
     let target = if nemesis.ends_with("client") {
         format!("client {}", dice.below(4))
     } else {
@@ -151,7 +151,7 @@ fn fault(dice: &mut Dice, lasted: u64) -> Fault {
     };
     let from = dice.below(lasted - 3 * SECOND);
     let until = from + dice.skewed(60 * MILLISECOND);
-    Fault { nemesis: nemesis.into(), target, from, until, is_promised }
+    Fault { nemesis: nemesis.into(), target, from, until, is_guaranteed }
 }
 
 /// Adds a tenure at a random time of its period, and its calls.

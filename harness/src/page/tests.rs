@@ -274,7 +274,7 @@ fn write_sample_pages() {
     }
     let mut outside = samples::dirty();
     outside.setting.mode = "outside".into();
-    outside.faults.iter_mut().for_each(|fault| fault.is_promised = fault.nemesis.len() > 12);
+    outside.faults.iter_mut().for_each(|fault| fault.is_guaranteed = fault.nemesis.len() > 12);
     outside.findings.overdue_calls = 0;
     outside.findings.others.clear();
     for (name, run) in [

@@ -19,7 +19,7 @@ pub(super) type Callback = Box<dyn Fn(Duration) -> Option<Duration> + Send + Syn
 
 /// One alarm. It waits in a task of the runtime in which it was set, so that a paused clock
 /// includes it. Without a runtime, or after its shutdown, the task runs on [`BACKGROUND`].
-pub(super) struct Watch {
+pub(super) struct AlarmState {
     time: Arc<AdvancedTime>,
     callback: Callback,
     due: Mutex<Duration>,
@@ -29,10 +29,10 @@ pub(super) struct Watch {
 }
 
 /// Handle of an alarm. Dropping it cancels the alarm.
-pub(super) struct Vigil(Arc<Watch>);
+pub(super) struct AlarmHandle(Arc<AlarmState>);
 
-/// The task of a [`Watch`]. If a runtime that shuts down drops it, it continues on [`BACKGROUND`].
-struct Watcher(Arc<Watch>);
+/// The task of a [`AlarmState`]. If a runtime that shuts down drops it, it continues on [`BACKGROUND`].
+struct AlarmTask(Arc<AlarmState>);
 
 /// Runtime for alarms that have no other. Its clock is never paused.
 static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
@@ -45,7 +45,7 @@ static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
     handle
 });
 
-impl Watch {
+impl AlarmState {
     pub(super) fn new(time: Arc<AdvancedTime>, at: Duration, callback: Callback) -> Arc<Self> {
         Arc::new(Self {
             time,
@@ -56,8 +56,8 @@ impl Watch {
         })
     }
 
-    /// Reads the clock again, after a change of the clock or of `due`.
-    pub(super) fn look_again(&self) {
+    /// Makes the alarm's task read the clock again, after the clock or `due` has changed.
+    pub(super) fn clock_changed(&self) {
         self.changed.notify_one();
     }
 
@@ -87,33 +87,33 @@ impl Watch {
     }
 }
 
-impl Vigil {
-    pub(super) fn begin(watch: Arc<Watch>) -> Self {
+impl AlarmHandle {
+    pub(super) fn begin(watch: Arc<AlarmState>) -> Self {
         let runtime = Handle::try_current().ok().filter(has_timers);
         // A runtime that was shut down drops the task immediately.
-        runtime.as_ref().unwrap_or(&BACKGROUND).spawn(Watcher(watch.clone()).keep());
+        runtime.as_ref().unwrap_or(&BACKGROUND).spawn(AlarmTask(watch.clone()).keep());
         Self(watch)
     }
 }
 
-impl test_util::Alarm for Vigil {
+impl test_util::Alarm for AlarmHandle {
     fn hasten(&self, at: Duration) {
         {
             let mut due = lock(&self.0.due);
             *due = at.min(*due);
         }
-        self.0.look_again();
+        self.0.clock_changed();
     }
 }
 
-impl Drop for Vigil {
+impl Drop for AlarmHandle {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::SeqCst);
         self.0.changed.notify_one();
     }
 }
 
-impl Watcher {
+impl AlarmTask {
     async fn keep(self) {
         while let Some(left) = self.0.ring_if_due() {
             tokio::select! {
@@ -125,10 +125,10 @@ impl Watcher {
     }
 }
 
-impl Drop for Watcher {
+impl Drop for AlarmTask {
     fn drop(&mut self) {
         if !self.0.is_over.load(Ordering::SeqCst) {
-            BACKGROUND.spawn(Watcher(self.0.clone()).keep());
+            BACKGROUND.spawn(AlarmTask(self.0.clone()).keep());
         }
     }
 }

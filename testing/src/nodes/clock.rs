@@ -1,7 +1,7 @@
 //! The clock that in-process nodes share with their clients.
 
 use super::advanced_time::{AdvancedTime, START};
-use super::alarm::{Callback, Vigil, Watch};
+use super::alarm::{AlarmHandle, AlarmState, Callback};
 use super::lock::lock;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -12,20 +12,20 @@ const START_WALL: Duration = Duration::from_secs(1_767_225_600);
 /// The clock of in-process nodes and their clients, with its alarms.
 pub(super) struct RuntimeClock {
     time: Arc<AdvancedTime>,
-    watches: Mutex<Vec<Weak<Watch>>>,
+    alarms: Mutex<Vec<Weak<AlarmState>>>,
 }
 
 impl RuntimeClock {
     pub(super) fn new() -> Self {
-        Self { time: Arc::new(AdvancedTime::new()), watches: Mutex::default() }
+        Self { time: Arc::new(AdvancedTime::new()), alarms: Mutex::default() }
     }
 
     /// Advances the clock. Due alarms ring soon after.
     pub(super) fn advance(&self, by: Duration) {
         self.time.advance(by);
-        let watches: Vec<_> = lock(&self.watches).iter().filter_map(Weak::upgrade).collect();
-        for watch in watches {
-            watch.look_again();
+        let alarms: Vec<_> = lock(&self.alarms).iter().filter_map(Weak::upgrade).collect();
+        for state in alarms {
+            state.clock_changed();
         }
     }
 
@@ -43,13 +43,13 @@ impl RuntimeClock {
     }
 
     /// Calls `callback` at `at`, and then at each time that it returns, until the alarm is dropped.
-    pub(super) fn set_alarm(&self, at: Duration, callback: Callback) -> Vigil {
-        let watch = Watch::new(self.time.clone(), at, callback);
-        let mut watches = lock(&self.watches);
-        watches.retain(|known| known.strong_count() > 0);
-        watches.push(Arc::downgrade(&watch));
-        drop(watches);
-        Vigil::begin(watch)
+    pub(super) fn set_alarm(&self, at: Duration, callback: Callback) -> AlarmHandle {
+        let state = AlarmState::new(self.time.clone(), at, callback);
+        let mut alarms = lock(&self.alarms);
+        alarms.retain(|known| known.strong_count() > 0);
+        alarms.push(Arc::downgrade(&state));
+        drop(alarms);
+        AlarmHandle::begin(state)
     }
 }
 
@@ -63,12 +63,12 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
     const SPAN: Duration = Duration::from_secs(70);
 
-    /// An alarm that is due after [`SPAN`], and the times at which it rang.
-    fn alarm(clock: &RuntimeClock) -> (Vigil, Receiver<Duration>) {
-        let (told, heard) = channel();
+    /// An alarm that is due after [`SPAN`], and the receiver of the times at which it rang.
+    fn alarm(clock: &RuntimeClock) -> (AlarmHandle, Receiver<Duration>) {
+        let (rang, rings) = channel();
         // A closed receiver ends the alarm.
-        let ring = move |now| told.send(now).ok().map(|()| now + SPAN);
-        (clock.set_alarm(clock.now() + SPAN, Box::new(ring)), heard)
+        let ring = move |now| rang.send(now).ok().map(|()| now + SPAN);
+        (clock.set_alarm(clock.now() + SPAN, Box::new(ring)), rings)
     }
 
     #[test]

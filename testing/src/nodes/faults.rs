@@ -6,7 +6,7 @@ use crate::server_model::{Config, Fsync, Output, Trouble};
 use std::time::Duration;
 
 /// Value of another client's lock, in the format that clients set, with metadata.
-const THEIRS: &[u8] = b"00000000000000000000000000000000:somebody else";
+const OTHER_VALUE: &[u8] = b"00000000000000000000000000000000:somebody else";
 
 impl Network {
     pub(super) fn condition(&self, node: usize) -> Condition {
@@ -17,7 +17,9 @@ impl Network {
         let ttl_ms = i64::try_from(lasting.as_millis()).unwrap_or(i64::MAX).max(1);
         self.with(|turn| {
             if turn.hosts[node].condition != Condition::Down {
-                turn.act_on(node, |host, wall_us| host.server.put(key, THEIRS, ttl_ms, wall_us));
+                turn.act_on(node, |host, wall_us| {
+                    host.server.put(key, OTHER_VALUE, ttl_ms, wall_us)
+                });
             }
         });
     }
@@ -31,7 +33,7 @@ impl Network {
             let wall_us = turn.node_wall_us(node);
             let host = &turn.hosts[node];
             let mut keys = host.server.keys(wall_us);
-            host.condition != Condition::Down && keys.any(|(standing, _)| standing == key)
+            host.condition != Condition::Down && keys.any(|(existing, _)| existing == key)
         })
     }
 

@@ -1,6 +1,6 @@
 //! A simulated host: its server, its wall clock, and its packets.
 
-use super::alarm::Vigil;
+use super::alarm::AlarmHandle;
 use super::clock::RuntimeClock;
 use crate::server_model::{Config, ConnId, Server};
 use std::collections::{BTreeMap, VecDeque};
@@ -28,11 +28,11 @@ pub(super) enum Packet {
 /// A scheduled event of the network. Dropping it cancels it.
 pub(super) struct Planned {
     pub(super) at: Duration,
-    _alarm: Vigil,
+    _alarm: AlarmHandle,
 }
 
 impl Planned {
-    pub(super) fn new(at: Duration, alarm: Vigil) -> Self {
+    pub(super) fn new(at: Duration, alarm: AlarmHandle) -> Self {
         Self { at, _alarm: alarm }
     }
 }

@@ -42,7 +42,7 @@ use std::time::Duration;
 /// let nodes = Nodes::start(5);
 /// let redlock = nodes.client().build()?;
 ///
-/// nodes.hold("orders/42", Duration::from_secs(5)); // somebody else has it
+/// nodes.hold("orders/42", Duration::from_secs(5)); // another client holds it
 /// let refused = redlock.try_acquire("orders/42").await;
 /// assert!(matches!(refused, Err(AcquireError::Contended { .. })));
 /// # Ok(())

@@ -34,7 +34,7 @@ struct Connection {
     /// closed it.
     server: Option<ConnId>,
     /// Packets in transit to the node, with their arrival times.
-    under_way: VecDeque<(Duration, Packet)>,
+    in_transit: VecDeque<(Duration, Packet)>,
     last_arrival: Duration,
     arrival: Option<Planned>,
 }
@@ -134,8 +134,8 @@ impl Carrier for Network {
         self.with(|turn| turn.send(connection, Packet::Bytes(bytes.to_vec())));
     }
 
-    fn let_go(&self, connection: usize) {
-        self.with(|turn| turn.let_go(connection));
+    fn close(&self, connection: usize) {
+        self.with(|turn| turn.close(connection));
     }
 }
 
@@ -203,7 +203,7 @@ impl Turn<'_> {
             node,
             end: StreamEnd::new(Phase::Open),
             server: None,
-            under_way: VecDeque::new(),
+            in_transit: VecDeque::new(),
             last_arrival: Duration::ZERO,
             arrival: None,
         };
@@ -218,7 +218,7 @@ impl Turn<'_> {
         let Some(it) = self.connections.get_mut(&connection) else { return };
         let at = now.saturating_add(self.hosts[it.node].delay).max(it.last_arrival);
         it.last_arrival = at;
-        it.under_way.push_back((at, packet));
+        it.in_transit.push_back((at, packet));
         if it.arrival.is_none() {
             self.deliver(connection);
         }
@@ -229,13 +229,13 @@ impl Turn<'_> {
         let now = self.now();
         while let Some(it) = self.connections.get_mut(&connection) {
             it.arrival = None;
-            let Some((at, _)) = it.under_way.front() else { return };
+            let Some((at, _)) = it.in_transit.front() else { return };
             let at = *at;
             if now < at {
                 it.arrival = Some(self.network.plan(at, NetworkEvent::Arrival(connection)));
                 return;
             }
-            let Some((_, packet)) = it.under_way.pop_front() else { return };
+            let Some((_, packet)) = it.in_transit.pop_front() else { return };
             self.arrive(connection, packet);
         }
     }
@@ -309,7 +309,7 @@ impl Turn<'_> {
         for it in self.connections.values_mut().filter(|it| it.node == node) {
             it.end.phase = Phase::Ended;
             it.server = None;
-            it.under_way.clear();
+            it.in_transit.clear();
             it.arrival = None;
             self.woken.extend(it.end.reader.take());
         }
@@ -317,7 +317,7 @@ impl Turn<'_> {
 
     /// The client closes the connection. Bytes that it has written still arrive, followed by the
     /// end.
-    fn let_go(&mut self, connection: usize) {
+    fn close(&mut self, connection: usize) {
         let Some(it) = self.connections.get_mut(&connection) else { return };
         let before = std::mem::replace(&mut it.end, StreamEnd::new(Phase::Dropped));
         self.send(connection, Packet::End);

@@ -78,7 +78,7 @@ mod tests {
     use super::sealed::Sealed;
 
     #[test]
-    fn all_ways_to_name_some_of_five() {
+    fn which_accepts_numbers_ranges_and_lists() {
         let all = [0, 1, 2, 3, 4];
         assert_eq!((..).places(5), all);
         assert_eq!((..3).places(5), all[..3]);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_node_has_are_not_left_out() {
+    fn which_with_number_out_of_range_keeps_it() {
         for wrong in [(..9).places(5), (..=5).places(5), (0..usize::MAX).places(5)] {
             assert_eq!(wrong, [0, 1, 2, 3, 4, 5]);
         }

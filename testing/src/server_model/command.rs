@@ -1,4 +1,4 @@
-//! The commands that the server knows: how many arguments they take, and when they are refused.
+//! Table of the server's commands: arity, and the states in which a server refuses them.
 
 use crate::server_model::commands::{client, configuration, info, keys, login, strings};
 use crate::server_model::config::Version;
@@ -8,39 +8,40 @@ use crate::server_model::turn::Turn;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// What is known of a command.
+/// Properties of a command.
 pub(crate) struct CommandSpec {
-    /// `set`, or `script|load`.
+    /// Name in lower case, with its subcommand if it has one: `set`, `script|load`.
     pub(crate) name: &'static str,
-    /// How many arguments it takes, its own name and the second one included; at least so many, if below 0.
+    /// Number of arguments, including the name and the subcommand. If negative, its absolute value
+    /// is the minimum.
     pub(crate) arity: i64,
     flags: u8,
-    /// The version of Redis that brought it.
+    /// The Redis version that introduced it.
     since: (u32, u32),
-    /// That of Valkey, if only Valkey has it.
+    /// The Valkey version that introduced it, if Redis does not have it.
     since_valkey: Option<(u32, u32)>,
     pub(crate) run: fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply,
 }
 
-/// It changes keys.
+/// Changes keys.
 const WRITE: u8 = 1;
-/// It reads keys.
+/// Reads keys.
 const READ: u8 = 2;
-/// It may need memory.
+/// May allocate memory.
 const MEMORY: u8 = 4;
-/// It can be asked while data are read back.
+/// Allowed while the server loads its data set.
 const LOADING: u8 = 8;
-/// It can be asked of a replica whose data are old.
+/// Allowed on a replica that has lost its master.
 const STALE: u8 = 16;
-/// It can be asked while a script takes too long.
+/// Allowed while a script exceeds its time limit.
 const BUSY: u8 = 32;
-/// It can be asked by strangers.
+/// Allowed before authentication.
 const OPEN: u8 = 64;
 const ALWAYS: u8 = LOADING | STALE;
 
 type Run = fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply;
 
-const fn known(name: &'static str, arity: i64, flags: u8, run: Run) -> CommandSpec {
+const fn spec(name: &'static str, arity: i64, flags: u8, run: Run) -> CommandSpec {
     CommandSpec { name, arity, flags, since: (0, 0), since_valkey: None, run }
 }
 
@@ -94,7 +95,7 @@ impl CommandSpec {
         self.flags & OPEN != 0
     }
 
-    pub(crate) fn is_of_client(&self) -> bool {
+    pub(crate) fn is_client_command(&self) -> bool {
         self.name.starts_with("client")
     }
 
@@ -105,45 +106,45 @@ impl CommandSpec {
 }
 
 static COMMANDS: [CommandSpec; 36] = [
-    known("set", -3, WRITE | MEMORY, strings::set),
-    known("get", 2, READ, strings::get),
-    known("getrange", 4, READ, strings::get_range),
-    known("del", -2, WRITE, keys::del),
-    known("delifeq", 3, WRITE, keys::delifeq).since_valkey(9, 0),
-    known("delex", -2, WRITE, keys::delex).since(8, 4),
-    known("pttl", 2, READ, keys::pttl),
-    known("pexpire", -3, WRITE, keys::pexpire),
-    known("evalsha", -3, STALE, script::evalsha),
-    known("eval", -3, STALE, script::eval),
-    known("time", 1, ALWAYS, info::time),
-    known("ping", -1, 0, info::ping),
-    known("info", -1, ALWAYS, info::info),
-    known("hello", -1, ALWAYS | BUSY | OPEN, login::hello).since(6, 0),
-    known("auth", -2, ALWAYS | BUSY | OPEN, login::auth),
-    known("quit", -1, ALWAYS | BUSY | OPEN, login::quit),
-    known("select", 2, ALWAYS, login::select),
-    known("script|load", 3, STALE, script::load),
-    known("script|exists", -3, 0, script::exists),
-    known("script|flush", -2, 0, script::flush),
-    known("script|kill", 2, BUSY, script::kill),
-    known("script", -2, 0, nothing),
-    known("client|id", 2, ALWAYS, client::id),
-    known("client|kill", -3, ALWAYS, client::kill),
-    known("client|tracking", -3, ALWAYS, client::tracking).since(6, 0),
-    known("client|caching", 3, ALWAYS, client::caching).since(6, 0),
-    known("client|setinfo", 4, ALWAYS, client::setinfo).since(7, 2),
-    known("client|setname", 3, ALWAYS, client::setname),
-    known("client|list", -2, ALWAYS, client::list),
-    known("client", -2, ALWAYS, nothing),
-    known("config|get", -3, ALWAYS, configuration::get),
-    known("pubsub|numsub", -2, ALWAYS, configuration::numsub),
-    known("sadd", -3, WRITE | MEMORY, keys::sadd),
-    known("lpush", -3, WRITE | MEMORY, keys::lpush),
-    known("flushall", -1, WRITE, keys::flushall),
-    known("flushdb", -1, WRITE, keys::flushdb),
+    spec("set", -3, WRITE | MEMORY, strings::set),
+    spec("get", 2, READ, strings::get),
+    spec("getrange", 4, READ, strings::get_range),
+    spec("del", -2, WRITE, keys::del),
+    spec("delifeq", 3, WRITE, keys::delifeq).since_valkey(9, 0),
+    spec("delex", -2, WRITE, keys::delex).since(8, 4),
+    spec("pttl", 2, READ, keys::pttl),
+    spec("pexpire", -3, WRITE, keys::pexpire),
+    spec("evalsha", -3, STALE, script::evalsha),
+    spec("eval", -3, STALE, script::eval),
+    spec("time", 1, ALWAYS, info::time),
+    spec("ping", -1, 0, info::ping),
+    spec("info", -1, ALWAYS, info::info),
+    spec("hello", -1, ALWAYS | BUSY | OPEN, login::hello).since(6, 0),
+    spec("auth", -2, ALWAYS | BUSY | OPEN, login::auth),
+    spec("quit", -1, ALWAYS | BUSY | OPEN, login::quit),
+    spec("select", 2, ALWAYS, login::select),
+    spec("script|load", 3, STALE, script::load),
+    spec("script|exists", -3, 0, script::exists),
+    spec("script|flush", -2, 0, script::flush),
+    spec("script|kill", 2, BUSY, script::kill),
+    spec("script", -2, 0, unknown_subcommand),
+    spec("client|id", 2, ALWAYS, client::id),
+    spec("client|kill", -3, ALWAYS, client::kill),
+    spec("client|tracking", -3, ALWAYS, client::tracking).since(6, 0),
+    spec("client|caching", 3, ALWAYS, client::caching).since(6, 0),
+    spec("client|setinfo", 4, ALWAYS, client::setinfo).since(7, 2),
+    spec("client|setname", 3, ALWAYS, client::setname),
+    spec("client|list", -2, ALWAYS, client::list),
+    spec("client", -2, ALWAYS, unknown_subcommand),
+    spec("config|get", -3, ALWAYS, configuration::get),
+    spec("pubsub|numsub", -2, ALWAYS, configuration::numsub),
+    spec("sadd", -3, WRITE | MEMORY, keys::sadd),
+    spec("lpush", -3, WRITE | MEMORY, keys::lpush),
+    spec("flushall", -1, WRITE, keys::flushall),
+    spec("flushdb", -1, WRITE, keys::flushdb),
 ];
 
-/// The command of that name; the one with a subcommand where it is known by that.
+/// Finds a command by its name, or by its name and subcommand.
 pub(crate) fn find(
     arguments: &[Vec<u8>],
     version: &Version,
@@ -156,7 +157,7 @@ pub(crate) fn find(
     let Some(second) = arguments.get(1).filter(|_| has_subcommands(first)) else {
         return named(first).ok_or_else(|| unknown(arguments, version));
     };
-    // To older servers the second word is an argument like others: they look at it last.
+    // Redis before 7.0 treats the subcommand as an argument, and checks it last.
     let whole = named(&[first, b"|", second].concat());
     let container = || named(first).filter(|_| !version.has((7, 0)));
     whole.or_else(container).ok_or_else(|| unknown_second(first, second, version))
@@ -176,7 +177,7 @@ fn unknown(arguments: &[Vec<u8>], version: &Version) -> String {
     let mut following = arguments.iter().skip(1).map(shown);
     let mut args = String::new();
     if version.has((7, 0)) {
-        // As many as fit into 128 bytes.
+        // Redis quotes as many arguments as fit into 128 bytes.
         while let Some(arg) = following.next().filter(|_| args.len() < 128) {
             let room = 128 - args.len();
             args.extend(["'", &arg.chars().take(room).collect::<String>(), "' "]);
@@ -192,16 +193,16 @@ fn unknown(arguments: &[Vec<u8>], version: &Version) -> String {
 fn unknown_second(first: &[u8], second: &[u8], version: &Version) -> String {
     let name = String::from_utf8_lossy(first).to_uppercase();
     let second = String::from_utf8_lossy(second);
-    let what = if version.has((7, 0)) {
+    let problem = if version.has((7, 0)) {
         "unknown subcommand"
     } else {
         "Unknown subcommand or wrong number of arguments for"
     };
-    format!("ERR {what} '{second}'. Try {name} HELP.")
+    format!("ERR {problem} '{second}'. Try {name} HELP.")
 }
 
-/// A command that is nothing without a second word, with one that an older server does not know.
-fn nothing(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+/// Replies to a container command, such as `CLIENT`, whose subcommand this version does not have.
+fn unknown_subcommand(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let version = &turn.server.config.version;
     Reply::Error(unknown_second(&arguments[0], &arguments[1], version))
 }

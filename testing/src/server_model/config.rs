@@ -1,64 +1,71 @@
-//! What a server is set to, and what it says of itself.
+//! Configuration and identity of a server.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// How a [`Server`](crate::server_model::Server) is set up. Starts from [`Default`]: a master of Redis 7.0.15 that
-/// forgets its keys and lets everybody do everything.
+/// Configuration of a [`Server`](crate::server_model::Server). The [`Default`] is a master of Redis
+/// 7.0.15 without persistence, without a password and without restrictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Which process it is: quorlock takes two servers with the same one for one server.
+    /// Identity of the process. quorlock treats two servers with the same `run_id` as one.
     pub run_id: String,
-    /// What it is.
+    /// The product and version.
     pub version: Version,
-    /// A user and the password without which nobody is let in; the user whom nobody names is `default`.
+    /// User and password that a client must send. `AUTH` without a user means `default`.
     pub password: Option<(String, String)>,
-    /// True if it follows another server, which it cannot reach: it takes no writes, and answers reads.
+    /// True if the server is a replica whose master is unreachable. It refuses writes and replies
+    /// to reads.
     pub is_replica: bool,
-    /// How many replicas follow it.
+    /// Number of connected replicas.
     pub replicas: u64,
-    /// How many Sentinels watch it.
+    /// Number of Sentinels that subscribe to `__sentinel__:hello`.
     pub sentinels: u64,
-    /// True if it writes an append-only file.
+    /// True if the server writes an append-only file.
     pub appendonly: bool,
-    /// How often that is forced to the disk.
+    /// When the append-only file is synced to the disk.
     pub appendfsync: Fsync,
-    /// True if nothing is forced to the disk while files are written anew.
+    /// True if the append-only file is not synced during a rewrite or a snapshot.
     pub no_appendfsync_on_rewrite: bool,
-    /// When it saves snapshots; empty if it does not.
+    /// Schedule of snapshots. Empty if there are none.
     pub save: String,
-    /// The bytes that it may use; 0 without a limit. Only told: nothing is counted or evicted.
+    /// Memory limit in bytes; 0 means no limit. It is only reported: the model neither counts
+    /// memory nor evicts.
     pub maxmemory: u64,
-    /// Which keys it evicts.
+    /// Eviction policy. It is only reported.
     pub maxmemory_policy: String,
-    /// How many keys it has evicted since it started.
+    /// Number of keys evicted since the start. It is only reported.
     pub evicted_keys: u64,
-    /// How many databases it has.
+    /// Number of databases.
     pub databases: u32,
-    /// What nobody may run: `set`, `script|load`, or `script` for all that begins with it.
+    /// Commands that no user may run: `set`, `script|load`, or `script` for all its subcommands.
     pub forbidden: BTreeSet<String>,
     /// The client id of the first connection after a start.
     pub first_client_id: u64,
 }
 
-/// How often an append-only file is forced to the disk.
+/// When an append-only file is synced to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before each answer.
+    /// Before each reply.
     Always,
-    /// Each second.
+    /// Every second.
     EverySecond,
-    /// When the operating system likes to.
+    /// When the operating system decides to.
     Never,
 }
 
-/// Which server it is. What hangs on it: whether `HELLO` and `CLIENT TRACKING` (6.0), `CLIENT SETINFO` (7.2),
-/// `DELEX` (8.4) and `DELIFEQ` (Valkey 9.0) are known, whether `INFO` and `CONFIG GET` take several names (7.0), what is answered by servers
-/// that are busy or have old data, when a connection is pushed what it has done itself, and the first words
-/// of refusals. Their other words are those of Redis 7.0, but where quorlock looks at them.
+/// Product and version of a server. Several properties depend on it:
+/// - the commands `HELLO` and `CLIENT TRACKING` (6.0), `CLIENT SETINFO` (7.2), `DELEX` (8.4) and
+///   `DELIFEQ` (Valkey 9.0),
+/// - whether `INFO` and `CONFIG GET` accept several names (7.0),
+/// - the commands that a busy server or a replica without its master refuses,
+/// - when a connection receives the push for its own change,
+/// - the first words of an error.
+///
+/// The rest of an error is the text of Redis 7.0, except where quorlock reads it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// The Redis whose commands it has.
+    /// The Redis version with which the server is compatible.
     redis: [u32; 3],
     valkey: Option<[u32; 3]>,
 }
@@ -87,21 +94,22 @@ impl Default for Config {
 }
 
 impl Config {
-    /// True if nobody may run the command, which is called `set` or `script|load`.
+    /// Returns true if no user may run the command, given as `set` or `script|load`.
     pub(crate) fn forbids(&self, command: &str) -> bool {
         let container = command.split('|').next().unwrap_or(command);
         self.forbidden.contains(command) || self.forbidden.contains(container)
     }
 
-    /// True if `user` is let in with `password`. The user `default` needs none where none is set.
-    pub(crate) fn lets_in(&self, user: &[u8], password: &[u8]) -> bool {
+    /// Checks a user and password. Without a configured password, only `default` may log in, with
+    /// any password.
+    pub(crate) fn authenticates(&self, user: &[u8], password: &[u8]) -> bool {
         match &self.password {
             Some((name, secret)) => user == name.as_bytes() && password == secret.as_bytes(),
             None => user == b"default",
         }
     }
 
-    /// A setting as `CONFIG GET` tells it.
+    /// The value of a setting in the reply to `CONFIG GET`.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
         let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
         Some(match name {
@@ -117,22 +125,22 @@ impl Config {
 }
 
 impl Version {
-    /// A Redis.
+    /// A Redis version.
     pub const fn redis(major: u32, minor: u32, patch: u32) -> Self {
         Self { redis: [major, minor, patch], valkey: None }
     }
 
-    /// A Valkey, which says that it is like Redis 7.2.4.
+    /// A Valkey version. Valkey reports compatibility with Redis 7.2.4.
     pub const fn valkey(major: u32, minor: u32, patch: u32) -> Self {
         Self { redis: [7, 2, 4], valkey: Some([major, minor, patch]) }
     }
 
-    /// True if the model answers as this server does to the last word of its errors.
-    pub fn is_modelled_to_the_word(&self) -> bool {
+    /// Returns true if the model's errors equal this server's errors byte by byte.
+    pub fn has_exact_errors(&self) -> bool {
         self.redis[..2] == [7, 0] && !self.is_valkey()
     }
 
-    /// True if it has what came with this version of Redis.
+    /// Returns true if the server has the features of this Redis version.
     pub(crate) fn has(&self, since: (u32, u32)) -> bool {
         (self.redis[0], self.redis[1]) >= since
     }
@@ -141,13 +149,14 @@ impl Version {
         self.valkey.is_some()
     }
 
-    /// True if it has what came with this version of Valkey.
+    /// Returns true if the server has the features of this Valkey version.
     pub(crate) fn valkey_has(&self, since: (u32, u32)) -> bool {
         self.valkey.is_some_and(|[major, minor, _]| (major, minor) >= since)
     }
 
-    /// The command with which it deletes a key if a value stands there, up to the value: `None` if it has none.
-    pub fn deletes_by(&self, key: &str) -> Option<Vec<String>> {
+    /// The command that deletes a key if it has a given value, without the value. `None` if this
+    /// version has none.
+    pub fn conditional_delete(&self, key: &str) -> Option<Vec<String>> {
         let words = if self.valkey_has((9, 0)) {
             vec!["DELIFEQ", key]
         } else if self.has((8, 4)) {
@@ -158,24 +167,25 @@ impl Version {
         Some(words.into_iter().map(str::to_owned).collect())
     }
 
-    /// True if what a connection's own command pushes to it comes before the reply: all of it in old
-    /// versions, and in new ones a flush, whose reply waits for the memory to be freed.
+    /// Returns true if a connection receives the push for its own command before the reply. Before
+    /// Redis 7.0 it always does. From 7.4 on it does for a flush, whose reply waits until the
+    /// memory is freed.
     pub(crate) fn pushes_first(&self, is_flush: bool) -> bool {
         !self.has((7, 0)) || is_flush && self.has((7, 4))
     }
 
-    /// The fields of `INFO` that tell it.
+    /// The version fields of `INFO`.
     pub(crate) fn fields(&self) -> String {
-        let told = format!("redis_version:{}\r\n", dotted(self.redis));
+        let fields = format!("redis_version:{}\r\n", dotted(self.redis));
         match self.valkey {
             Some(valkey) => {
-                format!("{told}server_name:valkey\r\nvalkey_version:{}\r\n", dotted(valkey))
+                format!("{fields}server_name:valkey\r\nvalkey_version:{}\r\n", dotted(valkey))
             }
-            None => told,
+            None => fields,
         }
     }
 
-    /// How it greets: its name and version.
+    /// Name and version in the reply to `HELLO`.
     pub(crate) fn greeting(&self) -> (&'static str, String) {
         match self.valkey {
             Some(valkey) => ("valkey", dotted(valkey)),

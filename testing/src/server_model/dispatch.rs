@@ -1,4 +1,4 @@
-//! Runs the commands of a connection: their checks, in the order of Redis, and their replies.
+//! Executes commands of a connection: their checks, in the order of Redis, and their replies.
 
 use crate::server_model::command::{self, CommandSpec};
 use crate::server_model::output::{ConnId, Output};
@@ -11,23 +11,23 @@ use crate::server_model::trouble::{
 use crate::server_model::turn::Turn;
 
 impl Server {
-    /// Bytes come in, any part of a connection's stream: what of it is whole commands is run, and the rest
-    /// is kept. Bytes of a connection that the server has closed are dropped.
+    /// Receives bytes of a connection's stream, which may be split anywhere. Executes all complete
+    /// commands and keeps the rest. Bytes of a connection that the server has closed are dropped.
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8], wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         if let Some(session) = self.sessions.get_mut(&conn) {
             session.requests.add(bytes);
         }
         while let Some(session) = self.sessions.get_mut(&conn) {
-            // Older servers take anything of strangers.
+            // Before 7.0, requests of unauthenticated clients have no size limit.
             let is_limited = session.user.is_none() && self.config.version.has((7, 0));
             match session.requests.next(is_limited) {
                 Next::Part => break,
                 Next::Command(arguments) => {
                     Turn { server: self, conn, is_in_script: false }.take(&arguments);
                 }
-                Next::Broken(why) => {
-                    self.answer(conn, &Reply::Error(why));
+                Next::Broken(error) => {
+                    self.answer(conn, &Reply::Error(error));
                     self.close(conn);
                 }
             }
@@ -40,19 +40,19 @@ impl Server {
 }
 
 impl Turn<'_> {
-    /// Runs one command and answers it.
+    /// Executes one command and sends its reply.
     pub(crate) fn take(mut self, arguments: &[Vec<u8>]) {
         let version = &self.server.config.version;
-        // Valkey 9 tells strangers nothing of what it knows.
+        // Valkey 9 does not report unknown commands to unauthenticated clients.
         let is_silent =
             version.valkey_has((9, 0)) && self.server.sessions[&self.conn].user.is_none();
         let found = command::find(arguments, version);
-        let keeps_caching = found.as_ref().is_ok_and(|command| command.is_of_client());
+        let keeps_caching = found.as_ref().is_ok_and(|command| command.is_client_command());
         let reply = match found {
             Err(_) if is_silent => Reply::error(NOAUTH),
             Err(unknown) => Reply::Error(unknown),
             Ok(command) => match self.refusal(command, arguments) {
-                Some(why) => Reply::Error(why),
+                Some(error) => Reply::Error(error),
                 None => self.run(command, arguments, arguments.get(1..2).unwrap_or_default()),
             },
         };
@@ -72,8 +72,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Runs a command that nothing speaks against. What it reads is remembered as that of `keys`: its own,
-    /// or those of the script that it is a part of.
+    /// Executes a command that passed its checks. Tracking records `keys` as read: the command's
+    /// own key, or the keys of the script that calls it.
     pub(crate) fn run(
         &mut self,
         command: &CommandSpec,
@@ -89,19 +89,21 @@ impl Turn<'_> {
         reply
     }
 
-    /// Why the command is not run, as `processCommand` of Redis goes through it.
+    /// The error that prevents the command, in the order of the checks of `processCommand` in
+    /// Redis.
     fn refusal(&mut self, command: &CommandSpec, arguments: &[Vec<u8>]) -> Option<String> {
-        let is_stranger = self.session().user.is_none();
-        if is_stranger && !command.is_open() && self.server.config.version.valkey_has((9, 0)) {
+        let is_unauthenticated = self.session().user.is_none();
+        if is_unauthenticated && !command.is_open() && self.server.config.version.valkey_has((9, 0))
+        {
             return Some(NOAUTH.to_owned());
         }
         if !command.takes(arguments.len()) {
             return Some(format!("ERR wrong number of arguments for '{}' command", command.name));
         }
-        if is_stranger && !command.is_open() {
+        if is_unauthenticated && !command.is_open() {
             return Some(NOAUTH.to_owned());
         }
-        // Whoever may not log in is told so by nobody.
+        // Commands for authentication cannot be forbidden.
         if self.server.config.forbids(command.name) && !command.is_open() {
             return Some(format!("NOPERM {}", self.no_right(command)));
         }
@@ -127,7 +129,8 @@ impl Turn<'_> {
         Some(refusal.to_owned())
     }
 
-    /// Why a script may not run the command. Once it `has_written`, it is let go on where it can be.
+    /// The error that prevents a command in a script. After a write, only missing permissions
+    /// prevent it, because a script is atomic.
     pub(crate) fn refusal_in_script(
         &mut self,
         command: &CommandSpec,

@@ -1,35 +1,36 @@
-//! A Redis server without a process: what quorlock sends is answered as Redis answers it, byte by byte.
+//! A model of a Redis server. It replies to quorlock's commands as Redis does, byte for byte.
 //!
-//! Here live the commands that quorlock sends, as a server runs them: the [in-process nodes](crate::Nodes) and the
-//! simulation play them. No line of the client is used, so that no fault of the one hides in the other; only the texts
-//! of its scripts are read, to recognise them.
+//! The [in-process nodes](crate::Nodes) and the simulation use it. It shares no code with the
+//! client, so that a defect of one cannot hide a defect of the other. It only reads the sources of
+//! the client's scripts, to recognise them.
 //!
-//! The model is a function of what it is given. It reads no clock, draws no random numbers and does no
-//! I/O: whoever plays it says what its wall clock shows, and carries the bytes.
+//! The model is a pure function. It reads no clock, draws no random numbers and does no I/O: the
+//! caller passes the time of the server's wall clock, and transports the bytes.
 //!
 //! ```
 //! use quorlock_test::internals::{Config, Output, Server};
 //!
 //! let mut server = Server::new(Config::default(), 1_000_000);
 //! let client = server.connect();
-//! let said = server.receive(client, b"*1\r\n$4\r\nTIME\r\n", 2_000_003);
-//! let Output::Bytes(to, reply) = &said[0] else { panic!("it answers") };
+//! let outputs = server.receive(client, b"*1\r\n$4\r\nTIME\r\n", 2_000_003);
+//! let Output::Bytes(to, reply) = &outputs[0] else { panic!("no reply") };
 //! assert_eq!((*to, &reply[..]), (client, &b"*2\r\n$1\r\n2\r\n$1\r\n3\r\n"[..]));
 //! ```
 //!
-//! # What it knows
+//! # What it supports
 //!
 //! - RESP2 and RESP3; logging in; databases.
-//! - The commands that quorlock sends, and some that its tests send as strangers; see `command.rs`. Options
-//!   that nobody sends are syntax errors.
-//! - quorlock's own scripts, which are recognised by their text and written anew in Rust. Other scripts can
-//!   be loaded, and running one is an error.
-//! - Expiry in whole milliseconds of the wall clock, when a key is touched and when time has come.
+//! - The commands that quorlock sends, and some that its tests send as other clients; see
+//!   `command.rs`. Options that none of them uses are syntax errors.
+//! - quorlock's own scripts, recognised by their source and reimplemented in Rust. Other scripts
+//!   can be loaded, but running one is an error.
+//! - Expiry in whole milliseconds of the wall clock: when a key is accessed, and when the caller
+//!   requests it.
 //! - Client-side caching with `OPTIN` and `NOLOOP`.
-//! - Servers that refuse: see [`Trouble`], and [`Config::forbidden`].
+//! - Servers that refuse commands: [`Trouble`] and [`Config::forbidden`].
 //!
-//! `tests/server` plays the same commands to it and to a real server. It is right for Redis 7.0
-//! to the byte; for other versions as far as [`Version`] says.
+//! `tests/server` sends the same commands to the model and to a real server. The replies are
+//! identical for Redis 7.0; [`Version`] lists the differences for other versions.
 
 mod command;
 mod commands;

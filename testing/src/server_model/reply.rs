@@ -1,20 +1,20 @@
-//! What is said to clients, in the older and in the newer protocol.
+//! Replies and pushes, encoded in RESP2 or RESP3.
 
 use std::fmt::Display;
 
-/// A reply, before it is known in which protocol it goes out.
+/// A reply, independent of the protocol version.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Status(&'static str),
-    /// An error, without the sign that it is one.
+    /// An error, without the leading `-`.
     Error(String),
     Int(i64),
     Bulk(Vec<u8>),
     Null,
     Array(Vec<Reply>),
-    /// Names and values; a list of both in the older protocol.
+    /// Names and values. An array of both in RESP2.
     Map(Vec<(Reply, Reply)>),
-    /// A longer text, which the newer protocol marks as such.
+    /// A long text: a verbatim string in RESP3.
     Text(String),
 }
 
@@ -29,7 +29,7 @@ impl Reply {
         Self::Bulk(text.as_ref().to_vec())
     }
 
-    /// Appends the bytes of it.
+    /// Appends the encoded reply.
     pub(crate) fn write(&self, resp3: bool, out: &mut Vec<u8>) {
         match self {
             Self::Status(text) => line(out, '+', text),
@@ -60,7 +60,7 @@ impl Reply {
     }
 }
 
-/// That a key has changed, or any key if it is `None`: as it is pushed.
+/// The push that reports a change of `key`, or a flush if it is `None`.
 pub(crate) fn invalidation(key: Option<&[u8]>) -> Vec<u8> {
     let mut out = b">2\r\n".to_vec();
     Reply::text("invalidate").write(true, &mut out);

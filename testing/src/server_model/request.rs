@@ -1,36 +1,37 @@
-//! Commands, as they come out of a stream of bytes that was cut anywhere.
+//! Reader of commands from a byte stream that may be split anywhere.
 
-/// Who is not logged in may send no more arguments, and no longer ones.
-const STRANGERS_ARGUMENTS: i64 = 10;
-const STRANGERS_BYTES: i64 = 16_384;
+/// Maximum number of arguments from an unauthenticated client.
+const UNAUTHENTICATED_ARGUMENTS: i64 = 10;
+/// Maximum length of an argument from an unauthenticated client, in bytes.
+const UNAUTHENTICATED_BYTES: i64 = 16_384;
 const MOST_ARGUMENTS: i64 = i32::MAX as i64;
 const MOST_BYTES: i64 = 512 * 1024 * 1024;
 
-/// What has come from a client, and is no whole command yet.
+/// Received bytes that are not executed yet.
 #[derive(Debug, Default)]
 pub(crate) struct RequestReader {
     bytes: Vec<u8>,
-    /// Before it all is done with.
+    /// Number of bytes that belong to returned commands.
     read: usize,
 }
 
-/// What stands next in the stream.
+/// The next element of the stream.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Next {
     Command(Vec<Vec<u8>>),
-    /// It is not all there yet.
+    /// The next command is incomplete.
     Part,
-    /// It is no command: the connection is to be closed, with this reason.
+    /// A protocol error, with its error reply. The connection must be closed.
     Broken(String),
 }
 
-/// A part of the stream, while a command is read out of it.
+/// A position in the stream while a command is parsed.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// Why there is no command.
+/// Reason why no command was parsed.
 enum Stop {
     Part,
     Broken(String),
@@ -43,11 +44,11 @@ impl RequestReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes the next command. Empty ones, which Redis passes over, are passed over.
-    pub(crate) fn next(&mut self, is_stranger: bool) -> Next {
+    /// Takes the next command, without the empty ones, which Redis ignores, too.
+    pub(crate) fn next(&mut self, is_unauthenticated: bool) -> Next {
         loop {
             let mut cursor = Cursor { bytes: &self.bytes[self.read..], at: 0 };
-            match cursor.command(is_stranger) {
+            match cursor.command(is_unauthenticated) {
                 Ok(arguments) => {
                     self.read += cursor.at;
                     if !arguments.is_empty() {
@@ -55,26 +56,26 @@ impl RequestReader {
                     }
                 }
                 Err(Stop::Part) => return Next::Part,
-                Err(Stop::Broken(why)) => return Next::Broken(why),
+                Err(Stop::Broken(error)) => return Next::Broken(error),
             }
         }
     }
 }
 
 impl Cursor<'_> {
-    fn command(&mut self, is_stranger: bool) -> Result<Vec<Vec<u8>>, Stop> {
+    fn command(&mut self, is_unauthenticated: bool) -> Result<Vec<Vec<u8>>, Stop> {
         if self.bytes.first().is_some_and(|mark| *mark != b'*') {
             return self.inline();
         }
         let count = number(self.line()?, MOST_ARGUMENTS);
         let count = count.ok_or_else(|| broken("invalid multibulk length"))?;
-        if is_stranger && count > STRANGERS_ARGUMENTS {
+        if is_unauthenticated && count > UNAUTHENTICATED_ARGUMENTS {
             return Err(broken("unauthenticated multibulk length"));
         }
-        (0..count).map(|_| self.argument(is_stranger)).collect()
+        (0..count).map(|_| self.argument(is_unauthenticated)).collect()
     }
 
-    fn argument(&mut self, is_stranger: bool) -> Result<Vec<u8>, Stop> {
+    fn argument(&mut self, is_unauthenticated: bool) -> Result<Vec<u8>, Stop> {
         let line = self.line()?;
         if line.first() != Some(&b'$') {
             let got = line.first().map_or(' ', |byte| char::from(*byte));
@@ -82,12 +83,12 @@ impl Cursor<'_> {
         }
         let length = number(line, MOST_BYTES).filter(|length| *length >= 0);
         let length = length.ok_or_else(|| broken("invalid bulk length"))?;
-        if is_stranger && length > STRANGERS_BYTES {
+        if is_unauthenticated && length > UNAUTHENTICATED_BYTES {
             return Err(broken("unauthenticated bulk length"));
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let rest = &self.bytes[self.at..];
-        // Whatever stands in the place of the line's end is passed over, as Redis does.
+        // Redis does not check the two bytes of the line end.
         if rest.len() < length + 2 {
             return Err(Stop::Part);
         }
@@ -95,7 +96,7 @@ impl Cursor<'_> {
         Ok(rest[..length].to_vec())
     }
 
-    /// A command as people type it: words on a line.
+    /// An inline command: words on a line.
     fn inline(&mut self) -> Result<Vec<Vec<u8>>, Stop> {
         let end = self.bytes.iter().position(|byte| *byte == b'\n').ok_or(Stop::Part)?;
         self.at = end + 1;
@@ -115,12 +116,12 @@ fn broken(why: &str) -> Stop {
     Stop::Broken(format!("ERR Protocol error: {why}"))
 }
 
-/// The number after a mark.
+/// The number after the type byte of a line.
 fn number(line: &[u8], most: i64) -> Option<i64> {
     integer(line.get(1..)?).filter(|number| *number <= most)
 }
 
-/// A whole number as Redis reads one: no sign but a minus, no zero before it, nothing around it.
+/// A canonical integer, as Redis accepts it: no plus sign, leading zeros or white space.
 pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(digits).ok()?;
     let number: i64 = text.parse().ok()?;
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_come_out_whole_however_the_stream_was_cut() {
+    fn commands_are_complete_wherever_the_stream_is_split() {
         let stream = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n*0\r\n\r\nPING  hi\r\n*1\r\n$0\r\n\r\n";
         for cut in 1..stream.len() {
             let mut requests = RequestReader::default();
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_for_redis_is_none() {
+    fn integer_in_noncanonical_form_is_none() {
         for (text, expected) in [("7", Some(7)), ("-7", Some(-7)), ("0", Some(0))] {
             assert_eq!(integer(text.as_bytes()), expected);
         }

@@ -1,4 +1,4 @@
-//! The server, as whoever plays it sees it.
+//! The server and its public methods.
 
 use crate::server_model::config::Config;
 use crate::server_model::keyspace::{Entry, Keyspace, Kind, Stored};
@@ -10,9 +10,9 @@ use crate::server_model::tracking::Tracking;
 use crate::server_model::trouble::Trouble;
 use std::collections::BTreeMap;
 
-/// A Redis server. See the crate's page.
+/// A Redis server. See the [module](self::super).
 ///
-/// Times are those of its wall clock, in microseconds since 1970. They may go back.
+/// Times are readings of the server's wall clock, in microseconds since 1970. They may decrease.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) config: Config,
@@ -23,7 +23,8 @@ pub struct Server {
     pub(crate) tracking: Tracking,
     pub(crate) scripts: Scripts,
     pub(crate) sessions: BTreeMap<ConnId, ClientSession>,
-    /// What is to be pushed to whose turn it is, behind the reply: a key, or that all were flushed.
+    /// Pushes for the connection whose command runs, to be sent before or after its reply: a key,
+    /// or `None` for a flush.
     pub(crate) own_pushes: Vec<Option<Vec<u8>>>,
     outbox: Vec<Output>,
     next_conn: u64,
@@ -31,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that starts when its clock shows `wall_us`.
+    /// Starts a server when its clock shows `wall_us`.
     pub fn new(config: Config, wall_us: u64) -> Self {
         Self {
             trouble: None,
@@ -49,7 +50,7 @@ impl Server {
         }
     }
 
-    /// Somebody connects.
+    /// A client connects.
     pub fn connect(&mut self) -> ConnId {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
@@ -59,17 +60,17 @@ impl Server {
         conn
     }
 
-    /// The peer has closed the connection. What of its stream has not come is never run.
+    /// The client has closed the connection. Data in transit is never executed.
     pub fn disconnect(&mut self, conn: ConnId) {
         self.sessions.remove(&conn);
     }
 
-    /// Drops the keys whose time is over, as the server does from time to time, and tells who wants to
-    /// know. A replica drops none, nor does a server that is busy or loading.
+    /// Deletes expired keys, as the server does periodically, and returns the invalidations. A
+    /// replica deletes none, and neither does a busy or loading server.
     pub fn expire(&mut self, wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
-        if self.drops_keys() {
-            for (db, key) in self.keyspace.over(self.now_ms()) {
+        if self.deletes_expired_keys() {
+            for (db, key) in self.keyspace.expired(self.now_ms()) {
                 self.keyspace.remove(db, &key);
                 self.invalidate(&key, None);
             }
@@ -77,13 +78,14 @@ impl Server {
         self.outputs()
     }
 
-    /// From when on [`expire`](Self::expire) would drop a key; that may be over.
+    /// The time from which [`expire`](Self::expire) deletes a key. It may have passed. `None` if no
+    /// key has a ttl, or if the server deletes none.
     pub fn next_expiry(&self) -> Option<u64> {
-        self.keyspace.next_end_us().filter(|_| self.drops_keys())
+        self.keyspace.next_end_us().filter(|_| self.deletes_expired_keys())
     }
 
-    /// The process ends, and another one starts. All connections are gone without a word, and so is all
-    /// that was in memory but keys that were on the disk. What is wrong with the server stays.
+    /// Replaces the process by a new one. All connections, the scripts and, unless `keeps_keys`,
+    /// the keys are lost. The server's trouble remains.
     pub fn restart(&mut self, config: Config, keeps_keys: bool, wall_us: u64) {
         let old = std::mem::replace(self, Self::new(config, wall_us));
         self.next_conn = old.next_conn;
@@ -93,34 +95,35 @@ impl Server {
         }
     }
 
-    /// Something goes wrong with the server, or all is well again.
+    /// Begins or ends (`None`) a trouble of the server.
     pub fn set_trouble(&mut self, trouble: Option<Trouble>) {
         self.trouble = trouble;
     }
 
-    /// Changes settings, as `CONFIG SET` and `ACL SETUSER` do: who is logged in stays so.
+    /// Changes the configuration, as `CONFIG SET` and `ACL SETUSER` do. Authenticated connections
+    /// remain so.
     pub fn configure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
     }
 
-    /// How it is set up.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The keys that stand at this time, sorted, database by database.
+    /// The keys that exist at `wall_us`, sorted by database and name.
     pub fn keys(&self, wall_us: u64) -> impl Iterator<Item = (&[u8], Stored)> {
         self.keyspace.stored(millis(wall_us))
     }
 
-    /// Somebody flushes all databases.
+    /// Another client deletes all keys of all databases.
     pub fn flush(&mut self, wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         self.flush_keys(None, None);
         self.outputs()
     }
 
-    /// Somebody else sets the key, in database 0, for so many milliseconds.
+    /// Another client sets the key in database 0, with a ttl of `ttl_ms` milliseconds.
     pub fn put(&mut self, key: &[u8], value: &[u8], ttl_ms: i64, wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         let expires_ms = Some(self.now_ms().saturating_add(ttl_ms));
@@ -129,7 +132,7 @@ impl Server {
         self.outputs()
     }
 
-    /// The key goes, in every database: evicted, or deleted by somebody else.
+    /// Deletes the key in every database, as an eviction or another client does.
     pub fn delete(&mut self, key: &[u8], wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         for db in self.keyspace.databases_of(key) {
@@ -139,12 +142,12 @@ impl Server {
         self.outputs()
     }
 
-    /// How many connections there are.
+    /// Number of open connections.
     pub fn connections(&self) -> usize {
         self.sessions.len()
     }
 
-    /// The id by which `CLIENT KILL` names a connection; `None` if there is no such connection.
+    /// The id of a connection for `CLIENT KILL`. `None` if the connection does not exist.
     pub fn client_id(&self, conn: ConnId) -> Option<u64> {
         Some(self.sessions.get(&conn)?.client_id)
     }
@@ -158,11 +161,12 @@ impl Server {
             || matches!(self.trouble, Some(Trouble::ReadOnly | Trouble::MasterDown))
     }
 
-    fn drops_keys(&self) -> bool {
+    fn deletes_expired_keys(&self) -> bool {
         !self.is_replica() && !matches!(self.trouble, Some(Trouble::Busy | Trouble::Loading))
     }
 
-    /// Tells that the key has changed, but not `by` whom if it does not want to know.
+    /// Pushes the change of a key to the connections that have read it. `by` made the change; with
+    /// `NOLOOP` it receives no push.
     pub(crate) fn invalidate(&mut self, key: &[u8], by: Option<ConnId>) {
         for reader in self.tracking.take(key) {
             let mode = self.sessions.get(&reader).and_then(|session| session.tracking);
@@ -175,7 +179,8 @@ impl Server {
         }
     }
 
-    /// Removes all keys, and tells everybody who wants to know of any, also `by` whom it was.
+    /// Removes all keys, and pushes a flush to every tracking connection, including `by`, which
+    /// caused it.
     pub(crate) fn flush_keys(&mut self, db: Option<u32>, by: Option<ConnId>) {
         self.keyspace.clear(db);
         self.tracking.clear();
@@ -190,7 +195,7 @@ impl Server {
     }
 
     pub(crate) fn push(&mut self, conn: ConnId, key: Option<&[u8]>) {
-        // The older protocol has no pushes.
+        // RESP2 has no pushes.
         if self.sessions.get(&conn).is_some_and(|session| session.resp3) {
             self.send(conn, invalidation(key));
         }
@@ -203,14 +208,13 @@ impl Server {
         self.send(conn, bytes);
     }
 
-    /// Closes a connection behind what was said to it.
+    /// Closes a connection after the pending replies.
     pub(crate) fn close(&mut self, conn: ConnId) {
         self.sessions.remove(&conn);
         self.outbox.push(Output::Close(conn));
     }
 
-    /// Closes a connection at once: what was said to it since the last time that the server has written
-    /// is lost.
+    /// Closes a connection at once, without the replies that the server has not written yet.
     pub(crate) fn kill(&mut self, conn: ConnId) {
         self.outbox.retain(|output| !matches!(output, Output::Bytes(to, _) if *to == conn));
         self.close(conn);

@@ -1,23 +1,22 @@
-//! One connection, as the server sees it.
+//! State of one connection.
 
 use crate::server_model::request::RequestReader;
 use crate::server_model::tracking::Mode;
 
-/// What the server knows of a connection.
 #[derive(Debug)]
 pub(crate) struct ClientSession {
     pub(crate) client_id: u64,
-    /// What it wants to be called.
+    /// Set by `CLIENT SETNAME` or `HELLO … SETNAME`.
     pub(crate) name: String,
     pub(crate) requests: RequestReader,
     pub(crate) resp3: bool,
-    /// The user; `None` before it has logged in.
+    /// The authenticated user. `None` before that.
     pub(crate) user: Option<String>,
     pub(crate) db: u32,
     pub(crate) tracking: Option<Mode>,
-    /// True from `CLIENT CACHING YES` to the end of the next command that is none of `CLIENT`.
+    /// True from `CLIENT CACHING YES` until the end of the next command other than `CLIENT`.
     pub(crate) is_caching: bool,
-    /// True once it is to be closed as soon as it was answered.
+    /// The connection is to be closed after the reply.
     pub(crate) is_ending: bool,
 }
 
@@ -36,7 +35,7 @@ impl ClientSession {
         }
     }
 
-    /// True if the keys that a command reads now are to be remembered.
+    /// Returns true if the keys that the current command reads are tracked.
     pub(crate) fn tracks_reads(&self) -> bool {
         self.tracking.is_some_and(|mode| !mode.opt_in || self.is_caching)
     }

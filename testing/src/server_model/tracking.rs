@@ -1,18 +1,18 @@
-//! Who is to be told when a key changes.
+//! Client tracking: which connections receive an invalidation when a key changes.
 
 use crate::server_model::output::ConnId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who has read which key since it last changed. What was told once is forgotten, for all of them.
+/// The connections that have read each key since its last change. An invalidation is sent once.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking(BTreeMap<Vec<u8>, BTreeSet<ConnId>>);
 
-/// How a connection wants to be told.
+/// Options of `CLIENT TRACKING`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
-    /// Only of keys that it reads right after `CLIENT CACHING YES`.
+    /// `OPTIN`: only keys that are read right after `CLIENT CACHING YES` are tracked.
     pub(crate) opt_in: bool,
-    /// Not of what it changes itself.
+    /// `NOLOOP`: a connection's own changes are not pushed to it.
     pub(crate) no_loop: bool,
 }
 
@@ -21,7 +21,7 @@ impl Tracking {
         self.0.entry(key.to_vec()).or_default().insert(reader);
     }
 
-    /// Takes who has read the key.
+    /// Removes and returns the readers of the key.
     pub(crate) fn take(&mut self, key: &[u8]) -> BTreeSet<ConnId> {
         self.0.remove(key).unwrap_or_default()
     }

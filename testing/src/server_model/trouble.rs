@@ -1,19 +1,22 @@
-//! Servers that refuse what they are asked.
+//! Troubles: states in which a server refuses commands.
 
-/// What is wrong with a server.
+/// A state in which a server refuses commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It runs a script that takes too long: it answers BUSY to all but logging in and ending that script.
+    /// A script exceeds its time limit. The server replies `BUSY` to all commands except
+    /// authentication and `SCRIPT KILL`.
     Busy,
-    /// It reads its data back.
+    /// The server loads its data set. It replies `LOADING` to commands that access keys.
     Loading,
-    /// It has become a replica, of a server that it cannot reach: it refuses writes, and answers reads.
+    /// The server is a replica without a connection to its master. It replies `READONLY` to writes,
+    /// and serves reads.
     ReadOnly,
-    /// Its memory is full, and it evicts nothing: it refuses what may need more.
+    /// The memory is full and no key may be evicted. The server replies `OOM` to commands that may
+    /// need memory.
     OutOfMemory,
-    /// It could not save a snapshot: it refuses writes, and `PING`.
+    /// Saving a snapshot has failed. The server replies `MISCONF` to writes and to `PING`.
     Misconf,
-    /// It has become such a replica, and refuses reads as well.
+    /// Like [`ReadOnly`](Self::ReadOnly), but the server replies `MASTERDOWN` to reads, too.
     MasterDown,
 }
 

@@ -1,11 +1,11 @@
-//! One command of one connection, while it runs: all that happens in it happens at one time.
+//! Execution of one command of one connection, at one time.
 
 use crate::server_model::keyspace::Entry;
 use crate::server_model::output::ConnId;
 use crate::server_model::server::Server;
 use crate::server_model::session::ClientSession;
 
-/// What a command works with.
+/// Context of a running command.
 pub(crate) struct Turn<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) conn: ConnId,
@@ -14,18 +14,21 @@ pub(crate) struct Turn<'a> {
 
 impl Turn<'_> {
     pub(crate) fn session(&mut self) -> &mut ClientSession {
-        self.server.sessions.get_mut(&self.conn).expect("its turn ends before it is closed")
+        self.server
+            .sessions
+            .get_mut(&self.conn)
+            .expect("a connection stays open while its command runs")
     }
 
     pub(crate) fn db(&mut self) -> u32 {
         self.session().db
     }
 
-    /// What stands at the key. One whose time is over is dropped now, unless this is a replica.
+    /// Reads a key. An expired key is deleted now, except on a replica.
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<Entry> {
         let (db, now) = (self.db(), self.server.now_ms());
         let entry = self.server.keyspace.get(db, key)?;
-        if !entry.is_over(now) {
+        if !entry.is_expired(now) {
             return Some(entry.clone());
         }
         if !self.server.is_replica() {
@@ -47,10 +50,10 @@ impl Turn<'_> {
         self.touch(key, false);
     }
 
-    /// Tells who wants to know that the key has changed. To older servers neither what a script does nor
-    /// the end of a key's time is the work of whose turn it is.
-    fn touch(&mut self, key: &[u8], is_over: bool) {
-        let is_ours = self.server.config.version.has((7, 0)) || !is_over && !self.is_in_script;
-        self.server.invalidate(key, is_ours.then_some(self.conn));
+    /// Sends the invalidations for a changed key. Before 7.0, neither an expiry nor a change by a
+    /// script counts as the connection's own change.
+    fn touch(&mut self, key: &[u8], is_expired: bool) {
+        let is_own = self.server.config.version.has((7, 0)) || !is_expired && !self.is_in_script;
+        self.server.invalidate(key, is_own.then_some(self.conn));
     }
 }

@@ -75,7 +75,7 @@ fn what_others_set_replaces_what_stood_there_and_is_told() {
     assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
     let end = NOW / MS * MS + 41 * MS;
     let found = server.keys(NOW).find(|(key, _)| *key == b"a").map(|(_, it)| it);
-    let stored = found.map(|it| (it.db, it.kind, it.gone_at_us));
+    let stored = found.map(|it| (it.db, it.kind, it.expires_at_us));
     assert_eq!(stored, Some((0, Kind::String(b"theirs".to_vec()), Some(end))));
     assert_eq!(keys(&server, end), [""; 0]);
 }
@@ -115,7 +115,8 @@ fn a_restart_forgets_connections_and_scripts_and_keeps_keys_if_they_were_on_the_
 fn what_stands_there_is_told_with_its_database_and_its_end() {
     let (mut server, [_, other]) = watched();
     say(&mut server, other, "SELECT 1\r\nSADD s x\r\nLPUSH l x", NOW);
-    let seen: Vec<_> = server.keys(NOW).map(|(key, it)| (key[0], it.db, it.gone_at_us)).collect();
+    let seen: Vec<_> =
+        server.keys(NOW).map(|(key, it)| (key[0], it.db, it.expires_at_us)).collect();
     let end = |ttl: u64| Some(NOW / MS * MS + (ttl + 1) * MS);
     let expected = [
         (b'a', 0, end(10)),

@@ -49,7 +49,7 @@ impl SingleCall {
 }
 
 impl Worker {
-    pub(crate) async fn act_single(self, call: SingleCall) {
+    pub(crate) async fn run_single(self, call: SingleCall) {
         match call {
             SingleCall::Bystander { lasting, is_extended } => {
                 self.stand_by(lasting, is_extended).await;
@@ -85,7 +85,7 @@ impl Worker {
         self.sleep(lasting.min(longest)).await;
         let has_panicked = self.has_panicked_since(begun);
         if self.has_panicked_since(acquired + 1) && lease.loss().is_none() {
-            let how = format!("p{}: {own} outlives the panic", self.process);
+            let how = format!("p{}: {own} is still valid after the panic", self.process);
             self.checker.books().broken(Rule::Contained, how);
         }
         if let Some(loss) = lease.loss().filter(|_| !has_panicked) {
@@ -103,12 +103,12 @@ impl Worker {
         self.sleep(DELIVERED).await;
         let left = self.shared.lock().keys_of(&own);
         if left > 0 {
-            let how = format!("p{}: {own} is left on {left} nodes", self.process);
+            let how = format!("p{}: the key {own} remains on {left} nodes", self.process);
             self.checker.books().broken(Rule::Delivered, how);
         }
     }
 
-    /// True if the coordinator of this client has panicked since then.
+    /// Returns true if the coordinator of this client has panicked since `begun`.
     pub(crate) fn has_panicked_since(&self, begun: Instant) -> bool {
         let panicked = self.shared.lock().processes[self.process].panicked;
         panicked.is_some_and(|panicked| panicked >= begun)
@@ -121,7 +121,7 @@ impl Worker {
 }
 
 impl Core {
-    /// True if a majority of the nodes answers all commands of other locks.
+    /// Returns true if a majority of the nodes replies to all commands of other locks.
     fn spares_single_attempts(&self) -> bool {
         let closing = self.nodes.iter().filter(|node| node.closing.is_some()).count();
         2 * closing < self.nodes.len()

@@ -1,4 +1,4 @@
-//! What users do with the library.
+//! Calls that users make.
 
 use crate::alone::Alone;
 use crate::bystander::SingleCall;
@@ -8,7 +8,7 @@ use crate::many_waiters::Contender;
 use crate::mode::Mode;
 use crate::scenario::Scenario;
 
-/// One thing that a task does, and how long it rests after that.
+/// A call of a task, and the pause after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) verb: Verb,
@@ -18,7 +18,7 @@ pub(crate) struct Call {
 #[derive(Clone, Debug)]
 pub(crate) enum Verb {
     Lock(Box<Lock>),
-    /// Takes over what somebody has handed over.
+    /// Adopts a lock that another task has handed over.
     Adopt {
         resource: usize,
         lock: Box<Lock>,
@@ -28,7 +28,7 @@ pub(crate) enum Verb {
     },
     ForceRelease,
     ReleaseAll,
-    /// Makes another client, locks with it, and closes it at once.
+    /// Creates another client, locks with it, and closes it immediately.
     Another {
         lock: Box<Lock>,
     },
@@ -36,16 +36,16 @@ pub(crate) enum Verb {
     Ready,
     Alone(Alone),
     Single(SingleCall),
-    /// One of many clients that wait for one lock.
+    /// One of many clients that wait for the same lock.
     Contend(Contender),
 }
 
-/// A lock, from the acquire to its end.
+/// A lock from its acquire to its end.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // Each is one setting of the library's.
+#[allow(clippy::struct_excessive_bools)] // Each is a setting of the library.
 pub(crate) struct Lock {
     pub(crate) resources: Vec<usize>,
-    /// In milliseconds; none for a single attempt.
+    /// In milliseconds. `None` for a single attempt.
     pub(crate) wait: Option<u64>,
     pub(crate) ttl: Option<u64>,
     pub(crate) fenced: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Lock {
     pub(crate) stop_before: Option<u64>,
     pub(crate) metadata: bool,
     pub(crate) give_up_early: bool,
-    /// With a policy of its own: a single attempt becomes many.
+    /// With a retry policy, a single attempt becomes several.
     pub(crate) retries: bool,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) style: Style,
@@ -64,44 +64,44 @@ pub(crate) struct Lock {
     pub(crate) end: End,
 }
 
-/// What is waited for beside the work.
+/// Notification that the task awaits during its work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Watch {
-    /// The end.
+    /// The end of the lease.
     Ended,
-    /// That so many milliseconds are left.
+    /// The remaining validity reaches this margin, in milliseconds.
     Endangered { margin: u64 },
 }
 
-/// How the future of an acquire is treated.
+/// Treatment of an acquire's future.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Style {
     Awaited,
-    /// It is dropped after a while.
+    /// Dropped after a while.
     Dropped {
         after: Instant,
     },
-    /// It is polled only so often, whatever wakes it.
+    /// Polled only at this interval.
     Seldom {
         every: Instant,
     },
-    /// It is polled once, and then by a task of another runtime.
+    /// Polled once, and then moved to a task of another runtime.
     Moved {
         runtime: usize,
     },
-    /// The work is a closure, and goes on for so long after its steps.
+    /// Runs the work as a closure, which continues after its steps.
     Using {
         overtime: Instant,
     },
 }
 
-/// What is done while it is held.
+/// Action of a holder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HeldStep {
     Work {
         lasting: Instant,
     },
-    /// Reads a number, and writes it back a while later, one higher.
+    /// Reads a number, and writes it back later, incremented by one.
     Update {
         lasting: Instant,
     },
@@ -117,7 +117,7 @@ pub(crate) enum HeldStep {
     Status,
 }
 
-/// How it ends.
+/// End of a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Release,
@@ -125,23 +125,24 @@ pub(crate) enum End {
         ms: u64,
     },
     Drop,
-    /// It is dropped outside of any runtime.
+    /// Dropped outside of any runtime.
     DropOutside,
-    /// It is held until it is lost.
+    /// Held until it is lost.
     Outstay,
-    /// Its value is handed to whoever takes it.
+    /// Hands the value over to another task.
     HandOver {
         lasting: Instant,
     },
-    /// One guard is released, and another a while later.
+    /// Releases one guard, and another one later.
     LeaveGuard {
         lasting: Instant,
     },
-    /// The future of the release is dropped.
+    /// Drops the future of the release.
     ReleaseDropped,
 }
 
-/// What the tasks of a run like to do: in many runs one thing shows what it does alone.
+/// Frequencies of the calls in a run. Many frequencies are often zero, to expose interactions of
+/// few features.
 pub(crate) struct Palette {
     fenced: bool,
     sets: u64,
@@ -155,16 +156,16 @@ pub(crate) struct Palette {
     cool_down: u64,
     verbs: u64,
     alone: u64,
-    /// The longest hold, in parts of a thousand of the ttl.
+    /// Maximum hold time, in thousandths of the ttl.
     hold: u64,
-    /// Of a thousand steps under a lease, how many extend it for as long as can be.
+    /// Extensions to the longest ttl, per thousand steps under a lease.
     longest: u64,
 }
 
 impl Palette {
     pub(crate) fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
         let (mode, is_promise) = (scenario.mode, scenario.mode.is_whole());
-        // What nodes forget or drop early is missed only if locks are held for long.
+        // Lost keys have consequences only if locks are held for long.
         let holds: &[u64] = if mode == Mode::Outages {
             &[1_500, 4_000]
         } else if is_promise {
@@ -172,10 +173,10 @@ impl Palette {
         } else {
             &[50, 500, 1_500, 1_500]
         };
-        // It keeps a lock from others after its end.
+        // A cool-down keeps the lock unavailable after its end.
         let cool_downs: &[u64] = if mode == Mode::Quiet { &[0] } else { &[0, 0, 200] };
         Self {
-            // All leases of a resource have tokens, or none has.
+            // Either all leases of a run have tokens, or none.
             fenced: scenario.fencing.is_on,
             sets: dice.pick(&[0, 0, 300]),
             auto: if mode == Mode::Outages { 900 } else { dice.pick(&[0, 200, 800]) },
@@ -201,7 +202,7 @@ pub(crate) fn draw_calls(
     dice: &mut Dice,
 ) -> Vec<Call> {
     let longest = match scenario.mode.single() {
-        // The calls of a task last as long as the fault.
+        // The calls of a task take as long as the fault.
         Some(_) => 2 * scenario.times.horizon / count as u64,
         None => scenario.ttl() / dice.pick(&[1_000, 50, 5]),
     };

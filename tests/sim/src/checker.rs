@@ -1,4 +1,4 @@
-//! Who holds what, in true time, and what must never be.
+//! Checks of leases in true time.
 
 use crate::clock::{Instant, MS};
 use crate::fairness::Lines;
@@ -9,11 +9,11 @@ use quorlock::{Lease, LeaseRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Names a lease that was won.
+/// Identifies a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HeldId(pub(crate) usize);
 
-/// Somebody who relies on a lease.
+/// A lease on which a task relies.
 struct Held {
     id: HeldId,
     process: usize,
@@ -21,43 +21,44 @@ struct Held {
     was_lost: bool,
 }
 
-/// A lease whose holder has handed its lock over, and still has it.
+/// A lease whose holder has handed its lock over, and keeps the lease.
 struct Given {
     process: usize,
     client: u64,
     lease: LeaseRef,
-    /// The client that has adopted the lock.
+    /// The client that adopted the lock.
     adopted_by: Option<u64>,
 }
 
-/// A number that tasks count up under a lock, each step in two halves.
+/// A number that tasks increment under a lock, by a read and a later write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) writes: u64,
     token: u64,
 }
 
-/// Behind a lock of its own: leases are asked by the code of clients, which reads the clock.
+/// Has its own mutex, because `is_valid` of a lease reads the simulated clock, which locks the
+/// world.
 pub(crate) struct Checker(Mutex<Books>);
 
 pub(crate) struct Books {
     mode: Mode,
-    /// The first rule that was broken, and how.
+    /// The first violated rule, and the description.
     pub(crate) violation: Option<(Rule, String)>,
     held: BTreeMap<usize, Vec<Held>>,
     pub(crate) ledger: Ledger,
     stored: BTreeMap<usize, Stored>,
-    /// Values that were handed over, by resource.
+    /// Handed-over values, by resource.
     pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
     given: BTreeMap<usize, Vec<Given>>,
-    /// Leases that are to be dropped outside of any runtime.
+    /// Leases that will be dropped outside of any runtime.
     pub(crate) graveyard: Vec<Lease>,
     pub(crate) waiting: Lines,
-    /// The values that must not be shown.
+    /// Values that must not appear in public output.
     secrets: Vec<String>,
     pub(crate) grants: u64,
     pub(crate) calls: u64,
-    /// Which leases were valid at a time.
+    /// Pairs of leases that were valid at the same time.
     overlaps: BTreeSet<(HeldId, HeldId)>,
 }
 
@@ -86,19 +87,19 @@ impl Checker {
 }
 
 impl Books {
-    /// The first rule that is broken ends a run; unless the mode promises nothing of the kind.
+    /// Records a violation, which ends the run, unless the mode does not check the rule.
     pub(crate) fn broken(&mut self, rule: Rule, how: String) {
         if self.mode.looks_at(rule) {
             self.violation.get_or_insert((rule, how));
         }
     }
 
-    /// How often two leases of a resource were valid at a time.
+    /// Number of pairs of leases of a resource that were valid at the same time.
     pub(crate) fn overlaps(&self) -> u64 {
         self.overlaps.len() as u64
     }
 
-    /// `process` relies on a lease from now on. Its tokens, if it has any, are given by resource.
+    /// `process` relies on a lease from now on. `commits` has its tokens by resource.
     pub(crate) fn begin(
         &mut self,
         process: usize,
@@ -122,23 +123,24 @@ impl Books {
         id
     }
 
-    /// Nobody else may hold `resource`, if there is somebody new who does; and who has lost it stays so.
+    /// Checks that at most one lease of `resource` is valid, including a new one, and that lost
+    /// leases stay lost.
     pub(crate) fn look(&mut self, resource: usize, newcomer: Option<(usize, HeldId)>) {
         let Some(all) = self.held.get_mut(&resource) else { return };
         let mut valid = Vec::new();
-        let mut risen = None;
+        let mut revived = None;
         for held in all.iter_mut() {
             let is_valid = held.lease.is_valid();
             if is_valid {
                 valid.push((held.process, held.id));
             }
             if held.was_lost && is_valid {
-                risen = Some((held.process, held.id));
+                revived = Some((held.process, held.id));
             }
             held.was_lost |= !is_valid;
         }
-        if let Some((process, HeldId(id))) = risen {
-            let how = format!("r{resource}: lease {id} of p{process} was lost, and is valid again");
+        if let Some((process, HeldId(id))) = revived {
+            let how = format!("r{resource}: lease {id} of p{process} was lost and is valid again");
             self.broken(Rule::StaysLost, how);
         }
         self.check_given(resource);
@@ -152,13 +154,13 @@ impl Books {
         }
     }
 
-    /// Its holder relies on it no more. Returns the lease.
+    /// The holder no longer relies on the lease. Returns the lease.
     pub(crate) fn end(&mut self, id: HeldId) -> Option<LeaseRef> {
         let of_it = |all: &mut Vec<Held>| all.extract_if(.., |held| held.id == id).last();
         self.held.values_mut().filter_map(of_it).last().map(|held| held.lease)
     }
 
-    /// The holder of `lease`, a `client` of `process`, hands its lock over.
+    /// The holder of `lease`, a `client` of `process`, hands the lock over.
     pub(crate) fn hand_over(
         &mut self,
         (process, client): (usize, u64),
@@ -179,13 +181,13 @@ impl Books {
         self.check_given(resource);
     }
 
-    /// True if the lock of the lease with this value was adopted.
+    /// Returns true if the lock of the lease with this value was adopted.
     pub(crate) fn is_adopted(&self, resource: usize, value: &str) -> bool {
         let mut given = self.given.get(&resource).into_iter().flatten();
         given.any(|given| given.lease.value() == value && given.adopted_by.is_some())
     }
 
-    /// A lease whose own client has adopted its lock is not valid.
+    /// Checks that a lease is not valid after its own client has adopted the lock.
     fn check_given(&mut self, resource: usize) {
         let given = self.given.get(&resource).into_iter().flatten();
         let is_by_own = |given: &&Given| given.adopted_by == Some(given.client);
@@ -199,7 +201,7 @@ impl Books {
         }
     }
 
-    /// The giver drops its lease.
+    /// The previous holder drops its lease.
     pub(crate) fn forget_given(&mut self, resource: usize, value: &str) {
         if let Some(given) = self.given.get_mut(&resource) {
             given.retain(|given| given.lease.value() != value);
@@ -210,7 +212,7 @@ impl Books {
         self.handed_over.get_mut(&resource)?.pop()
     }
 
-    /// The process is no more.
+    /// Removes the leases of a process that has ended.
     pub(crate) fn bury(&mut self, process: usize) {
         for all in self.held.values_mut() {
             all.retain(|held| held.process != process);
@@ -218,14 +220,14 @@ impl Books {
         self.given.values_mut().for_each(|all| all.retain(|given| given.process != process));
     }
 
-    /// Reads what is stored; who has a lower token than the reader's may not write it any more.
+    /// Reads the stored number. From then on, tasks with a lower token cannot write it.
     pub(crate) fn read(&mut self, resource: usize, token: Option<u64>) -> Stored {
         let stored = self.stored.entry(resource).or_default();
         stored.token = token.unwrap_or_default().max(stored.token);
         *stored
     }
 
-    /// Writes what was read before, one higher: with a token, or under a lease that is valid.
+    /// Writes the number that was read, incremented by one, with a token or under a valid lease.
     pub(crate) fn write(&mut self, resource: usize, read: Stored, token: Option<u64>) {
         let stored = self.stored.entry(resource).or_default();
         if token.is_some_and(|token| token < stored.token) {
@@ -233,10 +235,11 @@ impl Books {
         }
         if stored.writes != read.writes {
             let how = format!(
-                "r{resource}: {} writes were read, and there are {}",
+                "r{resource}: a task read {} writes, but there are {}",
                 read.writes, stored.writes
             );
-            // Who may overlap has to be told apart by tokens, and these may be equal once counters are lost.
+            // Leases that overlap are ordered by their tokens, which may be equal once counters are
+            // lost.
             if self.mode.is_exclusive() || !self.ledger.has_forgotten() {
                 self.broken(Rule::Updates, how);
             }
@@ -246,21 +249,21 @@ impl Books {
         stored.token = token.unwrap_or_default().max(stored.token);
     }
 
-    /// Looks through a text that users see.
+    /// Checks that a public text contains no secret.
     pub(crate) fn inspect(&mut self, text: &str) {
         let hex = |piece: &&[u8]| piece.iter().all(u8::is_ascii_hexdigit);
         if !text.as_bytes().windows(32).any(|piece| hex(&piece)) {
             return;
         }
         if let Some(secret) = self.secrets.iter().find(|secret| text.contains(secret.as_str())) {
-            let how = format!("{secret} is shown: {text}");
+            let how = format!("the secret {secret} is in: {text}");
             self.broken(Rule::NoSecrets, how);
         }
     }
 
     pub(crate) fn check_bound(&mut self, what: &str, took: Instant, bound: Instant) {
         if took > bound {
-            let how = format!("{what} took {} ms, and may take {} ms", took / MS, bound / MS);
+            let how = format!("{what} took {} ms, the limit is {} ms", took / MS, bound / MS);
             self.broken(Rule::Bounds, how);
         }
     }

@@ -1,4 +1,4 @@
-//! The clients of a run: the library's own, with the settings of the scenario, in the world of a process.
+//! Clients of a run, with the settings of the scenario, in the world of their process.
 
 use crate::process::Inhabitant;
 use crate::scenario::Scenario;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A client of the process of `inhabitant`. `number` tells the clients of a run apart; all its connections
-/// are on `pinned`, if that is given.
+/// Creates a client. `number` identifies it within the run. With `pinned`, all its connections are
+/// on that runtime.
 pub(crate) fn new_client(
     scenario: &Scenario,
     mut inhabitant: Inhabitant,
@@ -37,6 +37,6 @@ pub(crate) fn new_client(
     };
     match builder.build() {
         Ok(redlock) => redlock,
-        Err(error) => panic!("settings of the simulation that cannot work: {error}"),
+        Err(error) => panic!("invalid settings of the simulation: {error}"),
     }
 }

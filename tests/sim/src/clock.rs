@@ -1,6 +1,6 @@
-//! Clocks that run at rates of their own, and stand still or step.
+//! Clocks with their own rates, which can stop or step.
 
-/// True time: nanoseconds since the start of the run. Only the checkers know it.
+/// True time in nanoseconds since the start of the run. Only checks use it.
 pub(crate) type Instant = u64;
 
 pub(crate) const US: u64 = 1_000;
@@ -9,14 +9,15 @@ pub(crate) const S: u64 = 1_000 * MS;
 
 const MILLION: u64 = 1_000_000;
 
-/// What a machine reads, as a function of true time.
+/// A machine's clock as a function of true time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachineClock {
-    /// It showed `shown` at `since`, and has run at `rate` millionths of true time from then on.
+    /// The clock showed `shown` at `since`. From then on, it runs at `rate` millionths of true
+    /// time.
     since: Instant,
     shown: u64,
     rate: u64,
-    /// Its rate while it does not stand still.
+    /// The rate while the clock is not stopped.
     steady: u64,
 }
 
@@ -29,7 +30,7 @@ impl MachineClock {
         self.shown + (now - self.since) * self.rate / MILLION
     }
 
-    /// The first instant at which it shows `time` or more, not before its last change.
+    /// The first instant at which the clock shows `time` or later, at or after its last change.
     pub(crate) fn when(&self, time: u64) -> Instant {
         let ahead = u128::from(time.saturating_sub(self.shown)) * u128::from(MILLION);
         if ahead == 0 {
@@ -42,19 +43,19 @@ impl MachineClock {
         u64::try_from(passed).map_or(Instant::MAX, |passed| self.since.saturating_add(passed))
     }
 
-    /// Shows `by` more from `now` on, or less, if it is negative.
+    /// Steps the clock at `now`; back if `by` is negative.
     pub(crate) fn step(&mut self, now: Instant, by: i64) {
         self.shown = self.read(now).saturating_add_signed(by);
         self.since = now;
     }
 
-    /// Stands still from `now` on.
+    /// Stops the clock at `now`.
     pub(crate) fn stop(&mut self, now: Instant) {
         self.step(now, 0);
         self.rate = 0;
     }
 
-    /// Runs again from `now` on.
+    /// Restarts the clock at `now`.
     pub(crate) fn go_on(&mut self, now: Instant) {
         self.step(now, 0);
         self.rate = self.steady;

@@ -1,9 +1,9 @@
-//! All chance of one run, from one seed.
+//! Random numbers of a run, all from one seed.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
-/// A generator that is the same on every platform and in every version.
+/// Generator with the same output on every platform and in every version.
 pub(crate) struct Dice(Xoshiro256PlusPlus);
 
 impl Dice {
@@ -15,7 +15,7 @@ impl Dice {
         self.0.next_u64()
     }
 
-    /// Evenly from 0 to `end`, without it; 0 if there is nothing.
+    /// A uniform number from 0 to `end`, exclusive. 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         let product = u128::from(self.word()) * u128::from(end);
         u64::try_from(product >> 64).expect("below a word")
@@ -29,7 +29,7 @@ impl Dice {
         from + self.below(to.saturating_sub(from))
     }
 
-    /// As often of each size between `from` and `to`: the short ones are as likely as the long.
+    /// A number between `from` and `to`, with a uniform order of magnitude.
     pub(crate) fn of_any_size(&mut self, from: u64, to: u64) -> u64 {
         let octaves = (to / from.max(1)).max(1).ilog2();
         let low = from << self.below(u64::from(octaves) + 1);

@@ -1,47 +1,47 @@
-//! What is going to happen, and when.
+//! Scheduled events.
 
 use crate::clock::Instant;
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// Something that happens at a time.
+/// An event.
 pub(crate) enum WorldEvent {
     /// A packet arrives.
     Arrival { connection: usize, way: Way },
     /// An alarm of a process is due, by its clock.
     Alarm { process: usize, alarm: u64 },
-    /// A task is to be polled.
+    /// Polls a task.
     Wake(Waker),
-    /// A node looks for keys that are due.
+    /// A node deletes expired keys.
     Expiry { node: usize },
-    /// A fault of the plan begins, or ends.
+    /// A planned fault begins or ends.
     Fault { index: usize, begins: bool },
-    /// A process of the plan starts, or ends.
+    /// A planned process starts or ends.
     Process { process: usize, starts: bool },
-    /// A task of the plan starts.
+    /// A planned task starts.
     Task { index: usize },
-    /// From now on something may go wrong.
+    /// The calm time at the start of the run has ended.
     Stirred,
     /// All faults have ended.
     Healed,
     /// A runtime of a process is shut down.
     Shutdown { process: usize, runtime: usize },
-    /// Nothing by itself: something may be due.
+    /// No action, but a runtime or a stage may be due.
     Tick,
 }
 
-/// The two ways of a connection.
+/// The two directions of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Way {
     ToNode,
     ToClient,
 }
 
-/// Names an event, so that it can be called off.
+/// Identifies an event, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventId(Instant, u64);
 
-/// The events to come, by time. Those of the same time come in the order in which they were planned.
+/// Scheduled events by time. Events of the same time are in the order of their scheduling.
 #[derive(Default)]
 pub(crate) struct Agenda {
     events: BTreeMap<EventId, WorldEvent>,

@@ -1,4 +1,4 @@
-//! A tokio runtime that runs only when it is told to, until there is nothing to do.
+//! A tokio runtime that runs on demand, until it has no more work.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,17 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// So many tasks are polled between two looks at the timers, of which there are none.
+/// Number of polls between two checks of the timers. The runtimes have no timers.
 const NO_LOOK: u32 = 1 << 20;
 
-/// One runtime of one process, on the thread of the simulation. Its clock stands still: nothing in the
-/// simulation goes by it.
+/// One runtime of a process, on the thread of the simulation. Its clock is paused and not used.
 pub(crate) struct Executor {
     runtime: Runtime,
     idle: Arc<Idle>,
 }
 
-/// Whether the runtime has nothing to do: it says so before it would sleep.
+/// Whether the runtime has no more work. It is set just before the runtime would sleep.
 #[derive(Default)]
 struct Idle {
     is_idle: AtomicBool,
@@ -52,7 +51,7 @@ impl Executor {
         self.runtime.handle()
     }
 
-    /// Polls all that was woken, and what that wakes, until nothing is left.
+    /// Polls all woken tasks, including those woken by them, until none is left.
     pub(crate) fn run(&self) {
         self.idle.is_idle.store(false, Ordering::Relaxed);
         let mut is_first = true;
@@ -64,7 +63,7 @@ impl Executor {
             let is_idle = self.idle.is_idle.load(Ordering::Relaxed);
             if is_idle { Poll::Ready(()) } else { Poll::Pending }
         }));
-        // It holds the runtime, which holds it.
+        // Breaks the reference cycle with the runtime.
         *self.idle.root() = None;
     }
 }

@@ -1,4 +1,5 @@
-//! Masters that become replicas while their address stays the same, and whether clients use the node again.
+//! Failovers: masters become replicas behind an unchanged address, and clients must use the node
+//! again.
 
 use crate::clock::{Instant, S};
 use crate::event::Way;
@@ -12,12 +13,12 @@ use crate::worker::Worker;
 use quorlock::VoteEligibility::{Counted, Deferred};
 use quorlock_test::internals::{Kind, Server, Stored};
 
-/// Maximum time from a refused write to the use of the new master: more than the longest pause between two connections
-/// and a connect timeout.
+/// Maximum time from a refused write to the use of the new master: more than the longest pause
+/// between two connections and a connect timeout.
 const REJOINED: Instant = 20 * S;
 
 impl Core {
-    /// The master behind an address becomes a replica. False if it is one already.
+    /// Makes the master behind an address a replica. Returns false if it already is one.
     pub(crate) fn demote(&mut self, address: usize, cuts: bool) -> bool {
         let node = self.addresses[address];
         if self.nodes[node].server.config().is_replica {
@@ -33,7 +34,7 @@ impl Core {
         true
     }
 
-    /// A failover ends: the replica is a master again, or the address leads to the server that was promoted.
+    /// Ends a failover: the replica is a master again, or the address leads to the promoted server.
     pub(crate) fn end_failover(&mut self, fault: Fault) {
         let Fault::Failover { node: address, standby, is_empty, .. } = fault else { return };
         let node = self.addresses[address];
@@ -65,8 +66,8 @@ impl Core {
         let wall = self.node_wall(from);
         let keys: Vec<_> =
             self.nodes[from].server.keys(wall).map(|(key, it)| (key.to_vec(), it)).collect();
-        for (key, Stored { kind, gone_at_us, .. }) in keys {
-            let (Kind::String(value), Some(gone)) = (kind, gone_at_us) else { continue };
+        for (key, Stored { kind, expires_at_us, .. }) in keys {
+            let (Kind::String(value), Some(gone)) = (kind, expires_at_us) else { continue };
             let left = i64::try_from(gone.saturating_sub(wall) / 1_000).unwrap_or(i64::MAX);
             self.act_on(to, |server, wall| server.put(&key, &value, left, wall));
         }
@@ -97,17 +98,18 @@ impl Core {
 }
 
 impl Worker {
-    /// After the last failover, each node gets the keys of a new lock, and its grants count a term later.
+    /// After the last failover, each node must have the keys of a new lock, and count again one
+    /// quarantine period later.
     pub(crate) async fn check_rejoined(&self) {
         let since = self.shared.lock().failed_over;
         if since.is_none() {
             return;
         }
         // An idle client may not have noticed the failover.
-        let asks = self.redlock.try_acquire(self.own_name(8)).await;
+        let probe = self.redlock.try_acquire(self.own_name(8)).await;
         let term = self.shared.lock().term;
         self.sleep(REJOINED).await;
-        drop(asks);
+        drop(probe);
         let lease = self.redlock.try_acquire(self.own_name(9)).await;
         self.sleep(2 * nanos(self.times.node_timeout)).await;
         let Ok(lease) = lease else { return };
@@ -137,7 +139,7 @@ impl Worker {
         };
         let mut out = find_out();
         if out.is_some() {
-            // The connection of another runtime of this client was idle, and may have noticed the failover just now.
+            // An idle connection of another runtime may have noticed the failover only now.
             self.sleep(REJOINED).await;
             out = find_out();
         }

@@ -1,11 +1,11 @@
-//! Who waits for a lock in a process, and who is overtaken.
+//! FIFO order of the waiters of a process.
 
 use crate::call::{Call, Style, Verb};
 use crate::fault::Fault;
 use crate::scenario::Scenario;
 use std::collections::BTreeMap;
 
-/// Those who wait, by process and resource: each with a number that grows in the order in which they came.
+/// Waiters by process and resource. Each has a number that increases in the order of arrival.
 #[derive(Default)]
 pub(crate) struct Lines {
     lines: BTreeMap<(usize, usize), Vec<u64>>,
@@ -13,14 +13,14 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Somebody begins to wait.
+    /// Records that a waiter has arrived, and returns its number.
     pub(crate) fn enter(&mut self, process: usize, resource: usize) -> u64 {
         self.last += 1;
         self.lines.entry((process, resource)).or_default().push(self.last);
         self.last
     }
 
-    /// It waits no longer. Returns how many wait who came before it.
+    /// Removes a waiter. Returns the number of earlier waiters that are still waiting.
     pub(crate) fn leave(&mut self, process: usize, resource: usize, ticket: u64) -> usize {
         let Some(line) = self.lines.get_mut(&(process, resource)) else { return 0 };
         line.retain(|other| *other != ticket);
@@ -29,7 +29,7 @@ impl Lines {
 }
 
 impl Scenario {
-    /// True if nothing in `process` keeps one who waits from moving.
+    /// Returns true if no waiter of `process` is ever delayed, so that FIFO order is exact.
     pub(crate) fn is_fair(&self, process: usize) -> bool {
         let is_attentive = |call: &Call| match &call.verb {
             Verb::Lock(lock) => matches!(lock.style, Style::Awaited),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_came_before_is_counted_and_nobody_else() {
+    fn leave_counts_earlier_waiters_of_same_process_and_resource() {
         let mut waiting = Lines::default();
         let [first, second, third] = [(); 3].map(|()| waiting.enter(0, 0));
         waiting.enter(1, 0);

@@ -1,4 +1,4 @@
-//! What goes wrong with whole nodes, links and processes: planned at the start of a run.
+//! Planned faults of nodes, links and processes.
 
 use crate::clock::{Instant, MS};
 use crate::closing::Closing;
@@ -11,58 +11,59 @@ use crate::steps::plan_steps;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node does nothing; what comes waits.
+    /// The node stalls; received packets wait.
     Hang { node: usize },
-    /// The node's process ends, and starts again with all its keys, or forgets them. `is_silent`: nobody
-    /// is told.
+    /// The node's process ends, and later restarts with or without its keys. `is_silent`: peers are
+    /// not notified.
     Crash { node: usize, is_silent: bool, forgets: bool },
-    /// The master behind an address becomes a replica. It becomes a master again; or its address leads to the
-    /// standby of that number. `is_empty`: that one has no keys. `cuts`: the old master closes its connections.
+    /// The master behind an address becomes a replica. Later it becomes a master again, or the
+    /// address leads to a standby. `is_empty`: the new master has no keys. `cuts`: the old master
+    /// closes its connections.
     Failover { node: usize, standby: Option<usize>, is_empty: bool, cuts: bool },
-    /// The node closes each connection over which it reads a command with the key of a lock for which it does so.
+    /// The node closes each connection that sends a command with the key of certain locks.
     Close { node: usize, closing: Closing },
-    /// Somebody sets the key of a lock to a large value.
+    /// Another client sets the key of a lock to a large value.
     Enlarge { node: usize, which: usize, kilobytes: usize },
-    /// The node pushes the change of a key many times over each connection.
+    /// The node sends many pushes over each connection.
     Flood { node: usize, kilobytes: usize },
-    /// The node answers everything with an error.
+    /// The node replies to every command with an error.
     Trouble { node: usize, kind: usize },
     /// The node's clock is set.
     Jump { node: usize, by: i64 },
-    /// The same, once all clients have read it since it was set the other way.
+    /// The same, after all clients have read the clock since its last opposite step.
     Step { node: usize, by: i64 },
-    /// A lock's key goes from the node before its time.
+    /// The node loses a lock's key before its expiry.
     Fade { node: usize, resource: usize },
-    /// The same with its counter.
+    /// The node loses a lock's counter before its expiry.
     Evict { node: usize, resource: usize },
-    /// Somebody flushes the node's scripts.
+    /// The node's scripts are flushed.
     ForgetScripts { node: usize },
-    /// Somebody flushes the node.
+    /// The node is flushed.
     Flush { node: usize },
     /// The process's wall clock is set.
     Wall { process: usize, by: i64 },
-    /// Nothing passes between the two.
+    /// The process and the node cannot exchange packets.
     Block { process: usize, node: usize },
-    /// Nothing passes between the process and anybody.
+    /// The process cannot exchange packets with any node.
     Cut { process: usize },
-    /// The process is stopped: its clock goes on.
+    /// The process is stopped, but its clock continues.
     Stop { process: usize },
-    /// One runtime of the process is held up by a task that blocks.
+    /// A blocking task holds up one runtime of the process.
     Hold { process: usize, runtime: usize },
     /// The process ends.
     Kill { process: usize, is_silent: bool },
-    /// The process ends one of its runtimes, and goes on with another.
+    /// The process shuts one of its runtimes down, and continues with another.
     Shutdown { process: usize, runtime: usize },
 }
 
-/// Plans one fault after the other.
+/// Plans faults one by one.
 pub(crate) struct Planner<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) dice: &'a mut Dice,
     pub(crate) plan: Vec<FaultPlan>,
 }
 
-/// The faults of a run. Each kind is off in many runs, so that others show what they do alone.
+/// The faults of a run. Each kind is absent in many runs, to expose the effects of few kinds.
 pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan> {
     let mut planner = Planner { scenario, dice, plan: Vec::new() };
     if scenario.mode.is_fresh() {
@@ -95,13 +96,13 @@ impl Planner<'_> {
         self.plan.push(FaultPlan { id: 0, at, lasting, fault });
     }
 
-    /// Some moment before all is healed.
+    /// A random time in the period with faults.
     pub(crate) fn moment(&mut self) -> Instant {
         let Scenario { times, calm, .. } = self.scenario;
         self.dice.between(*calm, times.horizon)
     }
 
-    /// Where the nodes of a new deployment start, and one of them may hang.
+    /// The start of a new deployment's nodes, one of which may stall.
     fn plan_start(&mut self) {
         let longest = 2 * self.scenario.ttl();
         for (node, starts) in self.scenario.node_starts.clone().into_iter().enumerate() {
@@ -115,7 +116,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Nobody can reach anybody for less than a quarter of the ttl; and not again before leases were renewed.
+    /// Outages of all nodes for at most a quarter of the ttl, and the next one only after leases
+    /// were renewed.
     fn plan_outages(&mut self) {
         let (ttl, nodes) = (self.scenario.ttl(), self.scenario.nodes);
         let mut at = 0;
@@ -143,8 +145,8 @@ impl Planner<'_> {
 
     fn plan_common(&mut self) {
         let scenario = self.scenario;
-        // Half of the runs spare a majority of the nodes. The others are worse than what is promised,
-        // and safe all the same.
+        // In half of the runs, a majority of the nodes has no faults. The other runs exceed the
+        // guarantee of liveness, but safety must hold.
         let spared = if self.dice.chance(500) { scenario.nodes / 2 + 1 } else { 0 };
         let faulty = scenario.nodes - spared;
         for kind in 0..16 {
@@ -156,7 +158,7 @@ impl Planner<'_> {
                 let at = self.moment();
                 let lasting = self.draw_lasting();
                 let forgets = matches!(fault, Fault::Crash { forgets: true, .. });
-                // Until all that it has ever granted must be gone.
+                // The node returns after all keys that it has granted have expired.
                 let delay = if forgets { scenario.longest_key() } else { 0 };
                 if delay == 0 || at + delay + lasting < scenario.times.horizon {
                     self.add(at, delay + lasting, fault);
@@ -179,13 +181,13 @@ impl Planner<'_> {
         Some(match kind {
             0 => Fault::Hang { node },
             1 if !is_witness => Fault::Crash { node, is_silent, forgets: false },
-            // Who looks at tokens says elsewhere which counters are lost.
+            // In modes about tokens, other faults delete counters.
             2 if !mode.is_about_tokens() && !is_witness => {
                 Fault::Crash { node, is_silent, forgets: true }
             }
-            // It is known when a client has read a clock only as long as nodes tell it.
+            // The simulation knows when a client has read a clock only while nodes reply to `TIME`.
             3 if !mode.has_steps() && !is_witness => Fault::Trouble { node, kind: dice.index(8) },
-            // Back: keys stand longer.
+            // A step back lengthens the life of keys.
             4 if mode.is_exclusive() && !mode.has_steps() => {
                 Fault::Jump { node, by: -signed(dice.of_any_size(MS, scenario.ttl())) }
             }
@@ -214,7 +216,7 @@ impl Planner<'_> {
         })
     }
 
-    /// What the mode adds to the faults inside the promise.
+    /// Faults that the mode adds to the guaranteed ones.
     fn plan_outside(&mut self) {
         let Mode::Outside(outside) = self.scenario.mode else { return };
         for _ in 0..self.dice.between(1, 7) {
@@ -250,7 +252,7 @@ impl Planner<'_> {
     }
 }
 
-/// So much ahead, or back.
+/// A signed duration.
 fn either(dice: &mut Dice, least: Instant, most: Instant) -> i64 {
     let by = signed(dice.of_any_size(least, most));
     if dice.chance(500) { by } else { -by }

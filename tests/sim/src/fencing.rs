@@ -1,4 +1,4 @@
-//! What a run does about tokens: clients' wall clocks, and where counters begin.
+//! Fencing in a run: clients' wall clocks and initial counters.
 
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
@@ -6,21 +6,22 @@ use crate::mode::{Hint, Mode};
 use crate::shared::Core;
 use crate::worker::name;
 
-/// From here on, in nanoseconds since 1970, a wall clock gives no hint: its microseconds are 2^52.
+/// Wall clock from which a client gives no hint, because its microseconds reach 2^52. In
+/// nanoseconds since 1970.
 const NO_HINT: u64 = 5_000_000_000 * S;
 
-/// Wall clocks that are right begin here.
+/// Start of correct wall clocks.
 pub(crate) const EPOCH: u64 = 1_700_000_000 * S;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fencing {
-    /// Every lock has a token.
+    /// All locks have tokens.
     pub(crate) is_on: bool,
     hints: bool,
-    /// Clients' wall clocks are off by as much, either way; and are set by as much.
+    /// Maximum error of clients' wall clocks in either direction.
     skew: Instant,
     pub(crate) wall_jump: Instant,
-    /// Counters begin with numbers below this.
+    /// Upper limit of the initial counters.
     first_numbers: u64,
 }
 
@@ -49,12 +50,12 @@ impl Fencing {
         }
     }
 
-    /// True if hints are taken from wall clocks, and nobody sets these.
+    /// Returns true if hints come from wall clocks that are never set.
     pub(crate) fn trusts_walls(&self) -> bool {
         self.hints && self.wall_jump == 0
     }
 
-    /// What a client's wall clock shows when the run begins.
+    /// Initial reading of a client's wall clock.
     pub(crate) fn wall(&self, dice: &mut Dice) -> u64 {
         if !self.hints {
             return NO_HINT;
@@ -69,7 +70,7 @@ pub(crate) fn counter(resource: &str) -> String {
 }
 
 impl Core {
-    /// Counters stand somewhere when the run begins.
+    /// Sets initial counters.
     pub(crate) fn fill_counters(&mut self, fencing: &Fencing, resources: usize, dice: &mut Dice) {
         if fencing.first_numbers == 0 {
             return;

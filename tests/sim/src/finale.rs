@@ -1,4 +1,4 @@
-//! What every client does once all is healed.
+//! The last calls of a client, after all faults have ended.
 
 use crate::clock::{Instant, MS, S};
 use crate::holder::Relied;
@@ -11,11 +11,11 @@ use quorlock::CloseError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What the last acquires of a run are given.
+/// The future of a client's last calls.
 pub(crate) type Ending = BoxFuture<'static, ()>;
 
 impl Worker {
-    /// Once all is healed: every resource can be had, and after that the client is closed, with nothing left.
+    /// After the faults: acquires every resource once. Then nothing may be pending.
     pub(crate) fn finish(self, resources: usize, longest_wait: Instant, rest: Instant) -> Ending {
         Box::pin(async move {
             while self.is_quiet && self.planned.load(Ordering::Relaxed) > 0 {
@@ -23,7 +23,7 @@ impl Worker {
             }
             let slow = self.shared.lock().weather.long;
             let settled = self.now() + slow + 2 * nanos(self.times.node_timeout);
-            // Such a node closes connections until the keys have expired because of which it does so.
+            // In this mode, nodes still close connections until the affected keys have expired.
             let closes = self.shared.lock().single == Some(Single::ClosingCommand);
             for resource in 0..resources {
                 let acquire = self.redlock.acquire(name(resource));
@@ -39,7 +39,7 @@ impl Worker {
                             self.checker.books().begin(self.process, &[resource], &lease, commits);
                         drop(Relied { worker: &self, id });
                         let released = lease.release().await;
-                        // Who waits for a packet that was sent before is taken for hung.
+                        // A node whose reply is delayed by an earlier packet is considered stalled.
                         if let Err(error) = released
                             && self.now() > settled
                             && !closes
@@ -51,14 +51,15 @@ impl Worker {
                     Err(error) => {
                         let waited = (self.now() - begun) / MS;
                         let how = format!(
-                            "p{} has not got r{resource} after {waited} ms: {error}",
+                            "p{} failed to acquire r{resource} within {waited} ms: {error}",
                             self.process
                         );
                         self.checker.books().broken(Rule::Liveness, how);
                     }
                 }
             }
-            // Releases that were pending without a connection are repeated while broken connections may deliver.
+            // Pending releases are repeated for as long as broken connections may deliver earlier
+            // commands.
             self.sleep(rest).await;
             if self.shared.lock().omits_info {
                 self.sleep(10 * S).await;
@@ -67,7 +68,7 @@ impl Worker {
         })
     }
 
-    /// Closes the client, which has nothing under way then.
+    /// Closes the client, which must have no pending operations then.
     pub(crate) async fn close_for_good(self) {
         if let Err(error) = self.close().await {
             self.checker.books().broken(Rule::Closes, format!("p{}: {error}", self.process));
@@ -84,19 +85,19 @@ impl Worker {
         closed
     }
 
-    /// A client that was closed rings no more, once its tasks have ended: one of them may pause before it asks a
-    /// node again, or be connecting, and finds then that nobody wants it.
+    /// A closed client must have no alarms after its tasks have ended. A task may be connecting or
+    /// in a pause between two attempts, and notices the end of the client after that.
     pub(crate) async fn check_alarms(&self, begun: Instant) {
         let pause = S.max(nanos(self.times.connect_timeout));
         self.sleep(pause + self.slack).await;
         let alarms = self.shared.lock().alarms_of(self.process, self.client);
         if !alarms.is_empty() && self.was_prompt_since(begun) {
-            let how = format!("p{}: a closed client's alarms ring in {alarms:?} ms", self.process);
+            let how = format!("p{}: a closed client has alarms in {alarms:?} ms", self.process);
             self.checker.books().broken(Rule::NoAlarms, how);
         }
     }
 
-    /// Nothing is under way in a client that was closed.
+    /// A closed client must have no pending operations.
     pub(crate) fn check_census(&self) {
         let pending_work = quorlock_test::pending_work(&self.redlock);
         if !pending_work.is_empty() {

@@ -1,4 +1,4 @@
-//! The seeded scheduler: a task that was woken may have to wait until it is polled.
+//! Seeded scheduler: a woken task may have to wait before it is polled.
 
 use crate::clock::Instant;
 use crate::event::WorldEvent;
@@ -10,21 +10,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Stands before a task of a process.
+/// Controls when a task of a process is polled.
 pub(crate) struct TaskGate {
     shared: Arc<Shared>,
     process: usize,
     beat: Arc<Beat>,
-    /// How many were made before it in this process.
+    /// Number of tasks that the process created before.
     number: usize,
-    /// Not to be polled before.
+    /// The task is not polled before this time.
     until: Option<Instant>,
     waker: Option<(Waker, Waker)>,
-    /// False for tasks of the simulation itself.
+    /// False for tasks of the simulation.
     is_product: bool,
 }
 
-/// Tells the world which runtime has something to do, and the runtime which task.
+/// Reports a woken task to the scheduler, and wakes it in its runtime.
 struct GateWaker {
     task: Waker,
     beat: Arc<Beat>,
@@ -44,25 +44,25 @@ impl Wake for GateWaker {
 
 impl TaskGate {
     pub(crate) fn new(shared: Arc<Shared>, process: usize, beat: Arc<Beat>) -> Self {
-        // It will be spawned on whichever runtime.
+        // The runtime that will run the task is not known yet.
         beat.note_all();
         beat.tasks.fetch_add(1, Ordering::Relaxed);
         let number = beat.made.fetch_add(1, Ordering::Relaxed);
         Self { shared, process, beat, number, until: None, waker: None, is_product: true }
     }
 
-    /// The waker to be left with others, in place of the runtime's.
+    /// The waker that the task receives in place of the runtime's waker.
     fn waker(&mut self, cx: &Context<'_>) -> Waker {
-        if let Some((inner, told)) = &self.waker
+        if let Some((inner, wrapped)) = &self.waker
             && inner.will_wake(cx.waker())
         {
-            return told.clone();
+            return wrapped.clone();
         }
         let runtime = self.beat.running();
-        let told = GateWaker { task: cx.waker().clone(), beat: self.beat.clone(), runtime };
-        let told = Waker::from(Arc::new(told));
-        self.waker = Some((cx.waker().clone(), told.clone()));
-        told
+        let wrapped = GateWaker { task: cx.waker().clone(), beat: self.beat.clone(), runtime };
+        let wrapped = Waker::from(Arc::new(wrapped));
+        self.waker = Some((cx.waker().clone(), wrapped.clone()));
+        wrapped
     }
 }
 
@@ -94,8 +94,8 @@ impl Gate for TaskGate {
         task(&mut Context::from_waker(&waker))
     }
 
-    /// A runtime that is shut down drops its tasks in an order that hangs on what else the process has run:
-    /// they are kept, and dropped in the order in which they were made.
+    /// The order in which a runtime drops its tasks at shutdown depends on earlier runs of this
+    /// thread. So the tasks are kept, and dropped in the order of their creation.
     fn bury(&mut self, task: Box<dyn Send>) {
         self.beat.bury(self.number, task);
     }
@@ -109,10 +109,10 @@ impl Drop for TaskGate {
     }
 }
 
-/// A task of the simulation itself, behind a gate.
+/// A task of the simulation, behind a gate.
 pub(crate) struct Gated<F: Send + 'static> {
     gate: TaskGate,
-    /// None once it was buried.
+    /// `None` after it was passed to `bury`.
     task: Option<Pin<Box<F>>>,
 }
 

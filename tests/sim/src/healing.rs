@@ -1,4 +1,4 @@
-//! Faults begin, and end.
+//! Start and end of faults.
 
 use crate::event::WorldEvent;
 use crate::fault::Fault;
@@ -7,7 +7,7 @@ use crate::trace::note;
 use crate::world::World;
 use quorlock_test::Trouble;
 
-/// What a node may be troubled by.
+/// Troubles of a node.
 const TROUBLES: [Trouble; 6] = [
     Trouble::Busy,
     Trouble::Loading,
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// Returns whether it has an end.
+    /// Starts a fault. Returns true if it has an end.
     fn begin(&mut self, fault: Fault, lasting: u64) -> bool {
         match fault {
             Fault::Kill { process, is_silent } => {
@@ -58,15 +58,15 @@ impl World {
             Fault::Failover { node, cuts, .. } => return core.demote(node, cuts),
             Fault::Trouble { node, kind } => {
                 let trouble = TROUBLES[kind % TROUBLES.len()];
-                note!(core, "n{node} answers {trouble:?}");
+                note!(core, "n{node} is in the state {trouble:?}");
                 core.nodes[node].server.set_trouble(Some(trouble));
             }
             Fault::Block { process, node } => {
-                note!(core, "nothing passes between p{process} and n{node}");
+                note!(core, "p{process} and n{node} cannot exchange packets");
                 core.blocked.insert((process, node));
             }
             Fault::Cut { process } => {
-                note!(core, "nothing passes between p{process} and any node");
+                note!(core, "p{process} cannot exchange packets with any node");
                 core.blocked.extend((0..core.nodes.len()).map(|node| (process, node)));
             }
             Fault::Stop { process } => {
@@ -97,7 +97,7 @@ impl World {
             Fault::Crash { node, forgets, .. } => core.restart(node, forgets),
             Fault::Failover { .. } => core.end_failover(fault),
             Fault::Trouble { node, .. } => {
-                note!(core, "n{node} is well again");
+                note!(core, "n{node} has recovered");
                 core.nodes[node].server.set_trouble(None);
             }
             Fault::Block { process, node } => core.unblock(process, node),
@@ -105,7 +105,7 @@ impl World {
                 (0..core.nodes.len()).for_each(|node| core.unblock(process, node));
             }
             Fault::Stop { process } => {
-                note!(core, "p{process} goes on");
+                note!(core, "p{process} continues");
                 core.processes[process].is_stopped = false;
                 if core.stands_still {
                     let now = core.now;
@@ -128,7 +128,7 @@ impl World {
         false
     }
 
-    /// From now on nothing goes wrong any more.
+    /// Ends all faults.
     pub(crate) fn heal(&mut self) {
         {
             let core = &mut *self.shared.lock();

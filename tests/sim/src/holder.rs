@@ -1,4 +1,4 @@
-//! Whoever holds a lock: what is done under it, and how it ends.
+//! Holders: the work under a lock, and its end.
 
 use crate::call::{End, HeldStep, Lock, Watch};
 use crate::checker::HeldId;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 impl Worker {
-    /// It was won, or not.
+    /// Handles the result of an acquire.
     pub(crate) async fn hold(self, won: Result<Lease, AcquireError>, lock: &Lock) {
         let lease = match won {
             Ok(lease) => lease,
@@ -23,19 +23,20 @@ impl Worker {
                 let mut books = self.checker.books();
                 books.inspect(&format!("{error} {error:?}"));
                 if matches!(error, AcquireError::Invalid(_)) {
-                    books.broken(
-                        Rule::Bounds,
-                        format!("a call of the simulation is wrong: {error}"),
-                    );
+                    books.broken(Rule::Bounds, format!("invalid call of the simulation: {error}"));
                 }
                 return;
             }
         };
-        // A limit to the hold counts from the beginning of the attempt.
+        // The maximum hold time starts with the attempt, so it may already have ended.
         let may_end = matches!(lease.loss(), Some(Loss::Closed | Loss::MaxHold));
         if lease.validity().is_zero() && !may_end {
-            let how =
-                format!("p{}: {:?} has ended: {:?}", self.process, lock.resources, lease.loss());
+            let how = format!(
+                "p{}: {:?} was acquired after its end: {:?}",
+                self.process,
+                lock.resources,
+                lease.loss()
+            );
             self.checker.books().broken(Rule::Alive, how);
         }
         let id = self.begin(&lease, lock);
@@ -44,14 +45,15 @@ impl Worker {
         self.end(lease, end, lock).await;
     }
 
-    /// A lock that is released by now rests for so many milliseconds, by clocks that may be slow.
+    /// Records a cool-down of `ms` milliseconds that starts at most now, measured by clocks that
+    /// may be slow.
     fn note_rest(&self, ms: u64) {
         let core = &mut *self.shared.lock();
         let until = core.now + ms * MS / 50 * 51 + 20 * MS;
         core.rests = core.rests.max(Some(until));
     }
 
-    /// The work under a lease begins.
+    /// Starts the work under a lease.
     pub(crate) fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
         if let Some(ms) = lock.at_least {
             self.note_rest(ms);
@@ -77,7 +79,7 @@ impl Worker {
         id
     }
 
-    /// Waits for the loss, and looks whether it is told in time.
+    /// Waits for the loss, and checks that it is reported in time.
     async fn watch(&self, lease: LeaseRef) {
         let mut ended = pin!(lease.ended());
         loop {
@@ -95,12 +97,12 @@ impl Worker {
         let late = now - since;
         let allowed = self.slack + 2 * self.stalled_since(since) + 5 * MS;
         if late > allowed {
-            let how = format!("a loss was told after {} ms", late / MS);
+            let how = format!("a loss was reported after {} ms", late / MS);
             self.checker.books().broken(Rule::LossTold, how);
         }
     }
 
-    /// Waits until the end is near, and looks whether that is told in time, and not before.
+    /// Waits for `endangered`, and checks that it resolves in time and not too early.
     async fn watch_margin(&self, lease: LeaseRef, margin: Duration) {
         let allowed = |since| self.slack + 2 * self.stalled_since(since) + 5 * MS;
         let mut endangered = pin!(lease.endangered(margin));
@@ -109,7 +111,9 @@ impl Worker {
             match select(endangered.as_mut(), self.sleep(left)).await {
                 Either::Left((left, _)) => {
                     if left > margin + millis(5) {
-                        let how = format!("{left:?} are left, and the margin is {margin:?}");
+                        let how = format!(
+                            "endangered() resolved with {left:?} left, the margin is {margin:?}"
+                        );
                         self.checker.books().broken(Rule::EndangeredTold, how);
                     }
                     return;
@@ -118,11 +122,14 @@ impl Worker {
                 Either::Right(((), _)) => {}
             }
             let since = self.now();
-            // It may be renewed just then: that is seen in time, as more than the margin is left for longer.
+            // A concurrent renewal is detected, because it leaves more than the margin.
             while lease.validity() <= margin {
                 let late = self.now() - since;
                 if late > allowed(since) {
-                    let how = format!("{margin:?} and less are left since {} ms", late / MS);
+                    let how = format!(
+                        "at most {margin:?} have been left for {} ms without a notification",
+                        late / MS
+                    );
                     self.checker.books().broken(Rule::EndangeredTold, how);
                     return;
                 }
@@ -133,7 +140,7 @@ impl Worker {
         }
     }
 
-    /// Goes on working, whatever becomes of the lease: until it is stopped.
+    /// Continues to work after the loss, until it is stopped.
     pub(crate) async fn work_on(&self, lease: &Lease, overtime: Instant) {
         let until = self.now() + overtime;
         let mut ended = None;
@@ -147,7 +154,8 @@ impl Worker {
             let since = *ended.get_or_insert(self.now());
             let late = self.now() - since;
             if late > self.slack + 2 * self.stalled_since(since) + 5 * MS {
-                let how = format!("p{}: work goes on {} ms after the end", self.process, late / MS);
+                let how =
+                    format!("p{}: work continues {} ms after the loss", self.process, late / MS);
                 self.checker.books().broken(Rule::WorkStops, how);
                 return;
             }
@@ -208,12 +216,12 @@ impl Worker {
         self.look(lock);
     }
 
-    /// An extension that failed has changed nothing.
+    /// A failed extension must not change the lease.
     fn check_unchanged(&self, lease: &Lease, extended: &Result<(), ExtendError>) {
         let Err(ExtendError::NoQuorum { still_valid_for, .. }) = extended else { return };
         if lease.validity() < *still_valid_for && lease.loss() != Some(Loss::Closed) {
             let how = format!(
-                "p{}: valid for {still_valid_for:?} after an extension that failed, and then for {:?}",
+                "p{}: valid for {still_valid_for:?} after a failed extension, but later only for {:?}",
                 self.process,
                 lease.validity()
             );
@@ -269,7 +277,7 @@ impl Worker {
                 self.say(format_args!("one guard released: {released:?}"));
                 self.sleep(lasting).await;
                 if guard.loss().is_none() && guard.validity().is_zero() {
-                    let how = format!("p{}: given up with a guard left", self.process);
+                    let how = format!("p{}: the lease ended while a guard was held", self.process);
                     self.checker.books().broken(Rule::Guards, how);
                 }
                 drop((relied, guard));
@@ -290,13 +298,16 @@ impl Worker {
         }
     }
 
-    /// A lease whose lock was adopted, also by a client elsewhere, cannot be extended.
+    /// A lease whose lock was adopted cannot be extended, even if another client has adopted it.
     async fn extend_given(&self, lease: &Lease, resource: usize) {
         if !self.checker.books().is_adopted(resource, lease.value()) {
             return;
         }
         if lease.extend(millis(self.times.ttl_ms)).await.is_ok() {
-            let how = format!("p{}: r{resource} was adopted, and is extended", self.process);
+            let how = format!(
+                "p{}: r{resource} was adopted, but the previous lease was extended",
+                self.process
+            );
             self.checker.books().broken(Rule::Adopted, how);
         }
     }
@@ -306,7 +317,7 @@ impl Worker {
     }
 }
 
-/// Somebody relies on a lease until this is dropped.
+/// Reliance of a task on a lease. It ends when this is dropped.
 pub(crate) struct Relied<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) id: HeldId,

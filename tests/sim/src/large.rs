@@ -1,4 +1,4 @@
-//! Foreign values of megabytes at the keys of locks.
+//! Values of several megabytes at the keys of locks, set by other clients.
 
 use crate::clock::{Instant, MS, US};
 use crate::dice::Dice;
@@ -15,17 +15,17 @@ use quorlock::{AcquireError, LockState, NodeFailure, NodeReport, NodeVote, Repor
 /// Number of locks with such values.
 pub(crate) const LARGE: usize = 2;
 
-/// Transfer time of a kilobyte: about 10 MB/s.
+/// Transfer time per kilobyte: about 10 MB/s.
 const PER_KILOBYTE: Instant = 100 * US;
 
 /// Size of the pieces in which a long reply arrives.
 const PIECE: usize = 16 << 10;
 
-/// A call about a lock whose key may have such a value.
+/// A call on a lock whose key may have such a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LargeCall {
     which: usize,
-    what: Request,
+    request: Request,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +39,13 @@ enum Request {
 impl LargeCall {
     pub(crate) fn draw(ttl: Instant, dice: &mut Dice) -> Self {
         let which = dice.index(LARGE);
-        let what = match dice.below(6) {
+        let request = match dice.below(6) {
             0 | 1 => Request::Status,
             2 => Request::ForceRelease,
             3 => Request::Try,
             _ => Request::Wait { lasting: dice.of_any_size(10 * MS, ttl / 2) },
         };
-        Self { which, what }
+        Self { which, request }
     }
 }
 
@@ -83,7 +83,7 @@ impl Core {
         }
     }
 
-    /// Sends a reply; a long one arrives piece by piece.
+    /// Sends a reply. A long reply arrives in several pieces.
     pub(crate) fn send_in_pieces(&mut self, connection: usize, bytes: Vec<u8>) {
         if bytes.len() <= PIECE {
             return self.send(connection, Way::ToClient, Packet::Bytes(bytes));
@@ -95,11 +95,11 @@ impl Core {
 }
 
 impl Worker {
-    pub(crate) async fn use_large(self, LargeCall { which, what }: LargeCall) {
+    pub(crate) async fn use_large(self, LargeCall { which, request }: LargeCall) {
         let key = name(which);
         let node = nanos(self.times.node_timeout);
         let present = || self.shared.lock().keys_of(&key);
-        match what {
+        match request {
             Request::Status => {
                 let status = self.timed("status", node, self.redlock.status(&key)).await;
                 self.inspect(&status);
@@ -112,7 +112,7 @@ impl Worker {
                 }
             }
             Request::ForceRelease => {
-                // It leaves a value that is longer than any lock's.
+                // This call replaces the value by one that is longer than the value of any lock.
                 let forced = self.redlock.force_release(&key);
                 let forced = self.timed("force_release", 2 * node + self.slack, forced).await;
                 self.inspect(&forced);

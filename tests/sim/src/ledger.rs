@@ -1,4 +1,4 @@
-//! Who was given which token, and whether tokens follow the order of tenures.
+//! Tokens of a run, and checks of their order.
 
 use crate::clock::{Instant, US};
 use crate::fencing::counter;
@@ -11,34 +11,36 @@ use quorlock_test::internals::{Kind, Stored};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// So much of a value tells it from all others.
+/// Length of the part of a value that is unique.
 const DIGITS: usize = 32;
 
-/// So many numbers are drawn in a run at most, with much to spare: by as much a token may be above all wall clocks.
+/// Maximum difference between a token and all wall clocks, in microseconds: more than the number of
+/// draws in a run.
 const DRAWS: u64 = 10_000;
 
-/// Whose keys came to stand on a node, one after the other.
+/// The values that a node has held for each lock, in order.
 #[derive(Default)]
 pub(crate) struct Tenures {
     by_resource: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
-/// A token that was handed out.
+/// A token of a lease, and the state of the nodes when it was handed out.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) process: usize,
     pub(crate) token: u64,
-    /// The nodes that have the lease's key, and whose counter stands at the token: the place of the lease
-    /// among those that had the key there.
+    /// For each node that has the lease's key and a counter equal to the token: the position of the
+    /// lease among the values that the node has held.
     places: Vec<Option<usize>>,
-    /// From when its key first came to stand anywhere until its holder had it.
+    /// The time from the first key of the lease on any node until the acquire returned.
     came: Instant,
     returned: Instant,
-    /// On each node: when it last forgot counters, or this one ended.
+    /// For each node: the time at which it last lost counters, or this counter expired.
     wiped: Vec<Option<Instant>>,
-    /// The most that wall clocks have shown, in microseconds: no token is above it, but for some draws.
+    /// The latest reading of all wall clocks in microseconds. Tokens exceed it at most by the
+    /// number of draws.
     shown: u64,
-    /// What the holder's wall clock showed at least when it asked; 0 if that is not known.
+    /// A lower limit of the holder's wall clock at the start of its acquire; 0 if unknown.
     asked: u64,
 }
 
@@ -46,12 +48,12 @@ pub(crate) struct Commit {
 pub(crate) struct Ledger {
     mode: Mode,
     commits: BTreeMap<usize, Vec<Commit>>,
-    /// How often a token was not higher than that of a lease which had been handed out before.
+    /// Number of tokens that were not higher than the token of an earlier lease.
     pub(crate) disorders: u64,
 }
 
 impl Core {
-    /// Takes down whose keys stand on a node.
+    /// Records the values at the keys of locks on a node.
     pub(crate) fn note_tenures(&mut self, node: usize) {
         if !self.notes_tenures {
             return;
@@ -64,7 +66,7 @@ impl Core {
         }
         for (resource, value) in came {
             self.came.entry(value.clone()).or_insert(self.now);
-            // A key that is put back later was there before.
+            // A restored key keeps its position.
             let tenures = self.nodes[node].tenures.by_resource.entry(resource).or_default();
             if !tenures.contains(&value) {
                 tenures.push(value);
@@ -72,7 +74,8 @@ impl Core {
         }
     }
 
-    /// What is known of a lease that is handed out now, with the `token`. It was asked for no earlier than `age` ago.
+    /// The commit of a lease that is handed out now with the `token`. Its acquire started at most
+    /// `age` ago.
     pub(crate) fn commit(
         &self,
         process: usize,
@@ -82,17 +85,17 @@ impl Core {
     ) -> Commit {
         let value = tell_apart(value.as_bytes());
         let place = |node: usize| {
-            let mut is_ours = false;
+            let mut has_value = false;
             let mut is_at_token = false;
             let counter = counter(&name(resource));
             for (key, Stored { kind, .. }) in self.nodes[node].server.keys(self.node_wall(node)) {
                 let Kind::String(stored) = kind else { continue };
-                is_ours |= key == name(resource).as_bytes() && stored.starts_with(value);
+                has_value |= key == name(resource).as_bytes() && stored.starts_with(value);
                 is_at_token |= key == counter.as_bytes() && stored == token.to_string().as_bytes();
             }
             let tenures = self.nodes[node].tenures.by_resource.get(&resource)?;
             let place = tenures.iter().position(|tenure| tenure == value)?;
-            (is_ours && is_at_token).then_some(place)
+            (has_value && is_at_token).then_some(place)
         };
         let places = (0..self.nodes.len()).map(place).collect();
         let came = self.came.get(value).copied().unwrap_or(self.now);
@@ -111,7 +114,7 @@ impl Ledger {
         Self { mode, commits: BTreeMap::new(), disorders: 0 }
     }
 
-    /// Takes down a token, and says what is wrong with it.
+    /// Records a token, and describes its first violation.
     pub(crate) fn commit(&mut self, resource: usize, commit: Commit) -> Option<String> {
         let before = self.commits.get(&resource).into_iter().flatten();
         let wrong: Vec<_> =
@@ -121,18 +124,18 @@ impl Ledger {
         wrong.into_iter().next().map(|how| format!("r{resource}: {how}"))
     }
 
-    /// True if any counter was lost by then.
+    /// Returns true if any counter has been lost.
     pub(crate) fn has_forgotten(&self) -> bool {
         let mut wiped = self.commits.values().flatten().flat_map(|commit| &commit.wiped);
         wiped.any(Option::is_some)
     }
 }
 
-/// Two tokens, the second of which was handed out after the first.
+/// Compares two tokens. The second one was handed out after the first.
 fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
     let is_later = mode.is_exclusive() || one.returned <= other.came;
     let order = one.token.cmp(&other.token);
-    let tell = |what: &str| {
+    let report = |what: &str| {
         let (first, second) = ((one.process, one.token), (other.process, other.token));
         Some(format!(
             "p{} had token {}, and p{} has {}: {what}",
@@ -141,7 +144,7 @@ fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
     };
     if !mode.is_promised() {
         let is_wrong = order == Ordering::Equal || is_later && order != Ordering::Less;
-        return if is_wrong { tell("it was only measured") } else { None };
+        return if is_wrong { report("out of order, which this mode only counts") } else { None };
     }
     let since = one.came.min(other.came);
     let has_kept = |node: &usize| other.wiped[*node].is_none_or(|at| at < since);
@@ -150,27 +153,31 @@ fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
     let kept = (0..other.wiped.len()).filter(has_kept);
     let kept: Vec<_> = kept.filter_map(|node| Some((node, both(node)?))).collect();
     if kept.is_empty() && forgot {
-        // What is left is the wall clock.
-        let is_told = other.asked > one.shown + DRAWS && order != Ordering::Less;
-        return if is_told { tell("its wall clock was ahead of all before") } else { None };
+        // Without a shared counter, only the wall clock determines the order.
+        let is_ahead = other.asked > one.shown + DRAWS && order != Ordering::Less;
+        return if is_ahead {
+            report("its wall clock was ahead of all earlier ones")
+        } else {
+            None
+        };
     }
     if order == Ordering::Equal {
-        return tell("they are the same");
+        return report("the tokens are equal");
     }
     if is_later && order != Ordering::Less {
-        return tell("it came later");
+        return report("the second lease is later");
     }
-    // Also of leases at the same time: keys can be gone before their time.
+    // This also holds for concurrent leases, because keys can be lost before their expiry.
     let wrong = kept.into_iter().find(|(_, (one, other))| one.cmp(other) != order);
-    wrong.and_then(|(node, _)| tell(&format!("that is not the order on n{node}")))
+    wrong.and_then(|(node, _)| report(&format!("n{node} has held them in another order")))
 }
 
-/// What tells a value from all others.
+/// The part of a value that is unique.
 pub(crate) fn tell_apart(value: &[u8]) -> &[u8] {
     &value[..value.len().min(DIGITS)]
 }
 
-/// The lock whose key it is.
+/// The lock to which the key belongs.
 pub(crate) fn lock_of(key: &[u8]) -> Option<usize> {
     std::str::from_utf8(key).ok()?.strip_prefix('r')?.parse().ok()
 }

@@ -1,17 +1,19 @@
-//! Whole quorlock clients, as they ship, in a world of their own: from a seed comes everything that happens.
+//! Simulation of complete quorlock clients, as shipped. A seed determines everything that happens
+//! in a run.
 //!
-//! - What is real: the library, all of it but for its sockets, its thread of alarms and its feature
-//!   `blocking`, which needs threads; tokio's runtimes and channels; the redis crate.
-//! - Simulated: nodes (the server model of `quorlock-test`, whose replies are compared with a real server's byte by
-//!   byte), the network, every machine's clocks, processes, and the order in which tasks run.
+//! - Real: the library, except for its sockets, its timer thread and its feature `blocking`, which
+//!   needs threads; the runtimes and channels of tokio; the `redis` crate.
+//! - Simulated: nodes (the server model of `quorlock-test`, whose replies are compared with a real
+//!   server's byte by byte), the network, the clocks of all machines, processes, and the order in
+//!   which tasks run.
 //!
-//! Each process has tokio runtimes of its own. They run on one thread, one after the other in an order that
-//! is drawn from the seed, each until it has nothing to do; then the next event happens, and time goes on to
-//! it. An executor of our own would be faster, but handles, spawning and the end of a runtime would be
-//! copies; and with paused time each of several runtimes would go on to its own next timer.
+//! Each process has its own tokio runtimes. They run on one thread, in an order that is drawn from
+//! the seed, each until it has no more work. Then time advances to the next event. A custom
+//! executor would be faster, but handles, spawning and the shutdown of runtimes would be copies.
+//! With paused time, each of several runtimes would advance to its own next timer.
 //!
-//! A run ends in four stages: faults; all is healed, and every client has every lock once more; all clients
-//! are closed; nothing is left.
+//! A run has four stages: faults; after all faults have ended, every client acquires every lock
+//! once; all clients are closed; the remaining keys, tasks and alarms are checked.
 
 mod alone;
 mod bystander;

@@ -1,4 +1,4 @@
-//! The nodes' machines, as a scenario has them.
+//! Machines of the nodes, according to the scenario.
 
 use crate::clock::{MachineClock, S};
 use crate::dice::Dice;
@@ -36,7 +36,7 @@ pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut D
         config.appendonly = true;
         config.appendfsync = Fsync::Always;
     }
-    // Nodes whose clocks are set by NTP begin their seconds together.
+    // The seconds of NTP-synchronised clocks start at the same time.
     let ahead = if scenario.mode.restarts_groups() { 0 } else { dice.below(2 * S) };
     let mut host = NodeHost::new(config, MachineClock::new(EPOCH + ahead, rate));
     host.is_durable = is_durable;
@@ -44,7 +44,7 @@ pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut D
 }
 
 impl Core {
-    /// What the mode needs beside machines.
+    /// Prepares the state of the world for the mode.
     pub(crate) fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
         self.calm = scenario.calm;
         self.pushes = scenario.pushes;

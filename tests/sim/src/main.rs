@@ -1,4 +1,4 @@
-//! Plays seeds of the simulation: `make sim`.
+//! Runs seeds of the simulation: `make sim`.
 
 use clap::Parser;
 use sim::{Mode, Parts, Rule, run, shrink, sweep, watch};
@@ -6,31 +6,31 @@ use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, thread};
 
-/// So many findings of a sweep are printed.
+/// Maximum number of findings that are printed per mode.
 const MOST_SHOWN: usize = 10;
 
-/// Simulates whole quorlock clients, from seeds.
+/// Simulates complete quorlock clients; a seed determines each run
 #[derive(Parser)]
 struct Arguments {
-    /// Number of seeds to play; of `all` modes, `many-waiters` gets a hundredth of it
+    /// Number of seeds per mode. With `all`, slow modes run only a fraction of them
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// The first of them
+    /// First seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// What to play: a mode, or `all` that are promised, or `outside`
+    /// Mode to run; `all` runs every mode with a guarantee, `outside` the others
     #[arg(long, default_value = "all")]
     mode: String,
-    /// Plays this seed only, and prints what happens in it
+    /// Runs only this seed, and prints its trace
     #[arg(long)]
     seed: Option<u64>,
-    /// Of that seed, only these parts, as a finding names them
+    /// Runs only these parts of the seed, in the format that a finding prints
     #[arg(long, default_value = "")]
     only: String,
-    /// Stops at the first finding, and does not cut it down
+    /// Stops at the first finding, and does not reduce it
     #[arg(long)]
     hunt: bool,
-    /// How many threads play
+    /// Number of threads [default: all processors]
     #[arg(long)]
     threads: Option<usize>,
 }
@@ -47,12 +47,12 @@ fn main() -> ExitCode {
 }
 
 impl Arguments {
-    /// Plays what was asked for; true if all was as it must be.
+    /// Runs the requested seeds. Returns true if there are no findings.
     fn play(&self) -> Result<bool, String> {
         watch();
         let modes = self.modes()?;
         if let Some(seed) = self.seed {
-            let [mode] = modes[..] else { return Err("one seed needs one mode".to_owned()) };
+            let [mode] = modes[..] else { return Err("--seed needs a single --mode".to_owned()) };
             return self.replay(mode, seed);
         }
         if self.hunt {
@@ -77,7 +77,7 @@ impl Arguments {
             .collect();
         if found.is_empty() {
             let labels: Vec<_> = Mode::ALL.iter().map(|(label, _)| *label).collect();
-            return Err(format!("there is no mode {}, but {}", self.mode, labels.join(", ")));
+            return Err(format!("unknown mode {}: use one of {}", self.mode, labels.join(", ")));
         }
         Ok(found)
     }
@@ -93,7 +93,7 @@ impl Arguments {
         Ok(outcome.violation.is_none() || !mode.is_promised())
     }
 
-    #[allow(clippy::cast_precision_loss)] // It is for reading.
+    #[allow(clippy::cast_precision_loss)] // Only for display.
     fn sweep(&self, mode: Mode) -> bool {
         let start = Instant::now();
         let count = if self.mode == "all" { mode.share(self.seeds) } else { self.seeds };
@@ -130,7 +130,7 @@ impl Arguments {
         self.threads.unwrap_or_else(processors)
     }
 
-    /// Plays a few seeds of each mode in turn, until a rule is broken. True if none is.
+    /// Runs a few seeds of each mode in turn, until a rule is violated. Returns true if none is.
     fn hunt(&self, modes: &[Mode]) -> bool {
         let (mut played, mut round) = (0, 0);
         while played < self.seeds {
@@ -147,12 +147,12 @@ impl Arguments {
             }
             round += 1;
         }
-        println!("{played} seeds of {} modes, and nothing found", modes.len());
+        println!("{played} seeds of {} modes without findings", modes.len());
         true
     }
 }
 
-/// Cuts a finding down, and prints what is left of it.
+/// Reduces a finding, and prints its trace.
 fn explain(mode: Mode, seed: u64, rule: Rule) {
     let parts = shrink(mode, seed, rule);
     let outcome = run(mode, seed, Some(&parts), true);

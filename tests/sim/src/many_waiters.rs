@@ -13,23 +13,23 @@ use std::time::Duration;
 
 const CLIENTS: usize = 100;
 
-/// All clients have connected before this moment.
+/// Time until which all clients have connected.
 const START: Instant = S;
 
 /// The default wait of an acquire.
 const WAIT: Instant = 10 * S;
 
-/// The longest run: all clients have acquired the lock, or timed out.
+/// Maximum duration of a run: all clients have acquired the lock, or timed out.
 pub(crate) const LASTING: Instant = START + WAIT + S;
 
-/// Maximum number of commands per client of the lock, on all nodes together: 90 to 190 are usual on three and five nodes,
-/// heartbeats included.
+/// Maximum number of commands per client of the lock, on all nodes together. Usual are 90 to 190 on
+/// three and five nodes, including heartbeats.
 const MOST_COMMANDS: u64 = 250;
 
 /// A client that acquires the lock once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
-    /// When it begins to wait.
+    /// Start of the acquire.
     at: Instant,
     hold: Instant,
 }
@@ -81,7 +81,8 @@ impl Worker {
 }
 
 impl Core {
-    /// Counts the commands in `bytes`, which a node has read. Each write of a client is a sequence of whole commands.
+    /// Counts the commands in `bytes`, which a node has read. Each write of a client consists of
+    /// complete commands.
     pub(crate) fn count_commands(&mut self, bytes: &[u8]) {
         let Some(left) = self.commands_left.filter(|_| self.now >= START) else { return };
         let later = memchr::memmem::find_iter(bytes, b"\r\n*").count();

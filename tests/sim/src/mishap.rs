@@ -1,4 +1,4 @@
-//! What goes wrong at once, and what has to wait for a better moment.
+//! Faults without a duration, and faults that must be postponed.
 
 use crate::clock::MS;
 use crate::event::WorldEvent;
@@ -11,7 +11,7 @@ use crate::world::World;
 use quorlock_test::internals::Server;
 
 impl Core {
-    /// Before a command is run, a lock's key may go.
+    /// May delete a lock's key before a command is executed.
     pub(crate) fn fade_some(&mut self, node: usize) {
         if self.is_calm() || self.weather.fades == 0 || !self.dice.chance(self.weather.fades) {
             return;
@@ -24,12 +24,13 @@ impl Core {
             .collect();
         if !locks.is_empty() {
             let key = &locks[self.dice.index(locks.len())];
-            note!(self, "{key} goes from n{node}");
+            note!(self, "{key} is lost on n{node}");
             self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
         }
     }
 
-    /// What happens to a node, or to a wall clock, at once. False if it is none of that.
+    /// Applies a fault without a duration to a node or a wall clock. Returns false for other
+    /// faults.
     fn suffer(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::Jump { node, by } | Fault::Step { node, by } => self.step_node(node, by),
@@ -40,12 +41,12 @@ impl Core {
             Fault::Enlarge { node, which, kilobytes } => self.enlarge(node, which, kilobytes),
             Fault::Flood { node, kilobytes } => self.flood(node, kilobytes),
             Fault::Fade { node, resource } => {
-                note!(self, "r{resource} goes from n{node}");
+                note!(self, "r{resource} is lost on n{node}");
                 let key = name(resource);
                 self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
             }
             Fault::Evict { node, resource } => {
-                note!(self, "the counter of r{resource} goes from n{node}");
+                note!(self, "the counter of r{resource} is lost on n{node}");
                 self.nodes[node].wiped = Some(self.now);
                 let key = counter(&name(resource));
                 self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
@@ -76,7 +77,8 @@ impl Core {
         true
     }
 
-    /// True if a client could not see what a fault does, or could not meet whom it is promised to meet.
+    /// Returns true if the fault must be postponed, because a client could not detect its effect,
+    /// or could not reach a node that the guarantee assumes to be reachable.
     fn must_wait(&self, fault: Fault) -> bool {
         let any = |is: &dyn Fn(usize) -> bool| (0..self.processes.len()).any(is);
         let hinders = |process: usize| !self.processes[process].is_dead && self.is_meeting(process);
@@ -97,7 +99,7 @@ impl Core {
         }
     }
 
-    /// True if a process that starts now could not meet whom it is promised to meet.
+    /// Returns true if a process that starts now could not reach the witness.
     pub(crate) fn must_start_later(&self, process: usize) -> bool {
         self.readings.witness.is_some_and(|node| {
             self.nodes[node].is_stopped
@@ -109,7 +111,7 @@ impl Core {
 }
 
 impl World {
-    /// A fault that is over at once, or has to wait. True if that was all.
+    /// Handles a fault without a duration, or postpones a fault. Returns true in both cases.
     pub(crate) fn begin_mishap(&mut self, index: usize, fault: Fault) -> bool {
         let core = &mut *self.shared.lock();
         if core.must_wait(fault) {
@@ -120,7 +122,7 @@ impl World {
         core.suffer(fault)
     }
 
-    /// Whoever was there from the beginning has met all nodes by now.
+    /// Checks that every process that started first has reached all nodes.
     pub(crate) fn check_meetings(&self) {
         let core = self.shared.lock();
         for (process, plan) in self.scenario.processes.iter().enumerate() {
@@ -128,7 +130,7 @@ impl World {
             let is_met = (0..self.scenario.nodes).all(has_met);
             assert!(
                 plan.starts > 0 || core.processes[process].is_dead || is_met,
-                "the simulation is wrong: p{process} has not met all nodes by {}",
+                "defect of the simulation: p{process} has not reached all nodes by {}",
                 core.now
             );
         }

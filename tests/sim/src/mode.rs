@@ -1,113 +1,117 @@
-//! What a run is about, and what must never be in it.
+//! Modes of the simulation: the faults of a run, and the rules that it checks.
 
 use crate::rule::Rule;
 
-/// What is looked at.
+/// The faults of a run, and the rules that it checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Faults inside the promise, and then none: no two hold at a time, all calls end in time, and
-    /// nothing is left behind.
+    /// Faults within the guarantee, and then none. Mutual exclusion, the limits of all calls, and
+    /// the cleanup are checked.
     Promise,
-    /// The nodes and the network are well. Runtimes end and are held up, processes are stopped, tasks wait: what
-    /// is let go of is free at once all the same.
+    /// Healthy nodes and network. Runtimes are shut down or held up, processes are stopped and
+    /// tasks are delayed: released locks must nevertheless be free at once.
     Quiet,
-    /// Nodes and network are well, but for short outages of all of them: leases that are kept up outlive these.
+    /// Healthy nodes and network except for short outages of all nodes. Leases with auto-extension
+    /// must survive them.
     Outages,
-    /// Keys go at any moment, and some nodes forget all: committed tokens differ, and follow the
-    /// order of tenures, wherever two quorums share a node that has kept its counter. Exclusion is not
-    /// looked at.
+    /// Keys are lost at any time, and some nodes lose all data. Committed tokens must differ and
+    /// follow the order of the tenures, wherever two quorums share a node that has kept its
+    /// counter. Mutual exclusion is not checked.
     Tokens,
-    /// Nodes forget all and restart at once, and clients guard against it: no two hold at a time.
+    /// Nodes restart without data, and clients have a restart guard. Mutual exclusion is checked.
     Guarded(Guarded),
-    /// Clocks of nodes step, and every client has read them before: no two hold at a time.
+    /// Clocks of nodes step after every client has read them. Mutual exclusion is checked.
     Stepped(Stepped),
-    /// One kind of node fault without any other: locks that the fault must not affect are acquired, held and released
-    /// as without it.
+    /// One kind of node fault for minutes. Locks that the fault must not affect are acquired, held
+    /// and released.
     Single(Single),
     /// No faults. 100 clients wait for one lock.
     ManyWaiters,
-    /// One kind of fault outside the promise: how often do two hold at a time?
+    /// One kind of fault outside the guarantee. Overlaps of holders are counted.
     Outside(Outside),
-    /// Counters are lost: how often do tokens not follow the order of leases?
+    /// Loss of counters. Tokens out of order are counted.
     Wiped(Wiped),
 }
 
-/// Whom a restart guard protects against what.
+/// Setting of the restart guard, and the restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded {
-    /// `Observed`: every client has seen every node before. Any number restarts.
+    /// `Observed`. Every client has connected to every node before. Any number of nodes restarts.
     Observed,
-    /// `Observed`, and clients that come new. The same minority restarts, again and again.
+    /// `Observed`, with new clients. A fixed minority restarts repeatedly.
     Minority,
-    /// `Strict`, and clients that come new. Any number restarts.
+    /// `Strict`, with new clients. Any number of nodes restarts.
     Strict,
-    /// `Observed`, and clients that come new. Up to all nodes but one restart, one after the other; that
-    /// one is met by whoever comes.
+    /// `Observed`, with new clients. Up to all nodes except one restart, one after the other. Every
+    /// new client reaches that one.
     Rolling,
-    /// `Observed`, and clients that come new to nodes that are. Nothing restarts, and no vote is withheld.
+    /// `Observed`, with new clients and a new deployment. No node restarts, and no vote may be
+    /// withheld.
     Fresh,
 }
 
-/// What happens beside steps of nodes' clocks.
+/// Faults in addition to steps of the nodes' clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// What happens in the safety mode; but clocks keep within 100 parts per million.
+    /// The faults of `Promise`. The rates of clocks differ by at most 100 parts per million.
     Known,
-    /// Nodes forget all and restart at once, too. Clients guard against it, and have seen every node before.
+    /// The same, and nodes restart without data. Clients have a restart guard, and have connected
+    /// to every node before.
     Restarts,
 }
 
-/// The only kind of fault in a run, which lasts for minutes.
+/// The only kind of fault in a run, which takes minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Single {
-    /// Masters of a minority become replicas. Each becomes a master again, or its address leads to another server.
+    /// Masters of a minority become replicas. Each becomes a master again, or its address leads to
+    /// another server.
     Failover,
     /// Servers close a connection that sends a command with the key of one lock.
     ClosingCommand,
-    /// The keys of some locks have foreign values of megabytes.
+    /// The keys of some locks have values of several megabytes, set by other clients.
     LargeValue,
     /// The coordinator of a client panics, and nodes send many pushes.
     Panic,
 }
 
-/// Faults against which Redlock promises nothing.
+/// Faults outside the guarantee of Redlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// Nodes forget all and restart at once.
+    /// Nodes restart immediately without data.
     Amnesia,
     /// Node clocks jump forward.
     Jump,
-    /// Some nodes' clocks run 10 % fast.
+    /// The clocks of some nodes run 10 % fast.
     FastNodes,
-    /// Up to all nodes forget all at once, and restart at once; there is no restart guard.
+    /// Up to all nodes restart immediately without data, and clients have no restart guard.
     Unguarded,
-    /// The same under the guard `Observed`, and clients that come new.
+    /// The same with the guard `Observed` and new clients.
     Newcomers,
-    /// Nodes restart one after the other, the others are silent, and clients come new.
+    /// Nodes restart one after the other while the others are stalled, and new clients start.
     SilentOld,
-    /// The clocks of most nodes step ahead at once, and clients come new after it.
+    /// The clocks of most nodes step forward at once, and new clients start after that.
     StepNewcomers,
-    /// Clocks step, and drift to the edge of the allowance.
+    /// Clocks step, and drift to the limit of the allowance.
     StepDrift,
-    /// Clients' clocks stand still, for as long as the process does.
+    /// The clocks of clients stop while their process is stopped.
     Standstill,
 }
 
-/// A loss of counters: at one moment so many nodes forget all, and restart at once.
+/// A loss of counters: some nodes restart at once without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wiped {
-    /// As many as make a majority; else as many as make no majority.
+    /// The nodes form a majority; otherwise a minority.
     pub is_majority: bool,
-    /// What clients ask the counters to go to.
+    /// The hint that clients send for the counters.
     pub hint: Hint,
 }
 
-/// What a client knows of the time when it asks for a token.
+/// Source of the hint for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// It gives no hint.
+    /// No hint.
     None,
-    /// Wall clocks of clients that agree within so many milliseconds.
+    /// Wall clocks of clients, which differ by at most this number of milliseconds.
     Within(u64),
 }
 
@@ -155,22 +159,23 @@ impl Mode {
         ("wiped-majority-5000-ms", wiped(true, Hint::Within(5_000))),
     ];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub fn label(self) -> &'static str {
         Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("", |(label, _)| label)
     }
 
-    /// True if there is something that must never be; else it is only counted.
+    /// Returns true if the mode has a guarantee to check. Otherwise violations are only counted.
     pub fn is_promised(self) -> bool {
         !matches!(self, Self::Outside(_) | Self::Wiped(_))
     }
 
-    /// Seeds per turn of a hunt. `Promise` has more, because its runs use the most of the API.
+    /// Seeds per turn of a hunt. `Promise` has more, because its runs use most of the API.
     pub fn turn(self) -> u64 {
         if self == Self::Promise { 150 } else { self.share(25) }
     }
 
-    /// Number of seeds to play of this mode in a sweep of `seeds` of all modes: less of those whose runs take long.
+    /// Number of seeds of this mode in a sweep of `seeds` seeds of all modes. Slow modes get a
+    /// fraction.
     pub fn share(self, seeds: u64) -> u64 {
         match self {
             Self::ManyWaiters => seeds.div_ceil(100),
@@ -183,41 +188,42 @@ impl Mode {
         }
     }
 
-    /// Whether it is a finding if `rule` is broken; else that is only counted.
+    /// Returns true if a violation of `rule` is a finding. Otherwise it is only counted.
     pub fn looks_at(self, rule: Rule) -> bool {
         match rule {
             Rule::Exclusion | Rule::Adopted => self.is_exclusive(),
             Rule::Updates | Rule::Tokens | Rule::Counters | Rule::Liveness => self.is_promised(),
-            // Where nothing is promised, nobody uses a client between the faults and its end.
+            // Without a guarantee, clients do not finish with the last acquires.
             Rule::Closes | Rule::NoKeys | Rule::NoRemains | Rule::NoTasks | Rule::NoAlarms => {
                 self.is_promised()
             }
             Rule::NotLost => self.is_whole(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
             Rule::Renewed => self == Self::Outages,
-            // By the client's clock.
+            // This limit is measured by the client's clock.
             Rule::ClocksRead => !matches!(self, Self::Outside(_)),
             _ => true,
         }
     }
 
-    /// True if nodes forget nothing that matters, and clocks do not step: all that is promised is looked at.
+    /// Returns true if nodes keep all relevant data and clocks do not step, so that all rules
+    /// apply.
     pub(crate) fn is_whole(self) -> bool {
         let is_kept = matches!(self, Self::Single(single) if single != Single::Failover);
         is_kept || matches!(self, Self::Promise | Self::Quiet | Self::Outages | Self::ManyWaiters)
     }
 
-    /// True if it is promised that no two hold at a time.
+    /// Returns true if mutual exclusion is guaranteed.
     pub(crate) fn is_exclusive(self) -> bool {
         self.is_promised() && self != Self::Tokens
     }
 
-    /// True if every lock has a token, and keys may go at any moment.
+    /// Returns true if every lock has a token, and keys may be lost at any time.
     pub(crate) fn is_about_tokens(self) -> bool {
         matches!(self, Self::Tokens | Self::Wiped(_))
     }
 
-    /// True if groups of nodes forget all at once, and restart at once.
+    /// Returns true if groups of nodes restart immediately without data.
     pub(crate) fn restarts_groups(self) -> bool {
         matches!(
             self,
@@ -227,13 +233,13 @@ impl Mode {
         )
     }
 
-    /// True if it is about steps of nodes' clocks.
+    /// Returns true if the clocks of nodes step.
     pub(crate) fn has_steps(self) -> bool {
         let outside = matches!(self, Self::Outside(Outside::StepNewcomers | Outside::StepDrift));
         outside || matches!(self, Self::Stepped(_))
     }
 
-    /// True if some clients come in the middle of the run.
+    /// Returns true if some clients start later than others.
     pub(crate) fn has_newcomers(self) -> bool {
         match self {
             Self::Promise => true,
@@ -252,12 +258,13 @@ impl Mode {
         }
     }
 
-    /// True if a client may be made at any moment, and need not know what nodes and clocks did before.
+    /// Returns true if a client may start at any time, without knowledge of earlier restarts and
+    /// clock steps.
     pub(crate) fn admits_anybody(self) -> bool {
         self.is_whole() || self.is_about_tokens()
     }
 
-    /// The only fault of its runs, if it is about one.
+    /// The only fault of the mode's runs, if there is just one.
     pub(crate) fn single(self) -> Option<Single> {
         if let Self::Single(single) = self { Some(single) } else { None }
     }

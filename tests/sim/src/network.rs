@@ -1,4 +1,4 @@
-//! Connections: what is under way on them, in order, and how they break.
+//! Connections: packets in transit, their order, and how connections break.
 
 use crate::clock::{Instant, MS, S, US};
 use crate::event::{Way, WorldEvent};
@@ -11,35 +11,36 @@ use quorlock_test::internals::{ConnId, Phase, StreamEnd};
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// So long a sender repeats what is not acknowledged: `TCP_USER_TIMEOUT` as the library sets it. What is
-/// older is not delivered; a little less, as the sender's clock may run fast.
+/// `TCP_USER_TIMEOUT` of the library: a sender repeats unacknowledged data for this time, and older
+/// data is not delivered. Slightly shorter, because the sender's clock may be fast.
 const USER_TIMEOUT: Instant = 9_900 * MS;
 
-/// So many connections of a process to a node are opened in a second at most: some clients on some runtimes,
-/// each of which tries less often from time to time.
+/// Maximum number of connections that a process opens to a node per second: a few clients on a few
+/// runtimes, each with growing pauses.
 const MOST_OPENED: u32 = 300;
 
-/// What travels.
+/// A packet.
 pub(crate) enum Packet {
-    /// The client wants to connect.
+    /// The client opens a connection.
     Open,
-    /// The node has accepted it.
+    /// The node has accepted the connection.
     Accepted,
     Bytes(Vec<u8>),
-    /// Nothing: the bytes before it tell the time, for which was asked then.
+    /// Not a real packet: marks that the bytes before it contain a reply to the `TIME` that was
+    /// sent at `asked`.
     Told {
         asked: Instant,
     },
-    /// No more bytes will come.
+    /// The peer has closed the connection.
     End,
-    /// There is no connection, or no more.
+    /// The connection is refused or reset.
     Reset,
 }
 
-/// One way of a connection.
+/// One direction of a connection.
 #[derive(Default)]
 pub(crate) struct Pipe {
-    /// What is under way: when it was sent, when it arrives.
+    /// Packets in transit: sending time, arrival time, content.
     packets: VecDeque<(Instant, Instant, Packet)>,
     last_arrival: Instant,
     is_planned: bool,
@@ -51,9 +52,9 @@ pub(crate) struct Connection {
     pub(crate) end: StreamEnd,
     /// The last turn in which the client has read, and the number of bytes.
     pub(crate) read: (u64, usize),
-    /// The node's end, while it has one.
+    /// The server's connection, while it exists.
     pub(crate) server: Option<ConnId>,
-    /// Since when the client has been waiting for any byte.
+    /// The time since which the client has waited for any byte.
     silent_since: Option<Instant>,
     to_node: Pipe,
     to_client: Pipe,
@@ -69,7 +70,7 @@ impl Connection {
 }
 
 impl Core {
-    /// A client begins to connect.
+    /// A client starts to connect.
     pub(crate) fn open(&mut self, process: usize, client: u64, address: usize) -> usize {
         let node = self.addresses[address];
         self.check_pace(process, node);
@@ -89,7 +90,7 @@ impl Core {
         connection
     }
 
-    /// A node that cannot be reached is tried again after a pause.
+    /// Checks that an unreachable node is retried only after pauses.
     fn check_pace(&mut self, process: usize, node: usize) {
         let second = self.now / S;
         let pace = self.opened.entry((process, node)).or_default();
@@ -113,7 +114,7 @@ impl Core {
         }
     }
 
-    /// The client writes: all is taken.
+    /// The client writes. All bytes are accepted.
     pub(crate) fn write(&mut self, connection: usize, bytes: &[u8]) {
         let (process, node) =
             (self.connections[connection].process, self.connections[connection].node);
@@ -149,15 +150,16 @@ impl Core {
         }
     }
 
-    /// Whoever leaves a command unanswered for longer than the node timeout is sent nothing more.
+    /// Checks that no command is written to a node that has left a command unanswered for longer
+    /// than the node timeout.
     fn check_stalled(&mut self, connection: usize) {
         let now = self.now;
         let it = &mut self.connections[connection];
         let (process, since) = (it.process, *it.silent_since.get_or_insert(now));
         let nerves = self.nerves;
         let holds = if nerves.holds > 0 { 10 * nerves.longest } else { 0 };
-        // An alarm that is late puts the judgement off by a node timeout, as replies may be waiting to be read: and the next
-        // one may be late again.
+        // A late alarm postpones the detection by a node timeout, because replies may be unread,
+        // and the next alarm may be late again.
         let rounds = if nerves.late_alarms > 0 { 8 } else { 4 };
         let allowed = rounds * (self.node_timeout + nerves.late_alarms) + 50 * MS + holds;
         let silent = now.saturating_sub(since);
@@ -170,7 +172,7 @@ impl Core {
         }
     }
 
-    /// A delay of one way.
+    /// Draws a delay for one packet.
     fn delay(&mut self, connection: usize) -> Instant {
         let weather = self.weather;
         let Connection { process, node, .. } = self.connections[connection];
@@ -185,7 +187,7 @@ impl Core {
         delay
     }
 
-    /// Puts a packet on its way: it arrives after those before it.
+    /// Sends a packet, which arrives after the packets before it.
     pub(crate) fn send(&mut self, connection: usize, way: Way, packet: Packet) {
         let now = self.now;
         let at = now + self.delay(connection);
@@ -197,7 +199,7 @@ impl Core {
         self.plan_arrival(connection, way);
     }
 
-    /// The same, right behind what was sent last.
+    /// The same, immediately after the last packet.
     pub(crate) fn send_behind(&mut self, connection: usize, way: Way, packet: Packet) {
         let now = self.now;
         let pipe = self.connections[connection].pipe(way);
@@ -218,7 +220,7 @@ impl Core {
         self.agenda.plan(at.max(self.now), WorldEvent::Arrival { connection, way });
     }
 
-    /// A packet has come to the end of its way, if nothing blocks it. Returns who has to be woken.
+    /// Delivers a packet, unless the link is blocked. Returns the waker to call.
     pub(crate) fn arrive(&mut self, connection: usize, way: Way) -> Option<Waker> {
         let now = self.now;
         let it = &mut self.connections[connection];
@@ -232,11 +234,12 @@ impl Core {
             return None;
         }
         if self.blocked.contains(&ends) {
-            // It is repeated until it is acknowledged: the unblocking plans its arrival anew.
+            // The packet is repeated until it is acknowledged: `unblock` schedules its arrival
+            // again.
             return None;
         }
         if way == Way::ToNode && now.saturating_sub(sent) > USER_TIMEOUT {
-            // The sender has given up.
+            // The sender has given up the connection.
             return self.break_both(connection);
         }
         let (_, _, packet) = self.connections[connection].pipe(way).packets.pop_front()?;
@@ -272,8 +275,9 @@ impl Core {
         it.end.reader.take()
     }
 
-    /// The client lets go of the connection: what it has written still arrives, and then its end.
-    pub(crate) fn let_go(&mut self, connection: usize) -> Option<Waker> {
+    /// The client closes the connection. Data that it has written still arrives, followed by the
+    /// end.
+    pub(crate) fn close(&mut self, connection: usize) -> Option<Waker> {
         let it = &mut self.connections[connection];
         let before = std::mem::replace(&mut it.end.phase, Phase::Dropped);
         it.end.inbox = VecDeque::new();
@@ -285,10 +289,11 @@ impl Core {
         waker
     }
 
-    /// The client's process is gone: its kernel says so, or the whole machine is gone.
+    /// The client's process has ended. Its kernel closes the connection, or the whole machine has
+    /// failed.
     pub(crate) fn abandon(&mut self, connection: usize, is_silent: bool) -> Option<Waker> {
         if !is_silent {
-            return self.let_go(connection);
+            return self.close(connection);
         }
         let it = &mut self.connections[connection];
         it.end.phase = Phase::Dropped;
@@ -297,7 +302,7 @@ impl Core {
         it.end.reader.take()
     }
 
-    /// The network breaks the connection: what is under way to the node is lost, or comes late.
+    /// The network breaks the connection. Packets in transit to the node are lost or arrive late.
     pub(crate) fn cut(&mut self, connection: usize) {
         let (now, late) = (self.now, self.weather.late);
         let is_late = self.dice.chance(late);
@@ -321,7 +326,7 @@ impl Core {
         self.send(connection, Way::ToNode, Packet::End);
     }
 
-    /// Both ends are told that the connection is gone, and nothing of it is delivered any more.
+    /// Both ends notice the end of the connection. Packets in transit are lost.
     pub(crate) fn break_both(&mut self, connection: usize) -> Option<Waker> {
         let it = &mut self.connections[connection];
         it.to_node.packets.clear();
@@ -337,7 +342,7 @@ impl Core {
         waker
     }
 
-    /// Nothing is in the way any more between the two.
+    /// Removes the block between a process and a node.
     pub(crate) fn unblock(&mut self, process: usize, node: usize) {
         self.blocked.remove(&(process, node));
         for connection in 0..self.connections.len() {

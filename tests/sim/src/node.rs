@@ -1,4 +1,4 @@
-//! A node's machine: the server that runs on it, its clock, and what waits while it hangs.
+//! A node's machine: its server, its clock, and the packets that wait while it is stalled.
 
 use crate::clock::{Instant, MS, MachineClock, S, US};
 use crate::closing::Closing;
@@ -12,10 +12,10 @@ use quorlock_test::internals::{Config, ConnId, Output, Server};
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
-/// A key that is due may stand so much longer until the server finds it.
+/// Maximum time from a key's expiry until the server deletes it.
 const EXPIRY_CYCLE: Instant = 100 * MS;
 
-/// So long nodes have been up when a run begins.
+/// Uptime of the nodes at the start of a run.
 const UP_FOR: Instant = 86_400 * S;
 
 pub(crate) struct NodeHost {
@@ -23,24 +23,24 @@ pub(crate) struct NodeHost {
     pub(crate) config: Config,
     pub(crate) clock: MachineClock,
     pub(crate) is_down: bool,
-    /// It closes connections because of a command.
+    /// Set if the node closes connections because of a command.
     pub(crate) closing: Option<Closing>,
-    /// It hangs: what comes is taken by its kernel, and waits.
+    /// The process is stalled. Its kernel accepts packets.
     pub(crate) is_stopped: bool,
     waiting: VecDeque<(usize, Packet)>,
-    /// Which connection each of the server's is.
+    /// The network's connection for each of the server's connections.
     connections: BTreeMap<ConnId, usize>,
     expiry: Option<EventId>,
     pub(crate) runs: u32,
-    /// It keeps its keys whenever it restarts.
+    /// The node keeps its keys across restarts.
     pub(crate) is_durable: bool,
     pub(crate) tenures: Tenures,
     pub(crate) counters: Counters,
-    /// When it last forgot counters.
+    /// Last loss of counters.
     pub(crate) wiped: Option<Instant>,
-    /// When it was last started, or flushed.
+    /// Last restart or flush.
     pub(crate) restarted: Option<Instant>,
-    /// When its clock was set last, and whether ahead.
+    /// Last clock step, and whether it was forward.
     pub(crate) last_step: Option<(Instant, bool)>,
 }
 
@@ -73,7 +73,7 @@ impl NodeHost {
 }
 
 impl Core {
-    /// The wall clock of a node, in microseconds.
+    /// The node's wall clock in microseconds.
     pub(crate) fn node_wall(&self, node: usize) -> u64 {
         self.nodes[node].clock.read(self.now) / US
     }
@@ -88,7 +88,7 @@ impl Core {
             return None;
         }
         if host.is_stopped {
-            // Its kernel accepts connections all the same.
+            // The kernel accepts connections of a stalled process.
             if matches!(packet, Packet::Open) {
                 self.send(connection, Way::ToClient, Packet::Accepted);
             }
@@ -99,13 +99,13 @@ impl Core {
         None
     }
 
-    /// The server reads what has come.
+    /// The server reads a packet.
     fn serve(&mut self, connection: usize, packet: Packet, is_accepted: bool) {
         let node = self.connections[connection].node;
         let wall = self.node_wall(node);
         let sender = &mut self.processes[self.connections[connection].process];
         if sender.is_dead {
-            // It may have been on its way for long.
+            // The packet may have been in transit for long.
             sender.died = Some(self.now);
         }
         match packet {
@@ -186,7 +186,7 @@ impl Core {
         self.nodes[node].expiry = Some(self.agenda.plan(at, WorldEvent::Expiry { node }));
     }
 
-    /// The server looks for keys that are due.
+    /// The server deletes expired keys.
     pub(crate) fn expire(&mut self, node: usize) {
         self.nodes[node].expiry = None;
         if self.nodes[node].is_down || self.nodes[node].is_stopped {
@@ -198,7 +198,7 @@ impl Core {
         self.plan_expiry(node);
     }
 
-    /// Something was done to the server by its owner.
+    /// Applies an action of the server's operator.
     pub(crate) fn act_on(
         &mut self,
         node: usize,
@@ -212,13 +212,14 @@ impl Core {
 
     pub(crate) fn stop_node(&mut self, node: usize) {
         self.nodes[node].is_stopped = true;
-        note!(self, "n{node} hangs");
+        note!(self, "n{node} is stalled");
     }
 
-    /// What has come while it hung is read now, connection by connection, in any order of these.
+    /// Continues a stalled node. It reads the waiting packets by connection, in a random order of
+    /// the connections.
     pub(crate) fn continue_node(&mut self, node: usize) {
         self.nodes[node].is_stopped = false;
-        note!(self, "n{node} goes on");
+        note!(self, "n{node} continues");
         if self.nodes[node].is_down {
             return;
         }
@@ -239,9 +240,13 @@ impl Core {
         self.plan_expiry(node);
     }
 
-    /// The server process ends. Its kernel tells all peers, or the whole machine is gone.
+    /// The server process ends. Its kernel resets the connections, or the whole machine fails.
     pub(crate) fn crash(&mut self, node: usize, is_silent: bool) {
-        note!(self, "n{node} dies{}", if is_silent { " without a word" } else { "" });
+        note!(
+            self,
+            "n{node} crashes{}",
+            if is_silent { " without notifying its peers" } else { "" }
+        );
         let host = &mut self.nodes[node];
         host.is_down = true;
         host.waiting.clear();
@@ -254,14 +259,14 @@ impl Core {
         }
     }
 
-    /// It starts again, with its keys or without.
+    /// Restarts the server, with or without its keys.
     pub(crate) fn restart(&mut self, node: usize, forgets: bool) {
         let keeps_keys = !forgets || self.nodes[node].is_durable;
         if !keeps_keys {
             self.nodes[node].wiped = Some(self.now);
         }
         let wall = self.node_wall(node);
-        note!(self, "n{node} starts again{}", if keeps_keys { "" } else { ", empty" });
+        note!(self, "n{node} restarts{}", if keeps_keys { "" } else { ", empty" });
         let now = self.now;
         let host = &mut self.nodes[node];
         host.restarted = Some(now);
@@ -275,14 +280,14 @@ impl Core {
         self.plan_expiry(node);
     }
 
-    /// The keys of locks that stand on a node, without what the library keeps beside them.
+    /// The keys of locks on a node, without companion keys.
     pub(crate) fn lock_keys(&self, node: usize) -> impl Iterator<Item = String> {
         let keys = self.nodes[node].server.keys(self.node_wall(node));
         let keys = keys.map(|(key, _)| String::from_utf8_lossy(key).into_owned());
         keys.filter(|key| !key.contains("#quorlock:"))
     }
 
-    /// How many nodes have this key.
+    /// Number of nodes that have the key.
     pub(crate) fn keys_of(&self, key: &str) -> usize {
         let has = |node: &usize| {
             let mut keys = self.nodes[*node].server.keys(self.node_wall(*node));
@@ -291,7 +296,7 @@ impl Core {
         (0..self.nodes.len()).filter(has).count()
     }
 
-    /// Its wall clock is put forward, or back.
+    /// Steps the node's wall clock.
     pub(crate) fn step_node(&mut self, node: usize, by: i64) {
         let now = self.now;
         note!(self, "the clock of n{node} steps by {} ms", by / 1_000_000);

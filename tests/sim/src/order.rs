@@ -1,14 +1,14 @@
 //! The order of a client's commands on each connection (I8).
 //!
-//! Commands are classified by their arguments, because the bytes name scripts by their hashes. Only keys of the form
-//! `r0` are checked: no other client deletes their values by force.
+//! Commands are classified by their arguments, because the commands identify scripts by their
+//! hashes. Only keys of the form `r0` are checked: no other client deletes their values by force.
 
 use crate::ledger::{lock_of, tell_apart};
 use crate::rule::Rule;
 use crate::shared::Core;
 use std::collections::BTreeSet;
 
-/// Second argument of a script that updates counters.
+/// Values of the second argument of scripts that update counters.
 const UPDATES: [&[u8]; 3] = [b"incr", b"touch", b"try"];
 
 /// Suffix of the value that a released lock's key holds during its cool-down.
@@ -16,7 +16,7 @@ const COOL_DOWN: &[u8] = b"+cool-down";
 
 /// Effect of a command on the keys of a value.
 #[derive(Debug, PartialEq, Eq)]
-enum Deed {
+enum Effect {
     /// Sets the keys, or replaces another value.
     Sets,
     /// Sets or extends the keys.
@@ -29,12 +29,12 @@ enum Deed {
 pub(crate) struct Order {
     by_connection: BTreeSet<(usize, Vec<u8>)>,
     by_node: BTreeSet<(usize, Vec<u8>)>,
-    /// The values that a command of any kind was sent for, by node.
+    /// Values for which any command was sent, by node.
     sent: BTreeSet<(usize, Vec<u8>)>,
 }
 
 impl Order {
-    /// A client writes whole commands. Returns what is wrong with their order.
+    /// Checks complete commands that a client writes. Returns a description of a wrong order.
     fn note_written(&mut self, connection: usize, node: usize, bytes: &[u8]) -> Option<String> {
         let mut wrong = None;
         // The first command of a new attempt in this pipeline.
@@ -48,10 +48,12 @@ impl Order {
                 self.by_connection.insert((connection, value.clone()));
                 if let Some(begun) = begun.as_deref().filter(|_| is_repeated) {
                     let (late, early) = (shown(&value), shown(begun));
-                    wrong = Some(format!("{late} is released again behind the acquire of {early}"));
+                    wrong = Some(format!(
+                        "the release of {late} is repeated after the acquire of {early}"
+                    ));
                 }
             } else if self.by_connection.contains(&(connection, value.clone())) {
-                wrong = Some(format!("{} is set or extended behind its release", shown(&value)));
+                wrong = Some(format!("{} is set or extended after its release", shown(&value)));
             } else if deed == Deed::Sets && is_new {
                 begun.get_or_insert(value);
             }
@@ -84,7 +86,7 @@ fn argument<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(argument)
 }
 
-/// Reads a line with a number behind this mark.
+/// Reads a line with a type byte and a number.
 fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
     let end = memchr::memmem::find(bytes, b"\r\n")?;
     let (line, rest) = bytes.split_at(end);
@@ -109,7 +111,7 @@ fn classify(command: &[&[u8]]) -> Option<(Deed, Vec<u8>)> {
     Some((deed, tell_apart(value).to_vec()))
 }
 
-/// The same of a script's arguments, behind its keys.
+/// The same for a script's arguments after its keys.
 fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Deed, &'a &'a [u8])> {
     match arguments {
         [_, update, _, own @ ..] if UPDATES.contains(update) => classify_script(own),
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn set_behind_its_release_is_found_on_the_same_connection() {
+    fn set_after_its_release_on_a_connection_is_found() {
         let mut order = Order::default();
         assert_eq!(order.note_written(0, 0, &written(&[&set(ONE), &release(ONE)])), None);
         assert_eq!(order.note_written(1, 0, &written(&[&set(ONE)])), None);
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_release_behind_a_new_acquire_is_found() {
+    fn repeated_release_after_new_acquire_is_found() {
         let mut order = Order::default();
         assert_eq!(order.note_written(0, 0, &written(&[&set(ONE), &release(ONE)])), None);
         assert_eq!(order.note_written(1, 0, &written(&[&release(ONE), &set(OTHER)])), None);

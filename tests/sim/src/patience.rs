@@ -1,4 +1,4 @@
-//! How long things may take.
+//! Time limits of calls and waits.
 
 use crate::clock::{Instant, MS, S};
 use crate::fault::Fault;
@@ -6,7 +6,7 @@ use crate::mode::{Mode, Single};
 use crate::process::nanos;
 use crate::scenario::{FaultPlan, Scenario};
 
-/// How much longer things take where processes are looked after badly.
+/// Additional time for processes whose tasks and alarms are delayed.
 pub(crate) struct Weathered {
     pub(crate) slack: Instant,
 }
@@ -20,12 +20,12 @@ impl Weathered {
 }
 
 impl Scenario {
-    /// How long what is owed takes at most, once all is healed: a hung connection is replaced, the node is
-    /// told, and told again while an old connection may deliver something.
+    /// Maximum time until a pending release is delivered after all faults have ended: a stalled
+    /// connection is replaced, and the release is sent, and repeated while an old connection may
+    /// deliver earlier commands.
     pub(crate) fn delivery(&self) -> Instant {
         let node = nanos(self.times.node_timeout);
-        // STALE_WINDOW, patience and pauses of the library, as DESIGN has them. A node in trouble refuses to
-        // kill connections, too.
+        // Constants of the library; see DESIGN. A node in trouble also refuses to kill connections.
         let is_refused = |it: &FaultPlan| matches!(it.fault, Fault::Trouble { .. });
         let is_sure = self.kills && !self.hides_info && !self.faults.iter().any(is_refused);
         let doubt = if is_sure { 0 } else { 10 * S };
@@ -33,31 +33,31 @@ impl Scenario {
         doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
     }
 
-    /// A vote may be withheld for so long once a restart is known, with much to spare, as a report may be looked at late:
-    /// not at all where all nodes are new.
-    /// Where nodes do not say who they are, each connection that was lost may be a restart: none.
+    /// Maximum time for which a vote may be withheld after a restart is known, with a margin for
+    /// reports that are checked late. Zero in a new deployment. `None` if nodes do not send `INFO`:
+    /// then each lost connection may be a restart.
     pub(crate) fn withheld_for(&self) -> Option<Instant> {
         let longest = if self.mode.is_fresh() { 0 } else { 3 * self.term() };
         (!self.hides_info).then_some(longest)
     }
 
-    /// Within this a lock is won, once it is free and somebody waits for it.
+    /// Maximum wait for a free lock, including the competition of other waiters.
     pub(crate) fn longest_wait(&self) -> Instant {
         let slack = Weathered::of(self).slack;
-        // Where leases are kept up, work that has begun late goes on for long.
+        // With auto-extension, work that started late continues for long.
         let holds = if self.mode == Mode::Outages { 16 } else { 4 } * nanos(self.max_ttl());
         let guards = self.term() + self.steps();
         holds + guards + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
     }
 
-    /// Within this a lock is won that nobody holds, where nodes and network are well.
+    /// Maximum wait for a lock without a holder, with healthy nodes and network.
     pub(crate) fn quick_wait(&self) -> Instant {
         let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
         let slack = Weathered::of(self).slack;
         2 * connect + 12 * node + 4 * nanos(self.longest_delay) + 4 * slack
     }
 
-    /// What faults have left is over after so long.
+    /// Maximum time until the effects of faults have ended.
     pub(crate) fn rest(&self) -> Instant {
         let closing = self.mode == Mode::Single(Single::ClosingCommand);
         // A release without an answer ends at the expiry of its key plus the stale window.

@@ -1,4 +1,4 @@
-//! A process that uses the library: its clocks, its alarms, and which of its runtimes have something to do.
+//! A process that uses the library: its clocks, its alarms and its runtimes.
 
 use crate::clock::{Instant, MS, MachineClock};
 use crate::event::{EventId, WorldEvent};
@@ -12,29 +12,29 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// There are at most so many processes.
+/// Maximum number of processes.
 pub(crate) const MOST_PROCESSES: usize = 4;
 
-/// A process has at most so many runtimes.
+/// Maximum number of runtimes of a process.
 pub(crate) const MOST_RUNTIMES: usize = 3;
 
-/// Which runtimes of a process have something to do.
+/// State of a process's runtimes, as the scheduler needs it.
 #[derive(Default)]
 pub(crate) struct Beat {
     woken: [AtomicBool; MOST_RUNTIMES],
-    /// The one that runs now.
+    /// The runtime that runs now.
     running: AtomicUsize,
-    /// How many tasks there are.
+    /// Number of existing tasks.
     pub(crate) tasks: AtomicUsize,
-    /// How many were made.
+    /// Number of tasks that were created.
     pub(crate) made: AtomicUsize,
     /// True while a runtime is shut down.
     is_closing: AtomicBool,
-    /// Those that have not been shut down.
+    /// Runtimes that were not shut down.
     alive: [AtomicBool; MOST_RUNTIMES],
-    /// Nothing runs any more on these: they are about to be shut down.
+    /// Runtimes that are no longer polled, because they are about to be shut down.
     condemned: [AtomicBool; MOST_RUNTIMES],
-    /// What its tasks held, by their numbers.
+    /// Dropped tasks, with their numbers.
     graves: Mutex<Vec<(usize, Box<dyn Send>)>>,
 }
 
@@ -51,7 +51,7 @@ impl Beat {
         self.woken[runtime].load(Ordering::Relaxed)
     }
 
-    /// `runtime` runs from now on, until there is nothing to do.
+    /// Marks `runtime` as running, until it has no more work.
     pub(crate) fn begin(&self, runtime: usize) {
         self.running.store(runtime, Ordering::Relaxed);
         self.woken[runtime].store(false, Ordering::Relaxed);
@@ -69,12 +69,12 @@ impl Beat {
         self.alive[runtime].load(Ordering::Relaxed) && !self.is_condemned(runtime)
     }
 
-    /// How many have not been shut down.
+    /// Number of runtimes that were not shut down.
     pub(crate) fn runtimes(&self) -> u32 {
         (0..MOST_RUNTIMES).map(|runtime| u32::from(self.is_alive(runtime))).sum()
     }
 
-    /// From now on nothing runs on `runtime`, which is to be shut down.
+    /// Stops polling `runtime`, which is to be shut down.
     pub(crate) fn condemn(&self, runtime: usize) {
         self.condemned[runtime].store(true, Ordering::Relaxed);
     }
@@ -83,14 +83,14 @@ impl Beat {
         self.condemned[runtime].load(Ordering::Relaxed)
     }
 
-    /// Takes what a task held that its runtime drops.
+    /// Keeps a task that a runtime drops during its shutdown.
     pub(crate) fn bury(&self, number: usize, task: Box<dyn Send>) {
         if self.is_closing.load(Ordering::Relaxed) {
             self.graves().push((number, task));
         }
     }
 
-    /// Shuts runtimes down, and then drops what their tasks held, in the order of these.
+    /// Shuts runtimes down, and then drops their tasks in the order of their creation.
     pub(crate) fn close(&self, runtimes: impl Sized) {
         self.is_closing.store(true, Ordering::Relaxed);
         drop(runtimes);
@@ -105,43 +105,42 @@ impl Beat {
     }
 }
 
-/// A process.
-#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
+#[allow(clippy::struct_excessive_bools)] // Independent states.
 pub(crate) struct Process {
-    /// What validity is measured with.
+    /// Clock for validity.
     pub(crate) clock: MachineClock,
     pub(crate) wall: MachineClock,
     pub(crate) beat: Arc<Beat>,
     pub(crate) is_dead: bool,
-    /// When it was killed, or when a node read something of it last after that.
+    /// Time at which it was killed, or at which a node last read one of its packets after that.
     pub(crate) died: Option<Instant>,
-    /// When one of its runtimes was shut down last.
+    /// Last shutdown of one of its runtimes.
     pub(crate) shut_down: Option<Instant>,
-    /// When the coordinator of its client panicked last.
+    /// Last panic of the coordinator of its client.
     pub(crate) panicked: Option<Instant>,
-    /// True once it has made another client for a call, which is used on one runtime.
+    /// Set once it has created another client for a call, which is used on one runtime.
     pub(crate) has_others: bool,
     pub(crate) has_started: bool,
-    /// It is stopped: nothing of it runs.
+    /// The process is stopped: none of its tasks is polled.
     pub(crate) is_stopped: bool,
-    /// What would have happened while it was stopped.
+    /// Events that occurred while it was stopped.
     pub(crate) missed: Vec<WorldEvent>,
-    /// Until when each runtime is held up by somebody else's task.
+    /// For each runtime, the time until which another task blocks it.
     pub(crate) held: [Instant; MOST_RUNTIMES],
     alarms: BTreeMap<u64, AlarmEntry>,
     last_alarm: u64,
     /// True if all its connections belong to its first runtime.
     pub(crate) is_pinned: bool,
-    /// All times at which something of it did not run.
+    /// All times in which a part of it was not polled.
     stalls: Vec<Stall>,
 }
 
-/// A time at which something of a process did not run.
+/// A time in which a part of a process was not polled.
 #[derive(Clone, Copy)]
 struct Stall {
     since: Instant,
     until: Instant,
-    /// The runtime that did not; none if it was all of it.
+    /// The runtime; `None` for the whole process.
     runtime: Option<usize>,
 }
 
@@ -152,9 +151,9 @@ impl Stall {
 }
 
 struct AlarmEntry {
-    /// Of which client it is.
+    /// The client that has set the alarm.
     client: u64,
-    /// By the process's clock; none while it rings.
+    /// Due time by the process's clock. `None` while it rings.
     at: Option<u64>,
     bell: Bell,
     event: Option<EventId>,
@@ -187,19 +186,19 @@ impl Process {
     }
 }
 
-/// What is to be done about an alarm that is due.
+/// Action for an alarm event.
 pub(crate) enum DueWork {
     Nothing,
     Ring { bell: Bell, now: Duration },
 }
 
 impl Core {
-    /// What the clock of `process` shows.
+    /// Reading of the clock of `process`.
     pub(crate) fn local(&self, process: usize) -> u64 {
         self.processes[process].clock.read(self.now)
     }
 
-    /// When the alarms are due that a client of `process` has set, in milliseconds from now.
+    /// Due times of a client's alarms, in milliseconds from now.
     pub(crate) fn alarms_of(&self, process: usize, client: u64) -> Vec<u64> {
         let now = self.local(process);
         let alarms = self.processes[process].alarms.values();
@@ -252,7 +251,7 @@ impl Core {
         }
     }
 
-    /// The event of an alarm has come.
+    /// Handles the event of an alarm.
     pub(crate) fn begin_ringing(&mut self, process: usize, alarm: u64) -> DueWork {
         let now = self.local(process);
         let it = &mut self.processes[process];
@@ -273,11 +272,11 @@ impl Core {
         DueWork::Ring { bell: entry.bell.clone(), now: Duration::from_nanos(now) }
     }
 
-    /// It has rung, and wants to ring again.
+    /// Handles the end of a ring. `again` is the next due time.
     pub(crate) fn end_ringing(&mut self, process: usize, alarm: u64, again: Option<Duration>) {
         let Some(entry) = self.processes[process].alarms.get_mut(&alarm) else { return };
         let Some(again) = again else {
-            // It stays, and can be hastened no more: as the timer of the library does it.
+            // Like the library's timer, an ended alarm cannot be rescheduled.
             entry.at = None;
             self.processes[process].alarms.remove(&alarm);
             return;
@@ -287,7 +286,7 @@ impl Core {
         self.plan_alarm(process, alarm);
     }
 
-    /// The clock of `process` does not show what it was going to show: its alarms are due at other times.
+    /// Schedules the alarms of `process` again after a change of its clock.
     pub(crate) fn replan_alarms(&mut self, process: usize) {
         let alarms: Vec<_> = self.processes[process].alarms.keys().copied().collect();
         for alarm in alarms {
@@ -295,18 +294,18 @@ impl Core {
         }
     }
 
-    /// `process`, or one runtime of it, does not run for so long.
+    /// Records that `process`, or one of its runtimes, is not polled for this time.
     pub(crate) fn note_stall(&mut self, process: usize, runtime: Option<usize>, lasting: Instant) {
         let stall = Stall { since: self.now, until: self.now.saturating_add(lasting), runtime };
         self.processes[process].stalls.push(stall);
     }
 
-    /// How long something of `process` did not run between the two.
+    /// Total time between `from` and `to` in which a part of `process` was not polled.
     pub(crate) fn stalled_between(&self, process: usize, from: Instant, to: Instant) -> Instant {
         self.processes[process].stalls.iter().map(|stall| stall.within(from, to)).sum()
     }
 
-    /// How long something of `process` other than `runtime` has not run since then.
+    /// Total time since `from` in which a part of `process` other than `runtime` was not polled.
     pub(crate) fn stalled_beside(&self, process: usize, runtime: usize, from: Instant) -> Instant {
         let others = self.processes[process].stalls.iter();
         let others = others.filter(|stall| stall.runtime != Some(runtime));
@@ -322,12 +321,12 @@ pub(crate) fn millis(ms: u64) -> Duration {
     Duration::from_nanos(ms * MS)
 }
 
-/// The world, as a client in a process sees it.
+/// The world as seen by a client in a process.
 #[derive(Clone)]
 pub(crate) struct Inhabitant {
     pub(crate) shared: Arc<Shared>,
     pub(crate) process: usize,
-    /// Which of its clients this is.
+    /// Number of the client.
     pub(crate) client: u64,
     pub(crate) beat: Arc<Beat>,
 }
@@ -354,7 +353,7 @@ impl World for Inhabitant {
     }
 
     fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
-        // Their names are n0:6379 and so on.
+        // Addresses have the form n0:6379.
         let digits = node.trim_start_matches('n').split(':').next().unwrap_or_default();
         let address = digits.parse().expect("a node of the simulation");
         crate::stream::connect(self.shared.clone(), (self.process, self.client), address)

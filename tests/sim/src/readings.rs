@@ -1,4 +1,4 @@
-//! Who has met which node, and has read its clock when.
+//! Which process has reached which node, and when it has read the node's clock.
 
 use crate::clock::{Instant, MS};
 use crate::rule::Rule;
@@ -6,47 +6,50 @@ use crate::shared::Core;
 use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What a request for the time looks like, and the beginning of its answer.
+/// Bytes of a `TIME` command, and the beginning of its reply.
 const ASKED: &[u8] = b"\r\nTIME\r\n";
 const TOLD: &[u8] = b"*2\r\n$10\r\n1";
-/// What only a client's set-up has in it, and how the request begins that it may end with: to close other connections,
-/// or to say that the server lives.
+/// Bytes that only a client's set-up contains, and the possible last requests of a set-up: to kill
+/// other connections, or to read the time.
 const SET_UP: &[u8] = b"\r\nCLIENT\r\n$2\r\nID\r\n";
 const CLOSING: [&[u8]; 2] = [b"*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n", b"*1\r\n$4\r\nTIME\r\n"];
 
-/// By true time; it is five seconds by the client's clock.
+/// Maximum time between two `TIME` commands, in true time: five seconds by the client's clock.
 const LONGEST_UNASKED: Instant = 5_200 * MS;
 
 #[derive(Default)]
 pub(crate) struct Readings {
-    /// Which process has had an answer of which node.
+    /// Pairs of a process and a node from which it has received a reply.
     met: BTreeSet<(usize, usize)>,
-    /// The latest request of a process whose answer came as fast as can be.
+    /// The latest `TIME` of a process with a prompt reply.
     prompt: BTreeMap<(usize, usize), Instant>,
-    /// Since when a process knows what a node has gone through last: when that was, and when it heard of it.
+    /// For each process and node: the last restart that the process knows, and the time at which it
+    /// learned of it.
     heard: BTreeMap<(usize, usize), (Option<Instant>, Instant)>,
     talks: BTreeMap<usize, Talk>,
-    /// A node that is old when the run begins, and is there for whoever comes.
+    /// A node that is old at the start of the run, and reachable for new clients.
     pub(crate) witness: Option<usize>,
-    /// Each packet takes up to so much longer until a process has met it: others are met before it.
+    /// Maximum additional delay of each packet until a process has reached the witness, so that it
+    /// reaches other nodes first.
     pub(crate) shyness: Instant,
 }
 
-/// Where the request for the time begins in a pipeline, if it has one.
+/// Position of the last `TIME` command in a pipeline, if there is one.
 pub(crate) fn request_of_time(bytes: &[u8]) -> Option<usize> {
     let name = memmem::rfind(bytes, ASKED)?;
     bytes[..name].iter().rposition(|byte| *byte == b'*')
 }
 
-/// What is said over a connection. What a check of the deployment reads, over connections of its own, is not told to the
-/// client; nor is what was read in a set-up that has failed later.
+/// State of a connection. Its replies do not count for the client if the connection belongs to a
+/// check of the deployment, or if its set-up fails later.
 #[derive(Default)]
 struct Talk {
     stage: Stage,
-    /// When the requests were written that were not answered yet, and the latest of all.
+    /// Sending times of the unanswered `TIME` commands.
     asked: VecDeque<Instant>,
     asked_last: Instant,
-    /// The one that was answered before it was known that the set-up was done; true if it was promptly.
+    /// A `TIME` that was answered before the set-up was known to be complete, and whether the reply
+    /// was prompt.
     early: Option<(Instant, bool)>,
 }
 
@@ -55,9 +58,9 @@ enum Stage {
     #[default]
     Greeting,
     SettingUp,
-    /// The set-up, or something later, has asked for the time once more.
+    /// The last `TIME` of the set-up, or a later one, was sent.
     Closing,
-    /// What is written only once the set-up is done was written.
+    /// A command was sent that requires a complete set-up.
     InUse,
 }
 
@@ -85,7 +88,7 @@ impl Readings {
         }
     }
 
-    /// Of what the answers in these bytes are those.
+    /// Sending times of the `TIME` commands whose replies are in `bytes`.
     pub(crate) fn answered(&mut self, connection: usize, bytes: &[u8]) -> Vec<Instant> {
         let count = memmem::find_iter(bytes, TOLD).count();
         let Some(talk) = self.talks.get_mut(&connection) else { return Vec::new() };
@@ -104,9 +107,9 @@ impl Core {
         if talk.stage != Stage::InUse {
             return;
         }
-        let not_asked_for = self.now - talk.asked_last;
-        if not_asked_for > LONGEST_UNASKED {
-            let how = format!("#{connection} was not asked for {} ms", not_asked_for / MS);
+        let unread = self.now - talk.asked_last;
+        if unread > LONGEST_UNASKED {
+            let how = format!("the clock of #{connection} was not read for {} ms", unread / MS);
             self.findings.push((Rule::ClocksRead, how));
         }
         if let Some((asked, is_prompt)) = talk.early.take() {
@@ -114,7 +117,7 @@ impl Core {
         }
     }
 
-    /// An answer that tells the time has come to a process.
+    /// Handles a reply to a `TIME` that has reached a process.
     pub(crate) fn note_told(&mut self, connection: usize, asked: Instant) {
         let now = self.now;
         let (process, node) =
@@ -133,7 +136,7 @@ impl Core {
         }
     }
 
-    /// A process knows what the clock of a node showed when it was `asked`, and what it had gone through by then.
+    /// Records that a process knows the clock and the restarts of a node at the time `asked`.
     fn note_known(&mut self, connection: usize, asked: Instant, is_prompt: bool) {
         let it = &self.connections[connection];
         let (key, restarted) = ((it.process, it.node), self.nodes[it.node].restarted);
@@ -147,8 +150,8 @@ impl Core {
         }
     }
 
-    /// How long a process has known that a node was restarted or flushed last: for as long as that is ago, if it is not
-    /// known to have heard of it. None if it never was.
+    /// Time since a process has known of the last restart or flush of a node. If the process may
+    /// not know of it, the time since the restart. `None` if there was none.
     pub(crate) fn known_restarted_for(&self, process: usize, node: usize) -> Option<Instant> {
         let restarted = self.nodes[node].restarted?;
         let heard = self.readings.heard.get(&(process, node));
@@ -156,18 +159,20 @@ impl Core {
         Some(self.now - heard.map_or(restarted, |heard| heard.1))
     }
 
-    /// True if this is how a process meets the node that never restarts: that one is promised to be there.
+    /// Returns true if the process has not reached the witness yet, and `node` is the witness,
+    /// which is guaranteed to be reachable.
     pub(crate) fn is_first_meeting(&self, process: usize, node: usize) -> bool {
         self.readings.witness == Some(node) && !self.readings.has_met(process, node)
     }
 
-    /// True if a process has not met that node.
+    /// Returns true if there is a witness that the process has not reached yet.
     pub(crate) fn is_meeting(&self, process: usize) -> bool {
         self.readings.witness.is_some_and(|node| !self.readings.has_met(process, node))
     }
 
-    /// True if every process that has met the node knows of all steps of its clock up to now, by a reading
-    /// that took no longer than usual: one that goes back and forth between two of them is seen by nobody.
+    /// Returns true if every process that has reached the node knows of all steps of its clock up
+    /// to `stepped`, by a prompt reading. A step back and forth between two readings is
+    /// undetectable.
     pub(crate) fn is_known_by_all(&self, node: usize, stepped: Instant) -> bool {
         self.processes.iter().enumerate().all(|(process, it)| {
             let read = self.readings.prompt.get(&(process, node));

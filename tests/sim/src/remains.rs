@@ -1,4 +1,4 @@
-//! What is left of processes that are killed or closed.
+//! Keys, tasks and connections that remain after processes were killed or closed.
 
 use crate::network::Connection;
 use crate::rule::Rule;
@@ -10,8 +10,8 @@ use quorlock_test::internals::Phase;
 use std::sync::atomic::Ordering;
 
 impl World {
-    /// All has been well for as long as a delivery takes, and nobody holds anything: every release was delivered,
-    /// and no key stands because nobody has deleted it.
+    /// Checks that every release was delivered, after all faults have ended and no task holds a
+    /// lock.
     pub(crate) fn check_delivered(&mut self) {
         let clients = self.hosts.iter().filter_map(|host| host.redlock.as_ref());
         let is_held = |client: &Redlock| quorlock_test::pending_work(client).leases > 0;
@@ -19,14 +19,14 @@ impl World {
             return;
         }
         let core = self.shared.lock();
-        // Its release may be on its way.
+        // The release may be in transit.
         let was_let_go_lately = core.now < core.let_go + core.weather.long + 2 * core.node_timeout;
         if core.rests.is_some() || was_let_go_lately || self.has_left_lately(&core) {
             return;
         }
         let found = (0..core.nodes.len()).find_map(|node| {
             let key = core.lock_keys(node).next()?;
-            Some(format!("{key} is left on n{node}"))
+            Some(format!("{key} remains on n{node}"))
         });
         drop(core);
         if let Some(how) = found {
@@ -34,8 +34,9 @@ impl World {
         }
     }
 
-    /// Whoever was killed has released nothing. Nor has a client that was used on one runtime only, which was shut
-    /// down: no other takes its releases. What nodes keep, they keep for longer where their clocks are put back.
+    /// Returns true if keys of an ended process or runtime may remain: a killed process releases
+    /// nothing, and neither does a client that was used only on a runtime that was shut down. Steps
+    /// back of a node's clock lengthen the life of its keys.
     fn has_left_lately(&self, core: &Core) -> bool {
         let longest = self.scenario.longest_key() + self.scenario.steps();
         core.processes.iter().any(|it| {
@@ -44,20 +45,20 @@ impl World {
         })
     }
 
-    /// Nothing may be left.
+    /// Checks that no keys, connections, tasks and alarms remain.
     pub(crate) fn check_remains(&mut self) {
         let core = self.shared.lock();
         let mut found = Vec::new();
         let rests = core.rests.is_some_and(|until| core.now < until);
         for node in 0..core.nodes.len() {
             let left = core.lock_keys(node).filter(|_| !rests && !self.has_left_lately(&core));
-            found.extend(left.map(|key| (Rule::NoKeys, format!("{key} is left on n{node}"))));
+            found.extend(left.map(|key| (Rule::NoKeys, format!("{key} remains on n{node}"))));
             let alive = |connection: &&Connection| {
                 connection.node == node && connection.end.phase == Phase::Open
             };
             let open = core.connections.iter().filter(alive).count();
             if open > 0 {
-                found.push((Rule::NoTasks, format!("{open} connections to n{node} are left")));
+                found.push((Rule::NoTasks, format!("{open} connections to n{node} remain")));
             }
         }
         for (process, it) in core.processes.iter().enumerate() {
@@ -66,13 +67,11 @@ impl World {
             }
             let tasks = it.beat.tasks.load(Ordering::Relaxed);
             if tasks > 0 {
-                found.push((Rule::NoTasks, format!("{tasks} tasks of p{process} are left")));
+                found.push((Rule::NoTasks, format!("{tasks} tasks of p{process} remain")));
             }
             if it.alarms() > 0 {
-                found.push((
-                    Rule::NoAlarms,
-                    format!("{} alarms of p{process} are left", it.alarms()),
-                ));
+                found
+                    .push((Rule::NoAlarms, format!("{} alarms of p{process} remain", it.alarms())));
             }
         }
         drop(core);
@@ -81,7 +80,7 @@ impl World {
         }
     }
 
-    /// A process ends at once: what it has written may still arrive.
+    /// Ends a process immediately. Data that it has written may still arrive.
     pub(crate) fn kill(&mut self, process: usize, is_silent: bool) {
         let wakers: Vec<_> = {
             let mut core = self.shared.lock();
@@ -105,7 +104,7 @@ impl World {
         drop(host.redlock.take());
     }
 
-    /// One runtime of a process is shut down.
+    /// Shuts down one runtime of a process.
     pub(crate) fn shut_down(&mut self, process: usize, runtime: usize) {
         let executors = &mut self.hosts[process].executors;
         let is_pinned = self.scenario.processes[process].is_pinned && runtime == 0;

@@ -1,5 +1,5 @@
-//! Nodes that forget all and are back at once, in groups or one after the other, and who comes new
-//! meanwhile: planned at the start of a run.
+//! Plans of restarts without data, in groups or one after the other, and of clients that start
+//! late.
 
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
@@ -9,7 +9,7 @@ use crate::scenario::{FaultPlan, Scenario};
 use quorlock::RestartGuard;
 
 impl Mode {
-    /// What clients do about nodes that restart.
+    /// The restart guard of the clients.
     pub(crate) fn guard(self) -> RestartGuard {
         match self {
             Self::Guarded(Guarded::Strict) => RestartGuard::Strict,
@@ -22,7 +22,7 @@ impl Mode {
     }
 }
 
-/// Groups of nodes forget all and restart, all at once, a few times.
+/// Plans a few restarts of groups of nodes without data.
 pub(crate) fn plan_groups(planner: &mut Planner<'_>) {
     let (mode, nodes) = (planner.scenario.mode, planner.scenario.nodes);
     let minority = (nodes - 1) / 2;
@@ -59,7 +59,7 @@ fn restart_group(most: usize, planner: &mut Planner<'_>) {
     let is_whole = matches!(mode, Mode::Wiped(_)) || planner.dice.chance(500);
     let count = if is_whole { most } else { 1 + planner.dice.index(most) };
     if mode.restarts_groups() && planner.dice.chance(500) {
-        // Just before a second begins: whole seconds are then the most too many.
+        // Shortly before the end of a second: then uptimes in whole seconds deviate the most.
         at = at - at % S + S - planner.dice.of_any_size(4 * MS, 512 * MS);
         at = at.max(planner.scenario.calm);
     }
@@ -70,7 +70,7 @@ fn restart_group(most: usize, planner: &mut Planner<'_>) {
     }
 }
 
-/// Nodes that restart empty, one after the other: up to all but one.
+/// Plans restarts without data, one node after the other, of up to all nodes but one.
 pub(crate) fn plan_rolls(planner: &mut Planner<'_>) {
     let (mode, nodes) = (planner.scenario.mode, planner.scenario.nodes);
     let is_silent = mode == Mode::Outside(Outside::SilentOld);
@@ -102,7 +102,8 @@ pub(crate) fn plan_rolls(planner: &mut Planner<'_>) {
     }
 }
 
-/// When the nodes of a new deployment start: the first and the last of them up to the longest ttl apart.
+/// Starting times of a new deployment's nodes. The first and the last are at most the longest ttl
+/// apart.
 pub(crate) fn draw_starts(
     mode: Mode,
     nodes: usize,
@@ -115,7 +116,7 @@ pub(crate) fn draw_starts(
     (0..nodes).map(|_| dice.between(MS, longest / 4 * 3)).collect()
 }
 
-/// When a newcomer comes: often soon after a restart, or a step.
+/// Starting time of a late client, often soon after a restart or a step.
 pub(crate) fn draw_arrival(scenario: &Scenario, dice: &mut Dice) -> Instant {
     let (calm, horizon) = (scenario.calm, scenario.times.horizon);
     if scenario.mode.is_fresh() {

@@ -1,4 +1,4 @@
-//! What must hold in every run, each by its name, with the sentence of the documents that it checks.
+//! Rules that every run is checked for. Each has the sentence of the documents that it checks.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ macro_rules! rules {
         )* }
 
         impl Rule {
-            /// All of them.
+            /// All rules.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The sentence that it checks.
+            /// The sentence that the rule checks.
             pub fn sentence(self) -> &'static str {
                 match self { $(Self::$name => $sentence,)* }
             }
@@ -25,50 +25,50 @@ macro_rules! rules {
 }
 
 rules! {
-    Exclusion "No two hold a resource at a time, by true time (SAFETY).",
+    Exclusion "At most one client holds a resource at any true time (SAFETY).",
     Tokens "A fencing token is higher than that of every lease that ended before (FENCING).",
-    Counters "A counter stands for token_ttl after the last acquire or extension, and for half of that after a release, at the token or above (FENCING; DESIGN, section 4).",
-    NotLost "No lease that is valid finds its quorum gone (SAFETY).",
-    Withheld "A vote is withheld only of a node that was restarted or flushed; of none where the deployment is new (DESIGN, I14).",
-    Updates "What is written under a valid lease is overwritten by nobody who has not seen it (SAFETY).",
-    Alive "An acquire hands out no lease that has ended (DESIGN, I3).",
-    LossTold "lost() resolves soon after the validity has ended (LeaseRef::lost).",
-    StolenTold "Where nodes push, a lease that somebody takes away is told of it at once (LeaseRef::lost).",
-    EndangeredTold "endangered() resolves when no more than its margin is left, and not before (LeaseRef::endangered).",
-    Renewed "A lease that is kept up is renewed when a third of its validity has passed, and again until that succeeds (LeaseRef::endangered).",
+    Counters "A counter exists for token_ttl after the last acquire or extension, and for half of that after a release, and is not below the token (FENCING; DESIGN, section 4).",
+    NotLost "No valid lease loses its quorum (SAFETY).",
+    Withheld "A vote is withheld only from a node that was restarted or flushed, and never in a new deployment (DESIGN, I14).",
+    Updates "A write under a valid lease is never overwritten by a task that has not read it (SAFETY).",
+    Alive "An acquire never returns a lease that has ended (DESIGN, I3).",
+    LossReported "lost() resolves soon after the validity has ended (LeaseRef::lost).",
+    DeletionReported "If nodes push, the loss of a lease whose keys are deleted is reported at once (LeaseRef::lost).",
+    EndangeredReported "endangered() resolves when at most its margin is left, and not earlier (LeaseRef::endangered).",
+    Renewed "A lease with auto-extension is renewed after a third of its validity, repeatedly until that succeeds (LeaseRef::endangered).",
     StaysValid "A failed extension changes nothing (DESIGN, I9).",
-    Outcomes "A release says whether the lock was held to the end (ReleaseOutcome).",
-    Mended "Nodes that lost the key get it back once a majority has confirmed that it holds it (LeaseRef::extend).",
+    Outcomes "A release reports whether the lock was held to the end (ReleaseOutcome).",
+    Repaired "Nodes that lost the key get it back once a majority has confirmed that it holds it (LeaseRef::extend).",
     Guards "A lease is held until its last guard is released (LeaseRef::reenter).",
     WorkStops "Work under using() is dropped when its lease is lost (Acquire::using).",
-    Elsewhere "What was asked of a runtime that was shut down goes by another (DESIGN, section 5).",
-    Freed "What is let go of is free at once, where nodes and network are well (DESIGN, I5).",
-    Delivered "What an attempt or a lease has set is deleted when it ends, at the latest soon after its node is back (DESIGN, I5 and I8).",
-    Ordered "On a connection, a lock is neither set nor extended behind its release, and a release is repeated before new acquires (DESIGN, I8).",
-    Patient "A free lock is had by whoever asks for it, however seldom its future is polled (DESIGN, section 6).",
-    Adopted "A lease whose own client adopts its lock ends then; one elsewhere cannot be extended, and ends soon where its node pushes (Redlock::adopt).",
+    Elsewhere "Commands of a runtime that was shut down are sent from another one (DESIGN, section 5).",
+    Freed "A released lock is free at once, if nodes and network are healthy (DESIGN, I5).",
+    Delivered "The keys of an attempt or a lease are deleted at its end, or soon after an unavailable node has recovered (DESIGN, I5 and I8).",
+    Ordered "On a connection, no lock is set or extended after its release, and releases are repeated before new acquires (DESIGN, I8).",
+    Patient "A free lock is acquired, even if the future is rarely polled (DESIGN, section 6).",
+    Adopted "A lease ends when its own client adopts its lock. If another client does, it cannot be extended, and ends soon if nodes push (Redlock::adopt).",
     StaysLost "Once lost, a lease stays lost (DESIGN, I9).",
-    Bounds "Every call ends within its bound, by its own clock (each verb's documentation).",
-    Liveness "Once all is healed, a free lock is had (DESIGN, section 6).",
+    Bounds "Every call ends within its limit, by the clock of its process (documentation of each method).",
+    Liveness "After all faults have ended, a free lock is acquired (DESIGN, section 6).",
     Fairness "In one process, waiters of a resource queue in FIFO order (DESIGN, section 6).",
     Closes "close() returns when every release is delivered (Redlock::close).",
-    NoKeys "Nothing stays locked once all clients are closed (DESIGN, I5).",
-    NoRemains "A closed client has nothing under way: no lease, waiter, attempt or release (quorlock_test::PendingWork).",
+    NoKeys "No lock remains after all clients were closed (DESIGN, I5).",
+    NoPendingWork "A closed client has no lease, waiter, attempt or pending release (quorlock_test::PendingWork).",
     NoTasks "The tasks of a closed client end, and with them its connections (DESIGN, section 5).",
-    NoAlarms "Whoever is gone has no alarm set (DESIGN, I12).",
-    Stalled "Nothing is written to a node that leaves a command unanswered (DESIGN, section 5).",
-    ClocksRead "A node that is written to is asked for its time every five seconds (SAFETY).",
-    Paced "A node that cannot be reached is tried again after a pause (DESIGN, section 5).",
-    Unaffected "A fault of a minority, or of one lock's commands, fails no other lock (README).",
-    Served "Each of 100 clients that wait for one lock gets it within the default wait of 10 s (PERFORMANCE).",
+    NoAlarms "A closed client has no alarms (DESIGN, I12).",
+    Stalled "No command is written to a node that leaves one unanswered (DESIGN, section 5).",
+    ClocksRead "The clock of a node in use is read every five seconds (SAFETY).",
+    Paced "An unreachable node is retried after a pause (DESIGN, section 5).",
+    Unaffected "A fault of a minority, or of one lock's commands, does not affect other locks (README).",
+    Served "Each of 100 clients that wait for one lock acquires it within the default wait of 10 s (PERFORMANCE).",
     FewCompete "Few of many waiters compete for each release (DESIGN, section 6).",
-    Foreign "A lock whose key has a foreign value of any size is contended, and its status is reported (Redlock::status).",
+    Foreign "A lock whose key has a value of another client, of any size, is contended, and its status is reported (Redlock::status).",
     Rejoined "A node that has failed over is used again within a bounded time (OPERATIONS).",
     NoSecrets "No error, report or status shows the value of a lock (README).",
-    NoPanic "Nothing panics.",
+    NoPanic "No code panics.",
     Bounded "A turn of a node reads at most 64 KiB of a connection (DESIGN).",
-    Contained "If a coordinator panics, its leases are lost and its calls fail at once; the next call starts anew, and other clients are not affected (DESIGN).",
-    Ends "No call stands still: whoever drops, closes or wakes holds no lock that it needs.",
+    Contained "If a coordinator panics, its leases are lost and its calls fail at once; the next call succeeds, and other clients are not affected (DESIGN).",
+    Ends "No call deadlocks: a drop, a close or a wake-up never holds a mutex that it needs.",
 }
 
 impl fmt::Display for Rule {

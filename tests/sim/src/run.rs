@@ -1,4 +1,4 @@
-//! Playing seeds.
+//! Execution of one seed.
 
 use crate::mode::Mode;
 use crate::rule::Rule;
@@ -11,24 +11,24 @@ use std::panic;
 use std::str::FromStr;
 use std::sync::Once;
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct RunResult {
-    /// The rule that was broken, and how.
+    /// The violated rule, and a description.
     pub violation: Option<(Rule, String)>,
-    /// What happened, as a number.
+    /// Hash of all events.
     pub hash: u64,
-    /// What happened, in words, if that was asked for.
+    /// The trace, if it was requested.
     pub trace: String,
-    /// How many calls were made, and locks were had.
+    /// Number of calls.
     pub calls: u64,
-    /// Locks that were had.
+    /// Number of acquired locks.
     pub grants: u64,
-    /// How many faults were planned.
+    /// Number of planned faults.
     pub faults: u64,
-    /// How often two leases of a resource were valid at a time.
+    /// Number of pairs of leases of a resource that were valid at the same time.
     pub overlaps: u64,
-    /// How often a token was not higher than that of a lease which had been handed out before.
+    /// Number of tokens that were not higher than the token of an earlier lease.
     pub disorders: u64,
 }
 
@@ -37,13 +37,13 @@ thread_local! {
     static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What has panicked on this thread since this was asked last.
+/// Takes the last panic of this thread since the previous call.
 pub(crate) fn take_panic() -> Option<String> {
     PANIC.take()
 }
 
-/// Every panic of a run is a finding, including those that the library catches. Other panics go to the hook
-/// that was set before.
+/// Records every panic of a run as a finding, including those that the library catches. Other
+/// panics go to the previous hook.
 fn notice_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -61,29 +61,28 @@ fn notice_panics() {
     });
 }
 
-/// The parts of a run: which calls, and which faults.
+/// A part of a run: some of its calls and faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// The calls, by number.
+    /// Numbers of the calls.
     pub calls: Vec<usize>,
-    /// The faults, by number.
+    /// Numbers of the faults.
     pub faults: Vec<usize>,
 }
 
 impl Parts {
-    /// All that a seed has.
+    /// All calls and faults of a seed.
     pub fn of(mode: Mode, seed: u64) -> Self {
         let (calls, faults) = Scenario::draw(mode, seed).parts();
         Self { calls, faults }
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.calls.len() + self.faults.len()
     }
 }
 
-/// `c1,c2,f7`: what [`FromStr`] reads.
+/// The format of [`FromStr`], such as `c1,c2,f7`.
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let calls = self.calls.iter().map(|call| format!("c{call}"));
@@ -98,18 +97,22 @@ impl FromStr for Parts {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = Self { calls: Vec::new(), faults: Vec::new() };
         for word in text.split(',').filter(|word| !word.is_empty()) {
-            let number = |digits: &str| digits.parse().map_err(|_| format!("{word} is no part"));
+            let number = |digits: &str| digits.parse().map_err(|_| format!("invalid part {word}"));
             match word.split_at(1) {
                 ("c", digits) => parts.calls.push(number(digits)?),
                 ("f", digits) => parts.faults.push(number(digits)?),
-                _ => return Err(format!("{word} is no part: c1 is a call, f1 a fault")),
+                _ => {
+                    return Err(format!(
+                        "invalid part {word}: expected a call such as c1 or a fault such as f1"
+                    ));
+                }
             }
         }
         Ok(parts)
     }
 }
 
-/// Plays one seed; or only some parts of it.
+/// Runs one seed, or only some of its parts.
 pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> RunResult {
     notice_panics();
     let _under_way = UnderWay::new(mode, seed);
@@ -123,8 +126,8 @@ pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Run
     let done = panic::catch_unwind(panic::AssertUnwindSafe(|| world.run()));
     IS_RUNNING.set(false);
     let mut books = world.checker.books();
-    if let (Err(_), Some(what)) = (&done, take_panic()) {
-        books.broken(Rule::NoPanic, what);
+    if let (Err(_), Some(panic)) = (&done, take_panic()) {
+        books.broken(Rule::NoPanic, panic);
     }
     let (calls, grants, violation) = (books.calls, books.grants, books.violation.clone());
     let (overlaps, disorders) = (books.overlaps(), books.ledger.disorders);

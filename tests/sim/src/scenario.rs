@@ -1,4 +1,4 @@
-//! What one seed is about: how many, how fast, who does what, and what goes wrong.
+//! Parameters of a run, drawn from its seed.
 
 use crate::call::{Call, Palette, draw_calls};
 use crate::clock::{Instant, MS, S};
@@ -14,20 +14,20 @@ use crate::worker::dice_of;
 use quorlock::{RestartGuard, RetryPolicy};
 use std::time::Duration;
 
-/// A process that uses the library.
+/// A planned process that uses the library.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessPlan {
     pub(crate) starts: Instant,
     pub(crate) runtimes: usize,
-    /// True if all connections are on the first of them.
+    /// True if all connections are on the first runtime.
     pub(crate) is_pinned: bool,
-    /// Millionths of true time.
+    /// Rate of its clocks, in millionths of true time.
     pub(crate) rate: u64,
-    /// What its wall clock shows at first.
+    /// Initial reading of its wall clock.
     pub(crate) wall: u64,
 }
 
-/// A task of a process.
+/// A planned task of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskPlan {
     pub(crate) process: usize,
@@ -36,7 +36,7 @@ pub(crate) struct TaskPlan {
     pub(crate) calls: Vec<(usize, Call)>,
 }
 
-/// Something that goes wrong for a while.
+/// A planned fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaultPlan {
     pub(crate) id: usize,
@@ -51,12 +51,12 @@ pub(crate) struct Times {
     pub(crate) ttl_ms: u64,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    /// When faults end, and healing begins.
+    /// Time at which the faults end.
     pub(crate) horizon: Instant,
 }
 
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
+#[allow(clippy::struct_excessive_bools)] // Independent parameters.
 pub(crate) struct Scenario {
     pub(crate) mode: Mode,
     pub(crate) seed: u64,
@@ -64,26 +64,27 @@ pub(crate) struct Scenario {
     pub(crate) resources: usize,
     pub(crate) times: Times,
     pub(crate) guard: RestartGuard,
-    /// A bit for each node that writes all it is told to its disk; if there is one, clients trust in that.
+    /// Bit set of the nodes that write all commands to disk. If it is not empty, clients trust
+    /// their persistence.
     pub(crate) durable: u64,
-    /// A node that is old when the run begins, and is there for whoever comes.
+    /// A node that is old at the start of the run, and reachable for new clients.
     pub(crate) witness: Option<usize>,
-    /// How much longer each packet may take by which it is met. A set-up takes some eight of them, within the
-    /// connect timeout.
+    /// Maximum additional delay of each packet until a process has reached the witness. A set-up
+    /// takes about eight packets within the connect timeout.
     pub(crate) shyness: Instant,
-    /// When the nodes of a new deployment start.
+    /// Starting times of the nodes of a new deployment.
     pub(crate) node_starts: Vec<Instant>,
-    /// Nothing goes wrong before that: whoever is there from the beginning meets all nodes.
+    /// End of the time without faults, in which the first processes reach all nodes.
     pub(crate) calm: Instant,
-    /// The shortest step of a node's clock: twice as long as the ways there and back, and the 200
-    /// millionths which clocks may go by themselves.
+    /// Length of the shortest clock step: twice the round trip plus 200 millionths of the horizon,
+    /// by which clocks may drift.
     pub(crate) least_step: Instant,
     pub(crate) fencing: Fencing,
-    /// How long counters stand: as short as can be, or longer, or as long as by default.
+    /// Ttl of unused counters.
     pub(crate) token_ttl: Duration,
-    /// Nodes lose their counters, too.
+    /// Nodes also lose their counters.
     pub(crate) forgets_counters: bool,
-    /// Of a thousand rests of tasks, how many are long.
+    /// Long pauses per thousand pauses of tasks.
     pub(crate) naps: u64,
     pub(crate) retry: RetryPolicy,
     pub(crate) longest_delay: Duration,
@@ -91,11 +92,11 @@ pub(crate) struct Scenario {
     pub(crate) nerves: Nerves,
     /// False if `CLIENT KILL` is forbidden.
     pub(crate) kills: bool,
-    /// True if users may not ask who a server is.
+    /// True if `INFO` is forbidden.
     pub(crate) hides_info: bool,
-    /// True if users may not ask what time it is.
+    /// True if `TIME` is forbidden.
     pub(crate) hides_time: bool,
-    /// False if nodes do not permit `CLIENT TRACKING`.
+    /// False if `CLIENT TRACKING` is forbidden.
     pub(crate) pushes: bool,
     /// Rates of the nodes' clocks, in millionths of true time.
     pub(crate) node_rates: Vec<u64>,
@@ -129,7 +130,7 @@ impl Scenario {
         let longest_delay = if mode == Mode::Quiet { 300 } else { ttl_ms / 4 };
         let (retry, longest_delay) = draw_retry(mode, longest_delay, dice);
         let trusts = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
-        // In the other modes it is about what two do with one lock.
+        // The other modes concentrate on contention for few locks.
         let most: &[usize] = if mode.is_whole() { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
         let resources = dice.pick(most);
         let (token_ttl, lulls) = draw_token_ttl(mode, seed, ttl_ms);
@@ -155,7 +156,7 @@ impl Scenario {
             weather,
             nerves: Nerves::draw(mode, timeout, dice),
             kills: dice.chance(700),
-            // Whoever trusts in disks trusts in all of which it is not told.
+            // Trust in persistence needs `INFO`.
             hides_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
             hides_time: hides_time(mode, seed),
             // Waiters compete when nodes push.
@@ -175,8 +176,9 @@ impl Scenario {
         scenario
     }
 
-    /// The clocks of nodes, and the processes. The fastest node gains 1 % on the slowest client; where
-    /// clocks step, they run as well as crystals do: to within 100 parts per million.
+    /// Draws the clocks of the nodes, and the processes. The fastest node gains 1 % on the slowest
+    /// client. In modes with clock steps, rates are within 100 parts per million, as of quartz
+    /// clocks.
     fn draw_machines(&mut self, dice: &mut Dice) {
         let mode = self.mode;
         let is_good = mode.has_steps() && mode != Mode::Outside(Outside::StepDrift);
@@ -191,7 +193,7 @@ impl Scenario {
             let runtimes = dice.pick(if mode.is_fresh() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] });
             self.processes.push(ProcessPlan {
                 starts: 0,
-                // What the guard asks of clients that may not ask who a server is.
+                // The restart guard requires this of clients that may not call `INFO`.
                 runtimes: if self.hides_info { 1 } else { runtimes },
                 is_pinned: dice.chance(150),
                 rate: rate(dice),
@@ -246,8 +248,8 @@ impl Scenario {
         tasks
     }
 
-    /// When a task begins. Where all nodes are new, some make a connection when the first of these is not young
-    /// any more.
+    /// Start of a task. In a new deployment, some tasks start when the oldest node is no longer
+    /// young.
     fn draw_beginning(&self, starts: Instant, dice: &mut Dice) -> Instant {
         if self.mode.is_fresh() && dice.chance(300) {
             let first = self.node_starts.iter().min().copied().unwrap_or_default();
@@ -260,12 +262,12 @@ impl Scenario {
         self.times.ttl_ms * MS
     }
 
-    /// So long a key stands at most that was granted once, by whichever clock.
+    /// Maximum life of a key after its grant, by any clock.
     pub(crate) fn longest_key(&self) -> Instant {
         2 * self.ttl() / 50 * 51 + 20 * MS
     }
 
-    /// How long nodes that may have forgotten something, or whose clocks have stepped, do not count.
+    /// Maximum time for which the grants of a node do not count after a restart or a clock step.
     pub(crate) fn term(&self) -> Instant {
         if self.guard == RestartGuard::Off && self.steps() == 0 {
             return 0;
@@ -273,7 +275,7 @@ impl Scenario {
         self.longest_key() + S
     }
 
-    /// How far the clocks of nodes step, in all.
+    /// Sum of all steps of the nodes' clocks.
     pub(crate) fn steps(&self) -> Instant {
         let step = |it: &FaultPlan| match it.fault {
             Fault::Jump { by, .. } | Fault::Step { by, .. } => by.unsigned_abs(),
@@ -282,18 +284,18 @@ impl Scenario {
         self.faults.iter().map(step).sum()
     }
 
-    /// The longest ttl that anybody asks for.
+    /// The longest ttl of all calls.
     pub(crate) fn max_ttl(&self) -> Duration {
         Duration::from_millis(2 * self.times.ttl_ms)
     }
 
-    /// How many calls and faults there are.
+    /// The numbers of all calls and faults.
     pub(crate) fn parts(&self) -> (Vec<usize>, Vec<usize>) {
         let calls = self.tasks.iter().flat_map(|task| task.calls.iter().map(|(id, _)| *id));
         (calls.collect(), self.faults.iter().map(|fault| fault.id).collect())
     }
 
-    /// The same with only these calls and faults.
+    /// The scenario with only these calls and faults.
     pub(crate) fn only(&self, calls: &[usize], faults: &[usize]) -> Self {
         let mut kept = self.clone();
         for task in &mut kept.tasks {
@@ -305,26 +307,27 @@ impl Scenario {
     }
 }
 
-/// How long counters stand, and of how many of a thousand rests some of them do not live to see the end. By
-/// dice of their own, as above. What is only measured is measured with counters that stand for long.
+/// Ttl of counters, and the number of long pauses per thousand pauses, which some counters do not
+/// survive. Drawn from a separate generator. Modes that only count violations use long-lived
+/// counters.
 fn draw_token_ttl(mode: Mode, seed: u64, ttl_ms: u64) -> (Duration, u64) {
     let mut dice = dice_of(seed, 3);
     let (halves, lulls) = (dice.pick(&[0, 4, 4, 5, 8, 16]), dice.pick(&[0, 0, 100, 300]));
     if halves == 0 || !mode.is_promised() {
         return (Duration::from_hours(24), 0);
     }
-    // The longest ttl is two ttls: a counter stands for no less.
+    // The longest ttl is twice `ttl_ms`, and a counter must not expire earlier.
     (Duration::from_millis(halves * ttl_ms / 2), lulls)
 }
 
-/// Whether users may not ask what time it is. Steps of clocks are promised to be noticed only where they may, and who
-/// has met whom is told by it. By a die of its own: what else a seed draws does not hang on it.
+/// Whether `TIME` is forbidden. Modes that depend on readings of clocks never forbid it. Drawn from
+/// a separate generator, so that the other parameters of a seed do not depend on it.
 fn hides_time(mode: Mode, seed: u64) -> bool {
     let is_used = mode.has_steps() || !(mode.is_whole() || mode.is_fresh());
     mode.is_promised() && !is_used && Dice::new(!seed).chance(125)
 }
 
-/// The ttl in milliseconds, how many nodes there are, and how many node timeouts make a ttl.
+/// The ttl in milliseconds, the number of nodes, and the number of node timeouts in a ttl.
 fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     if let Some(single) = mode.single() {
         return single.draw_sizes(dice);
@@ -334,12 +337,13 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     }
     let ttl_ms = match mode {
         Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
-        // What is not released stands for much longer than any delay.
+        // An expiry must not hide a missing release: the ttl is much longer than any delay.
         Mode::Quiet | Mode::Outages => 10_000,
-        // A guard counts by the second: the run has to outlast it.
+        // The guard uses whole seconds, and the run must be longer than its period.
         mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
         mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000, 10_000]),
-        // What is not released stands for much longer than a delivery takes.
+        // An expiry must not hide a missing release: the longest ttl exceeds the time of a
+        // delivery.
         Mode::Promise => dice.pick(&[300, 1_000, 3_000, 10_000, 60_000]),
         _ => dice.pick(&[300, 1_000, 3_000, 10_000]),
     };
@@ -358,7 +362,7 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     (ttl_ms, nodes, share)
 }
 
-/// How to try again, and the longest delay of that.
+/// The retry policy and its longest delay.
 fn draw_retry(mode: Mode, longest_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
     let (short, long) =
         (Duration::from_millis(longest_ms * 2 / 5), Duration::from_millis(longest_ms));

@@ -1,4 +1,4 @@
-//! What the whole simulation shares: the time, what is to come, machines and wires between them.
+//! State that the whole simulation shares: time, events, machines and connections.
 
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
@@ -16,11 +16,11 @@ use crate::weather::{Nerves, Weather};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A task that is polled so often at one time will be polled for ever.
+/// Maximum number of polls at one time, above which a task is considered to be polled endlessly.
 const MOST_POLLS: u32 = 2_000_000;
 
-/// The state of the world, behind a lock that nobody contends for: all runs on one thread. No code of a
-/// client runs while it is locked.
+/// The state of the world. The mutex is uncontended, because the simulation has one thread. No
+/// client code runs while it is locked.
 pub(crate) struct Shared(Mutex<Core>);
 
 impl Shared {
@@ -33,7 +33,7 @@ impl Shared {
     }
 }
 
-#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
+#[allow(clippy::struct_excessive_bools)] // Independent states.
 pub(crate) struct Core {
     pub(crate) now: Instant,
     pub(crate) agenda: Agenda,
@@ -44,47 +44,48 @@ pub(crate) struct Core {
     pub(crate) nodes: Vec<NodeHost>,
     pub(crate) processes: Vec<Process>,
     pub(crate) connections: Vec<Connection>,
-    /// Which node each address of the clients' settings leads to.
+    /// The node behind each address of the clients' settings.
     pub(crate) addresses: Vec<usize>,
-    /// The only fault of the run, if its mode is about one.
+    /// The only fault of the run, if its mode has just one.
     pub(crate) single: Option<Single>,
-    /// Commands that the nodes may still receive before too many waiters compete, in the mode that counts them.
+    /// In the mode that limits commands: the number of commands that the nodes may still receive.
     pub(crate) commands_left: Option<u64>,
-    /// How many failovers have not ended, and when the last of them did.
+    /// Number of failovers that have not ended, and the end of the last one.
     pub(crate) failing_over: usize,
     pub(crate) failed_over: Option<Instant>,
-    /// How long a node that was restarted does not count.
+    /// Quarantine period of a restarted node.
     pub(crate) term: Instant,
-    /// Between whom nothing passes: process and node.
+    /// Pairs of a process and a node that cannot exchange packets.
     pub(crate) blocked: BTreeSet<(usize, usize)>,
     pub(crate) is_healed: bool,
-    /// When a lease was let go of last.
+    /// Time of the last end of a lease.
     pub(crate) let_go: Instant,
-    /// Until when locks rest after their release, if any do.
+    /// End of the last cool-down, if there was any.
     pub(crate) rests: Option<Instant>,
-    /// Nothing goes wrong before.
+    /// No fault occurs before this time.
     pub(crate) calm: Instant,
     pub(crate) readings: Readings,
-    /// Nodes tell of keys that change.
+    /// Nodes push changes of keys.
     pub(crate) pushes: bool,
-    /// A set-up has omitted `INFO`, to which the node had not replied before. Then broken connections cannot be killed.
+    /// A set-up has omitted `INFO`, because the node had not replied to it before. Then broken
+    /// connections cannot be killed.
     pub(crate) omits_info: bool,
-    /// When a value came to stand on any node for the first time, if that is of interest.
+    /// The time at which each value first appeared on any node, if the mode needs it.
     pub(crate) came: BTreeMap<Vec<u8>, Instant>,
     pub(crate) notes_tenures: bool,
-    /// How long counters stand.
+    /// Ttl of unused counters.
     pub(crate) token_ttl: Instant,
-    /// Clients take hints from their wall clocks, which nobody sets.
+    /// Clients take hints from their wall clocks, which are never set.
     pub(crate) trusts_walls: bool,
-    /// Leases with tokens that were let go of, by what tells their values apart.
+    /// Leases with tokens that were released or dropped, by the unique part of their values.
     pub(crate) let_go_of: BTreeMap<Vec<u8>, LetGo>,
-    /// Clocks of processes stand still while they are stopped.
+    /// The clock of a process stops while the process is stopped.
     pub(crate) stands_still: bool,
-    /// What was found on the wires that must not be.
+    /// Violations that were found in packets.
     pub(crate) findings: Vec<(Rule, String)>,
-    /// In which second it was, and how often a process has opened a connection to a node in it.
+    /// For each process and node: the number of connections opened in a second, and that second.
     pub(crate) opened: BTreeMap<(usize, usize), (Instant, u32)>,
-    /// The same by client and address, and in which minute.
+    /// The same by client and address, per minute.
     pub(crate) opened_a_minute: BTreeMap<(u64, usize), (Instant, u32)>,
     pub(crate) node_timeout: Instant,
     pub(crate) order: Order,
@@ -141,12 +142,12 @@ impl Core {
         }
     }
 
-    /// True while nothing goes wrong: not yet, or not any more.
+    /// Returns true before the first fault and after the last one.
     pub(crate) fn is_calm(&self) -> bool {
         self.is_healed || self.now < self.calm
     }
 
-    /// The next thing that happens; the time goes on to it.
+    /// Takes the next event, and advances the time to it.
     pub(crate) fn next_event(&mut self) -> Option<WorldEvent> {
         let (at, event) = self.agenda.next()?;
         if at > self.now {
@@ -156,14 +157,14 @@ impl Core {
         Some(event)
     }
 
-    /// Ends a run in which time does not go on any more.
+    /// Panics if time no longer advances.
     pub(crate) fn count_poll(&mut self) {
         self.polls += 1;
         self.turns += 1;
         assert!(self.polls < MOST_POLLS, "tasks are polled without end at {}", self.now);
     }
 
-    /// How long a task that was woken has to wait until it is polled, if it has to.
+    /// Draws the time for which a woken task must wait before it is polled, if any.
     pub(crate) fn draw_hold(&mut self, process: usize) -> Option<Instant> {
         let Nerves { holds, longest, .. } = self.nerves;
         let is_spared =

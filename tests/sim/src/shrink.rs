@@ -1,14 +1,14 @@
-//! Cutting a failing run down: what is left out and not missed was not needed.
+//! Reduction of a failing run to the calls and faults that it needs.
 
 use crate::mode::Mode;
 use crate::rule::Rule;
 use crate::run::{Parts, run};
 
-/// At most so many runs are played for it.
+/// Maximum number of runs.
 const MOST_RUNS: u32 = 2_000;
 
-/// The parts of a run that are enough to break `rule`. First whole stretches are left out, then shorter
-/// ones, to the single call and the single fault.
+/// Finds a small part of a run that violates `rule`, by omission of ever shorter ranges of calls
+/// and faults, down to single ones.
 pub fn shrink(mode: Mode, seed: u64, rule: Rule) -> Parts {
     let mut parts = Parts::of(mode, seed);
     let mut runs = 0;
@@ -31,7 +31,7 @@ pub fn shrink(mode: Mode, seed: u64, rule: Rule) -> Parts {
     }
 }
 
-/// Leaves out what can be left out of `all`, so that it still `fails`.
+/// Omits as many elements of `all` as possible such that `fails` still returns true.
 fn cut(mut all: Vec<usize>, fails: &mut impl FnMut(&[usize]) -> bool) -> Vec<usize> {
     let mut stretch = all.len();
     while stretch > 0 {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_stays_and_nothing_else() {
+    fn cut_keeps_only_the_needed_elements() {
         let mut tries = 0;
         let left = cut((0..100).collect(), &mut |parts| {
             tries += 1;

@@ -15,7 +15,7 @@ impl Single {
     pub(crate) fn draw_sizes(self, dice: &mut Dice) -> (u64, usize, u64) {
         let ttl_ms = match self {
             Self::Failover => dice.pick(&[1_000, 3_000, 10_000]),
-            // Much longer than a delivery takes: an expiry must not hide a lost release.
+            // Much longer than a delivery: an expiry must not hide a lost release.
             Self::ClosingCommand => return (60_000, dice.pick(&[1, 3, 3, 5]), 600),
             Self::LargeValue => return (10_000, dice.pick(&[1, 3, 3, 5]), 100),
             Self::Panic => return (dice.pick(&[1_000, 3_000]), dice.pick(&[1, 3, 3, 5]), 20),

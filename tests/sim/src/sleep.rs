@@ -1,4 +1,4 @@
-//! Waiting in true time, and futures that are polled seldom.
+//! Waits in true time, and futures that are polled at intervals.
 
 use crate::clock::Instant;
 use crate::event::{EventId, WorldEvent};
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Resolves at a time.
+/// Resolves at a given time.
 pub(crate) struct Sleep {
     shared: Arc<Shared>,
     at: Instant,
@@ -49,7 +49,7 @@ impl Drop for Sleep {
     }
 }
 
-/// A future that is polled only so often, whatever wakes it.
+/// A future that is polled only at the given interval, regardless of wake-ups.
 pub(crate) struct Seldom<F> {
     pub(crate) inner: Pin<Box<F>>,
     pub(crate) shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! How long the counters beside locks stand on nodes, and what is promised of that.
+//! Checks of the life of the counters beside locks.
 
 use crate::clock::{Instant, MS, US};
 use crate::ledger::{lock_of, tell_apart};
@@ -7,35 +7,37 @@ use crate::shared::Core;
 use quorlock_test::internals::{Kind, Stored};
 use std::collections::BTreeMap;
 
-/// What stands at the key of a lock and at that of its counter.
+/// The value of a lock and of its counter on a node.
 #[derive(Default)]
 pub(crate) struct Sight {
-    /// What tells its value from all others, and from when on it is gone, by the node's clock in microseconds.
+    /// The unique part of the lock's value, and its expiry by the node's clock in microseconds.
     held: Option<(Vec<u8>, u64)>,
-    /// The number, and from when on it is gone.
+    /// The counter's number, and its expiry.
     counter: Option<(u64, u64)>,
 }
 
-/// The counters of a node.
+/// Counters of a node.
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// From when on each is gone that was seen last, by the node's clock in microseconds.
+    /// Expiry of each counter when it was last read, by the node's clock in microseconds.
     due: BTreeMap<usize, u64>,
-    /// When each was found to have ended by itself.
+    /// Time at which the expiry of each counter was noticed.
     pub(crate) ended: BTreeMap<usize, Instant>,
 }
 
-/// A lease with a token whose holder has given it up while it was valid.
+/// A lease with a token that its holder released or dropped while it was valid.
 pub(crate) struct LetGo {
-    /// From when on others may have the lock: later than it was let go of, if it cools down.
+    /// Time at which the lock becomes available, which is later than the release if it has a
+    /// cool-down.
     pub(crate) at: Instant,
     pub(crate) token: u64,
-    /// How many locks are its.
+    /// Number of locks of the lease.
     pub(crate) locks: usize,
 }
 
 impl Core {
-    /// What stands on a node before a command is run there. Counters whose time is over have ended by then.
+    /// Reads the locks and counters of a node before a command is executed, and records expired
+    /// counters.
     pub(crate) fn see_counters(&mut self, node: usize) -> BTreeMap<usize, Sight> {
         if !self.notes_tenures {
             return BTreeMap::new();
@@ -43,7 +45,7 @@ impl Core {
         let (now, wall, seen) = (self.now, self.node_wall(node), self.sights(node));
         let counters = &mut self.nodes[node].counters;
         for (lock, due) in std::mem::take(&mut counters.due) {
-            // The clock may have been put back since.
+            // The node's clock may have been set back since.
             let is_gone = seen.get(&lock).is_none_or(|sight| sight.counter.is_none());
             if is_gone || wall >= due {
                 counters.ended.insert(lock, now);
@@ -52,7 +54,7 @@ impl Core {
         seen
     }
 
-    /// Looks whether the counters stand as is promised, after something was run on a node that looked so `before`.
+    /// Checks the counters of a node after a command that found them as in `before`.
     pub(crate) fn check_counters(&mut self, node: usize, before: &BTreeMap<usize, Sight>) {
         if !self.notes_tenures {
             return;
@@ -60,14 +62,14 @@ impl Core {
         let after = self.sights(node);
         let due = after.iter().filter_map(|(lock, sight)| Some((*lock, sight.counter?.1)));
         self.nodes[node].counters.due = due.collect();
-        // The last acquires of a run ask for no tokens.
+        // The last acquires of a run are not fenced.
         if self.is_healed {
             return;
         }
-        let nothing = Sight::default();
+        let none = Sight::default();
         for lock in before.keys().chain(after.keys()) {
-            let was = before.get(lock).unwrap_or(&nothing);
-            let is = after.get(lock).unwrap_or(&nothing);
+            let was = before.get(lock).unwrap_or(&none);
+            let is = after.get(lock).unwrap_or(&none);
             let value = was.held.as_ref().map(|(value, _)| value);
             let of_it = |sight: &&Sight| sight.held.as_ref().map(|(value, _)| value) == value;
             let together = before.values().filter(of_it).count();
@@ -77,8 +79,8 @@ impl Core {
         }
     }
 
-    /// What is wrong with a counter, after a command that found it as it `was`, and so many locks of the same lease
-    /// `together`.
+    /// Describes a violation by a command that found the lock and counter as in `was`. `together`
+    /// is the number of locks of the same lease on the node.
     fn compare_sights(
         &self,
         node: usize,
@@ -94,14 +96,17 @@ impl Core {
             _ => false,
         };
         if is_set && left < self.token_ttl {
-            let how = format!("its key was set or extended, and it ends in {} ms", left / MS);
+            let how = format!(
+                "the lock's key was set or extended, but the counter expires in {} ms",
+                left / MS
+            );
             return Some(how);
         }
         let (value, _) = was.held.as_ref()?;
-        let stands = is.held.as_ref().is_some_and(|(new, _)| new == value);
-        let LetGo { at, token, locks } = self.let_go_of.get(value).filter(|_| !stands)?;
-        // A node that has lost another lock of the same lease has not confirmed the token, and is none of those that
-        // have to remember it.
+        let has_value = is.held.as_ref().is_some_and(|(new, _)| new == value);
+        let LetGo { at, token, locks } = self.let_go_of.get(value).filter(|_| !has_value)?;
+        // A node that has lost another lock of the same lease has not confirmed the token, so it
+        // need not keep the counter.
         if together < *locks {
             return None;
         }
@@ -111,24 +116,27 @@ impl Core {
             return None;
         }
         if number < *token {
-            return Some(format!("it stands at {number}, and token {token} was released"));
+            return Some(format!("the counter is {number}, below the released token {token}"));
         }
-        // Clocks may go wrong by a hundredth: that of the client, which looks at one half, and the node's.
+        // Clocks may deviate by 1 %: the client's clock, which measures one half of the time, and
+        // the node's.
         let least = at + self.token_ttl / 2 - self.token_ttl / 50;
         let ends = self.now.saturating_add(left);
         (ends + 20 * MS < least).then(|| {
             let short = (least - ends) / MS;
-            format!("it ends {short} ms before half of its time is over since the release")
+            format!(
+                "the counter expires {short} ms before half of its ttl has passed since the release"
+            )
         })
     }
 
-    /// What stands at the keys of locks and counters.
+    /// Reads the keys of locks and counters on a node.
     fn sights(&self, node: usize) -> BTreeMap<usize, Sight> {
         let mut seen: BTreeMap<usize, Sight> = BTreeMap::new();
-        for (key, Stored { kind, gone_at_us, .. }) in
+        for (key, Stored { kind, expires_at_us, .. }) in
             self.nodes[node].server.keys(self.node_wall(node))
         {
-            let until = gone_at_us.unwrap_or(u64::MAX);
+            let until = expires_at_us.unwrap_or(u64::MAX);
             let end = key.iter().position(|byte| *byte == b'#');
             let Some(lock) = lock_of(&key[..end.unwrap_or(key.len())]) else { continue };
             let Kind::String(value) = kind else { continue };
@@ -142,18 +150,18 @@ impl Core {
         seen
     }
 
-    /// A lease that is valid is let go of by its holder.
+    /// Records the release of a valid lease.
     pub(crate) fn note_let_go(&mut self, value: &str, token: u64, locks: usize) {
         let value = tell_apart(value.as_bytes()).to_vec();
         self.let_go_of.insert(value, LetGo { at: self.now, token, locks });
     }
 
-    /// It was only handed over: whoever takes it draws a number anew.
+    /// Removes a lease that was only handed over: its adoption draws a new token.
     pub(crate) fn note_handed_over(&mut self, value: &str) {
         self.let_go_of.remove(tell_apart(value.as_bytes()));
     }
 
-    /// It cools down for so many milliseconds.
+    /// Records a cool-down of `ms` milliseconds.
     pub(crate) fn note_cooling(&mut self, value: &str, ms: u64) {
         if let Some(let_go) = self.let_go_of.get_mut(tell_apart(value.as_bytes())) {
             let_go.at += ms * MS;

@@ -1,13 +1,13 @@
-//! Clocks of nodes that step: planned at the start of a run.
+//! Plans of clock steps of nodes.
 
 use crate::clock::{Instant, MS, S};
 use crate::fault::{Fault, Planner, signed};
 use crate::mode::{Mode, Outside};
 
-/// The longest step.
+/// Length of the longest step.
 const LONGEST: Instant = 10 * S;
 
-/// Steps of nodes' clocks, where the mode is about them.
+/// Plans clock steps, in modes that have them.
 pub(crate) fn plan_steps(planner: &mut Planner<'_>) {
     if planner.scenario.mode.has_steps() {
         for _ in 0..planner.dice.between(1, 6) {
@@ -16,7 +16,7 @@ pub(crate) fn plan_steps(planner: &mut Planner<'_>) {
     }
 }
 
-/// One clock steps, or several at a time, or one after the other.
+/// Plans a step of one clock, or of several at once or one after the other.
 fn step_some(planner: &mut Planner<'_>) {
     let scenario = planner.scenario;
     let nodes = scenario.nodes;
@@ -35,7 +35,7 @@ fn step_some(planner: &mut Planner<'_>) {
         signed(planner.dice.of_any_size(planner.scenario.least_step, LONGEST))
     };
     let is_back = !is_new && dice.chance(300);
-    // As soon as everybody knows, it goes the other way.
+    // The opposite step follows as soon as all clients know of the first one.
     let returns = (!is_new && dice.chance(300)).then(|| dice.of_any_size(MS, 2 * S));
     let first = dice.index(nodes);
     let common = length(planner);

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
-/// Connects a client of `process` to the node that `address` leads to.
+/// Connects a client of `process` to the node behind `address`.
 pub(crate) fn connect(
     shared: Arc<Shared>,
     (process, client): (usize, u64),
@@ -24,7 +24,8 @@ pub(crate) fn connect(
     })
 }
 
-/// Maximum number of bytes of one connection between two turns of the scheduler. An alarm takes two turns of the client.
+/// Maximum number of bytes read from one connection between two turns of the scheduler. An alarm
+/// takes two turns of the client.
 const MAX_READ: usize = (2 * (64 + 8)) << 10;
 
 impl Carrier for Shared {
@@ -47,8 +48,8 @@ impl Carrier for Shared {
         self.lock().write(connection, bytes);
     }
 
-    fn let_go(&self, connection: usize) {
-        let waker = self.lock().let_go(connection);
+    fn close(&self, connection: usize) {
+        let waker = self.lock().close(connection);
         drop(waker);
     }
 }

@@ -1,4 +1,4 @@
-//! Many seeds, on as many threads as there are processors.
+//! Execution of many seeds on several threads.
 
 use crate::mode::Mode;
 use crate::rule::Rule;
@@ -9,34 +9,35 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// What came of many seeds.
+/// Results of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// How many were played.
+    /// Number of seeds.
     pub seeds: u64,
-    /// Those in which a rule was broken, in their order: seed, rule, how.
+    /// Violations in the order of their seeds: seed, rule, description.
     pub findings: Vec<(u64, Rule, String)>,
-    /// How many calls there were, locks that were had, and faults.
+    /// Number of calls.
     pub calls: u64,
-    /// Locks that were had.
+    /// Number of acquired locks.
     pub grants: u64,
-    /// Faults that were planned.
+    /// Number of planned faults.
     pub faults: u64,
-    /// In how many runs two leases were valid at a time, and how often that was in all.
+    /// Number of runs in which two leases were valid at the same time, and the total number of such
+    /// pairs.
     pub overlaps: (u64, u64),
-    /// In how many runs a token was out of order, and how often that was in all.
+    /// Number of runs with a token out of order, and the total number of such tokens.
     pub disorders: (u64, u64),
-    /// All that happened, as a number: whichever thread played which seed.
+    /// Hash of all events. It does not depend on the distribution of the seeds to threads.
     pub hash: u64,
 }
 
-/// Counts a run in which something was so often.
+/// Adds the count of one run.
 fn add((runs, times): &mut (u64, u64), often: u64) {
     *runs += u64::from(often > 0);
     *times += often;
 }
 
-/// Plays `seeds` on `threads`; only to the first in which a rule is broken, if `ends_early`.
+/// Runs `seeds` on `threads`. With `ends_early`, stops after the first violation.
 pub fn sweep(mode: Mode, seeds: Range<u64>, threads: usize, ends_early: bool) -> Sweep {
     let next = AtomicU64::new(seeds.start);
     let is_over = AtomicBool::new(false);

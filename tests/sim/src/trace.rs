@@ -1,10 +1,10 @@
-//! What happened in a run, as text and as a number.
+//! Trace of a run, as text and as a hash.
 
 use crate::clock::Instant;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Every event goes into the hash; the text is only written where it is asked for.
+/// All events go into the hash. The text is only written on request.
 pub(crate) struct Trace {
     hasher: DefaultHasher,
     lines: Option<String>,
@@ -16,7 +16,7 @@ impl Trace {
         Self { hasher: DefaultHasher::new(), lines: is_written.then(String::new), count: 0 }
     }
 
-    /// Takes something into the hash.
+    /// Adds data to the hash.
     pub(crate) fn mix(&mut self, what: &impl Hash) {
         what.hash(&mut self.hasher);
     }
@@ -31,7 +31,7 @@ impl Trace {
             self.count += 1;
             let (ms, us) = (now / 1_000_000, now / 1_000 % 1_000);
             writeln!(lines, "{:>5}. {ms:>7}.{us:03} ms  {line}", self.count)
-                .expect("a string takes all");
+                .expect("writing to a string succeeds");
         }
     }
 
@@ -40,7 +40,7 @@ impl Trace {
     }
 }
 
-/// Writes a line into the trace of a world, if it is written.
+/// Writes a line of the trace, if it was requested.
 macro_rules! note {
     ($core:expr, $($line:tt)*) => {
         if $core.trace.is_written() {
@@ -52,10 +52,10 @@ macro_rules! note {
 
 pub(crate) use note;
 
-/// What travels, in words that can be read: scripts and random values are cut short.
+/// Readable form of a packet. Scripts and random values are shortened.
 pub(crate) struct Shown<'a>(pub(crate) &'a [u8]);
 
-/// So much is shown of a line, and of what travels.
+/// Maximum length of a word, and number of words, that are shown.
 const MOST_OF_A_WORD: usize = 40;
 const MOST_WORDS: usize = 48;
 
@@ -63,7 +63,7 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = String::from_utf8_lossy(self.0);
         let words = text.split("\r\n").filter(|word| !word.is_empty());
-        // The lengths of texts and lists say nothing to a reader.
+        // Lengths of strings and arrays are omitted.
         let words = words.filter(|word| !word.starts_with(['$', '*', '%', '~']));
         for (place, word) in words.enumerate() {
             if place == MOST_WORDS {

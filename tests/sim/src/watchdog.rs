@@ -1,4 +1,5 @@
-//! Runs that stand still: a thread of the simulation that waits for a lock which it holds itself ends no run.
+//! Detection of deadlocks: a thread of the simulation that waits for a mutex that it holds never
+//! ends its run.
 
 use crate::mode::Mode;
 use crate::rule::Rule;
@@ -9,37 +10,37 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A run takes some milliseconds, and on a machine that does much else a second. One that has taken so long will never end.
+/// Maximum duration of a run. Usual are some milliseconds, or a second on a busy machine.
 const LONGEST: Duration = Duration::from_mins(3);
 
-/// Runs under way, by number.
-static UNDER_WAY: Mutex<BTreeMap<u64, (Mode, u64, Instant)>> = Mutex::new(BTreeMap::new());
+/// Runs in progress, by number.
+static RUNNING: Mutex<BTreeMap<u64, (Mode, u64, Instant)>> = Mutex::new(BTreeMap::new());
 
-/// How many were begun.
-static BEGUN: AtomicU64 = AtomicU64::new(0);
+/// Number of started runs.
+static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// A run that is under way until this is dropped.
-pub(crate) struct UnderWay(u64);
+/// A run in progress. It ends when this is dropped.
+pub(crate) struct RunningSeed(u64);
 
-impl UnderWay {
+impl RunningSeed {
     pub(crate) fn new(mode: Mode, seed: u64) -> Self {
-        let number = BEGUN.fetch_add(1, Ordering::Relaxed);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
         runs().insert(number, (mode, seed, Instant::now()));
         Self(number)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RunningSeed {
     fn drop(&mut self) {
         runs().remove(&self.0);
     }
 }
 
 fn runs() -> MutexGuard<'static, BTreeMap<u64, (Mode, u64, Instant)>> {
-    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on, a run that does not end ends this program, which says so: nothing else can end it.
+/// Starts a thread that ends the program, with a message, if a run does not end.
 pub fn watch() {
     thread::spawn(|| {
         loop {
@@ -47,7 +48,7 @@ pub fn watch() {
             let stuck = runs().values().find(|(_, _, since)| since.elapsed() > LONGEST).copied();
             if let Some((mode, seed, _)) = stuck {
                 println!("seed {seed}: {}: {}", mode.label(), Rule::Ends);
-                println!("found after {} seeds", BEGUN.load(Ordering::Relaxed));
+                println!("found after {} seeds", STARTED.load(Ordering::Relaxed));
                 process::exit(1);
             }
         }

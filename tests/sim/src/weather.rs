@@ -1,4 +1,4 @@
-//! The network of a run, and how well its processes are looked after.
+//! Quality of the network, and delays of the scheduling of processes.
 
 use crate::clock::{Instant, MS, US};
 use crate::dice::Dice;
@@ -7,29 +7,30 @@ use crate::mode::Mode;
 /// The network of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
-    /// One way, without mishap.
+    /// Minimum and maximum delay of a normal packet.
     pub(crate) delay: (Instant, Instant),
-    /// Of a thousand packets, how many take up to `long`, and how many break their connection.
+    /// Slow packets per thousand, which take up to `long`, and packets per thousand that break
+    /// their connection.
     pub(crate) slow: u64,
     pub(crate) long: Instant,
     pub(crate) breaks: u64,
-    /// Of a thousand broken connections, how many deliver later what they still have.
+    /// Broken connections per thousand that deliver their packets late.
     pub(crate) late: u64,
-    /// Of a thousand packets, how many arrive in two parts.
+    /// Packets per thousand that arrive in two parts.
     pub(crate) splits: u64,
-    /// Of a thousand pipelines that ask for the time, how many are cut off before that.
+    /// Pipelines with `TIME` per thousand that are cut off before it.
     pub(crate) cuts: u64,
-    /// Before how many of a thousand commands a lock's key is gone from the node.
+    /// Commands per thousand before which a lock's key is lost on the node.
     pub(crate) fades: u64,
 }
 
-/// How well processes are looked after by their machines.
+/// Delays of tasks and alarms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nerves {
-    /// Of a thousand tasks that were woken, how many have to wait, and for how long at most.
+    /// Woken tasks per thousand that must wait, for at most `longest`.
     pub(crate) holds: u64,
     pub(crate) longest: Instant,
-    /// How late the thread of alarms may be.
+    /// Maximum delay of the alarm thread.
     pub(crate) late_alarms: Instant,
 }
 
@@ -76,7 +77,7 @@ impl Nerves {
             return Self { holds: 0, longest: 0, late_alarms: 0 };
         }
         Self {
-            // Where clocks step it has to be known when a client has read them.
+            // With clock steps, the simulation must know when a client has read a clock.
             holds: if mode.has_steps() { 0 } else { dice.pick(&[0, 0, 10, 100]) },
             longest: if dice.chance(700) { timeout / 10 } else { 3 * timeout },
             late_alarms: dice.pick(&[0, MS, timeout / 2]),

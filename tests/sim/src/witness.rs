@@ -1,4 +1,4 @@
-//! What a task tells of a lease that it has got, beside that it has got it.
+//! Checks of the tokens and votes of a new lease.
 
 use crate::clock::MS;
 use crate::ledger::Commit;
@@ -7,7 +7,7 @@ use crate::worker::Worker;
 use quorlock::{LeaseRef, NodeFailure, NodeVote, Report};
 
 impl Worker {
-    /// What is known of the tokens of a lease that is handed out now.
+    /// The tokens of a lease that is handed out now, with the state of the nodes.
     pub(crate) fn commits(
         &self,
         resources: &[usize],
@@ -15,7 +15,7 @@ impl Worker {
         ttl_ms: u64,
     ) -> Vec<(usize, Commit)> {
         let Some(token) = lease.token().map(quorlock::FencingToken::get) else { return Vec::new() };
-        // One that is valid was asked for within its ttl, by clocks that may be slow.
+        // The acquire of a valid lease started within its ttl, measured by clocks that may be slow.
         let age = lease.is_valid().then_some(ttl_ms * MS / 50 * 51 + 20 * MS);
         let value = lease.value();
         let core = self.shared.lock();
@@ -25,8 +25,8 @@ impl Worker {
         resources.iter().map(commit).collect()
     }
 
-    /// A vote is withheld only of a node that was restarted or flushed a while ago. Where the deployment is
-    /// new, every vote counts.
+    /// Checks that votes were withheld only from nodes that were restarted or flushed recently. In
+    /// a new deployment, every vote must count.
     pub(crate) fn check_withheld(&self, report: Option<&Report>) {
         use NodeFailure::{Flushed, MaybeRestarted, Restarted};
         let reports = report.into_iter().flat_map(Report::nodes).enumerate();
@@ -38,7 +38,7 @@ impl Worker {
             let is_due = {
                 let core = self.shared.lock();
                 let since = core.known_restarted_for(self.process, index);
-                // Without INFO, a restart is assumed.
+                // Without `INFO`, a restart is assumed.
                 let is_assumed = core.omits_info
                     && matches!(node.vote(), NodeVote::Failed(MaybeRestarted { .. }));
                 is_assumed

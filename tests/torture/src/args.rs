@@ -1,65 +1,66 @@
-//! What can be said on the command line.
+//! Command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness::Sabotage;
 use std::fmt;
 use std::path::PathBuf;
 
-/// quorlock on real Redis processes, with faults, under load, and an exact check.
+/// Runs quorlock on real Redis processes, with faults and under load, and checks the results
+/// exactly
 ///
-/// The same seed gives the same schedule of faults and the same choices of every task; it does not
-/// give the same interleaving, which is the machine's.
+/// The same seed gives the same schedule of faults and the same choices of every task. The
+/// interleaving differs, because it depends on the operating system.
 #[derive(Debug, Parser)]
 #[command(name = "quorlock-torture")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
-    pub(crate) wish: Wish,
+    pub(crate) options: RunOptions,
 }
 
-/// What else it can be.
+/// Modes of the program other than a run.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// A client process of a run.
+    /// Runs a client process; started by the program itself
     #[command(hide = true)]
     Client,
 }
 
-/// How a run is to be made.
+/// Options of a run.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Wish {
-    /// How long faults are made
+pub(crate) struct RunOptions {
+    /// Duration of the faults in seconds
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(3..=86_400))]
     pub(crate) seconds: u64,
-    /// Of all choices; drawn if it is not given
+    /// Seed of all choices [default: random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Whether faults stay inside what Redlock promises exclusion under
+    /// Whether the faults are limited to those under which Redlock guarantees mutual exclusion
     #[arg(long, value_enum, default_value_t = Mode::Inside)]
     pub(crate) mode: Mode,
-    /// How many nodes; 1, 3 and 5, one after the other, if it is not given
+    /// Number of nodes [default: three parts with 1, 3 and 5 nodes]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=9))]
     pub(crate) nodes: Option<u16>,
-    /// The redis-server to run
+    /// Path of the `redis-server` program
     #[arg(long)]
     pub(crate) server: Option<PathBuf>,
-    /// Where to leave the records
+    /// Directory for the records
     #[arg(long, default_value = "target/torture")]
     pub(crate) out: PathBuf,
-    /// What one client does wrong, to see that it is caught: it works without the lock, or it makes
-    /// tokens up
+    /// Intentional defect of one client, to test the checks: it works without the lock, or forges
+    /// tokens
     #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "lock")]
     pub(crate) sabotage: Option<Sabotage>,
 }
 
-/// Which faults are made.
+/// The faults of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// A minority of nodes at a time; clocks step for those who know them, and nodes forget while one
-    /// that does not is in reach: nothing may be found
+    /// Faults of a minority of nodes at a time, clock steps that clients can detect, and data loss
+    /// while an old node is reachable: no findings are allowed
     Inside,
-    /// Any: overlaps are counted, but fencing must hold
+    /// All faults: overlaps are only counted, but fencing must hold
     Outside,
 }
 

@@ -1,6 +1,6 @@
 //! Files of a failed run, which later runs do not overwrite.
 
-use crate::inflict::ProxiedNode;
+use crate::apply::ProxiedNode;
 use crate::plan::Planned;
 use std::fmt::Write as _;
 use std::fs;

@@ -1,55 +1,53 @@
-//! What was done in a part, as it is done.
+//! Log of a part: applied faults and their consequences.
 
 use harness::record::Fault;
-use harness::service::Ailment;
+use harness::service::Outage;
 use harness::steps::Steps;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One fault in so many may fail to be made.
+/// The reciprocal of the maximum share of faults that may fail to be applied.
 const MOST_MISSING: usize = 20;
 
-/// The log of a part.
+/// Log of a part.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Those that have begun or are over.
+    /// Faults that have begun.
     pub(crate) faults: Mutex<Vec<Fault>>,
-    /// By how much clocks have stepped.
+    /// Forward steps of clocks.
     pub(crate) steps: Mutex<Steps>,
-    /// When nodes were not well.
-    pub(crate) ailments: Mutex<Vec<Ailment>>,
-    /// What could not be done.
+    /// Outages of nodes.
+    pub(crate) outages: Mutex<Vec<Outage>>,
+    /// Errors of faults that could not be applied.
     pub(crate) failures: Mutex<Vec<String>>,
 }
 
 impl Log {
-    /// The faults so far.
     pub(crate) fn faults(&self) -> Vec<Fault> {
-        open(&self.faults).clone()
+        lock(&self.faults).clone()
     }
 
-    /// The steps so far.
     pub(crate) fn steps(&self) -> Steps {
-        open(&self.steps).clone()
+        lock(&self.steps).clone()
     }
 
-    /// When nodes were not well, so far.
-    pub(crate) fn ailments(&self) -> Vec<Ailment> {
-        open(&self.ailments).clone()
+    pub(crate) fn outages(&self) -> Vec<Outage> {
+        lock(&self.outages).clone()
     }
 
-    /// That a fault could not be made says nothing of the library; but they must not all be missing.
-    pub(crate) fn tell_failures(&self, findings: &mut Vec<String>) {
-        let failures = open(&self.failures);
+    /// Prints the faults that could not be applied. They are findings only if there are many,
+    /// because they do not concern the library.
+    pub(crate) fn report_failures(&self, findings: &mut Vec<String>) {
+        let failures = lock(&self.failures);
         for failure in failures.iter() {
-            eprintln!("a fault could not be made: {failure}");
+            eprintln!("a fault could not be applied: {failure}");
         }
-        if failures.len() * MOST_MISSING > open(&self.faults).len() {
+        if failures.len() * MOST_MISSING > lock(&self.faults).len() {
             findings.extend(failures.iter().cloned());
         }
     }
 }
 
-/// What was noted by a thread that has panicked since still holds.
-pub(crate) fn open<T>(noted: &Mutex<T>) -> MutexGuard<'_, T> {
-    noted.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a list, also after a panic of another thread.
+pub(crate) fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,21 +1,23 @@
-//! quorlock on real Redis processes, with faults, under load, and an exact check.
+//! Torture test of quorlock on real Redis processes, with faults, under load, and with an exact
+//! check.
 //!
-//! `quorlock-torture --seconds 120 --seed 7` starts servers, proxies before them, and client
-//! processes that fight for locks; it breaks them as its seed says, and looks for what must not be.
+//! `quorlock-torture --seconds 120 --seed 7` starts servers, a proxy in front of each, and client
+//! processes that compete for locks. It applies faults according to the seed, and checks the
+//! results.
 
-mod ailment;
+mod admission;
+mod apply;
 mod args;
-mod era;
-mod inflict;
+mod executor;
 mod keep;
 mod log;
 mod nemesis;
+mod outage;
 mod part;
+mod phase;
 mod plan;
 mod rolling;
-mod room;
 mod run;
-mod storm;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -24,6 +26,6 @@ fn main() -> ExitCode {
     let arguments = args::Arguments::parse();
     match arguments.command {
         Some(args::Command::Client) => harness::client::run().into(),
-        None => run::run(&arguments.wish),
+        None => run::run(&arguments.options),
     }
 }

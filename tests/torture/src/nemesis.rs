@@ -1,64 +1,65 @@
-//! What can be done to nodes and clients.
+//! Kinds of faults (nemeses) of nodes and clients.
 
 use Nemesis as N;
 use harness::choice::LONGEST_TTL;
 use harness::record::WIPE;
-use harness::steps::FELT;
+use harness::steps::STEP_EFFECT;
 use std::time::Duration;
 
-/// The name of the nemesis that lets most nodes forget, but not all.
+/// Name of the fault that makes most nodes lose their data, but not all.
 pub(crate) const ROLLING: &str = "restart nodes empty, one after the other";
 
-/// How long a client waits for a node.
+/// Node timeout of the clients.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(60);
-/// How long a node does not count that was restarted: the longest ttl x (1 + 2 x 1 %) + 1 s.
+/// Quarantine period of a restarted node: the longest ttl x (1 + 2 x 1 %) + 1 s.
 pub(crate) const TERM: Duration = Duration::from_millis(3_040);
-/// How long after its start all see that a server is older than that: it tells whole seconds.
+/// Age from which every client recognises a server as older than [`TERM`]. `INFO` reports whole
+/// seconds.
 pub(crate) const OLD: Duration = TERM.saturating_add(Duration::from_millis(2_500));
-/// How long clients may take to find a node again that was broken.
+/// Maximum time for clients to reconnect to a node after a fault.
 const RECOVERY: Duration = Duration::from_secs(1);
-/// How long clients may take to read a node's clock exactly again, once its replies are prompt.
+/// Maximum time for clients to read a node's clock precisely again, once its replies are prompt.
 pub(crate) const REREAD: Duration = Duration::from_millis(200);
 
-/// Whom a nemesis is after, and with what else it can go together: a target suffers one nemesis of
-/// each kind at a time.
+/// Target class of a fault. A target has at most one fault of each kind at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// The server's process.
+    /// The process of a server.
     Server,
-    /// The rate of its clock, or all of what it shows.
+    /// The rate or a large jump of a server's clock.
     Clock,
-    /// What its clock shows, by little. Clients measure that; all nodes may be hit, and again.
+    /// A small step of a server's clock. Clients can detect it, so all nodes may be affected,
+    /// repeatedly.
     Step,
-    /// The wire to it.
+    /// The network connection to a server.
     Wire,
-    /// A node that is restarted empty in its turn.
+    /// A node that is restarted without data, in a sequence of such restarts.
     Rolling,
-    /// A node that all can reach, and see to be old, while others are restarted.
+    /// A node that all clients can reach and recognise as old, while others are restarted.
     Witness,
-    /// No fault: a node that was broken a moment ago, or is young. It is no witness.
-    Shaken,
-    /// No fault: replies of the node take long, or did until a moment ago.
+    /// No fault: a node that had a fault recently or has recently started. It cannot be a witness.
+    RecentlyFaulty,
+    /// No fault: replies of the node are delayed, or were until recently.
     Delayed,
     /// A client process.
     Client,
-    /// A client process that has not seen the nodes before.
-    Newcomer,
-    /// The wires to all nodes at once; no vote is lost.
+    /// A client process that has not connected to the nodes before.
+    NewClient,
+    /// The network connections to all nodes at once. No vote is lost.
     Network,
-    /// The memory of all nodes at once.
+    /// The data of all nodes at once.
     Memory,
 }
 
 impl Kind {
-    /// Whether it can keep a node or a client from doing its part.
+    /// Returns true if a fault of this kind can make a node or a client unavailable.
     pub(crate) fn breaks(self) -> bool {
         match self {
-            Self::Server | Self::Clock | Self::Wire | Self::Client | Self::Newcomer => true,
+            Self::Server | Self::Clock | Self::Wire | Self::Client | Self::NewClient => true,
             Self::Step
             | Self::Rolling
             | Self::Witness
-            | Self::Shaken
+            | Self::RecentlyFaulty
             | Self::Delayed
             | Self::Network
             | Self::Memory => false,
@@ -66,7 +67,7 @@ impl Kind {
     }
 }
 
-/// What is done.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Nemesis {
     HangNode,
@@ -98,14 +99,14 @@ pub(crate) enum Nemesis {
     JumpClock,
     FastClock,
     WipeAll,
-    Newcomer,
+    NewClient,
     StepForward,
     StepBack,
     RollingRestart,
 }
 
 impl Nemesis {
-    /// All of them.
+    /// All faults.
     pub(crate) const ALL: [Self; 33] = [
         N::HangNode,
         N::DelayedRestart,
@@ -136,13 +137,13 @@ impl Nemesis {
         N::JumpClock,
         N::FastClock,
         N::WipeAll,
-        N::Newcomer,
+        N::NewClient,
         N::StepForward,
         N::StepBack,
         N::RollingRestart,
     ];
 
-    /// Its name, for people.
+    /// Name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             N::HangNode => "hang a node",
@@ -158,12 +159,12 @@ impl Nemesis {
             N::BlackHole => "black hole",
             N::LoseRequests => "lose requests",
             N::LoseReplies => "lose replies",
-            N::HoldRequests => "hold requests back",
-            N::HoldReplies => "hold replies back",
+            N::HoldRequests => "withhold requests",
+            N::HoldReplies => "withhold replies",
             N::Refuse => "refuse connections",
-            N::HoldConnects => "connections that hang",
+            N::HoldConnects => "connections without an answer",
             N::Reset => "reset connections",
-            N::CutReply => "half a reply",
+            N::CutReply => "truncated reply",
             N::Latency => "latency",
             N::SlowNetwork => "slow network",
             N::HangClient => "hang a client",
@@ -174,19 +175,19 @@ impl Nemesis {
             N::JumpClock => "clock jumps by a minute",
             N::FastClock => "clock runs 10 % fast",
             N::WipeAll => WIPE,
-            N::Newcomer => "a client comes new",
+            N::NewClient => "start a new client",
             N::StepForward => "clock steps forward by 5 to 200 ms",
             N::StepBack => "clock steps back by 5 to 200 ms",
             N::RollingRestart => ROLLING,
         }
     }
 
-    /// Whom it is after.
+    /// Kind of the target.
     pub(crate) fn kind(self) -> Kind {
         match self {
             N::HangClient => Kind::Client,
-            // Its successor knows nothing.
-            N::KillClient | N::Newcomer => Kind::Newcomer,
+            // The client that replaces a killed one is new.
+            N::KillClient | N::NewClient => Kind::NewClient,
             N::StepForward | N::StepBack => Kind::Step,
             N::RollingRestart => Kind::Rolling,
             N::SlowNetwork => Kind::Network,
@@ -206,9 +207,9 @@ impl Nemesis {
         }
     }
 
-    /// True if exclusion is promised under it. Under some that hangs on what else goes on, which the
-    /// plan of a run inside the promise sees to.
-    pub(crate) fn is_promised(self, is_inside: bool) -> bool {
+    /// Returns true if mutual exclusion is guaranteed under this fault. For some faults this
+    /// depends on the other faults, which the plan of a run within the guarantee arranges.
+    pub(crate) fn is_guaranteed(self, is_inside: bool) -> bool {
         match self {
             N::EmptyRestart | N::FlushAll | N::JumpClock | N::FastClock | N::WipeAll => false,
             N::StepForward | N::RollingRestart => is_inside,
@@ -216,8 +217,8 @@ impl Nemesis {
         }
     }
 
-    /// How long after it a node is [`Shaken`](Kind::Shaken).
-    pub(crate) fn shakes(self) -> Duration {
+    /// Time after the fault during which a node is [`RecentlyFaulty`](Kind::RecentlyFaulty).
+    pub(crate) fn recovery_time(self) -> Duration {
         match self.kind() {
             _ if self.restarts() => OLD,
             Kind::Server | Kind::Wire => RECOVERY,
@@ -225,7 +226,8 @@ impl Nemesis {
         }
     }
 
-    /// True if replies take longer than the drift allowance, so that clients read the clock inexactly.
+    /// Returns true if replies take longer than the drift allowance, so clients read the clock
+    /// imprecisely.
     pub(crate) fn delays(self) -> bool {
         matches!(
             self,
@@ -239,13 +241,13 @@ impl Nemesis {
         )
     }
 
-    /// Whether a node is another process afterwards.
+    /// Returns true if the fault replaces the process of a node.
     pub(crate) fn restarts(self) -> bool {
         matches!(self, N::DelayedRestart | N::DurableRestart | N::EmptyRestart | N::RollingRestart)
     }
 
-    /// Whether it can be done to such a node: what comes back with its data must be durable, and
-    /// what comes back empty must not.
+    /// Returns true if the fault fits the persistence of a node: a durable restart needs a durable
+    /// node, and an empty restart a node that is not durable.
     pub(crate) fn suits(self, is_durable: bool) -> bool {
         match self {
             N::DurableRestart => is_durable,
@@ -254,15 +256,15 @@ impl Nemesis {
         }
     }
 
-    /// How often it comes, beside others.
+    /// Relative frequency.
     pub(crate) fn weight(self, is_inside: bool) -> u32 {
         match self {
-            // It takes a node away for long.
+            // This fault makes a node unavailable for long.
             N::DelayedRestart => 1,
-            // They are drawn apart.
+            // Drawn separately, in `Setup::steps`.
             N::StepForward | N::StepBack => 0,
-            N::Newcomer => 14,
-            // Inside the promise it finds room seldom.
+            N::NewClient => 14,
+            // Within the guarantee, other faults often exclude it.
             N::RollingRestart => {
                 if is_inside {
                     12
@@ -270,10 +272,10 @@ impl Nemesis {
                     1
                 }
             }
-            // Who sleeps through the end of a lease is what fencing is for.
+            // Leases that expire in a stopped process are the main purpose of fencing.
             N::HangClient => 6,
-            // Those that Redlock does not promise anything for are what a run outside is made for; and
-            // not every node is durable.
+            // Faults outside the guarantee are the purpose of a run outside. Durable restarts fit
+            // only some of the nodes.
             N::DurableRestart
             | N::EmptyRestart
             | N::FlushAll
@@ -284,7 +286,7 @@ impl Nemesis {
         }
     }
 
-    /// From how long to how long it lasts.
+    /// Minimum and maximum duration.
     pub(crate) fn lasts(self) -> (Duration, Duration) {
         let ms = Duration::from_millis;
         match self {
@@ -292,8 +294,8 @@ impl Nemesis {
             N::HangClient => (ms(50), 3 * LONGEST_TTL),
             N::KillClient => (ms(50), ms(1_000)),
             N::Busy => (ms(50), ms(400)),
-            N::Newcomer => (ms(400), ms(4_000)),
-            N::StepForward => (FELT, FELT),
+            N::NewClient => (ms(400), ms(4_000)),
+            N::StepForward => (STEP_EFFECT, STEP_EFFECT),
             N::Latency | N::SlowNetwork => (ms(200), ms(3_000)),
             N::DriftClock | N::FastClock => (ms(500), ms(5_000)),
             N::DurableRestart
@@ -317,20 +319,20 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn all_are_listed_once_and_have_names_of_their_own() {
+    fn faults_are_listed_once_and_have_distinct_names() {
         let all: BTreeSet<_> = N::ALL.into_iter().collect();
         let names: BTreeSet<_> = N::ALL.into_iter().map(N::name).collect();
         assert_eq!((all.len(), names.len()), (N::ALL.len(), N::ALL.len()));
     }
 
     #[test]
-    fn a_term_is_that_of_the_library() {
-        // With the drift factor that is the default.
+    fn term_equals_quarantine_period_of_the_library() {
+        // With the default drift factor.
         assert_eq!(TERM, LONGEST_TTL.mul_f64(1.02) + Duration::from_secs(1));
     }
 
     #[test]
-    fn a_node_that_comes_back_empty_was_away_for_longer_than_any_ttl() {
+    fn delayed_restart_lasts_longer_than_any_ttl() {
         assert!(N::DelayedRestart.lasts().0 > LONGEST_TTL);
     }
 }

@@ -1,15 +1,17 @@
-//! A part of a run: one number of nodes, for some time.
+//! A part of a run, with a fixed number of nodes.
 
-use crate::inflict::ProxiedNode;
+use crate::admission::{Admission, Target};
+use crate::apply::ProxiedNode;
+use crate::executor::{Executor, READY_LIMIT};
 use crate::keep::keep;
 use crate::log::Log;
 use crate::nemesis::{Kind, NODE_TIMEOUT, OLD, ROLLING};
-use crate::plan::{Field, NEWCOMERS, Planned};
-use crate::room::{Room, Target};
-use crate::storm::{SIGHT, Scene};
+use crate::plan::{NEW_CLIENTS, Planned, Setup};
 use harness::keys::Keys;
 use harness::record::Fault;
-use harness::{Circumstances, Crew, GONE, Nodes, Outcome, Sabotage, Session, Who, boot};
+use harness::{
+    ClientPlan, KEYS_EXPIRE_AFTER, Nodes, Outcome, RunContext, RunPart, Sabotage, Session, boot,
+};
 use kit::{Proxy, Server, ServerBuilder};
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,64 +19,69 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many client processes there are at a time.
+/// Number of permanent client processes.
 pub(crate) const CLIENTS: u16 = 4;
-/// How many tasks each one has.
+/// Number of tasks of each client.
 const TASKS: u16 = 10;
-/// How long all is quiet between the last fault and the end.
+/// Time without faults before the end of a part.
 const CALM: Duration = Duration::from_secs(1);
-/// How old nodes are that clients are to see as old.
+/// Age of nodes that clients must recognise as old.
 const AGE: Duration = Duration::from_hours(3);
-/// How long a server may take to see that its clients have gone.
+/// Maximum time for a server to notice closed connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// How often progress is shown.
+/// Interval between progress lines.
 const SHOW: Duration = Duration::from_secs(4);
 
-/// How it is made.
+/// Parameters of a part.
 pub(crate) struct Part {
     pub(crate) number: u16,
     pub(crate) seed: u64,
-    pub(crate) field: Field,
+    pub(crate) setup: Setup,
     pub(crate) program: Option<PathBuf>,
-    /// When the run began, on the boot clock.
+    /// Start of the run on the boot clock.
     pub(crate) origin: u64,
     pub(crate) sabotage: Option<Sabotage>,
-    /// Where the files of the servers are copied to if the part fails.
+    /// Directory to which the files of the servers are copied if the part fails.
     pub(crate) kept: PathBuf,
 }
 
 impl Part {
-    /// Makes it.
+    /// Runs the part.
     pub(crate) fn run(&self) -> Outcome {
-        let nodes: Vec<_> = (0..self.field.nodes).map(|node| self.node(node)).collect();
-        let (log, room) = (Log::default(), self.room());
-        let crew =
-            Crew { clients: CLIENTS, newcomers: NEWCOMERS, tasks: TASKS, program: ourselves };
+        let nodes: Vec<_> = (0..self.setup.nodes).map(|node| self.node(node)).collect();
+        let (log, admission) = (Log::default(), self.admission());
+        let plan = ClientPlan {
+            clients: CLIENTS,
+            temporary: NEW_CLIENTS,
+            tasks: TASKS,
+            program: client_program,
+        };
         let (seed, part, origin, sabotage) = (self.seed, self.number, self.origin, self.sabotage);
         let session =
-            Session::begin(crew, Who { seed, part, origin, sabotage }, &self.nodes(&nodes));
-        // Clocks are not to step before all have measured them.
-        session.await_sight(SIGHT);
-        let (is_inside, fleet) = (self.field.is_inside, session.fleet());
-        let scene = Scene { nodes: &nodes, fleet, room: &room, is_inside, origin, log: &log };
+            Session::begin(plan, RunPart { seed, part, origin, sabotage }, &self.nodes(&nodes));
+        // Clocks must not step before all clients have measured them.
+        session.await_ready(READY_LIMIT);
+        let (is_inside, fleet) = (self.setup.is_inside, session.fleet());
+        let executor =
+            Executor { nodes: &nodes, fleet, admission: &admission, is_inside, origin, log: &log };
         let from = boot::now() - origin;
-        self.storm(&scene, &session);
+        self.apply_faults(&executor, &session);
         let span = (from, boot::now() - origin);
         for node in &nodes {
             node.proxy.heal();
         }
         thread::sleep(CALM);
         let server = version(&nodes[0].server);
-        let mut outcome = session.end().judge(self.circumstances(span, &log, server));
-        log.tell_failures(&mut outcome.findings.others);
+        let mut outcome = session.end().judge(self.context(span, &log, server));
+        log.report_failures(&mut outcome.findings.others);
         let findings = &mut outcome.findings;
         findings.leaked_connections = nodes.iter().map(|node| connections(&node.server)).sum();
-        thread::sleep(GONE);
+        thread::sleep(KEYS_EXPIRE_AFTER);
         for node in &nodes {
             match Keys::on(&node.server.url(), "") {
                 Ok(keys) => findings.leaked_keys += keys.leaked(),
                 Err(error) => {
-                    findings.others.push(format!("a node does not tell its keys: {error}"));
+                    findings.others.push(format!("the keys of a node cannot be read: {error}"));
                 }
             }
         }
@@ -87,17 +94,17 @@ impl Part {
     }
 
     fn plan(&self) -> Vec<Planned> {
-        self.field.plan(self.seed, self.number)
+        self.setup.plan(self.seed, self.number)
     }
 
-    fn circumstances(&self, span: (u64, u64), log: &Log, server: String) -> Circumstances {
+    fn context(&self, span: (u64, u64), log: &Log, server: String) -> RunContext {
         let faults = log.faults();
         let rolling = faults.iter().filter(|fault| fault.nemesis == ROLLING);
-        let amnesias = rolling.map(|Fault { from, until, .. }| (*from, *until)).collect();
-        let (steps, ailments) = (log.steps(), log.ailments());
-        let Field { nodes, is_inside, .. } = self.field;
+        let data_losses = rolling.map(|Fault { from, until, .. }| (*from, *until)).collect();
+        let (steps, outages) = (log.steps(), log.outages());
+        let Setup { nodes, is_inside, .. } = self.setup;
         let skipped = Vec::new();
-        Circumstances { nodes, is_inside, span, faults, skipped, steps, ailments, amnesias, server }
+        RunContext { nodes, is_inside, span, faults, skipped, steps, outages, data_losses, server }
     }
 
     fn server(&self) -> ServerBuilder {
@@ -109,22 +116,22 @@ impl Part {
 
     fn node(&self, node: u16) -> ProxiedNode {
         let builder = self.server().clock();
-        let builder = if Field::is_durable(node) { builder.durable() } else { builder };
+        let builder = if Setup::is_durable(node) { builder.durable() } else { builder };
         let server = builder.start();
-        if self.field.is_old() {
+        if self.setup.is_old() {
             server.clock().jump(AGE);
         }
         let proxy = Proxy::start(server.addr());
         ProxiedNode { server, proxy }
     }
 
-    /// Nobody is broken yet; but nodes that are young are no witnesses.
-    fn room(&self) -> Room {
-        let room = Room::new(self.field.limits());
-        for node in (0..self.field.nodes).filter(|_| !self.field.is_old()) {
-            room.linger((Target::Node(node), Kind::Shaken), OLD);
+    /// At the start no fault is active, but young nodes cannot be witnesses.
+    fn admission(&self) -> Admission {
+        let admission = Admission::new(self.setup.limits());
+        for node in (0..self.setup.nodes).filter(|_| !self.setup.is_old()) {
+            admission.hold_for((Target::Node(node), Kind::RecentlyFaulty), OLD);
         }
-        room
+        admission
     }
 
     fn nodes(&self, nodes: &[ProxiedNode]) -> Nodes {
@@ -135,38 +142,38 @@ impl Part {
             node_timeout: NODE_TIMEOUT,
             connect_timeout: None,
             token_ttl: None,
-            is_trusting: self.field.is_trusting(),
+            is_trusting: self.setup.is_trusting(),
         }
     }
 
-    /// Carries the plan out, and shows how it goes.
-    fn storm(&self, scene: &Scene<'_>, session: &Session) {
+    /// Applies the planned faults, and prints the progress.
+    fn apply_faults(&self, executor: &Executor<'_>, session: &Session) {
         let plan = self.plan();
         let begin = boot::now();
         thread::scope(|scope| {
             let (over, is_over) = mpsc::channel::<()>();
             scope.spawn(move || {
                 while is_over.recv_timeout(SHOW) == Err(RecvTimeoutError::Timeout) {
-                    session.show(&scene.log.faults());
+                    session.show(&executor.log.faults());
                 }
             });
-            scene.rage(&plan, begin);
-            boot::sleep_until(begin + boot::nanos(self.field.lasts));
+            executor.run(&plan, begin);
+            boot::sleep_until(begin + boot::nanos(self.setup.lasts));
             drop(over);
         });
-        session.show(&scene.log.faults());
+        session.show(&executor.log.faults());
     }
 }
 
-/// This program as a client process.
-fn ourselves() -> Command {
+/// Command that starts this program as a client process.
+fn client_program() -> Command {
     let program = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new(program);
     command.arg("client");
     command
 }
 
-/// How many connections by TCP a server has, once those that are closing are closed.
+/// Number of open TCP connections of a server, after a wait for closing ones.
 fn connections(server: &Server) -> u64 {
     let begun = Instant::now();
     loop {
@@ -178,11 +185,11 @@ fn connections(server: &Server) -> u64 {
     }
 }
 
-/// What a server calls itself.
+/// Product and version that a server reports.
 fn version(server: &Server) -> String {
     let info = server.info("server");
     let named =
-        |name: &str, field: &str| info.get(field).map(|version| format!("{name} {version}"));
+        |name: &str, setup: &str| info.get(setup).map(|version| format!("{name} {version}"));
     let version = named("Valkey", "valkey_version").or_else(|| named("Redis", "redis_version"));
     version.unwrap_or_else(|| "unknown".to_owned())
 }

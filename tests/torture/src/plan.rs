@@ -1,60 +1,60 @@
-//! The schedule of faults, made from the seed before anything begins.
+//! Schedule of faults, generated from the seed before the part begins.
 
-use crate::era::Era;
+use crate::admission::{ActiveFaults, Claim, Limits, Target};
 use crate::nemesis::{Kind, NODE_TIMEOUT, Nemesis, OLD, REREAD};
+use crate::phase::Phase;
 use crate::rolling::Rolling;
-use crate::room::{Break, Limits, Target, Victims};
-use harness::choice::{LONGEST_TTL, mixed};
+use harness::choice::{LONGEST_TTL, mix_seeds};
 use rand::rngs::StdRng;
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 
-/// The mean time between two faults.
+/// Mean time between two faults.
 const PERIOD: Duration = Duration::from_millis(300);
-/// How long after the beginning of a part the first one comes.
+/// Time before the first fault.
 const CALM: Duration = Duration::from_millis(500);
-/// How many times a fault is drawn anew when there is no room for it.
+/// Maximum number of draws until a fault is compatible with the others.
 const DRAWS: usize = 20;
 
-/// The mean time between two moments at which clocks step. Inside the promise, about half of them are ruled out.
+/// Mean time between two clock steps. Within the guarantee, about half of them are excluded.
 const STEP_PERIOD: Duration = Duration::from_millis(700);
-/// The shortest step, and how many times that the longest is.
+/// The shortest step, and the ratio of the longest step to it.
 const STEP: (Duration, f64) = (Duration::from_millis(5), 40.0);
-/// How soon after the last of several restarts clients come new.
+/// Maximum time from the last of several restarts to the start of new clients.
 const SOON: Duration = Duration::from_millis(600);
-/// How many clients there may be at a time beside those that stay.
-pub(crate) const NEWCOMERS: u16 = 2;
+/// Maximum number of temporary clients at a time.
+pub(crate) const NEW_CLIENTS: u16 = 2;
 
-/// A fault to come.
+/// A planned fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Planned {
     pub(crate) nemesis: Nemesis,
     pub(crate) target: Target,
-    /// When, from the beginning of the part on.
+    /// Time since the start of the part.
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
-    /// A delay, for the nemeses that have one; of a step, how far.
+    /// Delay of replies, or length of a clock step. Not used by other faults.
     pub(crate) delay: Duration,
-    /// Which nodes, for the nemesis that has several.
+    /// The restarted nodes of a rolling restart.
     pub(crate) rolling: Option<Rolling>,
 }
 
-/// What there is to be faulted.
+/// Parameters of a plan.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Field {
+pub(crate) struct Setup {
     pub(crate) nodes: u16,
     pub(crate) clients: u16,
-    /// How long it lasts.
+    /// Duration of the part.
     pub(crate) lasts: Duration,
     pub(crate) is_inside: bool,
-    /// Which of two ways of everything that comes in turns is first.
-    pub(crate) turn: u64,
+    /// Selects between two variants of several properties.
+    pub(crate) variant: u64,
 }
 
 impl Planned {
-    /// Who is broken by it, and in what ways.
-    pub(crate) fn claims(&self) -> Vec<Break> {
+    /// The targets that the fault occupies.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
         match &self.rolling {
             Some(rolling) => rolling.claims(),
             None if self.nemesis.delays() => {
@@ -68,27 +68,27 @@ impl Planned {
         self.at + self.lasts
     }
 
-    /// True if clients may read the clock too inexactly to detect the `step`, because replies of the node take long, or
-    /// did until a moment before.
+    /// Returns true if clients may read the clock too imprecisely to detect the `step`, because
+    /// replies of the node are delayed, or were until shortly before.
     fn delays(&self, step: &Self) -> bool {
         let is_there = [Target::Network, step.target].contains(&self.target);
         let is_then = self.at <= step.at && step.at <= self.end() + REREAD;
         self.nemesis.delays() && is_there && is_then
     }
 
-    /// Until when the nodes that it broke are no witnesses.
-    fn shakes_until(&self) -> Duration {
+    /// Time until which the affected nodes cannot be witnesses.
+    fn recovers_at(&self) -> Duration {
         let settles = self.rolling.as_ref().map_or(Duration::ZERO, Rolling::settles);
-        self.end().saturating_sub(settles) + self.nemesis.shakes()
+        self.end().saturating_sub(settles) + self.nemesis.recovery_time()
     }
 }
 
-impl Field {
-    /// How much may be broken at a time.
+impl Setup {
+    /// Maximum number of concurrent faults.
     pub(crate) fn limits(&self) -> Limits {
         let (nodes, clients) = (usize::from(self.nodes), usize::from(self.clients));
-        // A minority. A single node has none: it is broken alone, as long as that does not make it
-        // forget a lock that somebody may have.
+        // A minority of the nodes. A single node has no minority: it may be faulty as long as it
+        // does not lose a lock that a client may hold.
         let minority = ((nodes - 1) / 2).max(1);
         Limits {
             nodes: if self.is_inside { minority } else { nodes },
@@ -97,26 +97,27 @@ impl Field {
         }
     }
 
-    /// Whether clients are told that durable nodes keep their data whatever happens. Then they do, and
-    /// count at once when they come back; else they can lose their disks, too.
+    /// Returns true if clients trust durable nodes to keep their data. Then these nodes keep it,
+    /// and count immediately after a restart; otherwise they can also lose their disks.
     pub(crate) fn is_trusting(&self) -> bool {
-        self.turn.is_multiple_of(2)
+        self.variant.is_multiple_of(2)
     }
 
-    /// Whether the nodes are old when clients first see them; else the deployment itself is new.
+    /// Returns true if the nodes are old when clients first connect. Otherwise the deployment is
+    /// new.
     pub(crate) fn is_old(&self) -> bool {
-        self.turn % 4 < 2
+        self.variant % 4 < 2
     }
 
-    /// Whether a node keeps its data when it is killed. Every other one does, so that both kinds are
-    /// there; in three, one is the whole minority.
+    /// Returns true if the node keeps its data when it is killed. Every second node does, so both
+    /// kinds exist. Of three nodes, one is a minority.
     pub(crate) fn is_durable(node: u16) -> bool {
         node % 2 == 1
     }
 
-    /// The faults of a part, in order. All end before it does.
+    /// The faults of a part, in order. All of them end within the part.
     pub(crate) fn plan(&self, seed: u64, part: u16) -> Vec<Planned> {
-        let rng = &mut StdRng::seed_from_u64(mixed(seed, 0xFA_0175 + u64::from(part)));
+        let rng = &mut StdRng::seed_from_u64(mix_seeds(seed, 0xFA_0175 + u64::from(part)));
         let mut plan: Vec<Planned> = Vec::new();
         let mut at = CALM;
         while at < self.lasts {
@@ -124,14 +125,14 @@ impl Field {
                 Nemesis::ALL.into_iter().filter(|one| self.allows(*one, at)).collect();
             let weights: u32 = allowed.iter().map(|one| one.weight(self.is_inside)).sum();
             let drawn = (0..DRAWS).find_map(|_| {
-                let nemesis = self.drawn(rng, &allowed, weights);
+                let nemesis = self.draw_nemesis(rng, &allowed, weights);
                 let planned = self.draw(rng, nemesis, at);
-                self.has_room(&plan, &planned).then_some(planned)
+                self.is_admissible(&plan, &planned).then_some(planned)
             });
             let rolling = drawn.iter().find_map(|one| one.rolling.clone());
             plan.extend(drawn);
             for beside in rolling.iter().flat_map(|rolling| self.beside(rng, at, rolling)) {
-                plan.extend(Some(beside).filter(|beside| self.has_room(&plan, beside)));
+                plan.extend(Some(beside).filter(|beside| self.is_admissible(&plan, beside)));
             }
             at += pause(rng, PERIOD);
         }
@@ -142,9 +143,9 @@ impl Field {
         plan
     }
 
-    /// The steps of clocks: mostly of one at a time, and mostly forward.
+    /// Clock steps: usually of one node at a time, and usually forward.
     fn steps(&self, seed: u64, part: u16) -> Vec<Planned> {
-        let rng = &mut StdRng::seed_from_u64(mixed(seed, 0x57E9 + u64::from(part)));
+        let rng = &mut StdRng::seed_from_u64(mix_seeds(seed, 0x57E9 + u64::from(part)));
         let period = if self.is_inside { STEP_PERIOD / 2 } else { STEP_PERIOD };
         let mut steps = Vec::new();
         let mut at = CALM;
@@ -155,11 +156,11 @@ impl Field {
                 let is_back = rng.random_bool(0.2);
                 let nemesis = if is_back { Nemesis::StepBack } else { Nemesis::StepForward };
                 let (lasts, _) = nemesis.lasts();
-                // As many short ones as long ones, on a scale of ratios.
+                // Uniform on a logarithmic scale.
                 let delay = STEP.0.mul_f64(STEP.1.powf(rng.random()));
-                let target = Target::Node(u16::try_from(node).expect("one of those there are"));
+                let target = Target::Node(u16::try_from(node).expect("at most 9 nodes"));
                 let step = Planned { nemesis, target, at, lasts, delay, rolling: None };
-                let is_allowed = !self.is_inside || self.era(at).allows_step(at);
+                let is_allowed = !self.is_inside || self.phase(at).allows_step(at);
                 steps.extend(Some(step).filter(|step| is_allowed && step.end() < self.lasts));
             }
             at += pause(rng, period);
@@ -167,11 +168,11 @@ impl Field {
         steps
     }
 
-    fn era(&self, at: Duration) -> Era {
-        Era::at(at, self.lasts, self.turn)
+    fn phase(&self, at: Duration) -> Phase {
+        Phase::at(at, self.lasts, self.variant)
     }
 
-    fn drawn(&self, rng: &mut StdRng, nemeses: &[Nemesis], weights: u32) -> Nemesis {
+    fn draw_nemesis(&self, rng: &mut StdRng, nemeses: &[Nemesis], weights: u32) -> Nemesis {
         let mut left = rng.random_range(0..weights);
         for nemesis in nemeses {
             match left.checked_sub(nemesis.weight(self.is_inside)) {
@@ -179,26 +180,28 @@ impl Field {
                 None => return *nemesis,
             }
         }
-        unreachable!("the weights add up to more")
+        unreachable!("`left` is less than the sum of the weights")
     }
 
     fn allows(&self, nemesis: Nemesis, at: Duration) -> bool {
         let suits = match nemesis {
             Nemesis::RollingRestart => {
-                self.nodes > 1 && !(self.is_inside && self.era(at).has_steps)
+                self.nodes > 1 && !(self.is_inside && self.phase(at).has_steps)
             }
-            Nemesis::Newcomer | Nemesis::KillClient => {
-                !self.is_inside || self.era(at).allows_newcomer(at)
+            Nemesis::NewClient | Nemesis::KillClient => {
+                !self.is_inside || self.phase(at).allows_new_client(at)
             }
             _ => true,
         };
-        suits && (nemesis.is_promised(true) || !self.is_inside)
+        suits && (nemesis.is_guaranteed(true) || !self.is_inside)
     }
 
     fn draw(&self, rng: &mut StdRng, nemesis: Nemesis, at: Duration) -> Planned {
         let target = match (nemesis, nemesis.kind()) {
-            (Nemesis::Newcomer, _) => Target::Newcomer(rng.random_range(0..NEWCOMERS)),
-            (_, Kind::Client | Kind::Newcomer) => Target::Client(rng.random_range(0..self.clients)),
+            (Nemesis::NewClient, _) => Target::NewClient(rng.random_range(0..NEW_CLIENTS)),
+            (_, Kind::Client | Kind::NewClient) => {
+                Target::Client(rng.random_range(0..self.clients))
+            }
             (_, Kind::Server | Kind::Clock | Kind::Wire | Kind::Step) => {
                 Target::Node(rng.random_range(0..self.nodes))
             }
@@ -206,7 +209,7 @@ impl Field {
         };
         let rolling = (nemesis == Nemesis::RollingRestart).then(|| self.rolling(rng));
         let (shortest, longest) = nemesis.lasts();
-        // Many short ones and few long ones.
+        // Many short and few long durations.
         let share = rng.random::<f64>().powi(2);
         let lasts = shortest + longest.saturating_sub(shortest).mul_f64(share);
         let lasts = rolling.as_ref().map_or(lasts, Rolling::lasts);
@@ -218,15 +221,15 @@ impl Field {
         Planned { nemesis, target, at, lasts, delay, rolling }
     }
 
-    /// What makes restarts of nodes dangerous: clients that come new when most nodes have forgotten
-    /// the locks of one that hangs, and cannot put them back.
+    /// The faults that make rolling restarts dangerous: new clients start after most nodes have
+    /// lost the locks of a stopped client, which cannot restore them.
     fn beside(&self, rng: &mut StdRng, at: Duration, rolling: &Rolling) -> Vec<Planned> {
         let hang = self.draw(rng, Nemesis::HangClient, at);
         let mut beside = vec![Planned { lasts: rolling.span() + LONGEST_TTL, ..hang }];
-        for place in 0..NEWCOMERS {
+        for place in 0..NEW_CLIENTS {
             let at = at + rolling.span() + SOON.mul_f64(rng.random());
-            let target = Target::Newcomer(place);
-            beside.push(Planned { target, ..self.draw(rng, Nemesis::Newcomer, at) });
+            let target = Target::NewClient(place);
+            beside.push(Planned { target, ..self.draw(rng, Nemesis::NewClient, at) });
         }
         beside
     }
@@ -240,48 +243,48 @@ impl Field {
         }
     }
 
-    fn has_room(&self, plan: &[Planned], next: &Planned) -> bool {
+    fn is_admissible(&self, plan: &[Planned], next: &Planned) -> bool {
         let is_suited = match next.target {
             Target::Node(node) => next.nemesis.suits(Self::is_durable(node)),
-            Target::Client(_) | Target::Newcomer(_) | Target::Network => true,
+            Target::Client(_) | Target::NewClient(_) | Target::Network => true,
         };
         let end = next.end();
-        // Who comes new has seen all before clocks step again.
-        let knows_in_time = match next.nemesis {
-            Nemesis::KillClient | Nemesis::Newcomer if self.is_inside => {
-                self.era(next.at).allows_newcomer(end)
+        // A new client must have reached all nodes before clocks step again.
+        let starts_in_time = match next.nemesis {
+            Nemesis::KillClient | Nemesis::NewClient if self.is_inside => {
+                self.phase(next.at).allows_new_client(end)
             }
             _ => true,
         };
         is_suited
-            && knows_in_time
+            && starts_in_time
             && end < self.lasts
-            && self.victims(plan, next.at).have_room(&next.claims(), self.limits())
+            && self.active(plan, next.at).are_admissible(&next.claims(), self.limits())
     }
 
-    /// Who is broken at that time.
-    fn victims(&self, plan: &[Planned], at: Duration) -> Victims {
-        let mut victims = Victims::default();
+    /// The faults that are active at `at`.
+    fn active(&self, plan: &[Planned], at: Duration) -> ActiveFaults {
+        let mut active = ActiveFaults::default();
         for earlier in plan.iter().filter(|earlier| earlier.end() >= at) {
-            victims.enter(&earlier.claims());
+            active.enter(&earlier.claims());
         }
-        for earlier in plan.iter().filter(|earlier| earlier.shakes_until() >= at) {
+        for earlier in plan.iter().filter(|earlier| earlier.recovers_at() >= at) {
             for (target, kind) in earlier.claims() {
-                let is_shaken = matches!(kind, Kind::Server | Kind::Wire | Kind::Rolling);
-                if is_shaken {
-                    victims.enter(&[(target, Kind::Shaken)]);
+                let is_faulty = matches!(kind, Kind::Server | Kind::Wire | Kind::Rolling);
+                if is_faulty {
+                    active.enter(&[(target, Kind::RecentlyFaulty)]);
                 }
             }
         }
         if !self.is_old() && at < OLD {
-            let young = (0..self.nodes).map(|node| (Target::Node(node), Kind::Shaken));
-            victims.enter(&young.collect::<Vec<_>>());
+            let young = (0..self.nodes).map(|node| (Target::Node(node), Kind::RecentlyFaulty));
+            active.enter(&young.collect::<Vec<_>>());
         }
-        victims
+        active
     }
 }
 
-/// Until the next one. Exponential: they come in bunches, as in life.
+/// Exponentially distributed pause.
 fn pause(rng: &mut StdRng, mean: Duration) -> Duration {
     mean.mul_f64(-(1.0 - rng.random::<f64>()).ln())
 }

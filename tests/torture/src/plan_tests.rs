@@ -1,63 +1,63 @@
-//! What every plan keeps to.
+//! Properties of every plan.
 
 use super::*;
 use crate::nemesis::TERM;
-use harness::steps::FELT;
+use harness::steps::STEP_EFFECT;
 use std::collections::BTreeSet;
 
-fn field(nodes: u16, is_inside: bool) -> Field {
-    Field { nodes, clients: 4, lasts: Duration::from_mins(2), is_inside, turn: 0 }
+fn setup(nodes: u16, is_inside: bool) -> Setup {
+    Setup { nodes, clients: 4, lasts: Duration::from_mins(2), is_inside, variant: 0 }
 }
 
-/// Plans inside the promise, of all kinds.
-fn inside() -> impl Iterator<Item = (Field, Vec<Planned>)> {
-    let fields = [1, 3, 5]
+/// Plans within the guarantee, of all variants.
+fn inside() -> impl Iterator<Item = (Setup, Vec<Planned>)> {
+    let setups = [1, 3, 5]
         .into_iter()
-        .flat_map(|nodes| (0..4).map(move |turn| Field { turn, ..field(nodes, true) }));
-    fields.map(|field| (field, field.plan(3 + field.turn, 0)))
+        .flat_map(|nodes| (0..4).map(move |variant| Setup { variant, ..setup(nodes, true) }));
+    setups.map(|setup| (setup, setup.plan(3 + setup.variant, 0)))
 }
 
 #[test]
-fn the_same_seed_gives_the_same_plan() {
-    let inside = field(5, true);
+fn plan_depends_only_on_seed_and_part() {
+    let inside = setup(5, true);
     assert_eq!(inside.plan(7, 0), inside.plan(7, 0));
     assert_ne!(inside.plan(7, 0), inside.plan(8, 0));
     assert_ne!(inside.plan(7, 0), inside.plan(7, 1));
 }
 
 #[test]
-fn inside_the_promise_a_minority_is_broken_at_a_time() {
-    for (field, plan) in inside() {
-        let most = usize::from((field.nodes - 1) / 2).max(1);
+fn plan_within_guarantee_breaks_at_most_a_minority() {
+    for (setup, plan) in inside() {
+        let most = usize::from((setup.nodes - 1) / 2).max(1);
         for (index, fault) in plan.iter().enumerate() {
-            let at_work = plan[..=index].iter().filter(|one| one.end() >= fault.at);
-            let broken: BTreeSet<_> = at_work
+            let active = plan[..=index].iter().filter(|one| one.end() >= fault.at);
+            let broken: BTreeSet<_> = active
                 .filter(|one| one.nemesis.kind().breaks() && matches!(one.target, Target::Node(_)))
                 .map(|one| one.target)
                 .collect();
-            assert!(broken.len() <= most, "{broken:?} of {}", field.nodes);
-            assert!(fault.nemesis.is_promised(true));
+            assert!(broken.len() <= most, "{broken:?} of {}", setup.nodes);
+            assert!(fault.nemesis.is_guaranteed(true));
         }
     }
 }
 
 #[test]
-fn inside_the_promise_nobody_comes_new_while_a_step_is_felt() {
-    for (field, plan) in inside() {
-        let is_new = |one: &&Planned| one.nemesis.kind() == Kind::Newcomer;
+fn plan_within_guarantee_starts_no_client_after_a_step() {
+    for (setup, plan) in inside() {
+        let is_new = |one: &&Planned| one.nemesis.kind() == Kind::NewClient;
         let steps = plan.iter().filter(|one| one.nemesis == Nemesis::StepForward);
         let steps: Vec<_> = steps.map(|one| one.at).collect();
-        assert!(steps.len() > 15, "{} steps of {} nodes", steps.len(), field.nodes);
+        assert!(steps.len() > 15, "{} steps of {} nodes", steps.len(), setup.nodes);
         assert!(plan.iter().filter(is_new).count() > 10);
         for new in plan.iter().filter(is_new) {
-            let felt = |step: &Duration| *step <= new.end() && *step + FELT > new.at;
-            assert!(!steps.iter().any(felt), "{new:?}");
+            let has_effect = |step: &Duration| *step <= new.end() && *step + STEP_EFFECT > new.at;
+            assert!(!steps.iter().any(has_effect), "{new:?}");
         }
     }
 }
 
 #[test]
-fn inside_the_promise_no_clock_steps_while_replies_of_its_node_are_delayed() {
+fn plan_within_guarantee_has_no_step_of_delayed_nodes() {
     for (_, plan) in inside() {
         let is_step = |one: &&Planned| one.nemesis.kind() == Kind::Step;
         for step in plan.iter().filter(is_step) {
@@ -71,12 +71,12 @@ fn inside_the_promise_no_clock_steps_while_replies_of_its_node_are_delayed() {
 }
 
 #[test]
-fn clocks_step_on_a_majority_while_each_step_is_felt_and_by_as_little_and_as_much_as_said() {
-    let plan = field(3, true).plan(5, 0);
+fn steps_affect_a_majority_and_have_all_lengths() {
+    let plan = setup(3, true).plan(5, 0);
     let steps: Vec<_> = plan.iter().filter(|one| one.nemesis == Nemesis::StepForward).collect();
     let most = steps.iter().map(|step| {
-        let felt = steps.iter().filter(|one| one.at <= step.at && one.end() > step.at);
-        felt.map(|one| one.target).collect::<BTreeSet<_>>().len()
+        let has_effect = steps.iter().filter(|one| one.at <= step.at && one.end() > step.at);
+        has_effect.map(|one| one.target).collect::<BTreeSet<_>>().len()
     });
     assert_eq!(most.max(), Some(3));
     let length = |least: bool| {
@@ -89,55 +89,55 @@ fn clocks_step_on_a_majority_while_each_step_is_felt_and_by_as_little_and_as_muc
 }
 
 #[test]
-fn inside_the_promise_one_old_node_is_in_reach_while_others_forget() {
-    for (field, plan) in inside() {
+fn plan_within_guarantee_keeps_a_witness_in_restarts() {
+    for (setup, plan) in inside() {
         let rolling = |one: &Planned| Some((one.at, one.end(), one.rolling.clone()?));
         let all: Vec<_> = plan.iter().filter_map(rolling).collect();
-        assert_eq!(all.is_empty(), field.nodes == 1, "{} nodes", field.nodes);
+        assert_eq!(all.is_empty(), setup.nodes == 1, "{} nodes", setup.nodes);
         for (at, end, rolling) in &all {
-            let witness = rolling.witness.expect("inside there is one");
+            let witness = rolling.witness.expect("a plan within the guarantee has a witness");
             assert!(*end >= *at + TERM);
-            assert!(rolling.nodes.len() < usize::from(field.nodes));
-            assert!(field.is_old() || *at >= OLD, "a new deployment");
+            assert!(rolling.nodes.len() < usize::from(setup.nodes));
+            assert!(setup.is_old() || *at >= OLD, "a new deployment");
             for other in plan.iter().filter(|one| one.at <= *end) {
                 let breaks = matches!(other.nemesis.kind(), Kind::Server | Kind::Wire);
                 let is_here = other.target == Target::Node(witness) && breaks;
-                let is_near = other.shakes_until() >= *at;
+                let is_near = other.recovers_at() >= *at;
                 assert!(!(is_here && is_near), "{other:?} at the witness of {at:?}");
             }
             for (before, _, other) in all.iter().filter(|(before, ..)| before < at) {
                 let is_young = *before + other.lasts() + TERM > *at;
                 assert!(!(is_young && other.nodes.contains(&witness)), "{before:?} and {at:?}");
             }
-            let loses = |node: &u16| field.is_trusting() && Field::is_durable(*node);
-            assert!(!rolling.nodes.iter().any(loses), "what is trusted keeps its data");
+            let loses = |node: &u16| setup.is_trusting() && Setup::is_durable(*node);
+            assert!(!rolling.nodes.iter().any(loses), "a trusted node loses its data");
         }
     }
 }
 
 #[test]
-fn clients_come_new_while_nodes_are_restarted_and_both_come_often() {
+fn clients_often_start_during_rolling_restarts() {
     for nodes in [3, 5] {
-        let field = Field { lasts: Duration::from_secs(40), ..field(nodes, true) };
+        let setup = Setup { lasts: Duration::from_secs(40), ..setup(nodes, true) };
         let mut rolling = 0;
         let mut visited = 0;
         for seed in 0..8 {
-            let plan = Field { turn: seed, ..field }.plan(seed, 0);
+            let plan = Setup { variant: seed, ..setup }.plan(seed, 0);
             for one in plan.iter().filter(|one| one.rolling.is_some()) {
-                let new = |new: &&Planned| new.nemesis.kind() == Kind::Newcomer;
+                let new = |new: &&Planned| new.nemesis.kind() == Kind::NewClient;
                 let is_then = |new: &Planned| (one.at..one.end()).contains(&new.at);
                 rolling += 1;
                 visited += plan.iter().filter(new).filter(|new| is_then(new)).count();
             }
         }
         assert!(rolling >= 8, "{rolling} in eight times 40 s, of {nodes} nodes");
-        assert!(visited >= 2 * rolling, "{visited} newcomers in {rolling}, of {nodes} nodes");
+        assert!(visited >= 2 * rolling, "{visited} new clients in {rolling}, of {nodes} nodes");
     }
 }
 
 #[test]
-fn every_nemesis_has_its_turn_and_they_come_often() {
-    let plan = field(5, false).plan(1, 0);
+fn plan_outside_guarantee_contains_every_fault() {
+    let plan = setup(5, false).plan(1, 0);
     let seen: BTreeSet<_> = plan.iter().map(|fault| fault.nemesis).collect();
     assert_eq!(seen.len(), Nemesis::ALL.len(), "{seen:?}");
     assert!((500..800).contains(&plan.len()), "{}", plan.len());

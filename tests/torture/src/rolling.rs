@@ -1,36 +1,36 @@
-//! Restarts of nodes, one after the other, each of which comes back empty.
+//! Rolling restarts: nodes are restarted one after the other, each without its data.
 //!
-//! What is promised: no two holders, as long as a client that comes new can reach one node that it
-//! sees to be old. So one node, the witness, is not restarted and not broken until every lock has
-//! ended that the others may have forgotten.
+//! The guarantee: no two holders, if every new client can reach one node that it recognises as old.
+//! So one node, the witness, has neither a restart nor a fault until every lock that the others may
+//! have lost has ended.
 
+use crate::admission::{Claim, Target};
 use crate::nemesis::{Kind, TERM};
-use crate::room::{Break, Target};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use std::time::Duration;
 
-/// From how long to how long it takes from the first restart to the last. No lock that nobody extends
-/// stands longer than the longest ttl; and one that is extended is put back where it was forgotten.
+/// Minimum and maximum time from the first restart to the last. A lock that is not extended lives
+/// at most for the longest ttl, and one that is extended is repaired on the nodes that lost it.
 const SPAN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(1_600));
-/// A restart takes time, too.
+/// Allowance for the duration of a restart.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Which nodes are restarted, and when.
+/// A rolling restart.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rolling {
-    /// The nodes, in order.
+    /// The restarted nodes, in order.
     pub(crate) nodes: Vec<u16>,
-    /// The one that is left in peace; `None` outside the promise.
+    /// The node that is not restarted. `None` outside the guarantee.
     pub(crate) witness: Option<u16>,
-    /// From one restart to the next.
+    /// Time between two restarts.
     pub(crate) gap: Duration,
 }
 
 impl Rolling {
-    /// One inside the promise, of these nodes: all but the witness, or a few less, but a majority
-    /// where so many can be had. A node that is trusted to keep its data is not made to lose it.
+    /// A rolling restart within the guarantee: of a random number of nodes without the witness, and
+    /// of a majority if possible. A node that is trusted to keep its data is never restarted empty.
     pub(crate) fn inside(rng: &mut StdRng, nodes: u16, is_trusted: impl Fn(u16) -> bool) -> Self {
         let (kept, mut others): (Vec<_>, Vec<_>) = (0..nodes).partition(|node| is_trusted(*node));
         let witness = if kept.is_empty() {
@@ -41,7 +41,7 @@ impl Rolling {
         Self { witness: Some(witness), ..Self::of(rng, others, nodes) }
     }
 
-    /// One outside the promise: of any nodes, also of all.
+    /// A rolling restart outside the guarantee: of any nodes, or all.
     pub(crate) fn outside(rng: &mut StdRng, nodes: u16) -> Self {
         Self::of(rng, (0..nodes).collect(), 0)
     }
@@ -54,23 +54,23 @@ impl Rolling {
         Self { nodes: from, witness: None, gap }
     }
 
-    /// How long it is from the first restart to the last.
+    /// Time from the first restart to the last.
     pub(crate) fn span(&self) -> Duration {
         self.gap * gaps(&self.nodes)
     }
 
-    /// How long it lasts, with the time until nothing is left that was forgotten.
+    /// Duration, including the time until all lost locks have ended.
     pub(crate) fn lasts(&self) -> Duration {
         self.span() + self.settles()
     }
 
-    /// How long it takes after the last restart.
+    /// Time after the last restart until all lost locks have ended.
     pub(crate) fn settles(&self) -> Duration {
         if self.witness.is_some() { TERM + MARGIN } else { Duration::ZERO }
     }
 
-    /// Who takes part in it.
-    pub(crate) fn claims(&self) -> Vec<Break> {
+    /// The targets that it occupies.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
         let restarted = self.nodes.iter().map(|node| (Target::Node(*node), Kind::Rolling));
         let witness = self.witness.map(|node| (Target::Node(node), Kind::Witness));
         restarted.chain(witness).collect()
@@ -88,7 +88,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn most_nodes_are_restarted_but_never_the_witness_nor_one_that_is_trusted() {
+    fn witness_and_trusted_nodes_are_not_restarted() {
         let rng = &mut StdRng::seed_from_u64(1);
         let (mut counts, mut witnesses) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..100 {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_it_can_be_all() {
+    fn all_nodes_may_restart_outside_the_guarantee() {
         let rng = &mut StdRng::seed_from_u64(1);
         let counts: BTreeSet<_> =
             (0..100).map(|_| Rolling::outside(rng, 3)).map(|one| one.nodes.len()).collect();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lasts_until_the_last_node_that_was_restarted_is_old() {
+    fn duration_includes_quarantine_of_the_last_restart() {
         let rolling = Rolling { nodes: vec![2, 0], witness: Some(1), gap: Duration::from_secs(1) };
         assert!(rolling.lasts() > Duration::from_secs(1) + TERM);
         let witness = (Target::Node(1), Kind::Witness);

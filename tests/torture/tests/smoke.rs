@@ -1,4 +1,4 @@
-//! The program itself: that it finds nothing where nothing is wrong, and that it can find something.
+//! Tests of the program: no findings without defects, and findings for an intentional defect.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -7,21 +7,21 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 
-/// One run at a time: each is a load of its own.
+/// Only one run at a time, because each loads the machine.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Makes a run; how it ended, what it found, and the whole record.
+/// Executes a run. Returns its exit status, its findings and the whole record.
 fn run(name: &str, args: &[&str]) -> (ExitStatus, Value, Value) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Of an earlier run of this test.
+    // Remove the files of an earlier execution of this test.
     let _ = fs::remove_dir_all(&out);
     let mut torture = Command::new(env!("CARGO_BIN_EXE_quorlock-torture"));
     let torture = torture.args(["--seed", "11", "--nodes", "3", "--out"]).arg(&out).args(args);
-    let status = torture.status().expect("it can be started");
-    let failed = fs::read_dir(&out).expect("it leaves files").flatten();
+    let status = torture.status().expect("the program starts");
+    let failed = fs::read_dir(&out).expect("the output directory exists").flatten();
     let failed = failed.map(|entry| entry.path()).find(|path| path.is_dir());
-    assert_eq!(failed.is_some(), !status.success(), "a failed run has a directory of its own");
+    assert_eq!(failed.is_some(), !status.success(), "only a failed run has its own directory");
     for node in failed
         .iter()
         .flat_map(|failed| (0..3).map(move |node| failed.join(format!("3-nodes/node-{node}"))))
@@ -29,7 +29,7 @@ fn run(name: &str, args: &[&str]) -> (ExitStatus, Value, Value) {
         assert!(node.join("redis.log").is_file(), "{}", node.display());
     }
     let record = failed.unwrap_or(out).join("run-11.json");
-    let record = fs::read(record).expect("it leaves a record");
+    let record = fs::read(record).expect("the run leaves a record");
     let record: Value = serde_json::from_slice(&record).expect("the record is JSON");
     (status, record["findings"].clone(), record)
 }
@@ -38,7 +38,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// In what ways fencing failed.
+/// The kinds of fencing violations.
 fn kinds(findings: &Value) -> BTreeSet<&str> {
     let breaches = findings["breaches"].as_array().expect("a list").iter();
     breaches.map(|breach| breach["kind"].as_str().expect("a name")).collect()
@@ -49,7 +49,7 @@ fn count(list: &Value) -> usize {
 }
 
 #[test]
-fn a_run_inside_the_promise_finds_nothing() {
+fn run_within_guarantee_has_no_findings() {
     let (status, findings, record) = run("inside", &["--seconds", "10"]);
     assert!(status.success(), "{findings:#}");
     assert!(count(&record["holds"]) > 50, "there were locks");
@@ -59,24 +59,24 @@ fn a_run_inside_the_promise_finds_nothing() {
     assert!(number(&fencing["tokens"]) > 50 && number(&fencing["ordered"]) > 50, "{fencing:#}");
     let is_fenced = |hold: &Value| !hold["token"].is_null();
     let holds = record["holds"].as_array().expect("a list");
-    assert!(holds.iter().any(is_fenced) && !holds.iter().all(is_fenced), "and both kinds of locks");
-    assert!(number(&fencing["late"]) > 0, "some wrote late");
-    assert!(number(&fencing["refused"]) > 0, "and were caught: {fencing:#}");
+    assert!(holds.iter().any(is_fenced) && !holds.iter().all(is_fenced), "both kinds of locks");
+    assert!(number(&fencing["late"]) > 0, "late writes");
+    assert!(number(&fencing["refused"]) > 0, "refused writes: {fencing:#}");
     assert!(number(&fencing["accepted"]) > number(&fencing["refused"]), "{fencing:#}");
 }
 
 #[test]
-fn a_client_that_works_without_the_lock_is_caught() {
+fn client_without_the_lock_is_detected() {
     let (status, findings, _) = run("sabotage", &["--seconds", "5", "--sabotage"]);
     assert_eq!(status.code(), Some(1));
     assert!(count(&findings["overlaps"]) > 0, "{findings:#}");
     assert!(number(&findings["lost_updates"]) > 0, "{findings:#}");
-    // Its guesses stand in the way of those who have the lock.
+    // Its guessed tokens cause refusals of the real holders.
     assert!(kinds(&findings).contains("HolderRefused"), "{findings:#}");
 }
 
 #[test]
-fn a_client_that_makes_tokens_up_is_caught_in_both_modes() {
+fn client_with_forged_tokens_is_detected_in_both_modes() {
     for mode in ["inside", "outside"] {
         let (status, findings, _) =
             run("tokens", &["--seconds", "5", "--sabotage", "token", "--mode", mode]);
@@ -86,7 +86,7 @@ fn a_client_that_makes_tokens_up_is_caught_in_both_modes() {
 }
 
 #[test]
-fn outside_the_promise_overlaps_are_no_failure() {
+fn overlaps_outside_the_guarantee_are_no_failure() {
     let (status, findings, record) = run("outside", &["--seconds", "5", "--mode", "outside"]);
     assert!(status.success(), "{findings:#}");
     assert_eq!(record["setting"]["mode"], "outside");

@@ -1,4 +1,4 @@
-//! `CLIENT`: which connection this is, which ones are to end, and what it wants to be told.
+//! `CLIENT` commands.
 
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
@@ -11,10 +11,10 @@ pub(crate) fn id(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
     Reply::Int(i64::try_from(turn.session().client_id).unwrap_or(i64::MAX))
 }
 
-/// Ends another connection; never the one that asks.
+/// `CLIENT KILL ID`. The model supports it for other connections only.
 pub(crate) fn kill(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let id = match &arguments[2..] {
-        [what, id] if what.eq_ignore_ascii_case(b"id") => integer(id),
+        [filter, id] if filter.eq_ignore_ascii_case(b"id") => integer(id),
         _ => return Reply::error(SYNTAX),
     };
     let Some(id) = id.and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0) else {
@@ -74,7 +74,7 @@ pub(crate) fn caching(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-/// Of the fields of a real server those that say who it is, and what it is called.
+/// `CLIENT LIST`, with a few of the fields of a real server.
 pub(crate) fn list(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     if arguments.len() > 2 {
         return Reply::error(SYNTAX);
@@ -91,11 +91,11 @@ pub(crate) fn setname(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
 }
 
 impl Turn<'_> {
-    /// Names the connection, or says why it cannot be called that.
+    /// Sets the connection's name. Returns the error reply if the name is invalid.
     pub(super) fn name(&mut self, name: &[u8]) -> Result<(), Reply> {
         if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-            let why = "ERR Client names cannot contain spaces, newlines or special characters.";
-            return Err(Reply::error(why));
+            let error = "ERR Client names cannot contain spaces, newlines or special characters.";
+            return Err(Reply::error(error));
         }
         self.session().name = String::from_utf8_lossy(name).into_owned();
         Ok(())

@@ -1,9 +1,9 @@
-//! What a server is set to, and who listens to it.
+//! `CONFIG GET` and `PUBSUB NUMSUB`.
 
 use crate::server_model::reply::Reply;
 use crate::server_model::turn::Turn;
 
-/// The channel that Sentinels listen to.
+/// Channel to which Sentinels subscribe.
 const SENTINELS: &[u8] = b"__sentinel__:hello";
 
 pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
@@ -14,14 +14,15 @@ pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
         );
     }
     let config = &turn.server.config;
-    let told = names.filter_map(|name| Some((Reply::text(&name), config.setting(&name)?)));
-    Reply::Map(told.map(|(name, setting)| (name, Reply::text(setting))).collect())
+    let settings = names.filter_map(|name| Some((Reply::text(&name), config.setting(&name)?)));
+    Reply::Map(settings.map(|(name, setting)| (name, Reply::text(setting))).collect())
 }
 
-/// Channels, and how many listen to each.
+/// `PUBSUB NUMSUB`: each channel with its number of subscribers.
 pub(crate) fn numsub(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let sentinels = i64::try_from(turn.server.config.sentinels).unwrap_or(i64::MAX);
-    let of = |channel: &Vec<u8>| if channel == SENTINELS { sentinels } else { 0 };
-    let told = arguments[2..].iter().flat_map(|it| [Reply::text(it), Reply::Int(of(it))]);
-    Reply::Array(told.collect())
+    let subscribers = |channel: &Vec<u8>| if channel == SENTINELS { sentinels } else { 0 };
+    let counts =
+        arguments[2..].iter().flat_map(|it| [Reply::text(it), Reply::Int(subscribers(it))]);
+    Reply::Array(counts.collect())
 }

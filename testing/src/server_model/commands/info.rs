@@ -1,11 +1,11 @@
-//! What a server says of itself: `INFO`, `TIME`, `PING`.
+//! `INFO`, `TIME` and `PING`.
 
 use crate::server_model::reply::Reply;
 use crate::server_model::server::Server;
 use crate::server_model::trouble::{SYNTAX, Trouble};
 use crate::server_model::turn::Turn;
 
-/// The sections, in the order in which they are told.
+/// Sections of `INFO`, in the order of the reply.
 const SECTIONS: [&str; 6] = ["server", "memory", "persistence", "stats", "replication", "cluster"];
 
 pub(crate) fn ping(_: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
@@ -23,21 +23,21 @@ pub(crate) fn time(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
 }
 
 pub(crate) fn info(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let asked = &arguments[1..];
-    if asked.len() > 1 && !turn.server.config.version.has((7, 0)) {
+    let wanted = &arguments[1..];
+    if wanted.len() > 1 && !turn.server.config.version.has((7, 0)) {
         return Reply::error(SYNTAX);
     }
     let is_all = |word: &Vec<u8>| {
         ["all", "default", "everything"].iter().any(|all| word.eq_ignore_ascii_case(all.as_bytes()))
     };
-    let is_asked = |section: &&&str| {
-        asked.is_empty()
-            || asked
+    let is_wanted = |section: &&&str| {
+        wanted.is_empty()
+            || wanted
                 .iter()
                 .any(|word| is_all(word) || word.eq_ignore_ascii_case(section.as_bytes()))
     };
-    let told = SECTIONS.iter().filter(is_asked).map(|section| turn.server.section(section));
-    Reply::Text(told.collect::<Vec<_>>().join("\r\n"))
+    let sections = SECTIONS.iter().filter(is_wanted).map(|section| turn.server.section(section));
+    Reply::Text(sections.collect::<Vec<_>>().join("\r\n"))
 }
 
 impl Server {
@@ -49,8 +49,8 @@ impl Server {
                 let run_id = &config.run_id;
                 let seconds = |us: u64| i64::try_from(us / 1_000_000).unwrap_or(i64::MAX);
                 let uptime = seconds(self.now_us) - seconds(self.started_us);
-                let told = format!("{version}redis_mode:standalone\r\nrun_id:{run_id}");
-                format!("# Server\r\n{told}\r\nuptime_in_seconds:{uptime}\r\n")
+                let fields = format!("{version}redis_mode:standalone\r\nrun_id:{run_id}");
+                format!("# Server\r\n{fields}\r\nuptime_in_seconds:{uptime}\r\n")
             }
             "memory" => {
                 let (limit, policy) = (config.maxmemory, &config.maxmemory_policy);

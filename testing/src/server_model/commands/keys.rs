@@ -1,4 +1,4 @@
-//! Commands for keys of any kind, and for those kinds that no lock has.
+//! Commands for keys of every type, and for the types that locks do not use.
 
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
@@ -23,21 +23,22 @@ pub(crate) fn delifeq(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     delete_if_equal(turn, &arguments[1], &arguments[2], WRONGTYPE)
 }
 
-/// `DELEX key IFEQ value`; the other conditions are not modelled.
+/// `DELEX key IFEQ value`. Other conditions are not modelled.
 pub(crate) fn delex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     match &arguments[1..] {
         [_] => del(turn, arguments),
-        [key, how, value] if how.eq_ignore_ascii_case(b"IFEQ") => {
+        [key, condition, value] if condition.eq_ignore_ascii_case(b"IFEQ") => {
             delete_if_equal(turn, key, value, NO_STRING)
         }
         _ => Reply::error(SYNTAX),
     }
 }
 
-/// Deletes the key if the value stands there; `other_kind` is said where something else than a string does.
+/// Deletes the key if it has the value. The reply for a key of another type is the error
+/// `other_kind`.
 fn delete_if_equal(turn: &mut Turn<'_>, key: &[u8], value: &[u8], other_kind: &str) -> Reply {
     match turn.find(key).map(|entry| entry.kind) {
-        Some(Kind::String(stands)) if stands == value => {
+        Some(Kind::String(current)) if current == value => {
             turn.remove(key);
             Reply::Int(1)
         }
@@ -106,9 +107,9 @@ pub(crate) fn flushdb(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
 }
 
 fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>], db: Option<u32>) -> Reply {
-    let is_how =
+    let is_mode =
         |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
-    if !matches!(arguments, [_]) && !matches!(arguments, [_, how] if is_how(how)) {
+    if !matches!(arguments, [_]) && !matches!(arguments, [_, mode] if is_mode(mode)) {
         return Reply::error(SYNTAX);
     }
     turn.server.flush_keys(db, Some(turn.conn));

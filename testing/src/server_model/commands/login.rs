@@ -1,4 +1,4 @@
-//! Who is let in, and how it speaks.
+//! `HELLO`, `AUTH`, `SELECT` and `QUIT`.
 
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
@@ -55,7 +55,7 @@ fn greeting(turn: &mut Turn<'_>) -> Reply {
     let session = turn.session();
     let proto = if session.resp3 { 3 } else { 2 };
     let id = i64::try_from(session.client_id).unwrap_or(i64::MAX);
-    let told = [
+    let fields = [
         ("server", Reply::text(name)),
         ("version", Reply::text(version)),
         ("proto", Reply::Int(proto)),
@@ -64,11 +64,11 @@ fn greeting(turn: &mut Turn<'_>) -> Reply {
         ("role", Reply::text(role)),
         ("modules", Reply::Array(Vec::new())),
     ];
-    Reply::Map(told.into_iter().map(|(name, value)| (Reply::text(name), value)).collect())
+    Reply::Map(fields.into_iter().map(|(name, value)| (Reply::text(name), value)).collect())
 }
 
 pub(crate) fn auth(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let is_in = match arguments {
+    let is_authenticated = match arguments {
         [_, password] if turn.server.config.password.is_none() => {
             let _ = password;
             return Reply::error(
@@ -80,7 +80,7 @@ pub(crate) fn auth(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
         [_, user, password] => turn.log_in(user, password),
         _ => return Reply::error(SYNTAX),
     };
-    if is_in { Reply::OK } else { Reply::error(WRONGPASS) }
+    if is_authenticated { Reply::OK } else { Reply::error(WRONGPASS) }
 }
 
 pub(crate) fn select(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
@@ -100,12 +100,12 @@ pub(crate) fn quit(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
 }
 
 impl Turn<'_> {
-    /// A refused one stays who it is.
+    /// Authenticates the connection. After a failure, it keeps its user.
     fn log_in(&mut self, user: &[u8], password: &[u8]) -> bool {
-        let is_in = self.server.config.lets_in(user, password);
-        if is_in {
+        let is_authenticated = self.server.config.authenticates(user, password);
+        if is_authenticated {
             self.session().user = Some(String::from_utf8_lossy(user).into_owned());
         }
-        is_in
+        is_authenticated
     }
 }

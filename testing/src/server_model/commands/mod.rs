@@ -1,4 +1,4 @@
-//! The commands themselves. Each takes all of its arguments, its name first.
+//! Implementations of the commands. Each receives all arguments, including the name.
 
 pub(crate) mod client;
 pub(crate) mod configuration;

@@ -6,12 +6,12 @@ use crate::server_model::request::integer;
 use crate::server_model::trouble::{NO_INTEGER, SYNTAX, WRONGTYPE};
 use crate::server_model::turn::Turn;
 
-/// What `SET` is asked for beside a key and a value.
+/// Options of `SET`.
 #[derive(Default)]
 struct Options<'a> {
-    /// Only if there is no key.
+    /// Sets the key only if it does not exist.
     is_nx: bool,
-    /// Only if there is one.
+    /// Sets the key only if it exists.
     is_xx: bool,
     px: Option<&'a [u8]>,
 }
@@ -24,7 +24,7 @@ pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     }
 }
 
-/// `GETRANGE key start end`: both ends included, negative ones counted from the end of the string.
+/// `GETRANGE key start end`. Both positions are inclusive; negative ones count from the end.
 pub(crate) fn get_range(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let (Some(start), Some(end)) = (integer(&arguments[2]), integer(&arguments[3])) else {
         return Reply::error(NO_INTEGER);
@@ -55,8 +55,8 @@ pub(crate) fn set(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
         },
     };
     let key = &arguments[1];
-    let stands = turn.find(key).is_some();
-    if options.is_nx && stands || options.is_xx && !stands {
+    let exists = turn.find(key).is_some();
+    if options.is_nx && exists || options.is_xx && !exists {
         return Reply::Null;
     }
     turn.put(key, Entry { kind: Kind::String(arguments[2].clone()), expires_ms });

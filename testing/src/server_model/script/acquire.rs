@@ -1,9 +1,9 @@
-//! `acquire.lua`: sets all keys of a set of locks, or none.
+//! `acquire.lua`: sets all keys of a multi-key lock, or none.
 
 use super::run::{Answer, Held, MAX_VALUE, Run, argument};
 use crate::server_model::reply::Reply;
 
-/// The key in the way that stands longest.
+/// The conflicting key with the longest remaining ttl.
 struct LongestKey {
     left: i64,
     place: i64,
@@ -16,7 +16,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let mut longest: Option<LongestKey> = None;
     for (place, key) in (1..).zip(keys) {
         let held = match run.held("key", key)? {
-            Held::Nothing => {
+            Held::Missing => {
                 missing.push(key);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! `acquire_fenced.lua`: sets one lock, and draws a number from the counter beside it.
+//! `acquire_fenced.lua`: sets the key of one lock, and increments the fencing counter beside it.
 
 use super::fenced::{AT_END, counter};
 use super::number::{END, number};
@@ -19,13 +19,13 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
         let held = match run.held("KEYS[1]", key)? {
             Held::Value(held) if held == value => None,
             Held::Value(held) => Some(Some(held).filter(|held| held.len() <= MAX_VALUE)),
-            Held::Nothing | Held::Other => Some(None),
+            Held::Missing | Held::Other => Some(None),
         };
         if let Some(held) = held {
             let left = Reply::Int(run.pttl(key)?);
-            let in_the_way = [left, Reply::Int(1)].into_iter().chain(held.map(Reply::Bulk));
+            let conflict = [left, Reply::Int(1)].into_iter().chain(held.map(Reply::Bulk));
             let shown = Reply::text(format!("{shown:.0}"));
-            return Ok(Reply::Array(vec![Reply::Array(in_the_way.collect()), shown]));
+            return Ok(Reply::Array(vec![Reply::Array(conflict.collect()), shown]));
         }
     }
     let digits = format!("{drawn:.0}");

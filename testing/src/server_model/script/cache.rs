@@ -1,14 +1,14 @@
-//! Script cache of the server.
+//! Script cache of a server.
 
 use std::collections::BTreeMap;
 
-/// The scripts that were loaded, by the hash of their text.
+/// The loaded scripts, by the SHA-1 of their source.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts(pub(super) BTreeMap<String, String>);
 
 impl Scripts {
     pub(super) fn add(&mut self, source: &[u8]) -> String {
-        // Each connection loads the same scripts.
+        // Each connection loads the same scripts, and a comparison is faster than a hash.
         if let Some((digest, _)) = self.0.iter().find(|(_, known)| known.as_bytes() == source) {
             return digest.clone();
         }

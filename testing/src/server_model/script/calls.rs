@@ -1,11 +1,12 @@
-//! Commands that a script runs: `redis.call` and `redis.pcall`.
+//! Commands of a script: `redis.call` and `redis.pcall`.
 
 use super::run::{Answer, Held, Run};
 use crate::server_model::command;
 use crate::server_model::reply::Reply;
 
 impl Run<'_, '_> {
-    /// `redis.pcall`: an error is a value. `at` is how the call begins in the script's text.
+    /// `redis.pcall`: an error is a value. `at` is the beginning of the call in the script's
+    /// source.
     pub(super) fn pcall(&mut self, at: &str, arguments: &[&[u8]]) -> Reply {
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_vec()).collect();
         let version = &self.turn.server.config.version;
@@ -13,14 +14,15 @@ impl Run<'_, '_> {
             Ok(command) => command,
             Err(unknown) => return Reply::Error(unknown),
         };
-        if let Some(why) = self.turn.refusal_in_script(command, self.has_written) {
-            // As older servers put it: an error of the script's own.
-            let is_own = why.starts_with("The user");
-            let why = if is_own { format!("@user_script: {}: {why}", self.line(at)) } else { why };
-            return Reply::Error(why);
+        if let Some(error) = self.turn.refusal_in_script(command, self.has_written) {
+            // Before 7.2, Redis reports missing permissions as an error of the script.
+            let is_own = error.starts_with("The user");
+            let error =
+                if is_own { format!("@user_script: {}: {error}", self.line(at)) } else { error };
+            return Reply::Error(error);
         }
         self.has_written |= command.is_write();
-        // Older servers remember that all keys were read that the script was called with.
+        // Before 7.2, tracking records all keys of the script as read.
         let is_new = self.turn.server.config.version.has((7, 2));
         let read = if is_new { &arguments[1..2] } else { self.keys };
         self.turn.run(command, &arguments, read)
@@ -29,19 +31,19 @@ impl Run<'_, '_> {
     /// `redis.call`: an error ends the script.
     pub(super) fn call(&mut self, at: &str, arguments: &[&[u8]]) -> Answer {
         match self.pcall(at, arguments) {
-            Reply::Error(why) => Err(self.raised(at, &why)),
+            Reply::Error(error) => Err(self.raised(at, &error)),
             reply => Ok(reply),
         }
     }
 
-    /// `redis.pcall('GET', …)` of a key that goes by `name`, where an error that is none of the key's kind ends
-    /// the script.
+    /// `redis.pcall('GET', …)` of the key that is called `name` in the script. Any error other than
+    /// a wrong type ends the script.
     pub(super) fn held(&mut self, name: &str, key: &[u8]) -> Result<Held, Reply> {
         match self.pcall(&format!("redis.pcall('GET', {name})"), &[b"GET", key]) {
             Reply::Bulk(value) => Ok(Held::Value(value)),
-            Reply::Error(why) if why.contains("WRONGTYPE") => Ok(Held::Other),
-            Reply::Error(why) => Err(Reply::Error(why)),
-            _ => Ok(Held::Nothing),
+            Reply::Error(error) if error.contains("WRONGTYPE") => Ok(Held::Other),
+            Reply::Error(error) => Err(Reply::Error(error)),
+            _ => Ok(Held::Missing),
         }
     }
 
@@ -53,22 +55,23 @@ impl Run<'_, '_> {
         }
     }
 
-    fn raised(&self, at: &str, why: &str) -> Reply {
+    fn raised(&self, at: &str, error: &str) -> Reply {
         let (line, digest) = (self.line(at), self.digest);
         let version = &self.turn.server.config.version;
         if version.is_valkey() {
-            return Reply::Error(format!("{why} script: on @user_script:{line}."));
+            return Reply::Error(format!("{error} script: on @user_script:{line}."));
         }
         if version.has((7, 0)) {
-            return Reply::Error(format!("{why} script: {digest}, on @user_script:{line}."));
+            return Reply::Error(format!("{error} script: {digest}, on @user_script:{line}."));
         }
-        let is_own = why.starts_with('@');
-        let why = if is_own { why.to_owned() } else { format!("@user_script: {line}: -{why}") };
+        let is_own = error.starts_with('@');
+        let error =
+            if is_own { error.to_owned() } else { format!("@user_script: {line}: -{error}") };
         let call = format!("call to f_{digest}");
-        Reply::Error(format!("ERR Error running script ({call}): @user_script:{line}: {why}"))
+        Reply::Error(format!("ERR Error running script ({call}): @user_script:{line}: {error}"))
     }
 
-    /// The line of the script's text where this begins.
+    /// Line number of the call in the script's source.
     fn line(&self, at: &str) -> usize {
         let place = self.source.find(at).expect("the text of the script has this call");
         1 + self.source[..place].matches('\n').count()

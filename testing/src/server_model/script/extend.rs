@@ -1,4 +1,5 @@
-//! `extend.lua`: makes the remaining ttl of locks at least so much, if all of them are still ours.
+//! `extend.lua`: raises the remaining ttl to at least the given one, if every key has the given
+//! value.
 
 use super::number::number;
 use super::run::{Answer, Held, Run, argument};
@@ -9,7 +10,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let mut is_missing = false;
     for key in keys {
         match run.held("key", key)? {
-            Held::Nothing => is_missing = true,
+            Held::Missing => is_missing = true,
             Held::Value(held) if held == value => {}
             Held::Value(_) | Held::Other => return Ok(Reply::Int(-1)),
         }

@@ -1,11 +1,11 @@
-//! `fenced.lua`: runs another script on locks, and lets a counter beside each lock follow.
+//! `fenced.lua`: runs another script on locks, and updates the fencing counter beside each lock.
 
 use super::number::{END, number};
 use super::run::{Answer, Body, Run, argument};
 use crate::server_model::reply::Reply;
 
 pub(super) const AT_END: &str = "COUNTER a fencing counter has reached its maximum: delete its key";
-/// How many arguments are this script's own.
+/// Number of arguments of the script itself. The rest belongs to the inner script.
 const OWN: usize = 3;
 
 pub(super) fn run(
@@ -16,7 +16,7 @@ pub(super) fn run(
 ) -> Answer {
     let (locks, beside) = keys.split_at(keys.len() / 2);
     let (mode, ttl) = (argument(args, 2), argument(args, 3));
-    let (counters, mut shown) = look(run, beside, mode == b"try")?;
+    let (counters, mut shown) = read_counters(run, beside, mode == b"try")?;
     let least = number(argument(args, 1)).unwrap_or_default();
     let next = if mode == b"incr" { shown + 1.0 } else { shown };
     let goal = next.max(least);
@@ -41,11 +41,15 @@ pub(super) fn run(
     Ok(Reply::Array(vec![answer, Reply::text(format!("{shown:.0}"))]))
 }
 
-/// The counters that show a number, and the highest of those.
+/// The keys of valid counters, and their maximum.
 type Found<'a> = (Vec<&'a [u8]>, f64);
 
-/// Reads the counters. An error if one shows no number and it does not only try.
-fn look<'a>(run: &mut Run<'_, '_>, beside: &'a [Vec<u8>], tries: bool) -> Result<Found<'a>, Reply> {
+/// Reads the counters. An invalid counter is an error, except in the mode `try`.
+fn read_counters<'a>(
+    run: &mut Run<'_, '_>,
+    beside: &'a [Vec<u8>],
+    tries: bool,
+) -> Result<Found<'a>, Reply> {
     let (mut counters, mut shown) = (Vec::new(), 0.0);
     for key in beside {
         let digits = run.pcall("redis.pcall('GET', KEYS[i]", &[b"GET", key]);
@@ -61,16 +65,16 @@ fn look<'a>(run: &mut Run<'_, '_>, beside: &'a [Vec<u8>], tries: bool) -> Result
     Ok((counters, shown))
 }
 
-/// The number that a counter shows, by what `GET` answers; or how that is refused.
+/// The number of a counter, from the reply to `GET`, or the error that the script returns.
 pub(super) fn counter(digits: &Reply) -> Result<f64, Reply> {
     let found = match digits {
         Reply::Bulk(digits) => number(digits),
         Reply::Null => Some(0.0),
         _ => None,
     };
-    let sound = |found: &f64| *found >= 0.0 && *found < END && found.fract() == 0.0;
-    found.filter(sound).ok_or_else(|| match digits {
-        Reply::Error(why) if !why.contains("WRONGTYPE") => Reply::Error(why.clone()),
+    let is_valid = |found: &f64| *found >= 0.0 && *found < END && found.fract() == 0.0;
+    found.filter(is_valid).ok_or_else(|| match digits {
+        Reply::Error(error) if !error.contains("WRONGTYPE") => Reply::Error(error.clone()),
         _ => Reply::error("COUNTER the key of a fencing counter holds another value: delete it"),
     })
 }

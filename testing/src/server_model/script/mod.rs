@@ -1,4 +1,4 @@
-//! Scripts: what is known of them, and how they are run.
+//! Script commands, and the implementation of quorlock's scripts.
 
 mod acquire;
 mod acquire_fenced;
@@ -6,8 +6,8 @@ mod cache;
 mod calls;
 mod extend;
 mod fenced;
-mod look;
 mod number;
+mod read;
 mod release;
 mod run;
 mod sources;
@@ -39,7 +39,8 @@ pub(crate) fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-/// A server that is busy is so until whoever plays it says otherwise: the script ends some time later.
+/// A busy server stays busy until the caller ends the trouble, because the script ends some time
+/// later.
 pub(crate) fn kill(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
     if turn.server.trouble == Some(Trouble::Busy) {
         return Reply::OK;
@@ -49,11 +50,11 @@ pub(crate) fn kill(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
 
 pub(crate) fn eval(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     match Called::read(arguments) {
-        Ok(called) => {
+        Ok(call) => {
             let digest = turn.server.scripts.add(&arguments[1]);
-            called.run(turn, &digest)
+            call.run(turn, &digest)
         }
-        Err(why) => Reply::error(why),
+        Err(error) => Reply::error(error),
     }
 }
 
@@ -62,12 +63,12 @@ pub(crate) fn evalsha(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
         return Reply::error(NOSCRIPT);
     }
     match Called::read(arguments) {
-        Ok(called) => called.run(turn, &String::from_utf8_lossy(&arguments[1]).to_lowercase()),
-        Err(why) => Reply::error(why),
+        Ok(call) => call.run(turn, &String::from_utf8_lossy(&arguments[1]).to_lowercase()),
+        Err(error) => Reply::error(error),
     }
 }
 
-/// What a script is called with.
+/// Keys and arguments of a script call.
 struct Called<'a> {
     keys: &'a [Vec<u8>],
     args: &'a [Vec<u8>],
@@ -94,7 +95,7 @@ impl<'a> Called<'a> {
         };
         turn.is_in_script = true;
         let mut run = Run { turn, keys: self.keys, source: &source, digest, has_written: false };
-        // An error that was raised is answered like one that was returned.
+        // An error that was raised is sent like an error that was returned.
         script.run(&mut run, self.keys, self.args).unwrap_or_else(|raised| raised)
     }
 }

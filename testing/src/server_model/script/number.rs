@@ -1,13 +1,12 @@
-//! Numbers as Lua 5.1 reads them out of strings.
+//! Numbers in strings, as Lua 5.1 parses them.
 
-/// 2^53: from there on a double does not tell neighbours apart.
+/// 2^53. From there on, a double does not represent every integer.
 pub(super) const END: f64 = 9_007_199_254_740_992.0;
 
-/// What `tonumber` makes of a string; `None` also for what is infinite or not a number. A zero byte ends
-/// the string.
+/// The result of `tonumber`. `None` also for infinite numbers and NaN. A zero byte ends the string.
 pub(super) fn number(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    let text = std::str::from_utf8(text).ok()?.trim_matches(is_space);
+    let text = std::str::from_utf8(text).ok()?.trim_matches(is_white_space);
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),
         b'+' => (1.0, &text[1..]),
@@ -18,7 +17,7 @@ pub(super) fn number(text: &[u8]) -> Option<f64> {
     Some(sign * number).filter(|number| number.is_finite())
 }
 
-fn is_space(letter: char) -> bool {
+fn is_white_space(letter: char) -> bool {
     matches!(letter, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
 }
 
@@ -27,7 +26,7 @@ fn decimal(digits: &str) -> Option<f64> {
     digits.parse().ok().filter(|_| is_digit)
 }
 
-/// Hexadecimal digits, with a point and a power of two where they are given.
+/// Hexadecimal digits, with an optional fraction and binary exponent.
 fn hexadecimal(digits: &str) -> Option<f64> {
     let (digits, power) = match digits.split_once(['p', 'P']) {
         Some((digits, power)) => (digits, power.parse::<i32>().ok()?),
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_read_as_lua_reads_them() {
+    fn number_accepts_the_same_strings_as_lua() {
         for (text, expected) in [
             ("7", 7.0),
             (" 7\t\n", 7.0),

@@ -1,4 +1,4 @@
-//! `release.lua`: ends locks, each if the value that is asked for stands there.
+//! `release.lua`: deletes or replaces each key that has the given value.
 
 use super::run::{Answer, Held, Run, argument};
 use crate::server_model::reply::Reply;
@@ -22,7 +22,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
                     run.call("redis.call('DEL', key", &[b"DEL", key])?;
                 }
             }
-            Held::Nothing => outcome = outcome.min(0),
+            Held::Missing => outcome = outcome.min(0),
             Held::Value(_) | Held::Other => outcome = -1,
         }
     }

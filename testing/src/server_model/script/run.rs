@@ -1,4 +1,4 @@
-//! One run of a script: what it has of the server.
+//! State of one script run.
 
 use crate::server_model::reply::Reply;
 use crate::server_model::turn::Turn;
@@ -6,31 +6,31 @@ use crate::server_model::turn::Turn;
 /// The longest value in bytes that scripts return.
 pub(super) const MAX_VALUE: usize = 4_200;
 
-/// What a script answers; `Err` where it was ended by an error.
+/// Reply of a script. `Err` if an error ended it.
 pub(super) type Answer = Result<Reply, Reply>;
 
 pub(super) struct Run<'a, 'b> {
     pub(super) turn: &'a mut Turn<'b>,
-    /// All that it was called with.
+    /// All keys with which the script was called.
     pub(super) keys: &'a [Vec<u8>],
     pub(super) source: &'a str,
     pub(super) digest: &'a str,
-    /// From then on it is not stopped halfway, as far as that can be helped.
+    /// From the first write on, the server's refusals no longer stop the script.
     pub(super) has_written: bool,
 }
 
-/// A script, with its keys and arguments as parameters.
+/// A script, with keys and arguments as parameters.
 pub(super) type Body = fn(&mut Run<'_, '_>, &[Vec<u8>], &[Vec<u8>]) -> Answer;
 
-/// What `GET` finds.
+/// Result of a `GET`.
 pub(super) enum Held {
-    Nothing,
+    Missing,
     Value(Vec<u8>),
-    /// What is no string.
+    /// A key of another type than a string.
     Other,
 }
 
-/// An argument of a script, or nothing where it was not given.
+/// An argument of a script, counted from 1. Empty if it is missing.
 pub(super) fn argument(args: &[Vec<u8>], place: usize) -> &[u8] {
     args.get(place - 1).map(Vec::as_slice).unwrap_or_default()
 }

@@ -1,17 +1,17 @@
-//! quorlock's own scripts, by their text.
+//! quorlock's own scripts, recognised by their source.
 
 use super::run::{Answer, Body, Run};
-use super::{acquire, acquire_fenced, extend, fenced, look, release};
+use super::{acquire, acquire_fenced, extend, fenced, read, release};
 use quorlock::test_util::scripts::{ACQUIRE, ACQUIRE_FENCED, EXTEND, FENCED, READ, RELEASE};
 
-/// A script that the model has written anew.
+/// A script that the model implements.
 pub(super) struct Script {
     body: Body,
     is_fenced: bool,
 }
 
 impl Script {
-    /// The script with this text, as src/wire/script.rs of quorlock puts it together.
+    /// Finds the script with this source, which `src/wire/script.rs` of quorlock composes.
     pub(super) fn of(source: &str) -> Option<Self> {
         let inside = source.strip_prefix("local function unfenced(KEYS, ARGV)\n");
         let inside = inside.and_then(|rest| rest.strip_suffix(FENCED)?.strip_suffix("\nend\n"));
@@ -20,7 +20,7 @@ impl Script {
             ACQUIRE_FENCED => acquire_fenced::run,
             EXTEND => extend::run,
             RELEASE => release::run,
-            READ => look::run,
+            READ => read::run,
             _ => return None,
         };
         Some(Self { body, is_fenced: inside.is_some() })

@@ -158,7 +158,7 @@ impl Author {
         }
         let by_source = self.dice.once_in(6);
         if let ([key], [_], None) = (keys.as_slice(), arguments.as_slice(), &follow)
-            && let Some(delete) = self.version.deletes_by(key)
+            && let Some(delete) = self.version.conditional_delete(key)
         {
             pipeline.push(with(delete, &arguments));
         }

@@ -73,7 +73,7 @@ impl Duel {
         let version = duel.real.version();
         duel.is_old = version < Version::redis(7, 0, 0);
         duel.author.version = version.clone();
-        duel.to_the_word = version.is_modelled_to_the_word();
+        duel.to_the_word = version.has_exact_errors();
         let started_us = now_us - 1_000_000 * duel.real.uptime();
         let config = Config {
             run_id: duel.real.run_id(),

@@ -1,4 +1,4 @@
-//! Locks that are adopted while their giver keeps its lease.
+//! Adoption of locks whose previous holder keeps its lease.
 
 use crate::clock::MS;
 use crate::process::{millis, nanos};
@@ -7,8 +7,8 @@ use crate::worker::Worker;
 use quorlock::Lease;
 
 impl Worker {
-    /// The lock is adopted by the giver's client or another one. Where it is released after that, a third client
-    /// acquires it.
+    /// Another client or the same one adopts a lock. If the new lease is released, the other client
+    /// acquires the lock.
     pub(super) async fn be_adopted(self, by_another: bool, is_watched: bool, is_released: bool) {
         let own = self.own_name(0);
         let mut acquire = self.redlock.acquire(&own).wait(millis(self.times.ttl_ms));
@@ -23,7 +23,7 @@ impl Worker {
         {
             return;
         }
-        // All is done that was under way.
+        // Wait until pending operations have ended.
         self.sleep(2 * nanos(self.times.node_timeout)).await;
         let (_, another) = self.another_client();
         let taker = if by_another { &another } else { &self.redlock };
@@ -46,30 +46,31 @@ impl Worker {
         } else if let Some(lost) = lost
             && self.shared.lock().pushes
         {
-            // A check begins 100 ms after the last at the earliest, and ends within a node timeout.
+            // A check begins at least 100 ms after the previous one, and ends within a node
+            // timeout.
             let node = nanos(self.times.node_timeout);
-            let told = self.within(100 * MS + 2 * node + self.slack, lost).await;
+            let loss = self.within(100 * MS + 2 * node + self.slack, lost).await;
             let is_prompt = self.was_prompt_since(since.saturating_sub(node));
-            if is_prompt && (told.is_none() || given.is_valid()) {
-                let how = format!("and its giver elsewhere gets {told:?}");
+            if is_prompt && (loss.is_none() || given.is_valid()) {
+                let how = format!("and the previous holder in another client gets {loss:?}");
                 self.report_adopted(&own, &how);
             }
         }
         if given.extend(millis(self.times.ttl_ms)).await.is_ok() {
-            self.report_adopted(&own, "and its giver extends it");
+            self.report_adopted(&own, "and the previous holder extends it");
         }
         drop((given, later));
         drop(another.close().await);
     }
 
-    /// The lease has ended, and reports why.
+    /// Reports a finding unless the previous lease has ended with a reason.
     fn expect_taken_over(&self, given: &Lease, own: &str) {
         let loss = given.loss();
         if given.is_valid() || loss.is_none() {
             let valid = given.validity();
             self.report_adopted(
                 own,
-                &format!("and the old lease is valid for {valid:?}: {loss:?}"),
+                &format!("and the previous lease is valid for {valid:?}: {loss:?}"),
             );
         }
     }

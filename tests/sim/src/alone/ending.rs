@@ -1,4 +1,5 @@
-//! Clients and runtimes that end while a lock is acquired, held or released.
+//! Clients that are closed, and runtimes that are shut down, while a lock is acquired, held or
+//! released.
 
 use super::Alone;
 use crate::clock::{Instant, MS};
@@ -21,7 +22,7 @@ impl Worker {
         let (number, client) = self.another_client();
         let ttl = self.times.ttl_ms;
         let holder = if is_held { self.own_lease(&own).await } else { None };
-        // It has had a lease, which is still looked at.
+        // This client has had a lease, which is still watched.
         let seen = if at_least { self.ended_lease(&client).await } else { None };
         let mut acquire = if waits {
             client.acquire(&own).wait(millis(2 * ttl))
@@ -52,18 +53,18 @@ impl Worker {
             if result.is_ok() {
                 closer.check_census();
             } else if self.was_prompt_since(begun) {
-                let how = format!("p{}: where all is well: {result:?}", self.process);
+                let how = format!("p{}: close() failed on healthy nodes: {result:?}", self.process);
                 self.checker.books().broken(Rule::Closes, how);
             }
-            // What an acquire has set that will come to nothing is gone by now.
+            // A closed acquire has deleted its keys by now.
             let left = self.shared.lock().keys_of(&own);
             (result.is_ok(), holder.is_none() && left > 0)
         };
-        // Who waits is told.
+        // A waiting acquire must return.
         let bound = nanos(self.times.connect_timeout) + 2 * every.unwrap_or_default();
         let ((is_closed, is_left), won) = match early {
             Some(won) => (close.await, won),
-            None => self.timed("an acquire that is closed", bound, join(close, acquire)).await,
+            None => self.timed("an acquire of a closed client", bound, join(close, acquire)).await,
         };
         if is_closed {
             closer.check_alarms(begun).await;
@@ -76,14 +77,14 @@ impl Worker {
                 books.broken(Rule::Closes, how);
             }
             Err(AcquireError::Closed) if is_closed && is_left => {
-                let how = format!("p{}: {own} is left by an acquire that is closed", self.process);
+                let how = format!("p{}: a closed acquire left the key {own}", self.process);
                 books.broken(Rule::Closes, how);
             }
             Ok(_) | Err(_) => {}
         }
     }
 
-    /// A lease of `client` that was renewed and watched, and is over.
+    /// A lease of `client` that was renewed and watched, and has ended.
     async fn ended_lease(&self, client: &Redlock) -> Option<LeaseRef> {
         let acquire = client.try_acquire(self.own_name(1));
         let lease = acquire.auto_extend(millis(4 * self.times.ttl_ms)).await.ok()?;
@@ -92,12 +93,12 @@ impl Worker {
         Some(view)
     }
 
-    /// Another runtime that runs, if there is one.
+    /// Another runtime that can run, if there is one.
     fn elsewhere(&self, runtime: usize) -> Option<Home> {
         let here = self.beat.running();
         let core = self.shared.lock();
         let held = &core.processes[self.process].held;
-        // Nobody delivers anything where all connections belong to a runtime that does not run.
+        // If all connections belong to a runtime that does not run, releases are not delivered.
         if core.processes[self.process].is_pinned {
             return None;
         }
@@ -123,7 +124,7 @@ impl Worker {
         let (done, is_done) = oneshot::channel();
         let this = self.clone();
         self.spawn(&elsewhere.handle, async move {
-            // There are tasks on this runtime that can take the release over.
+            // Start tasks on this runtime that can take over the release.
             if is_served {
                 this.serve().await;
             }
@@ -140,7 +141,10 @@ impl Worker {
             let is_told = released.is_ok() || ends.is_none();
             let stalled = this.shared.lock().stalled_beside(this.process, home, begun);
             if !is_told && this.is_prompt && stalled == 0 {
-                let how = format!("p{}: {own} is released elsewhere: {released:?}", this.process);
+                let how = format!(
+                    "p{}: {own} was released on another runtime: {released:?}",
+                    this.process
+                );
                 this.checker.books().broken(Rule::Elsewhere, how);
             }
             let left = (begun + this.freed_after()).saturating_sub(this.now());
@@ -153,17 +157,17 @@ impl Worker {
         let _ = is_done.await;
     }
 
-    /// The runtime of a lease was shut down: what is asked of the nodes goes by another.
+    /// Extends a lease whose runtime was shut down. The command must be sent from another runtime.
     async fn extend_elsewhere(&self, lease: &Lease, home: usize, begun: Instant) {
         let extended = lease.extend(millis(self.times.ttl_ms)).await;
         let stalled = self.shared.lock().stalled_beside(self.process, home, begun);
         if extended.is_err() && lease.loss().is_none() && self.is_prompt && stalled == 0 {
-            let how = format!("p{}: extended elsewhere: {extended:?}", self.process);
+            let how = format!("p{}: extended on another runtime: {extended:?}", self.process);
             self.checker.books().broken(Rule::Elsewhere, how);
         }
     }
 
-    /// Runs nothing on `runtime` any more, and shuts it down after so long.
+    /// Stops polling `runtime`, and shuts it down after the given time.
     fn condemn(&self, runtime: usize, after: Instant) {
         self.beat.condemn(runtime);
         let core = &mut *self.shared.lock();
@@ -171,7 +175,7 @@ impl Worker {
         core.agenda.plan(at, WorldEvent::Shutdown { process: self.process, runtime });
     }
 
-    /// Runs nothing on `runtime` for so long.
+    /// Stops polling `runtime` for the given time.
     fn hold_up(&self, runtime: usize, lasting: Instant) {
         let core = &mut *self.shared.lock();
         note!(core, "runtime {runtime} of p{} is not driven", self.process);
@@ -182,19 +186,20 @@ impl Worker {
         core.agenda.plan(until, WorldEvent::Tick);
     }
 
-    /// Nothing is left of locks that were let go of at `begun`: unless something else than `undriven` did not run.
+    /// Checks that locks that were released at `begun` are free. Only `undriven` may have stalled.
     fn check_freed(&self, names: &[String], begun: Instant, undriven: usize) {
         let core = self.shared.lock();
         if core.stalled_beside(self.process, undriven, begun) > 0 {
             return;
         }
-        // The answers of a minority may not have been read: then nobody else may release there.
+        // The replies of a minority may not have been read. Then only this client can release
+        // there.
         let quorum = core.nodes.len() / 2 + 1;
         let is_free = |name: &str| core.nodes.len() - core.keys_of(name) >= quorum;
         let left = names.iter().find(|name| !is_free(name)).cloned();
         drop(core);
         if let Some(name) = left {
-            let how = format!("p{}: {name} was let go of, and is not free", self.process);
+            let how = format!("p{}: {name} was released, but is not free", self.process);
             self.checker.books().broken(Rule::Freed, how);
         }
     }
@@ -217,7 +222,8 @@ impl Worker {
             let _ = ready.send(());
             if is_left.await.is_ok() {
                 let begun = this.now();
-                // Whoever comes next serves what was left; it has to connect first.
+                // The next runtime that uses the client delivers the pending releases. It has to
+                // connect first.
                 this.serve().await;
                 this.sleep(2 * this.freed_after()).await;
                 this.check_freed(&names, begun, home);

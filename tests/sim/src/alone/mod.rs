@@ -1,5 +1,5 @@
-//! What a task does with a lock of its own, where nodes and network are well: nobody is in its way, so more is
-//! promised than where others want the lock, too.
+//! Calls on locks that no other task uses, with healthy nodes and network. Stronger guarantees
+//! apply to them than to contended locks.
 
 mod adoption;
 mod ending;
@@ -15,35 +15,36 @@ use quorlock::{Lease, Redlock};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Alone {
-    /// Its acquire is polled only so often.
+    /// Polls the acquire only at the given interval.
     Seldom { every: Instant, waits: bool },
-    /// The same, and somebody else has it for longer than it waits.
+    /// The same, while another task holds the lock for longer than the wait.
     InVain { every: Instant, wait: Instant },
-    /// Somebody takes it away from who has extended it so often, or lets it be renewed, and waits for the loss.
+    /// Another client deletes the key after some extensions, and the holder awaits the loss.
     Stolen { after: Instant, extensions: u32, is_kept_up: bool },
-    /// It is taken away, and released before its holder knows.
+    /// The key is deleted, and the lease is released before the holder notices.
     Robbed,
-    /// It is adopted by the same client or another one, and then acquired by a third.
+    /// The same client or another one adopts the lock; then a third client acquires it.
     Adopted { by_another: bool, is_watched: bool, is_released: bool },
-    /// One node loses it, and it is extended.
+    /// One node loses the key, and the lease is extended.
     Mended { node: usize },
-    /// Its client is closed while it is acquired, or while somebody else has it.
+    /// The client is closed while it acquires the lock, or while another task holds it.
     Closed { after: Instant, at_least: bool, waits: bool, is_held: bool, every: Option<Instant> },
-    /// It is released by another runtime than it was acquired on, which does not run.
+    /// The lease is released on another runtime than its own, which is not polled.
     Undriven { runtime: usize },
-    /// The same, and that one is shut down so long after. The other has used the client before, or not.
+    /// The same, and the own runtime is shut down after the given time. The other runtime has used
+    /// the client before, or not.
     Ending { runtime: usize, after: Instant, is_served: bool },
-    /// Somebody waits for it with much patience, and it is let go of.
+    /// An acquire with long retry pauses waits for the lock, which is then released.
     Told { after: Instant },
-    /// The same for several together, of which one is let go of so long after the other.
+    /// The same for several locks of one acquire, which are released with a gap.
     ToldOfEach { after: Instant, gap: Instant },
-    /// The same, and before it another waits, that is not polled any more, and gives up so long after that. It
-    /// was passed by before, or not.
+    /// The same, and an earlier waiter is no longer polled and is dropped after the given time. It
+    /// was skipped before, or not.
     ToldLater { after: Instant, leaves: Instant, is_bypassed: bool },
-    /// The first of some that wait for it is polled so often, and then never again.
+    /// The first of several waiters is polled a few times, and then never again.
     Neglected { polls: u32, others: u32 },
-    /// It is dropped, and its runtime is shut down before anything else runs there. Another uses the client
-    /// before that, or after.
+    /// The lease is dropped, and its runtime is shut down before it runs again. Another runtime
+    /// uses the client before that, or after it.
     Orphaned { runtime: usize, count: u32, is_served_before: bool },
 }
 
@@ -131,25 +132,25 @@ impl Worker {
         }
     }
 
-    /// The name of a lock that nobody else asks for.
+    /// The name of a lock that no other task uses.
     pub(super) fn own_name(&self, which: u32) -> String {
         let mut books = self.checker.books();
         books.calls += 1;
         format!("own{}-{}-{}-{which}", self.process, self.name, books.calls)
     }
 
-    /// True if nothing of the process has been held up since then.
+    /// Returns true if no part of the process has stalled since `begun`.
     pub(crate) fn was_prompt_since(&self, begun: Instant) -> bool {
         self.is_prompt && self.stalled_since(begun) == 0
     }
 
-    /// What is let go of is free after so long: the longest way of a release is by way of a connection that is
-    /// yet to be made.
+    /// Maximum time until a released lock is free. The longest way of a release includes a new
+    /// connection.
     pub(super) fn freed_after(&self) -> Instant {
         nanos(self.times.connect_timeout) + 4 * nanos(self.times.node_timeout) + self.slack
     }
 
-    /// A lease of a lock of its own; none if nodes were not asked in time.
+    /// Acquires a lock that no other task uses. `None` if the nodes were not reached in time.
     pub(super) async fn own_lease(&self, own: &str) -> Option<Lease> {
         let acquire = self.redlock.acquire(own).wait(millis(self.times.ttl_ms));
         acquire.await.ok()

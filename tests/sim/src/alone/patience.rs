@@ -1,4 +1,5 @@
-//! Who waits for a lock that is free, or will be: told by the nodes, polled seldom, behind one that is not polled.
+//! Waiters of a lock that is free or becomes free: notified by pushes, polled rarely, or queued
+//! behind a waiter that is not polled.
 
 use crate::clock::{Instant, MS, S};
 use crate::process::millis;
@@ -21,18 +22,18 @@ impl Worker {
         self.inspect(&won);
         match won {
             Ok(lease) => drop(lease.release().await),
-            // A single attempt fails if this process does not read the answers in time.
+            // A single attempt fails if this process does not read the replies in time.
             Err(error) if self.stalled_since(begun) > 0 || !waits && !self.is_prompt => {
                 self.say(format_args!("refused: {error}"));
             }
             Err(error) => {
-                let how = format!("p{} polls every {} ms: {error}", self.process, every / MS);
+                let how = format!("p{} is polled every {} ms: {error}", self.process, every / MS);
                 self.checker.books().broken(Rule::Patient, how);
             }
         }
     }
 
-    /// Whoever waits is told by the nodes, however seldom it would look by itself.
+    /// A waiter is notified by the nodes, even if its retry pause is long.
     pub(super) async fn be_told(self, after: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -47,7 +48,8 @@ impl Worker {
         drop(client.close().await);
     }
 
-    /// Whoever waits for several together is told of each that was in the way, whatever nodes have named which.
+    /// An acquire of several locks is notified of each release, regardless of which node reported
+    /// which conflict.
     pub(super) async fn be_told_of_each(self, after: Instant, gap: Instant) {
         let names = [0, 1].map(|which| self.own_name(which));
         let Some(first) = self.own_lease(&names[0]).await else { return };
@@ -67,12 +69,12 @@ impl Worker {
         drop(client.close().await);
     }
 
-    /// The same, though the first to be told does nothing about it, and leaves.
+    /// The same, but the first notified waiter is not polled, and is dropped later.
     pub(super) async fn be_told_later(self, after: Instant, leaves: Instant, is_bypassed: bool) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let (_, client) = self.another_client();
-        // It has a reason to move every now and then.
+        // Its short retry pauses keep it active.
         let restless = RetryPolicy::jittered(millis(20)..millis(40));
         let wait = millis(self.times.ttl_ms);
         let mut first = Box::pin(client.acquire(&own).wait(wait).retry(restless));
@@ -95,34 +97,34 @@ impl Worker {
         drop(client.close().await);
     }
 
-    /// An acquire that looks by itself every few seconds only.
+    /// An acquire that retries on its own only every few seconds.
     fn with_patience(&self, acquire: Acquire) -> Acquire {
         let pause = RetryPolicy::jittered(millis(3_000)..millis(4_000));
         acquire.wait(millis(self.times.ttl_ms)).retry(pause)
     }
 
     async fn expect_news(&self, own: &str, begun: Instant, waiter: Pin<Box<Acquire>>) {
-        // Who does not move is passed by after 100 ms.
+        // A waiter that is not polled is skipped after 100 ms.
         let bound = S + self.slack;
-        let told = self.within(bound, waiter).await;
+        let acquired = self.within(bound, waiter).await;
         let pushes = self.shared.lock().pushes;
-        if told.is_none() && pushes && self.was_prompt_since(begun) {
-            let how = format!("p{}: {own} is free since {} ms", self.process, bound / MS);
+        if acquired.is_none() && pushes && self.was_prompt_since(begun) {
+            let how = format!("p{}: {own} has been free for {} ms", self.process, bound / MS);
             self.checker.books().broken(Rule::Patient, how);
         }
     }
 
-    /// The deadline ends a call with the next poll, or with one more that takes a last look.
+    /// The deadline ends a call at the next poll, or one poll later after a final attempt.
     pub(super) async fn wait_in_vain(self, every: Instant, wait: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let acquire = self.redlock.acquire(&own).wait(Duration::from_nanos(wait));
         let seldom = self.seldom(every, acquire);
-        drop(self.timed("an acquire in vain", wait + 2 * every, seldom).await);
+        drop(self.timed("an acquire that times out", wait + 2 * every, seldom).await);
         drop(lease);
     }
 
-    /// One that is not polled holds up the others for 2 s at most.
+    /// A waiter that is not polled delays the others by at most 2 s.
     pub(super) async fn neglect(self, polls: u32, others: u32) {
         let own = self.own_name(0);
         let begun = self.now();
@@ -140,7 +142,7 @@ impl Worker {
                 Some(Ok(lease)) => drop(lease.release().await),
                 Some(Err(_)) | None if self.stalled_since(begun) > 0 => {}
                 Some(Err(error)) => self.starve(&own, &error.to_string()),
-                None => self.starve(&own, "it still waits"),
+                None => self.starve(&own, "still waiting"),
             }
         };
         let all = (0..others).map(|_| next());
@@ -149,7 +151,8 @@ impl Worker {
     }
 
     fn starve(&self, own: &str, how: &str) {
-        let how = format!("p{}: {own}: behind one that is not polled: {how}", self.process);
+        let how =
+            format!("p{}: {own}: queued behind a waiter that is not polled: {how}", self.process);
         self.checker.books().broken(Rule::Patient, how);
     }
 }

@@ -1,4 +1,4 @@
-//! Locks that are taken away from who holds them.
+//! Locks whose keys are deleted while they are held.
 
 use crate::clock::{Instant, MS};
 use crate::process::{millis, nanos};
@@ -19,7 +19,7 @@ impl Worker {
         if futures::poll!(lost.as_mut()).is_ready() {
             return;
         }
-        // Without being kept up it is watched from its first extension on.
+        // Without auto-extension, the keys are tracked from the first extension on.
         let extensions = if is_kept_up { extensions } else { extensions + 1 };
         for _ in 0..extensions {
             if lease.extend(millis(self.times.ttl_ms)).await.is_err() {
@@ -29,7 +29,7 @@ impl Worker {
         if is_kept_up {
             self.within(after, lost.as_mut()).await;
         }
-        // All is done that was under way.
+        // Wait until pending operations have ended.
         self.sleep(2 * nanos(self.times.node_timeout)).await;
         if !lease.is_valid() || lease.validity() < millis(self.times.ttl_ms / 2) {
             return;
@@ -39,39 +39,45 @@ impl Worker {
             return;
         }
         let since = self.now();
-        // It is asked for 100 ms after the last time at the earliest, and answered within a node timeout.
+        // A check begins at least 100 ms after the previous one, and ends within a node timeout.
         let bound = 100 * MS + 2 * nanos(self.times.node_timeout) + self.slack;
-        let told = self.within(bound, lost).await;
+        let loss = self.within(bound, lost).await;
         let stalled = self.stalled_since(since.saturating_sub(nanos(self.times.node_timeout)));
         self.check_not_repaired(&own, since).await;
-        match told {
+        match loss {
             Some(Loss::QuorumLost | Loss::Closed) => {}
             Some(_) | None if stalled > 0 => {}
             Some(other) => {
-                let how =
-                    format!("p{}: {own} was taken away, and is told as {other:?}", self.process);
+                let how = format!(
+                    "p{}: the keys of {own} were deleted, and the loss is {other:?}",
+                    self.process
+                );
                 self.checker.books().broken(Rule::StolenTold, how);
             }
             None => {
-                let how = format!("p{}: {own} was taken away {} ms ago", self.process, bound / MS);
+                let how = format!(
+                    "p{}: the keys of {own} were deleted {} ms ago, and no loss was reported",
+                    self.process,
+                    bound / MS
+                );
                 self.checker.books().broken(Rule::StolenTold, how);
             }
         }
     }
 
-    /// What was taken away stays away.
+    /// Deleted keys must not be restored.
     async fn check_not_repaired(&self, own: &str, since: Instant) {
         self.sleep(2 * nanos(self.times.node_timeout)).await;
         let count = self.shared.lock().keys_of(own);
-        // What a process that stood still wrote when it went on may have met the theft on its way.
+        // Commands that a stalled process writes when it continues may cross the deletion.
         let since = since.saturating_sub(nanos(self.times.node_timeout));
         if count > 0 && self.was_prompt_since(since) {
-            let how = format!("p{}: {own} is back on {count} nodes", self.process);
+            let how = format!("p{}: {own} was restored on {count} nodes", self.process);
             self.checker.books().broken(Rule::Freed, how);
         }
     }
 
-    /// A release tells that it was not held to the end.
+    /// A release reports that the lock was not held to the end.
     pub(super) async fn be_robbed(self) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -83,12 +89,15 @@ impl Worker {
         self.steal(&own);
         let released = lease.release().await;
         if released == Ok(ReleaseOutcome::Released) && self.was_prompt_since(begun) {
-            let how = format!("p{}: {own} was deleted everywhere, and is released", self.process);
+            let how = format!(
+                "p{}: {own} was deleted on all nodes, but the release reports success",
+                self.process
+            );
             self.checker.books().broken(Rule::Outcomes, how);
         }
     }
 
-    /// A node that lost the key gets it back once a majority has confirmed that it holds it.
+    /// A node that lost the key gets it back once a majority has confirmed that it has the key.
     pub(super) async fn be_mended(self, node: usize) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -97,7 +106,7 @@ impl Worker {
         let begun = self.now();
         let count = {
             let core = &mut *self.shared.lock();
-            note!(core, "{own} goes from n{node}");
+            note!(core, "{own} is deleted on n{node}");
             core.act_on(node, |server, wall| server.delete(own.as_bytes(), wall));
             core.nodes.len()
         };
@@ -106,15 +115,15 @@ impl Worker {
         let there = self.shared.lock().keys_of(&own);
         let is_due = extended.is_ok() && lease.is_valid() && self.was_prompt_since(begun);
         if is_due && there < count {
-            let how = format!("p{}: {own} is on {there} of {count} nodes", self.process);
+            let how = format!("p{}: {own} exists on {there} of {count} nodes", self.process);
             self.checker.books().broken(Rule::Mended, how);
         }
     }
 
-    /// Takes a lock away from whoever has it. False if nobody has it.
+    /// Deletes the key on all nodes. Returns false if it did not exist.
     fn steal(&self, own: &str) -> bool {
         let core = &mut *self.shared.lock();
-        note!(core, "{own} is deleted everywhere");
+        note!(core, "{own} is deleted on all nodes");
         let is_there = core.keys_of(own) > 0;
         for node in 0..core.nodes.len() {
             core.act_on(node, |server, wall| server.delete(own.as_bytes(), wall));

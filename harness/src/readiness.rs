@@ -1,36 +1,37 @@
-//! When a client has heard of all nodes.
+//! Readiness of a client: every node has replied to it.
 
 use crate::choice::LONGEST_TTL;
-use crate::line::Orders;
+use crate::line::ClientConfig;
 use quorlock::{NodeFailure, NodeVote, Redlock, Report};
 use std::collections::BTreeSet;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Waits until each node has answered this client's request for a lock that nobody else wants, so
-/// that the client has measured its clock and knows which process it is. False if the end came first.
-pub(crate) async fn of_all(
+/// Waits until each node has replied to an acquire of a lock that no other client uses. Then the
+/// client has read the node's clock and knows its process. Returns false if the session ended
+/// before that.
+pub(crate) async fn all_nodes_replied(
     redlock: &Redlock,
-    orders: &Orders,
+    config: &ClientConfig,
     mut is_ended: watch::Receiver<bool>,
 ) -> bool {
-    let name = format!("sight:{}", orders.client);
-    let mut seen = BTreeSet::new();
-    while seen.len() < orders.nodes.urls.len() {
+    let name = format!("ready:{}", config.client);
+    let mut replied = BTreeSet::new();
+    while replied.len() < config.nodes.urls.len() {
         let tried = redlock.try_acquire(&name).ttl(LONGEST_TTL).await;
-        // Who answers after the round was decided is in the report a little later.
+        // Replies after the decision of the round appear in the report a little later.
         tokio::select! {
-            () = sleep(orders.nodes.node_timeout) => {}
+            () = sleep(config.nodes.node_timeout) => {}
             _ = is_ended.wait_for(|is_ended| *is_ended) => return false,
         }
         match tried {
             Ok(lease) => {
-                note(&mut seen, &lease.report());
+                record(&mut replied, &lease.report());
                 let _ = lease.release().await;
             }
             Err(refused) => {
                 if let Some(report) = refused.report() {
-                    note(&mut seen, report);
+                    record(&mut replied, report);
                 }
             }
         }
@@ -38,15 +39,15 @@ pub(crate) async fn of_all(
     true
 }
 
-fn note(seen: &mut BTreeSet<usize>, report: &Report) {
+fn record(replied: &mut BTreeSet<usize>, report: &Report) {
     let nodes = report.nodes().iter().enumerate();
-    seen.extend(nodes.filter(|(_, node)| has_answered(node.vote())).map(|(index, _)| index));
+    replied.extend(nodes.filter(|(_, node)| has_replied(node.vote())).map(|(index, _)| index));
 }
 
-fn has_answered(vote: &NodeVote) -> bool {
+fn has_replied(vote: &NodeVote) -> bool {
     match vote {
         NodeVote::Granted | NodeVote::Held => true,
-        // What they granted does not count: so they were asked, and have answered.
+        // The node has granted, but its grant does not count yet.
         NodeVote::Failed(failure) => matches!(
             failure,
             NodeFailure::Restarted { .. }

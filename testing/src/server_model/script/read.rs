@@ -1,4 +1,4 @@
-//! `read.lua`: reads a lock.
+//! `read.lua`: returns a lock's value and remaining ttl.
 
 use super::run::{Answer, Held, MAX_VALUE, Run};
 use crate::server_model::reply::Reply;
@@ -6,7 +6,7 @@ use crate::server_model::reply::Reply;
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], _: &[Vec<u8>]) -> Answer {
     let key = keys.first().map(Vec::as_slice).unwrap_or_default();
     let held = match run.held("KEYS[1]", key)? {
-        Held::Nothing => return Ok(Reply::Int(-2)),
+        Held::Missing => return Ok(Reply::Int(-2)),
         Held::Value(held) => Some(held).filter(|held| held.len() <= MAX_VALUE),
         Held::Other => None,
     };

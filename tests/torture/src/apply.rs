@@ -1,4 +1,4 @@
-//! How a nemesis is done to a node, and undone.
+//! Application and removal of faults of a node.
 
 use crate::nemesis::Nemesis;
 use kit::{Direction, Proxy, Server};
@@ -9,37 +9,37 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to answer its operator: the machine can be busy.
+/// Timeout for replies to the operator. The machine may be busy.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// From when on a server says that it is busy, in milliseconds.
+/// Script runtime in milliseconds after which a server replies `BUSY`.
 const BUSY_AFTER: &str = "20";
-const PASSWORD: &str = "nobody-knows";
-/// How far a clock jumps.
+const PASSWORD: &str = "unknown";
+/// Length of a clock jump.
 const JUMP: Duration = Duration::from_mins(1);
-/// How fast a fast clock is, in parts per million too many.
+/// Excess rate of a fast clock in parts per million.
 const FAST: i32 = 100_000;
 
-/// A node: a server, with a proxy before it.
+/// A server and the proxy through which clients reach it.
 pub(crate) struct ProxiedNode {
     pub(crate) server: Server,
     pub(crate) proxy: Proxy,
 }
 
-/// A connection past the proxy, made before a fault that would refuse it.
+/// A direct connection to the server, made before a fault that would refuse it.
 pub(crate) struct Operator(BufReader<TcpStream>);
 
-/// What it takes to undo something.
+/// State that is needed to remove a fault.
 pub(crate) struct Undo {
     operator: Option<Operator>,
-    /// Kept open: a script runs on it.
+    /// Runs an endless script. Must stay open.
     busy: Option<Operator>,
-    /// A directory that stands where the server wants to save.
+    /// Path of a directory that prevents the server from saving its snapshot.
     obstacle: Option<String>,
 }
 
 impl ProxiedNode {
-    /// Does it.
-    pub(crate) fn inflict(&self, nemesis: Nemesis, delay: Duration) -> io::Result<Undo> {
+    /// Applies a fault.
+    pub(crate) fn apply(&self, nemesis: Nemesis, delay: Duration) -> io::Result<Undo> {
         let mut undo = Undo { operator: None, busy: None, obstacle: None };
         let (server, proxy) = (&self.server, &self.proxy);
         match nemesis {
@@ -71,7 +71,7 @@ impl ProxiedNode {
             }
             Nemesis::DriftClock => server.clock().drift(drift(delay)),
             Nemesis::FastClock => server.clock().drift(FAST),
-            // It is not put back: locks that were set in between would stand for a minute more.
+            // The jump is not undone: keys that were set in between would exist for another minute.
             Nemesis::JumpClock => server.clock().jump(JUMP),
             Nemesis::StepForward => server.clock().jump(delay),
             Nemesis::StepBack => server.clock().jump_back(delay),
@@ -84,45 +84,46 @@ impl ProxiedNode {
             | Nemesis::TooManyClients => self.misconfigure(nemesis, &mut undo)?,
             Nemesis::HangClient
             | Nemesis::KillClient
-            | Nemesis::Newcomer
+            | Nemesis::NewClient
             | Nemesis::SlowNetwork
             | Nemesis::WipeAll => {
-                unreachable!("these are not done to a node")
+                unreachable!("not a fault of one node")
             }
         }
         Ok(undo)
     }
 
-    /// Ends the script of `busy`, and waits until it has ended.
-    fn free(&self, mut busy: Operator) -> io::Result<()> {
+    /// Kills the script of the connection `busy`, and waits for its end.
+    fn end_script(&self, mut busy: Operator) -> io::Result<()> {
         let mut operator = Operator::of(&self.server)?;
         let begun = Instant::now();
-        // A slow server may not have begun with it yet.
-        while let Err(error) = operator.ask("SCRIPT KILL") {
+        // A slow server may not have started the script yet.
+        while let Err(error) = operator.execute("SCRIPT KILL") {
             if begun.elapsed() > ANSWER_LIMIT {
                 return Err(error);
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // Its answer: that it was killed.
+        // The error reply of the killed script.
         busy.line().map(drop)
     }
 
-    /// Lets everything take that much longer, there and back.
+    /// Delays requests and replies by `delay` in total.
     pub(crate) fn delay(&self, delay: Duration) {
         self.proxy.delay(Direction::Requests, delay / 2);
         self.proxy.delay(Direction::Replies, delay / 2);
     }
 
-    /// Kills the server, and starts it again without its memory, and without its disk if it has one.
+    /// Kills the server and restarts it without its keys and without its append-only file.
     fn restart_empty(&self) -> io::Result<()> {
         let directory = Operator::of(&self.server)?.directory()?;
         self.server.kill();
         for log in ["appendonlydir", "appendonly.aof"] {
             let log = Path::new(&directory).join(log);
-            // One of them is there, or none: that hangs on the version, and on whether it is durable.
-            let gone = if log.is_dir() { fs::remove_dir_all(&log) } else { fs::remove_file(&log) };
-            gone.or_else(|error| match error.kind() {
+            // The version and the persistence of the server determine which of them exists, if any.
+            let removed =
+                if log.is_dir() { fs::remove_dir_all(&log) } else { fs::remove_file(&log) };
+            removed.or_else(|error| match error.kind() {
                 ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
             })?;
@@ -131,7 +132,7 @@ impl ProxiedNode {
         Ok(())
     }
 
-    /// Lets the server forget all it has been told.
+    /// Deletes all keys of the server.
     pub(crate) fn wipe(&self) -> io::Result<()> {
         self.server.try_cmd(&["FLUSHALL"]).map(drop).map_err(io::Error::other)
     }
@@ -139,34 +140,34 @@ impl ProxiedNode {
     fn misconfigure(&self, nemesis: Nemesis, undo: &mut Undo) -> io::Result<()> {
         let mut operator = Operator::of(&self.server)?;
         match nemesis {
-            Nemesis::OutOfMemory => operator.ask("CONFIG SET maxmemory 1")?,
-            // Nobody listens there, so nothing is ever copied from it.
-            Nemesis::ReadOnly => operator.ask("REPLICAOF 127.0.0.1 1")?,
+            Nemesis::OutOfMemory => operator.execute("CONFIG SET maxmemory 1")?,
+            // No server listens on this port, so no data is ever copied.
+            Nemesis::ReadOnly => operator.execute("REPLICAOF 127.0.0.1 1")?,
             Nemesis::Busy => {
-                operator.ask(&format!("CONFIG SET lua-time-limit {BUSY_AFTER}"))?;
+                operator.execute(&format!("CONFIG SET lua-time-limit {BUSY_AFTER}"))?;
                 let mut busy = Operator::of(&self.server)?;
                 busy.send("EVAL \"while true do end\" 0")?;
                 undo.busy = Some(busy);
             }
-            Nemesis::ForgetScripts => operator.ask("SCRIPT FLUSH")?,
+            Nemesis::ForgetScripts => operator.execute("SCRIPT FLUSH")?,
             Nemesis::Password => {
-                operator.ask(&format!("CONFIG SET requirepass {PASSWORD}"))?;
-                operator.ask("CLIENT KILL TYPE normal SKIPME yes")?;
+                operator.execute(&format!("CONFIG SET requirepass {PASSWORD}"))?;
+                operator.execute("CLIENT KILL TYPE normal SKIPME yes")?;
             }
             Nemesis::CannotSave => {
                 let directory = operator.directory()?;
-                // Nothing can be saved where a directory stands, not even by root.
+                // A directory at the path of the snapshot prevents saving, even for root.
                 let obstacle = format!("{directory}/dump.rdb");
-                // A server that is flushed while it is to save leaves a file there.
+                // A flushed server with a save schedule writes this file.
                 let _ = fs::remove_file(&obstacle);
                 fs::create_dir(&obstacle)?;
                 undo.obstacle = Some(obstacle);
-                operator.ask("CONFIG SET save \"3600 1\"")?;
-                operator.ask("BGSAVE")?;
+                operator.execute("CONFIG SET save \"3600 1\"")?;
+                operator.execute("BGSAVE")?;
             }
             Nemesis::TooManyClients => {
-                operator.ask("CONFIG SET maxclients 1")?;
-                operator.ask("CLIENT KILL TYPE normal SKIPME yes")?;
+                operator.execute("CONFIG SET maxclients 1")?;
+                operator.execute("CLIENT KILL TYPE normal SKIPME yes")?;
             }
             _ => {}
         }
@@ -174,13 +175,14 @@ impl ProxiedNode {
         Ok(())
     }
 
-    /// Undoes it.
+    /// Removes a fault.
     pub(crate) fn heal(&self, nemesis: Nemesis, undo: Undo) -> io::Result<()> {
         match nemesis {
             Nemesis::HangNode => self.server.cont(),
             Nemesis::DelayedRestart => self.server.restart(),
             Nemesis::DriftClock | Nemesis::FastClock => self.server.clock().drift(0),
-            // TCP repeats what is lost or gives the connection up: none lives on with a hole in it.
+            // With TCP, lost data is sent again or the connection ends. So these connections are
+            // reset.
             Nemesis::BlackHole | Nemesis::LoseRequests | Nemesis::LoseReplies => {
                 self.proxy.reset();
                 self.proxy.heal();
@@ -197,27 +199,27 @@ impl ProxiedNode {
         let Undo { operator, busy, obstacle } = undo;
         if let Some(mut operator) = operator {
             match nemesis {
-                Nemesis::OutOfMemory => operator.ask("CONFIG SET maxmemory 0")?,
-                Nemesis::ReadOnly => operator.ask("REPLICAOF NO ONE")?,
-                Nemesis::Password => operator.ask("CONFIG SET requirepass \"\"")?,
-                Nemesis::CannotSave => operator.ask("CONFIG SET save \"\"")?,
-                Nemesis::TooManyClients => operator.ask("CONFIG SET maxclients 10000")?,
+                Nemesis::OutOfMemory => operator.execute("CONFIG SET maxmemory 0")?,
+                Nemesis::ReadOnly => operator.execute("REPLICAOF NO ONE")?,
+                Nemesis::Password => operator.execute("CONFIG SET requirepass \"\"")?,
+                Nemesis::CannotSave => operator.execute("CONFIG SET save \"\"")?,
+                Nemesis::TooManyClients => operator.execute("CONFIG SET maxclients 10000")?,
                 _ => {}
             }
         }
         if let Some(busy) = busy {
-            self.free(busy)?;
+            self.end_script(busy)?;
         }
         obstacle.map_or(Ok(()), fs::remove_dir)
     }
 }
 
-/// Half a percent, fast or slow: in parts per million.
+/// A drift of 0.5 % in either direction, in parts per million.
 fn drift(delay: Duration) -> i32 {
     if delay.subsec_nanos().is_multiple_of(2) { 5_000 } else { -5_000 }
 }
 
-/// How many bytes of a reply are let through: none up to a few replies of a pipeline.
+/// Number of bytes of a reply that pass: from none to a few replies of a pipeline.
 fn cut(delay: Duration) -> usize {
     usize::from(delay.subsec_millis().to_le_bytes()[0] % 24)
 }
@@ -233,8 +235,8 @@ impl Operator {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes())
     }
 
-    /// Sends a command that is answered in one line, without an error.
-    fn ask(&mut self, command: &str) -> io::Result<()> {
+    /// Sends a command and expects a one-line reply without an error.
+    fn execute(&mut self, command: &str) -> io::Result<()> {
         self.send(command)?;
         let line = self.line()?;
         if line.starts_with('-') || line.is_empty() {
@@ -243,10 +245,10 @@ impl Operator {
         Ok(())
     }
 
-    /// The server's directory.
+    /// The server's working directory.
     fn directory(&mut self) -> io::Result<String> {
         self.send("CONFIG GET dir")?;
-        // An array of two strings, each with its length before it.
+        // The reply is an array of two strings, each preceded by its length.
         let lines = (0..5).map(|_| self.line()).collect::<io::Result<Vec<_>>>()?;
         Ok(lines[4].clone())
     }
