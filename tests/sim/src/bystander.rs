@@ -52,7 +52,7 @@ impl Worker {
     pub(crate) async fn run_single(self, call: SingleCall) {
         match call {
             SingleCall::Bystander { lasting, is_extended } => {
-                self.stand_by(lasting, is_extended).await;
+                self.hold_bystander(lasting, is_extended).await;
             }
             SingleCall::Rejoin => self.check_rejoined().await,
             SingleCall::Closing(call) => self.close_connections(call).await,
@@ -61,7 +61,7 @@ impl Worker {
         }
     }
 
-    async fn stand_by(self, lasting: Instant, is_extended: bool) {
+    async fn hold_bystander(self, lasting: Instant, is_extended: bool) {
         let own = self.own_name(0);
         let is_single = self.shared.lock().spares_single_attempts();
         let mut acquire = if is_single {
@@ -86,7 +86,7 @@ impl Worker {
         let has_panicked = self.has_panicked_since(begun);
         if self.has_panicked_since(acquired + 1) && lease.loss().is_none() {
             let how = format!("p{}: {own} is still valid after the panic", self.process);
-            self.checker.books().broken(Rule::Contained, how);
+            self.checker.state().violated(Rule::Contained, how);
         }
         if let Some(loss) = lease.loss().filter(|_| !has_panicked) {
             return self.report_affected(&format!("{own} is lost: {loss}"));
@@ -104,7 +104,7 @@ impl Worker {
         let left = self.shared.lock().keys_of(&own);
         if left > 0 {
             let how = format!("p{}: the key {own} remains on {left} nodes", self.process);
-            self.checker.books().broken(Rule::Delivered, how);
+            self.checker.state().violated(Rule::Delivered, how);
         }
     }
 
@@ -116,7 +116,7 @@ impl Worker {
 
     fn report_affected(&self, how: &str) {
         let how = format!("p{}: {how}", self.process);
-        self.checker.books().broken(Rule::Unaffected, how);
+        self.checker.state().violated(Rule::Unaffected, how);
     }
 }
 

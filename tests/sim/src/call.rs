@@ -1,12 +1,12 @@
 //! Calls that users make.
 
-use crate::alone::Alone;
 use crate::bystander::SingleCall;
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
 use crate::many_waiters::Contender;
 use crate::mode::Mode;
 use crate::scenario::Scenario;
+use crate::solo::SoloCall;
 
 /// A call of a task, and the pause after it.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     },
     Check,
     Ready,
-    Alone(Alone),
+    Solo(SoloCall),
     Single(SingleCall),
     /// One of many clients that wait for the same lock.
     Contend(Contender),
@@ -82,7 +82,7 @@ pub(crate) enum Style {
         after: Instant,
     },
     /// Polled only at this interval.
-    Seldom {
+    RarelyPolled {
         every: Instant,
     },
     /// Polled once, and then moved to a task of another runtime.
@@ -143,28 +143,28 @@ pub(crate) enum End {
 
 /// Frequencies of the calls in a run. Many frequencies are often zero, to expose interactions of
 /// few features.
-pub(crate) struct Palette {
+pub(crate) struct CallMix {
     fenced: bool,
     sets: u64,
     auto: u64,
     tries: u64,
     dropped: u64,
-    seldom: u64,
+    rarely_polled: u64,
     moved: u64,
     using: u64,
     hand_over: u64,
     cool_down: u64,
     verbs: u64,
-    alone: u64,
+    solo: u64,
     /// Maximum hold time, in thousandths of the ttl.
     hold: u64,
     /// Extensions to the longest ttl, per thousand steps under a lease.
     longest: u64,
 }
 
-impl Palette {
+impl CallMix {
     pub(crate) fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
-        let (mode, is_promise) = (scenario.mode, scenario.mode.is_whole());
+        let (mode, is_promise) = (scenario.mode, scenario.mode.keeps_all_data());
         // Lost keys have consequences only if locks are held for long.
         let holds: &[u64] = if mode == Mode::Outages {
             &[1_500, 4_000]
@@ -182,13 +182,13 @@ impl Palette {
             auto: if mode == Mode::Outages { 900 } else { dice.pick(&[0, 200, 800]) },
             tries: dice.pick(&[0, 100, 500]),
             dropped: dice.pick(&[0, 0, 100, 500]),
-            seldom: dice.pick(&[0, 0, 100, 300]),
+            rarely_polled: dice.pick(&[0, 0, 100, 300]),
             moved: dice.pick(&[0, 0, 200]),
             using: dice.pick(&[0, 200]),
             hand_over: dice.pick(&[0, 0, 200]),
             cool_down: dice.pick(cool_downs),
             verbs: dice.pick(&[0, 100, 300]),
-            alone: if mode == Mode::Quiet { dice.pick(&[0, 200, 600]) } else { 0 },
+            solo: if mode == Mode::Quiet { dice.pick(&[0, 200, 600]) } else { 0 },
             hold: dice.pick(holds),
             longest: if mode.restarts_groups() { dice.pick(&[0, 300, 600]) } else { 0 },
         }
@@ -196,7 +196,7 @@ impl Palette {
 }
 
 pub(crate) fn draw_calls(
-    palette: &Palette,
+    mix: &CallMix,
     scenario: &Scenario,
     count: usize,
     dice: &mut Dice,
@@ -207,31 +207,31 @@ pub(crate) fn draw_calls(
         None => scenario.ttl() / dice.pick(&[1_000, 50, 5]),
     };
     let call = |dice: &mut Dice| {
-        let verb = draw_verb(palette, scenario, dice);
-        let naps = dice.chance(scenario.naps);
-        let longest = if naps { 4 * scenario.ttl() } else { longest.max(2) };
+        let verb = draw_verb(mix, scenario, dice);
+        let long_pauses = dice.chance(scenario.long_pauses);
+        let longest = if long_pauses { 4 * scenario.ttl() } else { longest.max(2) };
         Call { verb, rest: dice.below(longest) }
     };
     (0..count).map(|_| call(dice)).collect()
 }
 
-fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
+fn draw_verb(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Verb {
     let resource = dice.index(scenario.resources);
-    let lock = |dice: &mut Dice| Box::new(draw_lock(palette, scenario, dice));
+    let lock = |dice: &mut Dice| Box::new(draw_lock(mix, scenario, dice));
     if let Some(single) = scenario.mode.single() {
         if dice.chance(500) {
             return Verb::Single(SingleCall::draw(single, scenario, dice));
         }
         return Verb::Lock(lock(dice));
     }
-    if dice.chance(palette.alone) {
-        return Verb::Alone(Alone::draw(scenario, dice));
+    if dice.chance(mix.solo) {
+        return Verb::Solo(SoloCall::draw(scenario, dice));
     }
-    if !dice.chance(palette.verbs) {
+    if !dice.chance(mix.verbs) {
         return Verb::Lock(lock(dice));
     }
     match dice.below(10) {
-        0..=2 if palette.hand_over > 0 => Verb::Adopt { resource, lock: lock(dice) },
+        0..=2 if mix.hand_over > 0 => Verb::Adopt { resource, lock: lock(dice) },
         0..=3 => Verb::Status { resource },
         4 => Verb::ForceRelease,
         5 => Verb::ReleaseAll,
@@ -242,10 +242,10 @@ fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
     }
 }
 
-fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
+fn draw_lock(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Lock {
     let ttl = scenario.times.ttl_ms;
     let mut resources = vec![dice.index(scenario.resources)];
-    if dice.chance(palette.sets) {
+    if dice.chance(mix.sets) {
         resources = (0..scenario.resources).filter(|_| dice.chance(600)).collect();
         if resources.is_empty() {
             resources.push(0);
@@ -254,28 +254,28 @@ fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
     let some = |dice: &mut Dice, per_mille, most: u64| {
         dice.chance(per_mille).then(|| 1 + dice.below(most))
     };
-    let auto_extend = dice.chance(palette.auto).then(|| ttl + dice.below(3 * ttl));
-    let end = draw_end(palette, resources.len() == 1, ttl, dice);
+    let auto_extend = dice.chance(mix.auto).then(|| ttl + dice.below(3 * ttl));
+    let end = draw_end(mix, resources.len() == 1, ttl, dice);
     let style = match dice.below(1_000) {
-        at if at < palette.dropped => Style::Dropped { after: dice.of_any_size(MS / 20, ttl * MS) },
-        _ if dice.chance(palette.seldom) => {
-            Style::Seldom { every: dice.of_any_size(MS, ttl * MS / 4) }
+        at if at < mix.dropped => Style::Dropped { after: dice.of_any_size(MS / 20, ttl * MS) },
+        _ if dice.chance(mix.rarely_polled) => {
+            Style::RarelyPolled { every: dice.of_any_size(MS, ttl * MS / 4) }
         }
-        _ if dice.chance(palette.moved) => Style::Moved { runtime: dice.index(3) },
-        _ if dice.chance(palette.using) => {
+        _ if dice.chance(mix.moved) => Style::Moved { runtime: dice.index(3) },
+        _ if dice.chance(mix.using) => {
             let overtime = if dice.chance(300) { dice.below(3 * ttl * MS) } else { 0 };
             Style::Using { overtime }
         }
         _ => Style::Awaited,
     };
-    let wait = (!dice.chance(palette.tries)).then(|| dice.of_any_size(ttl / 10, 4 * ttl));
+    let wait = (!dice.chance(mix.tries)).then(|| dice.of_any_size(ttl / 10, 4 * ttl));
     Lock {
         resources,
         wait,
         ttl: dice.chance(300).then(|| ttl + dice.below(ttl)),
-        fenced: palette.fenced,
+        fenced: mix.fenced,
         auto_extend,
-        at_least: some(dice, palette.cool_down / 2, ttl / 4),
+        at_least: some(dice, mix.cool_down / 2, ttl / 4),
         stop_before: some(dice, 50, ttl / 4),
         metadata: dice.chance(200),
         give_up_early: dice.chance(50),
@@ -283,7 +283,7 @@ fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
         max_attempts: dice.chance(50).then(|| 1 + u32::try_from(dice.below(4)).expect("few")),
         style,
         watch: dice.chance(300).then(|| draw_watch(ttl, dice)),
-        steps: (0..dice.below(4)).map(|_| draw_step(palette, ttl, dice)).collect(),
+        steps: (0..dice.below(4)).map(|_| draw_step(mix, ttl, dice)).collect(),
         end,
     }
 }
@@ -296,11 +296,11 @@ fn draw_watch(ttl: u64, dice: &mut Dice) -> Watch {
     }
 }
 
-fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> End {
-    if is_single && dice.chance(palette.hand_over) {
+fn draw_end(mix: &CallMix, is_single: bool, ttl: u64, dice: &mut Dice) -> End {
+    if is_single && dice.chance(mix.hand_over) {
         return End::HandOver { lasting: dice.of_any_size(MS, ttl * MS) };
     }
-    if dice.chance(palette.cool_down) {
+    if dice.chance(mix.cool_down) {
         return End::ReleaseAfter { ms: 1 + dice.below(ttl / 2) };
     }
     match dice.below(20) {
@@ -313,10 +313,10 @@ fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> En
     }
 }
 
-fn draw_step(palette: &Palette, ttl: u64, dice: &mut Dice) -> HeldStep {
-    let longest = (ttl * MS * palette.hold / 1_000).max(1_000);
+fn draw_step(mix: &CallMix, ttl: u64, dice: &mut Dice) -> HeldStep {
+    let longest = (ttl * MS * mix.hold / 1_000).max(1_000);
     let lasting = dice.below(longest);
-    if dice.chance(palette.longest) {
+    if dice.chance(mix.longest) {
         return HeldStep::Extend { ttl: 2 * ttl };
     }
     match dice.below(10) {

@@ -1,7 +1,7 @@
 //! Checks of leases in true time.
 
 use crate::clock::{Instant, MS};
-use crate::fairness::Lines;
+use crate::fairness::Queues;
 use crate::ledger::{Commit, Ledger};
 use crate::mode::Mode;
 use crate::rule::Rule;
@@ -39,9 +39,9 @@ pub(crate) struct Stored {
 
 /// Has its own mutex, because `is_valid` of a lease reads the simulated clock, which locks the
 /// world.
-pub(crate) struct Checker(Mutex<Books>);
+pub(crate) struct Checker(Mutex<CheckerState>);
 
-pub(crate) struct Books {
+pub(crate) struct CheckerState {
     mode: Mode,
     /// The first violated rule, and the description.
     pub(crate) violation: Option<(Rule, String)>,
@@ -52,8 +52,8 @@ pub(crate) struct Books {
     pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
     given: BTreeMap<usize, Vec<Given>>,
     /// Leases that will be dropped outside of any runtime.
-    pub(crate) graveyard: Vec<Lease>,
-    pub(crate) waiting: Lines,
+    pub(crate) dropped_outside: Vec<Lease>,
+    pub(crate) waiting: Queues,
     /// Values that must not appear in public output.
     secrets: Vec<String>,
     pub(crate) grants: u64,
@@ -64,9 +64,9 @@ pub(crate) struct Books {
 
 impl Checker {
     pub(crate) fn new(mode: Mode) -> Self {
-        Self(Mutex::new(Books {
-            graveyard: Vec::new(),
-            waiting: Lines::default(),
+        Self(Mutex::new(CheckerState {
+            dropped_outside: Vec::new(),
+            waiting: Queues::default(),
             mode,
             violation: None,
             held: BTreeMap::new(),
@@ -81,15 +81,15 @@ impl Checker {
         }))
     }
 
-    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, CheckerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Books {
+impl CheckerState {
     /// Records a violation, which ends the run, unless the mode does not check the rule.
-    pub(crate) fn broken(&mut self, rule: Rule, how: String) {
-        if self.mode.looks_at(rule) {
+    pub(crate) fn violated(&mut self, rule: Rule, how: String) {
+        if self.mode.checks(rule) {
             self.violation.get_or_insert((rule, how));
         }
     }
@@ -112,7 +112,7 @@ impl Books {
         self.secrets.push(lease.value().chars().take(32).collect());
         for (resource, commit) in commits {
             if let Some(how) = self.ledger.commit(resource, commit) {
-                self.broken(Rule::Tokens, how);
+                self.violated(Rule::Tokens, how);
             }
         }
         for resource in resources {
@@ -141,7 +141,7 @@ impl Books {
         }
         if let Some((process, HeldId(id))) = revived {
             let how = format!("r{resource}: lease {id} of p{process} was lost and is valid again");
-            self.broken(Rule::StaysLost, how);
+            self.violated(Rule::StaysLost, how);
         }
         self.check_given(resource);
         valid.extend(newcomer);
@@ -150,7 +150,7 @@ impl Books {
             let how = format!(
                 "r{resource}: lease {other} of p{second} begins, and lease {one} of p{first} is valid"
             );
-            self.broken(Rule::Exclusion, how);
+            self.violated(Rule::Exclusion, how);
         }
     }
 
@@ -197,7 +197,7 @@ impl Books {
                 "r{resource}: p{process} has adopted its own lock, and the old lease is valid for {:?}",
                 lease.validity()
             );
-            self.broken(Rule::Adopted, how);
+            self.violated(Rule::Adopted, how);
         }
     }
 
@@ -241,7 +241,7 @@ impl Books {
             // Leases that overlap are ordered by their tokens, which may be equal once counters are
             // lost.
             if self.mode.is_exclusive() || !self.ledger.has_forgotten() {
-                self.broken(Rule::Updates, how);
+                self.violated(Rule::Updates, how);
             }
         }
         let stored = self.stored.entry(resource).or_default();
@@ -257,14 +257,14 @@ impl Books {
         }
         if let Some(secret) = self.secrets.iter().find(|secret| text.contains(secret.as_str())) {
             let how = format!("the secret {secret} is in: {text}");
-            self.broken(Rule::NoSecrets, how);
+            self.violated(Rule::NoSecrets, how);
         }
     }
 
     pub(crate) fn check_bound(&mut self, what: &str, took: Instant, bound: Instant) {
         if took > bound {
             let how = format!("{what} took {} ms, the limit is {} ms", took / MS, bound / MS);
-            self.broken(Rule::Bounds, how);
+            self.violated(Rule::Bounds, how);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Clients of a run, with the settings of the scenario, in the world of their process.
 
-use crate::process::Inhabitant;
+use crate::process::ProcessWorld;
 use crate::scenario::Scenario;
 use crate::worker::dice_of;
 use quorlock::Redlock;
@@ -12,12 +12,12 @@ use tokio::runtime::Handle;
 /// on that runtime.
 pub(crate) fn new_client(
     scenario: &Scenario,
-    mut inhabitant: Inhabitant,
+    mut world: ProcessWorld,
     number: u64,
     pinned: Option<Handle>,
 ) -> Redlock {
     let times = scenario.times;
-    inhabitant.client = number;
+    world.client = number;
     let builder = Redlock::builder()
         .nodes((0..scenario.nodes).map(|node| format!("redis://n{node}")))
         .ttl(Duration::from_millis(times.ttl_ms))
@@ -29,7 +29,7 @@ pub(crate) fn new_client(
         .restart_guard(scenario.guard)
         .trust_persistence(scenario.durable != 0)
         .retry(scenario.retry.clone())
-        .world(Arc::new(inhabitant))
+        .world(Arc::new(world))
         .seed(dice_of(scenario.seed, 100 + number).word());
     let builder = match pinned {
         Some(runtime) => builder.runtime(runtime),

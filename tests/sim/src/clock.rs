@@ -56,7 +56,7 @@ impl MachineClock {
     }
 
     /// Restarts the clock at `now`.
-    pub(crate) fn go_on(&mut self, now: Instant) {
+    pub(crate) fn resume(&mut self, now: Instant) {
         self.step(now, 0);
         self.rate = self.steady;
     }

@@ -129,7 +129,7 @@ impl Worker {
             }
         }
         if call.by_another && self.close().await.is_ok() {
-            self.check_census();
+            self.check_pending_work();
         }
     }
 }

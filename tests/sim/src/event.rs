@@ -43,12 +43,12 @@ pub(crate) struct EventId(Instant, u64);
 
 /// Scheduled events by time. Events of the same time are in the order of their scheduling.
 #[derive(Default)]
-pub(crate) struct Agenda {
+pub(crate) struct Events {
     events: BTreeMap<EventId, WorldEvent>,
     last: u64,
 }
 
-impl Agenda {
+impl Events {
     pub(crate) fn plan(&mut self, at: Instant, event: WorldEvent) -> EventId {
         self.last += 1;
         let id = EventId(at, self.last);
@@ -56,7 +56,7 @@ impl Agenda {
         id
     }
 
-    pub(crate) fn call_off(&mut self, id: EventId) -> Option<WorldEvent> {
+    pub(crate) fn cancel(&mut self, id: EventId) -> Option<WorldEvent> {
         self.events.remove(&id)
     }
 

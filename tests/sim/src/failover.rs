@@ -126,7 +126,7 @@ impl Worker {
                 "p{}: a new lock has keys on {there} of {nodes} nodes: {states:?}",
                 self.process
             );
-            self.checker.books().broken(Rule::Rejoined, how);
+            self.checker.state().violated(Rule::Rejoined, how);
         }
         drop(lease);
         self.sleep(term).await;
@@ -151,7 +151,7 @@ impl Worker {
                 node.state(),
                 node.eligibility()
             );
-            self.checker.books().broken(Rule::Rejoined, how);
+            self.checker.state().violated(Rule::Rejoined, how);
         }
     }
 }

@@ -7,24 +7,24 @@ use std::collections::BTreeMap;
 
 /// Waiters by process and resource. Each has a number that increases in the order of arrival.
 #[derive(Default)]
-pub(crate) struct Lines {
-    lines: BTreeMap<(usize, usize), Vec<u64>>,
+pub(crate) struct Queues {
+    queues: BTreeMap<(usize, usize), Vec<u64>>,
     last: u64,
 }
 
-impl Lines {
+impl Queues {
     /// Records that a waiter has arrived, and returns its number.
     pub(crate) fn enter(&mut self, process: usize, resource: usize) -> u64 {
         self.last += 1;
-        self.lines.entry((process, resource)).or_default().push(self.last);
+        self.queues.entry((process, resource)).or_default().push(self.last);
         self.last
     }
 
     /// Removes a waiter. Returns the number of earlier waiters that are still waiting.
     pub(crate) fn leave(&mut self, process: usize, resource: usize, ticket: u64) -> usize {
-        let Some(line) = self.lines.get_mut(&(process, resource)) else { return 0 };
-        line.retain(|other| *other != ticket);
-        line.iter().filter(|other| **other < ticket).count()
+        let Some(queue) = self.queues.get_mut(&(process, resource)) else { return 0 };
+        queue.retain(|other| *other != ticket);
+        queue.iter().filter(|other| **other < ticket).count()
     }
 }
 
@@ -39,8 +39,8 @@ impl Scenario {
             Fault::Stop { process: other } | Fault::Hold { process: other, .. } => other == process,
             _ => false,
         };
-        self.nerves.holds == 0
-            && self.nerves.late_alarms == 0
+        self.delays.holds == 0
+            && self.delays.late_alarms == 0
             && self.processes[process].runtimes == 1
             && self.tasks.iter().flat_map(|task| &task.calls).all(|(_, call)| is_attentive(call))
             && !self.faults.iter().any(|plan| of_it(&plan.fault))
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn leave_counts_earlier_waiters_of_same_process_and_resource() {
-        let mut waiting = Lines::default();
+        let mut waiting = Queues::default();
         let [first, second, third] = [(); 3].map(|()| waiting.enter(0, 0));
         waiting.enter(1, 0);
         waiting.enter(0, 1);

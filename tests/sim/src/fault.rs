@@ -33,9 +33,9 @@ pub(crate) enum Fault {
     /// The same, after all clients have read the clock since its last opposite step.
     Step { node: usize, by: i64 },
     /// The node loses a lock's key before its expiry.
-    Fade { node: usize, resource: usize },
+    LoseKey { node: usize, resource: usize },
     /// The node loses a lock's counter before its expiry.
-    Evict { node: usize, resource: usize },
+    LoseCounter { node: usize, resource: usize },
     /// The node's scripts are flushed.
     ForgetScripts { node: usize },
     /// The node is flushed.
@@ -66,7 +66,7 @@ pub(crate) struct Planner<'a> {
 /// The faults of a run. Each kind is absent in many runs, to expose the effects of few kinds.
 pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan> {
     let mut planner = Planner { scenario, dice, plan: Vec::new() };
-    if scenario.mode.is_fresh() {
+    if scenario.mode.is_new_deployment() {
         planner.plan_start();
     } else if scenario.mode == Mode::Outages {
         planner.plan_outages();
@@ -202,9 +202,9 @@ impl Planner<'_> {
                 let resource = dice.index(scenario.resources);
                 match kind {
                     11 => Fault::Jump { node, by: either(dice, MS, 2 * scenario.ttl()) },
-                    12 => Fault::Fade { node, resource },
-                    _ if !scenario.forgets_counters => Fault::Fade { node, resource },
-                    _ if dice.chance(500) => Fault::Evict { node, resource },
+                    12 => Fault::LoseKey { node, resource },
+                    _ if !scenario.forgets_counters => Fault::LoseKey { node, resource },
+                    _ if dice.chance(500) => Fault::LoseCounter { node, resource },
                     _ => Fault::Flush { node },
                 }
             }

@@ -51,7 +51,7 @@ impl Fencing {
     }
 
     /// Returns true if hints come from wall clocks that are never set.
-    pub(crate) fn trusts_walls(&self) -> bool {
+    pub(crate) fn trusts_wall_clocks(&self) -> bool {
         self.hints && self.wall_jump == 0
     }
 

@@ -1,7 +1,7 @@
 //! The last calls of a client, after all faults have ended.
 
 use crate::clock::{Instant, MS, S};
-use crate::holder::Relied;
+use crate::holder::Reliance;
 use crate::mode::Single;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) type Ending = BoxFuture<'static, ()>;
 
 impl Worker {
-    /// After the faults: acquires every resource once. Then nothing may be pending.
+    /// After the faults: acquires every resource once. No operation may be pending after that.
     pub(crate) fn finish(self, resources: usize, longest_wait: Instant, rest: Instant) -> Ending {
         Box::pin(async move {
             while self.is_quiet && self.planned.load(Ordering::Relaxed) > 0 {
@@ -36,8 +36,8 @@ impl Worker {
                     Ok(lease) => {
                         let commits = self.commits(&[resource], &lease, self.times.ttl_ms);
                         let id =
-                            self.checker.books().begin(self.process, &[resource], &lease, commits);
-                        drop(Relied { worker: &self, id });
+                            self.checker.state().begin(self.process, &[resource], &lease, commits);
+                        drop(Reliance { worker: &self, id });
                         let released = lease.release().await;
                         // A node whose reply is delayed by an earlier packet is considered stalled.
                         if let Err(error) = released
@@ -45,7 +45,7 @@ impl Worker {
                             && !closes
                         {
                             let how = format!("p{}: {error}", self.process);
-                            self.checker.books().broken(Rule::Liveness, how);
+                            self.checker.state().violated(Rule::Liveness, how);
                         }
                     }
                     Err(error) => {
@@ -54,7 +54,7 @@ impl Worker {
                             "p{} failed to acquire r{resource} within {waited} ms: {error}",
                             self.process
                         );
-                        self.checker.books().broken(Rule::Liveness, how);
+                        self.checker.state().violated(Rule::Liveness, how);
                     }
                 }
             }
@@ -71,16 +71,16 @@ impl Worker {
     /// Closes the client, which must have no pending operations then.
     pub(crate) async fn close_for_good(self) {
         if let Err(error) = self.close().await {
-            self.checker.books().broken(Rule::Closes, format!("p{}: {error}", self.process));
+            self.checker.state().violated(Rule::Closes, format!("p{}: {error}", self.process));
         } else {
-            self.check_census();
+            self.check_pending_work();
         }
     }
 
     pub(crate) async fn close(&self) -> Result<(), CloseError> {
         let bound = nanos(self.times.connect_timeout);
         let closed = self.timed("close", bound, self.redlock.close()).await;
-        self.say(format_args!("closed: {closed:?}"));
+        self.log(format_args!("closed: {closed:?}"));
         self.inspect(&closed);
         closed
     }
@@ -93,16 +93,16 @@ impl Worker {
         let alarms = self.shared.lock().alarms_of(self.process, self.client);
         if !alarms.is_empty() && self.was_prompt_since(begun) {
             let how = format!("p{}: a closed client has alarms in {alarms:?} ms", self.process);
-            self.checker.books().broken(Rule::NoAlarms, how);
+            self.checker.state().violated(Rule::NoAlarms, how);
         }
     }
 
     /// A closed client must have no pending operations.
-    pub(crate) fn check_census(&self) {
+    pub(crate) fn check_pending_work(&self) {
         let pending_work = quorlock_test::pending_work(&self.redlock);
         if !pending_work.is_empty() {
             let how = format!("p{}: {pending_work:?}", self.process);
-            self.checker.books().broken(Rule::NoRemains, how);
+            self.checker.state().violated(Rule::NoPendingWork, how);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::Instant;
 use crate::event::WorldEvent;
-use crate::process::Beat;
+use crate::process::RuntimeStates;
 use crate::shared::Shared;
 use quorlock_test::Gate;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 pub(crate) struct TaskGate {
     shared: Arc<Shared>,
     process: usize,
-    beat: Arc<Beat>,
+    runtime_states: Arc<RuntimeStates>,
     /// Number of tasks that the process created before.
     number: usize,
     /// The task is not polled before this time.
@@ -27,7 +27,7 @@ pub(crate) struct TaskGate {
 /// Reports a woken task to the scheduler, and wakes it in its runtime.
 struct GateWaker {
     task: Waker,
-    beat: Arc<Beat>,
+    runtime_states: Arc<RuntimeStates>,
     runtime: usize,
 }
 
@@ -37,18 +37,22 @@ impl Wake for GateWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.beat.note(self.runtime);
+        self.runtime_states.note(self.runtime);
         self.task.wake_by_ref();
     }
 }
 
 impl TaskGate {
-    pub(crate) fn new(shared: Arc<Shared>, process: usize, beat: Arc<Beat>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        process: usize,
+        runtime_states: Arc<RuntimeStates>,
+    ) -> Self {
         // The runtime that will run the task is not known yet.
-        beat.note_all();
-        beat.tasks.fetch_add(1, Ordering::Relaxed);
-        let number = beat.made.fetch_add(1, Ordering::Relaxed);
-        Self { shared, process, beat, number, until: None, waker: None, is_product: true }
+        runtime_states.note_all();
+        runtime_states.tasks.fetch_add(1, Ordering::Relaxed);
+        let number = runtime_states.made.fetch_add(1, Ordering::Relaxed);
+        Self { shared, process, runtime_states, number, until: None, waker: None, is_product: true }
     }
 
     /// The waker that the task receives in place of the runtime's waker.
@@ -58,8 +62,12 @@ impl TaskGate {
         {
             return wrapped.clone();
         }
-        let runtime = self.beat.running();
-        let wrapped = GateWaker { task: cx.waker().clone(), beat: self.beat.clone(), runtime };
+        let runtime = self.runtime_states.running();
+        let wrapped = GateWaker {
+            task: cx.waker().clone(),
+            runtime_states: self.runtime_states.clone(),
+            runtime,
+        };
         let wrapped = Waker::from(Arc::new(wrapped));
         self.waker = Some((cx.waker().clone(), wrapped.clone()));
         wrapped
@@ -73,7 +81,7 @@ impl Gate for TaskGate {
         task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()> {
         let waker = self.waker(cx);
-        if self.beat.is_condemned(self.beat.running()) {
+        if self.runtime_states.is_unpolled(self.runtime_states.running()) {
             return Poll::Pending;
         }
         {
@@ -87,7 +95,7 @@ impl Gate for TaskGate {
                 && let Some(delay) = core.draw_hold(self.process)
             {
                 self.until = Some(now + delay);
-                core.agenda.plan(now + delay, WorldEvent::Wake(waker));
+                core.events.plan(now + delay, WorldEvent::Wake(waker));
                 return Poll::Pending;
             }
         }
@@ -97,14 +105,14 @@ impl Gate for TaskGate {
     /// The order in which a runtime drops its tasks at shutdown depends on earlier runs of this
     /// thread. So the tasks are kept, and dropped in the order of their creation.
     fn bury(&mut self, task: Box<dyn Send>) {
-        self.beat.bury(self.number, task);
+        self.runtime_states.bury(self.number, task);
     }
 }
 
 impl Drop for TaskGate {
     fn drop(&mut self) {
         if self.is_product {
-            self.beat.tasks.fetch_sub(1, Ordering::Relaxed);
+            self.runtime_states.tasks.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -118,7 +126,7 @@ pub(crate) struct Gated<F: Send + 'static> {
 
 impl<F: Future<Output = ()> + Send + 'static> Gated<F> {
     pub(crate) fn new(mut gate: TaskGate, task: F) -> Self {
-        gate.beat.tasks.fetch_sub(1, Ordering::Relaxed);
+        gate.runtime_states.tasks.fetch_sub(1, Ordering::Relaxed);
         gate.is_product = false;
         Self { gate, task: Some(Box::pin(task)) }
     }

@@ -23,7 +23,7 @@ impl World {
         if begins && self.shared.lock().is_healed {
             return;
         }
-        if begins && self.begin_mishap(index, plan.fault) {
+        if begins && self.begin_instant_fault(index, plan.fault) {
             return;
         }
         let needs_end =
@@ -31,7 +31,7 @@ impl World {
         if begins && needs_end {
             let mut core = self.shared.lock();
             let at = (core.now + plan.lasting).min(self.scenario.times.horizon);
-            core.agenda.plan(at, WorldEvent::Fault { index, begins: false });
+            core.events.plan(at, WorldEvent::Fault { index, begins: false });
         }
     }
 
@@ -75,15 +75,15 @@ impl World {
                 }
                 note!(core, "p{process} is stopped");
                 core.processes[process].is_stopped = true;
-                core.note_stall(process, None, lasting);
-                if core.stands_still {
+                core.record_stall(process, None, lasting);
+                if core.clocks_stop {
                     core.processes[process].clock.stop(now);
                 }
             }
             Fault::Hold { process, runtime } => {
                 note!(core, "runtime {runtime} of p{process} is held up");
                 core.processes[process].held[runtime % MOST_RUNTIMES] = now + lasting;
-                core.note_stall(process, Some(runtime), lasting);
+                core.record_stall(process, Some(runtime), lasting);
             }
             _ => return false,
         }
@@ -107,18 +107,18 @@ impl World {
             Fault::Stop { process } => {
                 note!(core, "p{process} continues");
                 core.processes[process].is_stopped = false;
-                if core.stands_still {
+                if core.clocks_stop {
                     let now = core.now;
-                    core.processes[process].clock.go_on(now);
+                    core.processes[process].clock.resume(now);
                     core.replan_alarms(process);
                 }
                 let mut missed = std::mem::take(&mut core.processes[process].missed);
                 while !missed.is_empty() {
                     let event = missed.swap_remove(core.dice.index(missed.len()));
                     let now = core.now;
-                    core.agenda.plan(now, event);
+                    core.events.plan(now, event);
                 }
-                core.processes[process].beat.note_all();
+                core.processes[process].runtime_states.note_all();
             }
             Fault::Hold { process, runtime } => {
                 core.processes[process].held[runtime % MOST_RUNTIMES] = 0;

@@ -18,12 +18,13 @@ impl Worker {
         let lease = match won {
             Ok(lease) => lease,
             Err(error) => {
-                self.say(format_args!("refused: {error}"));
+                self.log(format_args!("refused: {error}"));
                 self.check_withheld(error.report());
-                let mut books = self.checker.books();
-                books.inspect(&format!("{error} {error:?}"));
+                let mut state = self.checker.state();
+                state.inspect(&format!("{error} {error:?}"));
                 if matches!(error, AcquireError::Invalid(_)) {
-                    books.broken(Rule::Bounds, format!("invalid call of the simulation: {error}"));
+                    state
+                        .violated(Rule::Bounds, format!("invalid call of the simulation: {error}"));
                 }
                 return;
             }
@@ -37,17 +38,17 @@ impl Worker {
                 lock.resources,
                 lease.loss()
             );
-            self.checker.books().broken(Rule::Alive, how);
+            self.checker.state().violated(Rule::Alive, how);
         }
         let id = self.begin(&lease, lock);
-        let end = Relied { worker: &self, id };
+        let end = Reliance { worker: &self, id };
         self.take_steps(&lease, lock).await;
         self.end(lease, end, lock).await;
     }
 
     /// Records a cool-down of `ms` milliseconds that starts at most now, measured by clocks that
     /// may be slow.
-    fn note_rest(&self, ms: u64) {
+    fn record_cool_down_end(&self, ms: u64) {
         let core = &mut *self.shared.lock();
         let until = core.now + ms * MS / 50 * 51 + 20 * MS;
         core.rests = core.rests.max(Some(until));
@@ -56,17 +57,17 @@ impl Worker {
     /// Starts the work under a lease.
     pub(crate) fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
         if let Some(ms) = lock.at_least {
-            self.note_rest(ms);
+            self.record_cool_down_end(ms);
         }
         if let End::ReleaseAfter { ms } = lock.end {
-            self.note_rest(ms);
+            self.record_cool_down_end(ms);
         }
-        self.say(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
+        self.log(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
         self.inspect(&lease.report());
         self.check_withheld(Some(&lease.report()));
         let ttl = lock.ttl.unwrap_or(self.times.ttl_ms);
         let commits = self.commits(&lock.resources, lease, ttl);
-        let id = self.checker.books().begin(self.process, &lock.resources, lease, commits);
+        let id = self.checker.state().begin(self.process, &lock.resources, lease, commits);
         if let Some(watch) = lock.watch {
             let (view, this) = (lease.view(), self.clone());
             self.spawn(&Handle::current(), async move {
@@ -98,7 +99,7 @@ impl Worker {
         let allowed = self.slack + 2 * self.stalled_since(since) + 5 * MS;
         if late > allowed {
             let how = format!("a loss was reported after {} ms", late / MS);
-            self.checker.books().broken(Rule::LossTold, how);
+            self.checker.state().violated(Rule::LossReported, how);
         }
     }
 
@@ -114,7 +115,7 @@ impl Worker {
                         let how = format!(
                             "endangered() resolved with {left:?} left, the margin is {margin:?}"
                         );
-                        self.checker.books().broken(Rule::EndangeredTold, how);
+                        self.checker.state().violated(Rule::EndangeredReported, how);
                     }
                     return;
                 }
@@ -130,7 +131,7 @@ impl Worker {
                         "at most {margin:?} have been left for {} ms without a notification",
                         late / MS
                     );
-                    self.checker.books().broken(Rule::EndangeredTold, how);
+                    self.checker.state().violated(Rule::EndangeredReported, how);
                     return;
                 }
                 if self.within(20 * MS, endangered.as_mut()).await.is_some() {
@@ -156,7 +157,7 @@ impl Worker {
             if late > self.slack + 2 * self.stalled_since(since) + 5 * MS {
                 let how =
                     format!("p{}: work continues {} ms after the loss", self.process, late / MS);
-                self.checker.books().broken(Rule::WorkStops, how);
+                self.checker.state().violated(Rule::WorkStops, how);
                 return;
             }
         }
@@ -167,7 +168,7 @@ impl Worker {
             if let Some(loss) = lease.loss() {
                 if matches!(loss, Loss::QuorumLost | Loss::TakenOver) {
                     let how = format!("p{} lost {:?}: {loss}", self.process, lock.resources);
-                    self.checker.books().broken(Rule::NotLost, how);
+                    self.checker.state().violated(Rule::NotLost, how);
                 }
                 return;
             }
@@ -185,10 +186,10 @@ impl Worker {
                 if !lease.is_valid() {
                     return;
                 }
-                let read = self.checker.books().read(resource, token);
+                let read = self.checker.state().read(resource, token);
                 self.sleep(lasting).await;
                 if lease.is_valid() || token.is_some() {
-                    self.checker.books().write(resource, read, token);
+                    self.checker.state().write(resource, read, token);
                 }
             }
             HeldStep::Extend { ttl } => {
@@ -225,21 +226,21 @@ impl Worker {
                 self.process,
                 lease.validity()
             );
-            self.checker.books().broken(Rule::StaysValid, how);
+            self.checker.state().violated(Rule::StaysValid, how);
         }
     }
 
     fn look(&self, lock: &Lock) {
-        let mut books = self.checker.books();
-        lock.resources.iter().for_each(|resource| books.look(*resource, None));
+        let mut state = self.checker.state();
+        lock.resources.iter().for_each(|resource| state.look(*resource, None));
     }
 
-    async fn end(&self, lease: Lease, relied: Relied<'_>, lock: &Lock) {
+    async fn end(&self, lease: Lease, relied: Reliance<'_>, lock: &Lock) {
         let node = nanos(self.times.node_timeout);
         self.look(lock);
         if lock.auto_extend.is_some() && lease.loss() == Some(Loss::Expired) {
             let how = format!("p{}: {:?} was not renewed", self.process, lock.resources);
-            self.checker.books().broken(Rule::Renewed, how);
+            self.checker.state().violated(Rule::Renewed, how);
         }
         match lock.end {
             End::Outstay => {
@@ -250,18 +251,18 @@ impl Worker {
             End::Drop => drop((relied, lease)),
             End::DropOutside => {
                 drop(relied);
-                self.checker.books().graveyard.push(lease);
+                self.checker.state().dropped_outside.push(lease);
             }
             End::Release => {
                 drop(relied);
                 let released = self.timed("release", node, lease.release()).await;
-                self.say(format_args!("released: {released:?}"));
+                self.log(format_args!("released: {released:?}"));
                 self.inspect(&released);
             }
             End::ReleaseAfter { ms } => {
                 drop(relied);
-                self.note_rest(ms);
-                self.shared.lock().note_cooling(lease.value(), ms);
+                self.record_cool_down_end(ms);
+                self.shared.lock().record_cool_down(lease.value(), ms);
                 let released = self.timed("release", node, lease.release_after(millis(ms))).await;
                 self.inspect(&released);
             }
@@ -274,33 +275,33 @@ impl Worker {
             End::LeaveGuard { lasting } => {
                 let Ok(guard) = lease.reenter() else { return };
                 let released = self.timed("release", node, lease.release()).await;
-                self.say(format_args!("one guard released: {released:?}"));
+                self.log(format_args!("one guard released: {released:?}"));
                 self.sleep(lasting).await;
                 if guard.loss().is_none() && guard.validity().is_zero() {
                     let how = format!("p{}: the lease ended while a guard was held", self.process);
-                    self.checker.books().broken(Rule::Guards, how);
+                    self.checker.state().violated(Rule::Guards, how);
                 }
                 drop((relied, guard));
             }
             End::HandOver { lasting } => {
                 drop(relied);
                 let (resource, value) = (lock.resources[0], lease.value().to_owned());
-                self.shared.lock().note_handed_over(&value);
+                self.shared.lock().record_handed_over(&value);
                 let giver = (self.process, self.client);
-                self.checker.books().hand_over(giver, resource, &lease);
+                self.checker.state().hand_over(giver, resource, &lease);
                 let _ = select(pin!(lease.lost()), pin!(self.sleep(lasting))).await;
                 self.extend_given(&lease, resource).await;
-                self.checker.books().forget_given(resource, &value);
+                self.checker.state().forget_given(resource, &value);
                 drop(lease);
                 let core = &mut *self.shared.lock();
-                core.let_go = core.now;
+                core.released_at = core.now;
             }
         }
     }
 
     /// A lease whose lock was adopted cannot be extended, even if another client has adopted it.
     async fn extend_given(&self, lease: &Lease, resource: usize) {
-        if !self.checker.books().is_adopted(resource, lease.value()) {
+        if !self.checker.state().is_adopted(resource, lease.value()) {
             return;
         }
         if lease.extend(millis(self.times.ttl_ms)).await.is_ok() {
@@ -308,7 +309,7 @@ impl Worker {
                 "p{}: r{resource} was adopted, but the previous lease was extended",
                 self.process
             );
-            self.checker.books().broken(Rule::Adopted, how);
+            self.checker.state().violated(Rule::Adopted, how);
         }
     }
 
@@ -318,19 +319,19 @@ impl Worker {
 }
 
 /// Reliance of a task on a lease. It ends when this is dropped.
-pub(crate) struct Relied<'a> {
+pub(crate) struct Reliance<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) id: HeldId,
 }
 
-impl Drop for Relied<'_> {
+impl Drop for Reliance<'_> {
     fn drop(&mut self) {
-        let ended = self.worker.checker.books().end(self.id);
+        let ended = self.worker.checker.state().end(self.id);
         let valid = ended.filter(LeaseRef::is_valid);
         let core = &mut *self.worker.shared.lock();
-        core.let_go = core.now;
+        core.released_at = core.now;
         if let Some((token, lease)) = valid.and_then(|lease| Some((lease.token()?, lease))) {
-            core.note_let_go(lease.value(), token.get(), lease.resources().count());
+            core.record_release(lease.value(), token.get(), lease.resources().count());
         }
     }
 }

@@ -144,6 +144,6 @@ impl Worker {
 
     fn report(&self, how: &str) {
         let how = format!("p{}: {how}", self.process);
-        self.checker.books().broken(Rule::Foreign, how);
+        self.checker.state().violated(Rule::Foreign, how);
     }
 }

@@ -54,15 +54,15 @@ pub(crate) struct Ledger {
 
 impl Core {
     /// Records the values at the keys of locks on a node.
-    pub(crate) fn note_tenures(&mut self, node: usize) {
-        if !self.notes_tenures {
+    pub(crate) fn record_tenures(&mut self, node: usize) {
+        if !self.records_tenures {
             return;
         }
         let wall = self.node_wall(node);
         let mut came = Vec::new();
         for (key, Stored { kind, .. }) in self.nodes[node].server.keys(wall) {
             let (Some(resource), Kind::String(value)) = (lock_of(key), kind) else { continue };
-            came.push((resource, tell_apart(&value).to_vec()));
+            came.push((resource, unique_part(&value).to_vec()));
         }
         for (resource, value) in came {
             self.came.entry(value.clone()).or_insert(self.now);
@@ -83,7 +83,7 @@ impl Core {
         value: &str,
         (token, age): (u64, Option<Instant>),
     ) -> Commit {
-        let value = tell_apart(value.as_bytes());
+        let value = unique_part(value.as_bytes());
         let place = |node: usize| {
             let mut has_value = false;
             let mut is_at_token = false;
@@ -104,7 +104,7 @@ impl Core {
         let wall = |process: &Process| process.wall.read(self.now);
         let shown = self.processes.iter().map(wall).max().unwrap_or_default() / US;
         let own = wall(&self.processes[process]);
-        let asked = age.filter(|_| self.trusts_walls).map_or(0, |age| (own - age) / US);
+        let asked = age.filter(|_| self.trusts_wall_clocks).map_or(0, |age| (own - age) / US);
         Commit { process, token, places, came, returned: self.now, wiped, shown, asked }
     }
 }
@@ -173,7 +173,7 @@ fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
 }
 
 /// The part of a value that is unique.
-pub(crate) fn tell_apart(value: &[u8]) -> &[u8] {
+pub(crate) fn unique_part(value: &[u8]) -> &[u8] {
     &value[..value.len().min(DIGITS)]
 }
 

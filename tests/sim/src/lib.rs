@@ -15,13 +15,14 @@
 //! A run has four stages: faults; after all faults have ended, every client acquires every lock
 //! once; all clients are closed; the remaining keys, tasks and alarms are checked.
 
-mod alone;
+mod bounds;
 mod bystander;
 mod call;
 mod checker;
 mod client;
 mod clock;
 mod closing;
+mod counter_life;
 mod dice;
 mod event;
 mod executor;
@@ -33,20 +34,20 @@ mod finale;
 mod gate;
 mod healing;
 mod holder;
+mod instant_fault;
 mod large;
+mod lease_checks;
 mod ledger;
+mod leftovers;
 mod machines;
 mod many_waiters;
-mod mishap;
 mod mode;
 mod network;
 mod node;
 mod order;
 mod panics;
-mod patience;
 mod process;
 mod readings;
-mod remains;
 mod restarts;
 mod rule;
 mod run;
@@ -55,14 +56,13 @@ mod shared;
 mod shrink;
 mod single;
 mod sleep;
-mod standing;
+mod solo;
 mod steps;
 mod stream;
 mod sweep;
 mod trace;
 mod watchdog;
 mod weather;
-mod witness;
 mod worker;
 mod world;
 

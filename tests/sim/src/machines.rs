@@ -21,14 +21,14 @@ pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut D
     if !scenario.pushes {
         config.forbidden.insert("client|tracking".to_owned());
     }
-    if !scenario.kills {
+    if !scenario.permits_kill {
         config.forbidden.insert("client|kill".to_owned());
         config.forbidden.insert("delifeq".to_owned());
     }
-    if scenario.hides_info {
+    if scenario.forbids_info {
         config.forbidden.insert("info".to_owned());
     }
-    if scenario.hides_time {
+    if scenario.forbids_time {
         config.forbidden.insert("time".to_owned());
     }
     let is_durable = scenario.durable & 1 << node != 0;
@@ -48,12 +48,12 @@ impl Core {
     pub(crate) fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
         self.calm = scenario.calm;
         self.pushes = scenario.pushes;
-        self.notes_tenures = scenario.fencing.is_on;
+        self.records_tenures = scenario.fencing.is_on;
         self.token_ttl = nanos(scenario.token_ttl);
-        self.trusts_walls = scenario.fencing.trusts_walls();
-        self.stands_still = scenario.mode == Mode::Outside(Outside::Standstill);
+        self.trusts_wall_clocks = scenario.fencing.trusts_wall_clocks();
+        self.clocks_stop = scenario.mode == Mode::Outside(Outside::Standstill);
         self.readings.witness = scenario.witness;
-        self.readings.shyness = scenario.shyness;
+        self.readings.meeting_delay = scenario.meeting_delay;
         self.commands_left = scenario.most_commands();
         self.add_standbys(scenario, dice);
         self.fill_counters(&scenario.fencing, scenario.resources, dice);

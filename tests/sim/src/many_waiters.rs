@@ -3,7 +3,7 @@
 use crate::call::{Call, Verb};
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
-use crate::holder::Relied;
+use crate::holder::Reliance;
 use crate::mode::Mode;
 use crate::rule::Rule;
 use crate::scenario::{Scenario, TaskPlan};
@@ -63,19 +63,19 @@ impl Worker {
         match self.timed("acquire", WAIT, acquire).await {
             Ok(lease) => {
                 let commits = self.commits(&[0], &lease, self.times.ttl_ms);
-                let id = self.checker.books().begin(self.process, &[0], &lease, commits);
-                let end = Relied { worker: &self, id };
+                let id = self.checker.state().begin(self.process, &[0], &lease, commits);
+                let end = Reliance { worker: &self, id };
                 self.sleep(hold).await;
                 drop(end);
                 self.inspect(&lease.release().await);
             }
             Err(error) => {
                 let how = format!("p{} t{}: {error}", self.process, self.name);
-                self.checker.books().broken(Rule::Served, how);
+                self.checker.state().violated(Rule::Served, how);
             }
         }
         if self.close().await.is_ok() {
-            self.check_census();
+            self.check_pending_work();
         }
     }
 }

@@ -189,15 +189,15 @@ impl Mode {
     }
 
     /// Returns true if a violation of `rule` is a finding. Otherwise it is only counted.
-    pub fn looks_at(self, rule: Rule) -> bool {
+    pub fn checks(self, rule: Rule) -> bool {
         match rule {
             Rule::Exclusion | Rule::Adopted => self.is_exclusive(),
             Rule::Updates | Rule::Tokens | Rule::Counters | Rule::Liveness => self.is_promised(),
             // Without a guarantee, clients do not finish with the last acquires.
-            Rule::Closes | Rule::NoKeys | Rule::NoRemains | Rule::NoTasks | Rule::NoAlarms => {
+            Rule::Closes | Rule::NoKeys | Rule::NoPendingWork | Rule::NoTasks | Rule::NoAlarms => {
                 self.is_promised()
             }
-            Rule::NotLost => self.is_whole(),
+            Rule::NotLost => self.keeps_all_data(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
             Rule::Renewed => self == Self::Outages,
             // This limit is measured by the client's clock.
@@ -208,7 +208,7 @@ impl Mode {
 
     /// Returns true if nodes keep all relevant data and clocks do not step, so that all rules
     /// apply.
-    pub(crate) fn is_whole(self) -> bool {
+    pub(crate) fn keeps_all_data(self) -> bool {
         let is_kept = matches!(self, Self::Single(single) if single != Single::Failover);
         is_kept || matches!(self, Self::Promise | Self::Quiet | Self::Outages | Self::ManyWaiters)
     }
@@ -261,7 +261,7 @@ impl Mode {
     /// Returns true if a client may start at any time, without knowledge of earlier restarts and
     /// clock steps.
     pub(crate) fn admits_anybody(self) -> bool {
-        self.is_whole() || self.is_about_tokens()
+        self.keeps_all_data() || self.is_about_tokens()
     }
 
     /// The only fault of the mode's runs, if there is just one.
@@ -269,7 +269,7 @@ impl Mode {
         if let Self::Single(single) = self { Some(single) } else { None }
     }
 
-    pub(crate) fn is_fresh(self) -> bool {
+    pub(crate) fn is_new_deployment(self) -> bool {
         self == Self::Guarded(Guarded::Fresh)
     }
 

@@ -28,7 +28,7 @@ pub(crate) enum Packet {
     Bytes(Vec<u8>),
     /// Not a real packet: marks that the bytes before it contain a reply to the `TIME` that was
     /// sent at `asked`.
-    Told {
+    TimeReply {
         asked: Instant,
     },
     /// The peer has closed the connection.
@@ -105,7 +105,7 @@ impl Core {
     fn check_pace_of_minute(&mut self, process: usize, client: u64, address: usize) {
         let Some(single) = self.single else { return };
         let minute = self.now / (60 * S);
-        let runtimes = self.processes[process].beat.runtimes();
+        let runtimes = self.processes[process].runtime_states.runtimes();
         let pace = self.opened_a_minute.entry((client, address)).or_default();
         *pace = if pace.0 == minute { (minute, pace.1 + 1) } else { (minute, 1) };
         if pace.1 > single.most_opened() * runtimes {
@@ -122,7 +122,7 @@ impl Core {
         note!(self, "p{process} -> n{node} #{connection} {}", Shown(bytes));
         self.check_stalled(connection);
         self.check_order(connection, bytes);
-        self.note_written(connection, bytes);
+        self.record_written(connection, bytes);
         let has = |word: &[u8]| memmem::find(bytes, word).is_some();
         self.omits_info |= has(b"\r\nLOAD\r\n") && !has(b"\r\nINFO\r\n");
         if let Some(at) = request_of_time(bytes)
@@ -156,12 +156,12 @@ impl Core {
         let now = self.now;
         let it = &mut self.connections[connection];
         let (process, since) = (it.process, *it.silent_since.get_or_insert(now));
-        let nerves = self.nerves;
-        let holds = if nerves.holds > 0 { 10 * nerves.longest } else { 0 };
+        let delays = self.delays;
+        let holds = if delays.holds > 0 { 10 * delays.longest } else { 0 };
         // A late alarm postpones the detection by a node timeout, because replies may be unread,
         // and the next alarm may be late again.
-        let rounds = if nerves.late_alarms > 0 { 8 } else { 4 };
-        let allowed = rounds * (self.node_timeout + nerves.late_alarms) + 50 * MS + holds;
+        let rounds = if delays.late_alarms > 0 { 8 } else { 4 };
+        let allowed = rounds * (self.node_timeout + delays.late_alarms) + 50 * MS + holds;
         let silent = now.saturating_sub(since);
         if silent > allowed + 4 * self.stalled_between(process, since, now) {
             let how = format!(
@@ -181,8 +181,11 @@ impl Core {
             return self.dice.of_any_size(weather.delay.1, weather.long);
         }
         let delay = self.dice.between(weather.delay.0, weather.delay.1);
-        if self.is_first_meeting(process, node) && !self.is_calm() && self.readings.shyness > 0 {
-            return delay + self.dice.below(self.readings.shyness);
+        if self.is_first_meeting(process, node)
+            && !self.is_calm()
+            && self.readings.meeting_delay > 0
+        {
+            return delay + self.dice.below(self.readings.meeting_delay);
         }
         delay
     }
@@ -217,7 +220,7 @@ impl Core {
         let Some((_, at, _)) = pipe.packets.front() else { return };
         let at = *at;
         pipe.is_planned = true;
-        self.agenda.plan(at.max(self.now), WorldEvent::Arrival { connection, way });
+        self.events.plan(at.max(self.now), WorldEvent::Arrival { connection, way });
     }
 
     /// Delivers a packet, unless the link is blocked. Returns the waker to call.
@@ -263,8 +266,8 @@ impl Core {
                 it.silent_since = None;
                 it.end.inbox.extend(bytes);
             }
-            Packet::Told { asked } => {
-                self.note_told(connection, asked);
+            Packet::TimeReply { asked } => {
+                self.record_time_reply(connection, asked);
                 return None;
             }
             Packet::End => it.end.phase = Phase::Ended,

@@ -2,11 +2,11 @@
 
 use crate::clock::{Instant, MS, MachineClock, S, US};
 use crate::closing::Closing;
+use crate::counter_life::Counters;
 use crate::event::{EventId, Way, WorldEvent};
 use crate::ledger::Tenures;
 use crate::network::Packet;
 use crate::shared::Core;
-use crate::standing::Counters;
 use crate::trace::{Shown, note};
 use quorlock_test::internals::{Config, ConnId, Output, Server};
 use std::collections::{BTreeMap, VecDeque};
@@ -120,11 +120,11 @@ impl Core {
             Packet::Bytes(bytes) => match self.connections[connection].server {
                 Some(server) => {
                     let (bytes, closing) = self.cut_off(node, bytes);
-                    self.fade_some(node);
+                    self.maybe_lose_key(node);
                     self.count_commands(&bytes);
-                    let before = self.see_counters(node);
+                    let before = self.read_counters(node);
                     let outputs = self.nodes[node].server.receive(server, &bytes, wall);
-                    self.note_tenures(node);
+                    self.record_tenures(node);
                     self.check_counters(node, &before);
                     self.put_out(node, outputs);
                     self.plan_expiry(node);
@@ -139,7 +139,7 @@ impl Core {
                     self.nodes[node].disconnect(server);
                 }
             }
-            Packet::Accepted | Packet::Told { .. } => {}
+            Packet::Accepted | Packet::TimeReply { .. } => {}
         }
     }
 
@@ -162,7 +162,7 @@ impl Core {
                         self.send_in_pieces(connection, bytes);
                     }
                     for asked in answered {
-                        self.send_behind(connection, Way::ToClient, Packet::Told { asked });
+                        self.send_behind(connection, Way::ToClient, Packet::TimeReply { asked });
                     }
                 }
                 Output::Close(server) => {
@@ -183,7 +183,7 @@ impl Core {
         }
         let late = self.dice.of_any_size(US, EXPIRY_CYCLE);
         let at = self.nodes[node].clock.when(due * US).max(self.now).saturating_add(late);
-        self.nodes[node].expiry = Some(self.agenda.plan(at, WorldEvent::Expiry { node }));
+        self.nodes[node].expiry = Some(self.events.plan(at, WorldEvent::Expiry { node }));
     }
 
     /// The server deletes expired keys.
@@ -275,7 +275,7 @@ impl Core {
         host.server.restart(host.config.clone(), keeps_keys, wall);
         host.is_down = false;
         if let Some(event) = host.expiry.take() {
-            self.agenda.call_off(event);
+            self.events.cancel(event);
         }
         self.plan_expiry(node);
     }
@@ -303,7 +303,7 @@ impl Core {
         self.nodes[node].clock.step(now, by);
         self.nodes[node].last_step = Some((now, by > 0));
         if let Some(event) = self.nodes[node].expiry.take() {
-            self.agenda.call_off(event);
+            self.events.cancel(event);
         }
         self.plan_expiry(node);
     }

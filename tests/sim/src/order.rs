@@ -3,7 +3,7 @@
 //! Commands are classified by their arguments, because the commands identify scripts by their
 //! hashes. Only keys of the form `r0` are checked: no other client deletes their values by force.
 
-use crate::ledger::{lock_of, tell_apart};
+use crate::ledger::{lock_of, unique_part};
 use crate::rule::Rule;
 use crate::shared::Core;
 use std::collections::BTreeSet;
@@ -35,15 +35,15 @@ pub(crate) struct Order {
 
 impl Order {
     /// Checks complete commands that a client writes. Returns a description of a wrong order.
-    fn note_written(&mut self, connection: usize, node: usize, bytes: &[u8]) -> Option<String> {
+    fn record_written(&mut self, connection: usize, node: usize, bytes: &[u8]) -> Option<String> {
         let mut wrong = None;
         // The first command of a new attempt in this pipeline.
         let mut begun: Option<Vec<u8>> = None;
-        for (deed, value) in commands(bytes).filter_map(|command| classify(&command)) {
+        for (effect, value) in commands(bytes).filter_map(|command| classify(&command)) {
             let is_new = self.sent.insert((node, value.clone()));
             let shown =
                 |value: &[u8]| String::from_utf8_lossy(&value[..value.len().min(6)]).into_owned();
-            if deed == Deed::Releases {
+            if effect == Effect::Releases {
                 let is_repeated = !self.by_node.insert((node, value.clone()));
                 self.by_connection.insert((connection, value.clone()));
                 if let Some(begun) = begun.as_deref().filter(|_| is_repeated) {
@@ -54,7 +54,7 @@ impl Order {
                 }
             } else if self.by_connection.contains(&(connection, value.clone())) {
                 wrong = Some(format!("{} is set or extended after its release", shown(&value)));
-            } else if deed == Deed::Sets && is_new {
+            } else if effect == Effect::Sets && is_new {
                 begun.get_or_insert(value);
             }
         }
@@ -65,7 +65,7 @@ impl Order {
 impl Core {
     pub(crate) fn check_order(&mut self, connection: usize, bytes: &[u8]) {
         let node = self.connections[connection].node;
-        if let Some(how) = self.order.note_written(connection, node, bytes) {
+        if let Some(how) = self.order.record_written(connection, node, bytes) {
             self.findings.push((Rule::Ordered, format!("n{node} #{connection}: {how}")));
         }
     }
@@ -95,32 +95,32 @@ fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
 }
 
 /// Effect of a command, and the digits that identify its value.
-fn classify(command: &[&[u8]]) -> Option<(Deed, Vec<u8>)> {
-    let (key, deed, value) = match command {
-        [b"SET", key, value, ..] => (key, Deed::Sets, value),
-        [b"DELIFEQ", key, value] | [b"DELEX", key, _, value] => (key, Deed::Releases, value),
+fn classify(command: &[&[u8]]) -> Option<(Effect, Vec<u8>)> {
+    let (key, effect, value) = match command {
+        [b"SET", key, value, ..] => (key, Effect::Sets, value),
+        [b"DELIFEQ", key, value] | [b"DELEX", key, _, value] => (key, Effect::Releases, value),
         [b"EVAL" | b"EVALSHA", _, count, rest @ ..] => {
             let count = std::str::from_utf8(count).ok()?.parse().ok()?;
             let (keys, arguments) = rest.split_at_checked(count)?;
-            let (deed, value) = classify_script(arguments)?;
-            (keys.first()?, deed, value)
+            let (effect, value) = classify_script(arguments)?;
+            (keys.first()?, effect, value)
         }
         _ => return None,
     };
     lock_of(key)?;
-    Some((deed, tell_apart(value).to_vec()))
+    Some((effect, unique_part(value).to_vec()))
 }
 
 /// The same for a script's arguments after its keys.
-fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Deed, &'a &'a [u8])> {
+fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Effect, &'a &'a [u8])> {
     match arguments {
         [_, update, _, own @ ..] if UPDATES.contains(update) => classify_script(own),
-        [value] => Some((Deed::Releases, value)),
-        [value, _ttl] => Some((Deed::Keeps, value)),
-        [value, cooling, _ttl] if cooling.ends_with(COOL_DOWN) => Some((Deed::Releases, value)),
+        [value] => Some((Effect::Releases, value)),
+        [value, _ttl] => Some((Effect::Keeps, value)),
+        [value, cooling, _ttl] if cooling.ends_with(COOL_DOWN) => Some((Effect::Releases, value)),
         // Adoption of a value that another client has handed over.
-        [_from, value, _ttl] => Some((Deed::Sets, value)),
-        [_minimum, _counter_ttl, value, _ttl] => Some((Deed::Sets, value)),
+        [_from, value, _ttl] => Some((Effect::Sets, value)),
+        [_minimum, _counter_ttl, value, _ttl] => Some((Effect::Sets, value)),
         _ => None,
     }
 }
@@ -155,23 +155,26 @@ mod tests {
     fn commands_are_classified_by_their_arguments() {
         let cooling = format!("{OTHER}+cool-down");
         let cases: [(&[&str], _); 12] = [
-            (&set(ONE), Some(Deed::Sets)),
-            (&["DELIFEQ", "r0", ONE], Some(Deed::Releases)),
-            (&["DELEX", "r0", "IFEQ", ONE], Some(Deed::Releases)),
-            (&release(ONE), Some(Deed::Releases)),
-            (&["EVAL", "text", "2", "r0", "c0", "0", "try", "9", ONE], Some(Deed::Releases)),
-            (&["EVALSHA", "hash", "1", "r0", ONE, &cooling, "9"], Some(Deed::Releases)),
-            (&["EVALSHA", "hash", "1", "r0", OTHER, ONE, "9"], Some(Deed::Sets)),
-            (&["EVALSHA", "hash", "2", "r0", "c0", "0", "9", ONE, "9"], Some(Deed::Sets)),
-            (&["EVALSHA", "hash", "2", "r0", "r1", ONE, "9"], Some(Deed::Keeps)),
-            (&["EVALSHA", "hash", "2", "r0", "c0", "0", "touch", "9", ONE, "9"], Some(Deed::Keeps)),
+            (&set(ONE), Some(Effect::Sets)),
+            (&["DELIFEQ", "r0", ONE], Some(Effect::Releases)),
+            (&["DELEX", "r0", "IFEQ", ONE], Some(Effect::Releases)),
+            (&release(ONE), Some(Effect::Releases)),
+            (&["EVAL", "text", "2", "r0", "c0", "0", "try", "9", ONE], Some(Effect::Releases)),
+            (&["EVALSHA", "hash", "1", "r0", ONE, &cooling, "9"], Some(Effect::Releases)),
+            (&["EVALSHA", "hash", "1", "r0", OTHER, ONE, "9"], Some(Effect::Sets)),
+            (&["EVALSHA", "hash", "2", "r0", "c0", "0", "9", ONE, "9"], Some(Effect::Sets)),
+            (&["EVALSHA", "hash", "2", "r0", "r1", ONE, "9"], Some(Effect::Keeps)),
+            (
+                &["EVALSHA", "hash", "2", "r0", "c0", "0", "touch", "9", ONE, "9"],
+                Some(Effect::Keeps),
+            ),
             (&["EVALSHA", "hash", "1", "r0"], None),
             (&["DELIFEQ", "own", ONE], None),
         ];
-        for (command, deed) in cases {
+        for (command, effect) in cases {
             let bytes = written(&[command, &["TIME"]]);
             let found: Vec<_> = commands(&bytes).filter_map(|it| classify(&it)).collect();
-            let expected = deed.map(|deed| (deed, ONE.as_bytes().to_vec()));
+            let expected = effect.map(|effect| (effect, ONE.as_bytes().to_vec()));
             assert_eq!(found, Vec::from_iter(expected), "{command:?}");
         }
     }
@@ -179,20 +182,20 @@ mod tests {
     #[test]
     fn set_after_its_release_on_a_connection_is_found() {
         let mut order = Order::default();
-        assert_eq!(order.note_written(0, 0, &written(&[&set(ONE), &release(ONE)])), None);
-        assert_eq!(order.note_written(1, 0, &written(&[&set(ONE)])), None);
-        assert!(order.note_written(0, 0, &written(&[&set(ONE)])).is_some());
+        assert_eq!(order.record_written(0, 0, &written(&[&set(ONE), &release(ONE)])), None);
+        assert_eq!(order.record_written(1, 0, &written(&[&set(ONE)])), None);
+        assert!(order.record_written(0, 0, &written(&[&set(ONE)])).is_some());
         let extension = ["EVALSHA", "hash", "1", "r0", ONE, "9"];
-        assert!(order.note_written(0, 0, &written(&[&extension])).is_some());
+        assert!(order.record_written(0, 0, &written(&[&extension])).is_some());
     }
 
     #[test]
     fn repeated_release_after_new_acquire_is_found() {
         let mut order = Order::default();
-        assert_eq!(order.note_written(0, 0, &written(&[&set(ONE), &release(ONE)])), None);
-        assert_eq!(order.note_written(1, 0, &written(&[&release(ONE), &set(OTHER)])), None);
-        assert_eq!(order.note_written(2, 1, &written(&[&set(OTHER), &release(ONE)])), None);
+        assert_eq!(order.record_written(0, 0, &written(&[&set(ONE), &release(ONE)])), None);
+        assert_eq!(order.record_written(1, 0, &written(&[&release(ONE), &set(OTHER)])), None);
+        assert_eq!(order.record_written(2, 1, &written(&[&set(OTHER), &release(ONE)])), None);
         let third = "33333333333333333333333333333333";
-        assert!(order.note_written(3, 0, &written(&[&set(third), &release(ONE)])).is_some());
+        assert!(order.record_written(3, 0, &written(&[&set(third), &release(ONE)])).is_some());
     }
 }

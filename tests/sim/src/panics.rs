@@ -114,6 +114,6 @@ impl Worker {
 
     fn report_not_contained(&self, how: &str) {
         let how = format!("p{}: {how}", self.process);
-        self.checker.books().broken(Rule::Contained, how);
+        self.checker.state().violated(Rule::Contained, how);
     }
 }

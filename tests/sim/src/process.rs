@@ -20,7 +20,7 @@ pub(crate) const MOST_RUNTIMES: usize = 3;
 
 /// State of a process's runtimes, as the scheduler needs it.
 #[derive(Default)]
-pub(crate) struct Beat {
+pub(crate) struct RuntimeStates {
     woken: [AtomicBool; MOST_RUNTIMES],
     /// The runtime that runs now.
     running: AtomicUsize,
@@ -33,12 +33,12 @@ pub(crate) struct Beat {
     /// Runtimes that were not shut down.
     alive: [AtomicBool; MOST_RUNTIMES],
     /// Runtimes that are no longer polled, because they are about to be shut down.
-    condemned: [AtomicBool; MOST_RUNTIMES],
+    unpolled: [AtomicBool; MOST_RUNTIMES],
     /// Dropped tasks, with their numbers.
-    graves: Mutex<Vec<(usize, Box<dyn Send>)>>,
+    dropped_tasks: Mutex<Vec<(usize, Box<dyn Send>)>>,
 }
 
-impl Beat {
+impl RuntimeStates {
     pub(crate) fn note(&self, runtime: usize) {
         self.woken[runtime].store(true, Ordering::Relaxed);
     }
@@ -66,7 +66,7 @@ impl Beat {
     }
 
     pub(crate) fn is_alive(&self, runtime: usize) -> bool {
-        self.alive[runtime].load(Ordering::Relaxed) && !self.is_condemned(runtime)
+        self.alive[runtime].load(Ordering::Relaxed) && !self.is_unpolled(runtime)
     }
 
     /// Number of runtimes that were not shut down.
@@ -75,18 +75,18 @@ impl Beat {
     }
 
     /// Stops polling `runtime`, which is to be shut down.
-    pub(crate) fn condemn(&self, runtime: usize) {
-        self.condemned[runtime].store(true, Ordering::Relaxed);
+    pub(crate) fn stop_polling(&self, runtime: usize) {
+        self.unpolled[runtime].store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_condemned(&self, runtime: usize) -> bool {
-        self.condemned[runtime].load(Ordering::Relaxed)
+    pub(crate) fn is_unpolled(&self, runtime: usize) -> bool {
+        self.unpolled[runtime].load(Ordering::Relaxed)
     }
 
     /// Keeps a task that a runtime drops during its shutdown.
     pub(crate) fn bury(&self, number: usize, task: Box<dyn Send>) {
         if self.is_closing.load(Ordering::Relaxed) {
-            self.graves().push((number, task));
+            self.dropped_tasks().push((number, task));
         }
     }
 
@@ -95,13 +95,13 @@ impl Beat {
         self.is_closing.store(true, Ordering::Relaxed);
         drop(runtimes);
         self.is_closing.store(false, Ordering::Relaxed);
-        let mut graves = std::mem::take(&mut *self.graves());
-        graves.sort_by_key(|(number, _)| *number);
-        graves.into_iter().for_each(drop);
+        let mut dropped_tasks = std::mem::take(&mut *self.dropped_tasks());
+        dropped_tasks.sort_by_key(|(number, _)| *number);
+        dropped_tasks.into_iter().for_each(drop);
     }
 
-    fn graves(&self) -> MutexGuard<'_, Vec<(usize, Box<dyn Send>)>> {
-        self.graves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn dropped_tasks(&self) -> MutexGuard<'_, Vec<(usize, Box<dyn Send>)>> {
+        self.dropped_tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Process {
     /// Clock for validity.
     pub(crate) clock: MachineClock,
     pub(crate) wall: MachineClock,
-    pub(crate) beat: Arc<Beat>,
+    pub(crate) runtime_states: Arc<RuntimeStates>,
     pub(crate) is_dead: bool,
     /// Time at which it was killed, or at which a node last read one of its packets after that.
     pub(crate) died: Option<Instant>,
@@ -164,7 +164,7 @@ impl Process {
         Self {
             clock,
             wall,
-            beat: Arc::default(),
+            runtime_states: Arc::default(),
             is_dead: true,
             died: None,
             shut_down: None,
@@ -216,7 +216,7 @@ impl Core {
     }
 
     fn plan_alarm(&mut self, process: usize, alarm: u64) {
-        let late = self.nerves.late_alarms;
+        let late = self.delays.late_alarms;
         let is_spared = self.now < self.calm || self.is_meeting(process);
         let late = if late == 0 || is_spared { 0 } else { self.dice.below(late) };
         let now = self.now;
@@ -224,12 +224,12 @@ impl Core {
         let Some(entry) = it.alarms.get_mut(&alarm) else { return };
         let Some(at) = entry.at else { return };
         if let Some(event) = entry.event.take() {
-            self.agenda.call_off(event);
+            self.events.cancel(event);
         }
         let due = it.clock.when(at).max(now);
         if due < Instant::MAX {
             let event = WorldEvent::Alarm { process, alarm };
-            entry.event = Some(self.agenda.plan(due.saturating_add(late), event));
+            entry.event = Some(self.events.plan(due.saturating_add(late), event));
         }
     }
 
@@ -247,7 +247,7 @@ impl Core {
     fn drop_alarm(&mut self, process: usize, alarm: u64) {
         let entry = self.processes[process].alarms.remove(&alarm);
         if let Some(event) = entry.and_then(|entry| entry.event) {
-            self.agenda.call_off(event);
+            self.events.cancel(event);
         }
     }
 
@@ -295,7 +295,12 @@ impl Core {
     }
 
     /// Records that `process`, or one of its runtimes, is not polled for this time.
-    pub(crate) fn note_stall(&mut self, process: usize, runtime: Option<usize>, lasting: Instant) {
+    pub(crate) fn record_stall(
+        &mut self,
+        process: usize,
+        runtime: Option<usize>,
+        lasting: Instant,
+    ) {
         let stall = Stall { since: self.now, until: self.now.saturating_add(lasting), runtime };
         self.processes[process].stalls.push(stall);
     }
@@ -323,12 +328,12 @@ pub(crate) fn millis(ms: u64) -> Duration {
 
 /// The world as seen by a client in a process.
 #[derive(Clone)]
-pub(crate) struct Inhabitant {
+pub(crate) struct ProcessWorld {
     pub(crate) shared: Arc<Shared>,
     pub(crate) process: usize,
     /// Number of the client.
     pub(crate) client: u64,
-    pub(crate) beat: Arc<Beat>,
+    pub(crate) runtime_states: Arc<RuntimeStates>,
 }
 
 struct SetAlarm {
@@ -337,7 +342,7 @@ struct SetAlarm {
     alarm: u64,
 }
 
-impl World for Inhabitant {
+impl World for ProcessWorld {
     fn now(&self) -> Duration {
         Duration::from_nanos(self.shared.lock().local(self.process))
     }
@@ -360,7 +365,7 @@ impl World for Inhabitant {
     }
 
     fn gate(&self) -> Box<dyn Gate> {
-        Box::new(TaskGate::new(self.shared.clone(), self.process, self.beat.clone()))
+        Box::new(TaskGate::new(self.shared.clone(), self.process, self.runtime_states.clone()))
     }
 }
 

@@ -25,13 +25,13 @@ pub(crate) struct Readings {
     prompt: BTreeMap<(usize, usize), Instant>,
     /// For each process and node: the last restart that the process knows, and the time at which it
     /// learned of it.
-    heard: BTreeMap<(usize, usize), (Option<Instant>, Instant)>,
-    talks: BTreeMap<usize, Talk>,
+    learned: BTreeMap<(usize, usize), (Option<Instant>, Instant)>,
+    connections: BTreeMap<usize, ConnectionState>,
     /// A node that is old at the start of the run, and reachable for new clients.
     pub(crate) witness: Option<usize>,
     /// Maximum additional delay of each packet until a process has reached the witness, so that it
     /// reaches other nodes first.
-    pub(crate) shyness: Instant,
+    pub(crate) meeting_delay: Instant,
 }
 
 /// Position of the last `TIME` command in a pipeline, if there is one.
@@ -43,7 +43,7 @@ pub(crate) fn request_of_time(bytes: &[u8]) -> Option<usize> {
 /// State of a connection. Its replies do not count for the client if the connection belongs to a
 /// check of the deployment, or if its set-up fails later.
 #[derive(Default)]
-struct Talk {
+struct ConnectionState {
     stage: Stage,
     /// Sending times of the unanswered `TIME` commands.
     asked: VecDeque<Instant>,
@@ -78,21 +78,23 @@ impl Stage {
 }
 
 impl Readings {
-    fn note_written(&mut self, connection: usize, bytes: &[u8], now: Instant) {
+    fn record_written(&mut self, connection: usize, bytes: &[u8], now: Instant) {
         let count = memmem::find_iter(bytes, ASKED).count();
-        let talk = self.talks.entry(connection).or_default();
-        talk.stage = talk.stage.after(bytes);
-        talk.asked.extend(std::iter::repeat_n(now, count));
+        let connection_state = self.connections.entry(connection).or_default();
+        connection_state.stage = connection_state.stage.after(bytes);
+        connection_state.asked.extend(std::iter::repeat_n(now, count));
         if count > 0 {
-            talk.asked_last = now;
+            connection_state.asked_last = now;
         }
     }
 
     /// Sending times of the `TIME` commands whose replies are in `bytes`.
     pub(crate) fn answered(&mut self, connection: usize, bytes: &[u8]) -> Vec<Instant> {
         let count = memmem::find_iter(bytes, TOLD).count();
-        let Some(talk) = self.talks.get_mut(&connection) else { return Vec::new() };
-        (0..count).filter_map(|_| talk.asked.pop_front()).collect()
+        let Some(connection_state) = self.connections.get_mut(&connection) else {
+            return Vec::new();
+        };
+        (0..count).filter_map(|_| connection_state.asked.pop_front()).collect()
     }
 
     pub(crate) fn has_met(&self, process: usize, node: usize) -> bool {
@@ -101,52 +103,52 @@ impl Readings {
 }
 
 impl Core {
-    pub(crate) fn note_written(&mut self, connection: usize, bytes: &[u8]) {
-        self.readings.note_written(connection, bytes, self.now);
-        let Some(talk) = self.readings.talks.get_mut(&connection) else { return };
-        if talk.stage != Stage::InUse {
+    pub(crate) fn record_written(&mut self, connection: usize, bytes: &[u8]) {
+        self.readings.record_written(connection, bytes, self.now);
+        let Some(connection_state) = self.readings.connections.get_mut(&connection) else { return };
+        if connection_state.stage != Stage::InUse {
             return;
         }
-        let unread = self.now - talk.asked_last;
+        let unread = self.now - connection_state.asked_last;
         if unread > LONGEST_UNASKED {
             let how = format!("the clock of #{connection} was not read for {} ms", unread / MS);
             self.findings.push((Rule::ClocksRead, how));
         }
-        if let Some((asked, is_prompt)) = talk.early.take() {
-            self.note_known(connection, asked, is_prompt);
+        if let Some((asked, is_prompt)) = connection_state.early.take() {
+            self.record_known(connection, asked, is_prompt);
         }
     }
 
     /// Handles a reply to a `TIME` that has reached a process.
-    pub(crate) fn note_told(&mut self, connection: usize, asked: Instant) {
+    pub(crate) fn record_time_reply(&mut self, connection: usize, asked: Instant) {
         let now = self.now;
         let (process, node) =
             (self.connections[connection].process, self.connections[connection].node);
         let it = &self.processes[process];
         let is_awake = !it.is_stopped && it.held.iter().all(|until| *until <= now);
         let is_prompt = is_awake && now - asked < 2 * self.weather.delay.1 + MS;
-        let Some(talk) = self.readings.talks.get_mut(&connection) else { return };
-        if is_awake && talk.stage != Stage::Greeting {
+        let Some(connection_state) = self.readings.connections.get_mut(&connection) else { return };
+        if is_awake && connection_state.stage != Stage::Greeting {
             self.readings.met.insert((process, node));
         }
-        match talk.stage {
-            Stage::SettingUp => talk.early = Some((asked, is_prompt)),
-            Stage::InUse => self.note_known(connection, asked, is_prompt),
+        match connection_state.stage {
+            Stage::SettingUp => connection_state.early = Some((asked, is_prompt)),
+            Stage::InUse => self.record_known(connection, asked, is_prompt),
             Stage::Greeting | Stage::Closing => {}
         }
     }
 
     /// Records that a process knows the clock and the restarts of a node at the time `asked`.
-    fn note_known(&mut self, connection: usize, asked: Instant, is_prompt: bool) {
+    fn record_known(&mut self, connection: usize, asked: Instant, is_prompt: bool) {
         let it = &self.connections[connection];
         let (key, restarted) = ((it.process, it.node), self.nodes[it.node].restarted);
         if is_prompt {
             let last = self.readings.prompt.entry(key).or_default();
             *last = asked.max(*last);
         }
-        let is_new = self.readings.heard.get(&key).is_none_or(|heard| heard.0 != restarted);
+        let is_new = self.readings.learned.get(&key).is_none_or(|learned| learned.0 != restarted);
         if is_new && restarted.is_none_or(|at| at < asked) {
-            self.readings.heard.insert(key, (restarted, self.now));
+            self.readings.learned.insert(key, (restarted, self.now));
         }
     }
 
@@ -154,9 +156,9 @@ impl Core {
     /// not know of it, the time since the restart. `None` if there was none.
     pub(crate) fn known_restarted_for(&self, process: usize, node: usize) -> Option<Instant> {
         let restarted = self.nodes[node].restarted?;
-        let heard = self.readings.heard.get(&(process, node));
-        let heard = heard.filter(|heard| heard.0 == Some(restarted));
-        Some(self.now - heard.map_or(restarted, |heard| heard.1))
+        let learned = self.readings.learned.get(&(process, node));
+        let learned = learned.filter(|learned| learned.0 == Some(restarted));
+        Some(self.now - learned.map_or(restarted, |learned| learned.1))
     }
 
     /// Returns true if the process has not reached the witness yet, and `node` is the witness,

@@ -56,8 +56,8 @@ fn restart_group(most: usize, planner: &mut Planner<'_>) {
     let mut at = planner.moment();
     let is_fixed = mode == Mode::Guarded(Guarded::Minority);
     let first = if is_fixed { 0 } else { planner.dice.index(nodes) };
-    let is_whole = matches!(mode, Mode::Wiped(_)) || planner.dice.chance(500);
-    let count = if is_whole { most } else { 1 + planner.dice.index(most) };
+    let takes_all = matches!(mode, Mode::Wiped(_)) || planner.dice.chance(500);
+    let count = if takes_all { most } else { 1 + planner.dice.index(most) };
     if mode.restarts_groups() && planner.dice.chance(500) {
         // Shortly before the end of a second: then uptimes in whole seconds deviate the most.
         at = at - at % S + S - planner.dice.of_any_size(4 * MS, 512 * MS);
@@ -110,7 +110,7 @@ pub(crate) fn draw_starts(
     longest: Instant,
     dice: &mut Dice,
 ) -> Vec<Instant> {
-    if !mode.is_fresh() {
+    if !mode.is_new_deployment() {
         return Vec::new();
     }
     (0..nodes).map(|_| dice.between(MS, longest / 4 * 3)).collect()
@@ -119,7 +119,7 @@ pub(crate) fn draw_starts(
 /// Starting time of a late client, often soon after a restart or a step.
 pub(crate) fn draw_arrival(scenario: &Scenario, dice: &mut Dice) -> Instant {
     let (calm, horizon) = (scenario.calm, scenario.times.horizon);
-    if scenario.mode.is_fresh() {
+    if scenario.mode.is_new_deployment() {
         let first = scenario.node_starts.iter().min().copied().unwrap_or_default();
         return 1 + dice.below(first + 2 * scenario.ttl() / 4 * 3);
     }

@@ -3,7 +3,7 @@
 use crate::mode::Mode;
 use crate::rule::Rule;
 use crate::scenario::Scenario;
-use crate::watchdog::UnderWay;
+use crate::watchdog::RunningSeed;
 use crate::world::World;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -115,7 +115,7 @@ impl FromStr for Parts {
 /// Runs one seed, or only some of its parts.
 pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> RunResult {
     notice_panics();
-    let _under_way = UnderWay::new(mode, seed);
+    let _running = RunningSeed::new(mode, seed);
     let mut scenario = Scenario::draw(mode, seed);
     if let Some(parts) = parts {
         scenario = scenario.only(&parts.calls, &parts.faults);
@@ -125,13 +125,13 @@ pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Run
     IS_RUNNING.set(true);
     let done = panic::catch_unwind(panic::AssertUnwindSafe(|| world.run()));
     IS_RUNNING.set(false);
-    let mut books = world.checker.books();
+    let mut state = world.checker.state();
     if let (Err(_), Some(panic)) = (&done, take_panic()) {
-        books.broken(Rule::NoPanic, panic);
+        state.violated(Rule::NoPanic, panic);
     }
-    let (calls, grants, violation) = (books.calls, books.grants, books.violation.clone());
-    let (overlaps, disorders) = (books.overlaps(), books.ledger.disorders);
-    drop(books);
+    let (calls, grants, violation) = (state.calls, state.grants, state.violation.clone());
+    let (overlaps, disorders) = (state.overlaps(), state.ledger.disorders);
+    drop(state);
     let (hash, trace) = world.shared.lock().trace.finish();
     RunResult { violation, hash, trace, calls, grants, faults, overlaps, disorders }
 }

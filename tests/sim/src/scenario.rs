@@ -1,6 +1,6 @@
 //! Parameters of a run, drawn from its seed.
 
-use crate::call::{Call, Palette, draw_calls};
+use crate::call::{Call, CallMix, draw_calls};
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
 use crate::fault::{Fault, draw_faults};
@@ -9,7 +9,7 @@ use crate::many_waiters;
 use crate::mode::{Guarded, Mode, Outside, Single};
 use crate::process::MOST_PROCESSES;
 use crate::restarts::{draw_arrival, draw_starts};
-use crate::weather::{Nerves, Weather};
+use crate::weather::{Delays, Weather};
 use crate::worker::dice_of;
 use quorlock::{RestartGuard, RetryPolicy};
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub(crate) struct Scenario {
     pub(crate) witness: Option<usize>,
     /// Maximum additional delay of each packet until a process has reached the witness. A set-up
     /// takes about eight packets within the connect timeout.
-    pub(crate) shyness: Instant,
+    pub(crate) meeting_delay: Instant,
     /// Starting times of the nodes of a new deployment.
     pub(crate) node_starts: Vec<Instant>,
     /// End of the time without faults, in which the first processes reach all nodes.
@@ -85,17 +85,17 @@ pub(crate) struct Scenario {
     /// Nodes also lose their counters.
     pub(crate) forgets_counters: bool,
     /// Long pauses per thousand pauses of tasks.
-    pub(crate) naps: u64,
+    pub(crate) long_pauses: u64,
     pub(crate) retry: RetryPolicy,
     pub(crate) longest_delay: Duration,
     pub(crate) weather: Weather,
-    pub(crate) nerves: Nerves,
+    pub(crate) delays: Delays,
     /// False if `CLIENT KILL` is forbidden.
-    pub(crate) kills: bool,
+    pub(crate) permits_kill: bool,
     /// True if `INFO` is forbidden.
-    pub(crate) hides_info: bool,
+    pub(crate) forbids_info: bool,
     /// True if `TIME` is forbidden.
-    pub(crate) hides_time: bool,
+    pub(crate) forbids_time: bool,
     /// False if `CLIENT TRACKING` is forbidden.
     pub(crate) pushes: bool,
     /// Rates of the nodes' clocks, in millionths of true time.
@@ -114,7 +114,7 @@ impl Scenario {
         let weather = Weather::draw(mode, ttl_ms * MS, timeout, dice);
         // A set-up takes four round trips.
         let connect = (4 * timeout).clamp(40 * MS, S).max(20 * weather.delay.1);
-        let calm = if mode.is_whole() || mode.is_fresh() { 0 } else { connect };
+        let calm = if mode.keeps_all_data() || mode.is_new_deployment() { 0 } else { connect };
         let ttls = if mode.restarts_groups() || mode.has_steps() { 9 } else { dice.between(3, 7) };
         let short = (ttl_ms * MS * ttls).min(if ttls == 9 { 90 * S } else { 40 * S });
         let horizon = match mode {
@@ -131,9 +131,9 @@ impl Scenario {
         let (retry, longest_delay) = draw_retry(mode, longest_delay, dice);
         let trusts = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
         // The other modes concentrate on contention for few locks.
-        let most: &[usize] = if mode.is_whole() { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
+        let most: &[usize] = if mode.keeps_all_data() { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
         let resources = dice.pick(most);
-        let (token_ttl, lulls) = draw_token_ttl(mode, seed, ttl_ms);
+        let (token_ttl, long_pauses) = draw_token_ttl(mode, seed, ttl_ms);
         let mut scenario = Self {
             mode,
             seed,
@@ -143,22 +143,22 @@ impl Scenario {
             guard: mode.guard(),
             durable: if trusts { dice.below(1 << nodes) } else { 0 },
             witness: mode.is_rolling().then(|| dice.index(nodes)),
-            shyness: if mode.is_rolling() { dice.pick(&[0, connect / 12]) } else { 0 },
+            meeting_delay: if mode.is_rolling() { dice.pick(&[0, connect / 12]) } else { 0 },
             node_starts: draw_starts(mode, nodes, 2 * ttl_ms * MS, dice),
             calm,
             least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
             fencing: Fencing::draw(mode, dice),
             token_ttl,
             forgets_counters: mode == Mode::Tokens && dice.chance(300),
-            naps: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
+            long_pauses: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
             retry,
             longest_delay,
             weather,
-            nerves: Nerves::draw(mode, timeout, dice),
-            kills: dice.chance(700),
+            delays: Delays::draw(mode, timeout, dice),
+            permits_kill: dice.chance(700),
             // Trust in persistence needs `INFO`.
-            hides_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
-            hides_time: hides_time(mode, seed),
+            forbids_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
+            forbids_time: forbids_time(mode, seed),
             // Waiters compete when nodes push.
             pushes: mode == Mode::ManyWaiters || dice.chance(850),
             node_rates: Vec::new(),
@@ -167,7 +167,7 @@ impl Scenario {
             faults: Vec::new(),
         };
         if scenario.fencing.is_on && !mode.has_steps() {
-            scenario.naps = lulls;
+            scenario.long_pauses = long_pauses;
         }
         scenario.draw_machines(dice);
         scenario.faults = draw_faults(&scenario, dice);
@@ -188,13 +188,14 @@ impl Scenario {
             |dice: &mut Dice| mode == Mode::Outside(Outside::FastNodes) && dice.chance(500);
         let node = |_| if is_fast(dice) { 1_100_000 } else { rate(dice) };
         self.node_rates = (0..self.nodes).map(node).collect();
-        let least = if mode.is_whole() { 1 } else { 2 };
+        let least = if mode.keeps_all_data() { 1 } else { 2 };
         for _ in 0..dice.between(least, MOST_PROCESSES as u64 + 1) {
-            let runtimes = dice.pick(if mode.is_fresh() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] });
+            let runtimes =
+                dice.pick(if mode.is_new_deployment() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] });
             self.processes.push(ProcessPlan {
                 starts: 0,
                 // The restart guard requires this of clients that may not call `INFO`.
-                runtimes: if self.hides_info { 1 } else { runtimes },
+                runtimes: if self.forbids_info { 1 } else { runtimes },
                 is_pinned: dice.chance(150),
                 rate: rate(dice),
                 wall: self.fencing.wall(dice),
@@ -206,7 +207,7 @@ impl Scenario {
         if !self.mode.has_newcomers() {
             return;
         }
-        let old = usize::from(!self.mode.is_fresh());
+        let old = usize::from(!self.mode.is_new_deployment());
         for process in old..self.processes.len() {
             self.processes[process].starts = match self.mode {
                 Mode::Guarded(Guarded::Fresh) => draw_arrival(self, dice),
@@ -223,7 +224,7 @@ impl Scenario {
         if self.mode == Mode::ManyWaiters {
             return self.draw_contenders(dice);
         }
-        let palette = Palette::draw(self, dice);
+        let palette = CallMix::draw(self, dice);
         let mut id = 0;
         let mut tasks = Vec::new();
         let budget = dice.pick(&[20, 40, 100]);
@@ -251,7 +252,7 @@ impl Scenario {
     /// Start of a task. In a new deployment, some tasks start when the oldest node is no longer
     /// young.
     fn draw_beginning(&self, starts: Instant, dice: &mut Dice) -> Instant {
-        if self.mode.is_fresh() && dice.chance(300) {
+        if self.mode.is_new_deployment() && dice.chance(300) {
             let first = self.node_starts.iter().min().copied().unwrap_or_default();
             return starts.max(first + self.term() + dice.below(2 * self.ttl()));
         }
@@ -312,18 +313,18 @@ impl Scenario {
 /// counters.
 fn draw_token_ttl(mode: Mode, seed: u64, ttl_ms: u64) -> (Duration, u64) {
     let mut dice = dice_of(seed, 3);
-    let (halves, lulls) = (dice.pick(&[0, 4, 4, 5, 8, 16]), dice.pick(&[0, 0, 100, 300]));
+    let (halves, long_pauses) = (dice.pick(&[0, 4, 4, 5, 8, 16]), dice.pick(&[0, 0, 100, 300]));
     if halves == 0 || !mode.is_promised() {
         return (Duration::from_hours(24), 0);
     }
     // The longest ttl is twice `ttl_ms`, and a counter must not expire earlier.
-    (Duration::from_millis(halves * ttl_ms / 2), lulls)
+    (Duration::from_millis(halves * ttl_ms / 2), long_pauses)
 }
 
 /// Whether `TIME` is forbidden. Modes that depend on readings of clocks never forbid it. Drawn from
 /// a separate generator, so that the other parameters of a seed do not depend on it.
-fn hides_time(mode: Mode, seed: u64) -> bool {
-    let is_used = mode.has_steps() || !(mode.is_whole() || mode.is_fresh());
+fn forbids_time(mode: Mode, seed: u64) -> bool {
+    let is_used = mode.has_steps() || !(mode.keeps_all_data() || mode.is_new_deployment());
     mode.is_promised() && !is_used && Dice::new(!seed).chance(125)
 }
 

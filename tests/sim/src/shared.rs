@@ -1,8 +1,9 @@
 //! State that the whole simulation shares: time, events, machines and connections.
 
 use crate::clock::{Instant, MS};
+use crate::counter_life::ReleasedLease;
 use crate::dice::Dice;
-use crate::event::{Agenda, WorldEvent};
+use crate::event::{Events, WorldEvent};
 use crate::mode::Single;
 use crate::network::Connection;
 use crate::node::NodeHost;
@@ -10,9 +11,8 @@ use crate::order::Order;
 use crate::process::Process;
 use crate::readings::Readings;
 use crate::rule::Rule;
-use crate::standing::LetGo;
 use crate::trace::Trace;
-use crate::weather::{Nerves, Weather};
+use crate::weather::{Delays, Weather};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,11 +36,11 @@ impl Shared {
 #[allow(clippy::struct_excessive_bools)] // Independent states.
 pub(crate) struct Core {
     pub(crate) now: Instant,
-    pub(crate) agenda: Agenda,
+    pub(crate) events: Events,
     pub(crate) dice: Dice,
     pub(crate) trace: Trace,
     pub(crate) weather: Weather,
-    pub(crate) nerves: Nerves,
+    pub(crate) delays: Delays,
     pub(crate) nodes: Vec<NodeHost>,
     pub(crate) processes: Vec<Process>,
     pub(crate) connections: Vec<Connection>,
@@ -59,7 +59,7 @@ pub(crate) struct Core {
     pub(crate) blocked: BTreeSet<(usize, usize)>,
     pub(crate) is_healed: bool,
     /// Time of the last end of a lease.
-    pub(crate) let_go: Instant,
+    pub(crate) released_at: Instant,
     /// End of the last cool-down, if there was any.
     pub(crate) rests: Option<Instant>,
     /// No fault occurs before this time.
@@ -72,15 +72,15 @@ pub(crate) struct Core {
     pub(crate) omits_info: bool,
     /// The time at which each value first appeared on any node, if the mode needs it.
     pub(crate) came: BTreeMap<Vec<u8>, Instant>,
-    pub(crate) notes_tenures: bool,
+    pub(crate) records_tenures: bool,
     /// Ttl of unused counters.
     pub(crate) token_ttl: Instant,
     /// Clients take hints from their wall clocks, which are never set.
-    pub(crate) trusts_walls: bool,
+    pub(crate) trusts_wall_clocks: bool,
     /// Leases with tokens that were released or dropped, by the unique part of their values.
-    pub(crate) let_go_of: BTreeMap<Vec<u8>, LetGo>,
+    pub(crate) released_leases: BTreeMap<Vec<u8>, ReleasedLease>,
     /// The clock of a process stops while the process is stopped.
-    pub(crate) stands_still: bool,
+    pub(crate) clocks_stop: bool,
     /// Violations that were found in packets.
     pub(crate) findings: Vec<(Rule, String)>,
     /// For each process and node: the number of connections opened in a second, and that second.
@@ -99,16 +99,16 @@ impl Core {
         dice: Dice,
         trace: Trace,
         weather: Weather,
-        nerves: Nerves,
+        delays: Delays,
         node_timeout: Instant,
     ) -> Self {
         Self {
             now: 0,
-            agenda: Agenda::default(),
+            events: Events::default(),
             dice,
             trace,
             weather,
-            nerves,
+            delays,
             nodes: Vec::new(),
             processes: Vec::new(),
             connections: Vec::new(),
@@ -120,18 +120,18 @@ impl Core {
             term: 0,
             blocked: BTreeSet::new(),
             is_healed: false,
-            let_go: 0,
+            released_at: 0,
             rests: None,
             calm: 0,
             readings: Readings::default(),
             pushes: false,
             omits_info: false,
             came: BTreeMap::new(),
-            notes_tenures: false,
+            records_tenures: false,
             token_ttl: 0,
-            trusts_walls: false,
-            let_go_of: BTreeMap::new(),
-            stands_still: false,
+            trusts_wall_clocks: false,
+            released_leases: BTreeMap::new(),
+            clocks_stop: false,
             findings: Vec::new(),
             opened: BTreeMap::new(),
             opened_a_minute: BTreeMap::new(),
@@ -149,7 +149,7 @@ impl Core {
 
     /// Takes the next event, and advances the time to it.
     pub(crate) fn next_event(&mut self) -> Option<WorldEvent> {
-        let (at, event) = self.agenda.next()?;
+        let (at, event) = self.events.next()?;
         if at > self.now {
             self.polls = 0;
             self.now = at;
@@ -166,7 +166,7 @@ impl Core {
 
     /// Draws the time for which a woken task must wait before it is polled, if any.
     pub(crate) fn draw_hold(&mut self, process: usize) -> Option<Instant> {
-        let Nerves { holds, longest, .. } = self.nerves;
+        let Delays { holds, longest, .. } = self.delays;
         let is_spared =
             self.processes[process].is_dead || self.now < self.calm || self.is_meeting(process);
         if holds == 0 || is_spared || !self.dice.chance(holds) {

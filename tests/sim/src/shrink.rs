@@ -15,7 +15,7 @@ pub fn shrink(mode: Mode, seed: u64, rule: Rule) -> Parts {
     let mut breaks = |parts: &Parts| {
         runs += 1;
         let outcome = run(mode, seed, Some(parts), false);
-        runs <= MOST_RUNS && outcome.violation.is_some_and(|(broken, _)| broken == rule)
+        runs <= MOST_RUNS && outcome.violation.is_some_and(|(violated, _)| violated == rule)
     };
     loop {
         let before = parts.len();

@@ -28,13 +28,13 @@ impl Future for Sleep {
         let (at, before) = (self.at, self.event.take());
         let shared = self.shared.clone();
         let mut core = shared.lock();
-        let before = before.and_then(|event| core.agenda.call_off(event));
+        let before = before.and_then(|event| core.events.cancel(event));
         if core.now >= at {
             drop(core);
             drop(before);
             return Poll::Ready(());
         }
-        self.event = Some(core.agenda.plan(at, WorldEvent::Wake(cx.waker().clone())));
+        self.event = Some(core.events.plan(at, WorldEvent::Wake(cx.waker().clone())));
         drop(core);
         drop(before);
         Poll::Pending
@@ -44,20 +44,20 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         let event = self.event.take();
-        let before = event.and_then(|event| self.shared.lock().agenda.call_off(event));
+        let before = event.and_then(|event| self.shared.lock().events.cancel(event));
         drop(before);
     }
 }
 
 /// A future that is polled only at the given interval, regardless of wake-ups.
-pub(crate) struct Seldom<F> {
+pub(crate) struct RarelyPolled<F> {
     pub(crate) inner: Pin<Box<F>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) every: Instant,
     pub(crate) pause: Option<Sleep>,
 }
 
-impl<F: Future> Future for Seldom<F> {
+impl<F: Future> Future for RarelyPolled<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {

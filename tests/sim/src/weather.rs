@@ -21,12 +21,12 @@ pub(crate) struct Weather {
     /// Pipelines with `TIME` per thousand that are cut off before it.
     pub(crate) cuts: u64,
     /// Commands per thousand before which a lock's key is lost on the node.
-    pub(crate) fades: u64,
+    pub(crate) key_losses: u64,
 }
 
 /// Delays of tasks and alarms.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nerves {
+pub(crate) struct Delays {
     /// Woken tasks per thousand that must wait, for at most `longest`.
     pub(crate) holds: u64,
     pub(crate) longest: Instant,
@@ -46,7 +46,7 @@ impl Weather {
         let delay = (least, least * dice.pick(&[2, 4]));
         let is_well =
             matches!(mode, Mode::Quiet | Mode::Outages | Mode::Single(_) | Mode::ManyWaiters);
-        if mode.is_fresh() || is_well {
+        if mode.is_new_deployment() || is_well {
             return Self {
                 delay,
                 slow: 0,
@@ -55,7 +55,7 @@ impl Weather {
                 late: 0,
                 splits: 0,
                 cuts: 0,
-                fades: 0,
+                key_losses: 0,
             };
         }
         Self {
@@ -66,14 +66,16 @@ impl Weather {
             late: dice.pick(&[0, 500, 900]),
             splits: dice.pick(&[0, 0, 100]),
             cuts: if steps { dice.pick(&[0, 50, 300]) } else { 0 },
-            fades: if mode == Mode::Tokens { dice.pick(&[0, 10, 50, 200]) } else { 0 },
+            key_losses: if mode == Mode::Tokens { dice.pick(&[0, 10, 50, 200]) } else { 0 },
         }
     }
 }
 
-impl Nerves {
+impl Delays {
     pub(crate) fn draw(mode: Mode, timeout: Instant, dice: &mut Dice) -> Self {
-        if mode.is_fresh() || matches!(mode, Mode::Outages | Mode::Single(_) | Mode::ManyWaiters) {
+        if mode.is_new_deployment()
+            || matches!(mode, Mode::Outages | Mode::Single(_) | Mode::ManyWaiters)
+        {
             return Self { holds: 0, longest: 0, late_alarms: 0 };
         }
         Self {

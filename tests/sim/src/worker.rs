@@ -1,16 +1,16 @@
-//! A task of a process: it does its calls, one after the other, and tells the checker.
+//! A task of a process. It makes its calls one after the other, and reports to the checker.
 
 use crate::call::{Call, Lock, Style, Verb};
 use crate::checker::Checker;
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
 use crate::gate::{Gated, TaskGate};
-use crate::holder::Relied;
-use crate::process::{Beat, millis, nanos};
+use crate::holder::Reliance;
+use crate::process::{RuntimeStates, millis, nanos};
 use crate::rule::Rule;
 use crate::scenario::Times;
 use crate::shared::Shared;
-use crate::sleep::{Seldom, Sleep};
+use crate::sleep::{RarelyPolled, Sleep};
 use crate::trace::note;
 use futures::future::{Either, select};
 use quorlock::{Acquire, AcquireError, ClientError, Lease, Redlock, RetryPolicy};
@@ -21,46 +21,45 @@ use std::task::{Context, Poll, Waker};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// What a task of the simulation has.
+/// Context of a task of the simulation.
 #[derive(Clone)]
-#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
+#[allow(clippy::struct_excessive_bools)] // Independent properties.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) checker: Arc<Checker>,
     pub(crate) process: usize,
     pub(crate) name: usize,
-    pub(crate) beat: Arc<Beat>,
+    pub(crate) runtime_states: Arc<RuntimeStates>,
     pub(crate) redlock: Redlock,
-    /// Tells it from the others of the process.
+    /// Number of the client within the run.
     pub(crate) client: u64,
-    /// Makes another client of the same process.
+    /// Creates another client of the same process.
     pub(crate) another: Arc<dyn Fn(u64) -> Redlock + Send + Sync>,
-    pub(crate) runtimes: Vec<Home>,
+    pub(crate) runtimes: Vec<RuntimeRef>,
     pub(crate) times: Times,
     pub(crate) retry: RetryPolicy,
-    /// How much longer than by its bound a call may take for a process that is looked after badly.
+    /// Additional time for a call in a process whose tasks and alarms are delayed.
     pub(crate) slack: Instant,
-    /// True if nothing in the process keeps one who waits from moving: then none is overtaken.
+    /// True if no waiter of the process is ever delayed, so that FIFO order is exact.
     pub(crate) is_fair: bool,
-    /// No task of the process is held back.
+    /// True if no task of the process is delayed.
     pub(crate) is_prompt: bool,
-    /// The vote of a node may be withheld for so long once it is known that it was restarted, with much to spare. None
-    /// if any may.
+    /// Maximum time for which the vote of a node may be withheld after a restart is known. `None`
+    /// if there is no limit.
     pub(crate) withheld_for: Option<Instant>,
-    /// True if what is let go of is free at once.
+    /// True if released locks must be free at once.
     pub(crate) is_quiet: bool,
-    /// How many tasks of the plan are not over.
+    /// Number of planned tasks that have not ended.
     pub(crate) planned: Arc<AtomicUsize>,
 }
 
 /// A runtime of the process.
 #[derive(Clone)]
-pub(crate) struct Home {
+pub(crate) struct RuntimeRef {
     pub(crate) index: usize,
     pub(crate) handle: Handle,
 }
 
-/// The name of a resource.
 pub(crate) fn name(resource: usize) -> String {
     format!("r{resource}")
 }
@@ -70,16 +69,16 @@ impl Worker {
         Sleep::new(&self.shared, lasting)
     }
 
-    /// `future`, polled only so often.
-    pub(crate) fn seldom<F: Future>(&self, every: Instant, future: F) -> Seldom<F> {
-        Seldom { inner: Box::pin(future), shared: self.shared.clone(), every, pause: None }
+    /// Polls `future` only at the given interval.
+    pub(crate) fn rarely_polled<F: Future>(&self, every: Instant, future: F) -> RarelyPolled<F> {
+        RarelyPolled { inner: Box::pin(future), shared: self.shared.clone(), every, pause: None }
     }
 
     pub(crate) fn now(&self) -> Instant {
         self.shared.lock().now
     }
 
-    /// What `future` comes to, if that takes no longer.
+    /// The output of `future`, unless it takes longer than `longest`.
     pub(crate) async fn within<F: Future>(&self, longest: Instant, future: F) -> Option<F::Output> {
         match select(pin!(future), self.sleep(longest)).await {
             Either::Left((done, _)) => Some(done),
@@ -87,42 +86,42 @@ impl Worker {
         }
     }
 
-    /// How long something of the process has not run since then.
+    /// Total time since `begun` in which a part of the process was not polled.
     pub(crate) fn stalled_since(&self, begun: Instant) -> Instant {
         let core = self.shared.lock();
         core.stalled_between(self.process, begun, core.now)
     }
 
-    pub(crate) fn say(&self, what: std::fmt::Arguments<'_>) {
+    pub(crate) fn log(&self, what: std::fmt::Arguments<'_>) {
         let core = &mut *self.shared.lock();
         let (process, name) = (self.process, self.name);
         core.trace.mix(&(core.now, process, name));
         note!(core, "p{process} t{name}: {what}");
     }
 
-    /// Spawns a task beside this one.
+    /// Spawns another task of the simulation.
     pub(crate) fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
-        let gate = TaskGate::new(self.shared.clone(), self.process, self.beat.clone());
+        let gate = TaskGate::new(self.shared.clone(), self.process, self.runtime_states.clone());
         runtime.spawn(Gated::new(gate, task));
     }
 
-    /// What a call came to, after it was looked at how long it took.
+    /// Awaits a call, and checks its duration.
     pub(crate) async fn timed<T>(
         &self,
         what: &str,
         bound: Instant,
         call: impl Future<Output = T>,
     ) -> T {
-        self.checker.books().calls += 1;
+        self.checker.state().calls += 1;
         let (begun, clock) = self.read_clocks();
         let done = call.await;
         let (_, shown) = self.read_clocks();
         let mut bound = bound.saturating_add(self.slack + 2 * self.stalled_since(begun));
         if what.starts_with("release") && self.lost_a_runtime_since(begun) {
-            // What that was to deliver goes by another.
+            // Pending commands of that runtime are sent from another one.
             bound += nanos(self.times.node_timeout);
         }
-        self.checker.books().check_bound(what, shown - clock, bound);
+        self.checker.state().check_bound(what, shown - clock, bound);
         done
     }
 
@@ -136,7 +135,7 @@ impl Worker {
         (core.now, core.local(self.process))
     }
 
-    /// Whether new calls are to be begun.
+    /// Returns true if no new calls may start.
     fn is_over(&self) -> bool {
         self.shared.lock().is_healed
     }
@@ -146,13 +145,13 @@ impl Worker {
             if self.is_over() {
                 return;
             }
-            self.say(format_args!("call {id}: {:?}", call.verb));
+            self.log(format_args!("call {id}: {:?}", call.verb));
             self.clone().act(call.verb).await;
             self.sleep(self.bounded_rest(call.rest)).await;
         }
     }
 
-    /// With one kind of node fault, rests are long: they end with the faults.
+    /// With one kind of node fault, pauses are long. They end with the faults.
     fn bounded_rest(&self, rest: Instant) -> Instant {
         let core = self.shared.lock();
         let left = self.times.horizon.saturating_sub(core.now);
@@ -170,11 +169,11 @@ impl Worker {
                 self.inspect(&status);
             }
             Verb::ForceRelease => {
-                // Whoever holds it is not told: it is nobody else's.
+                // No other task uses this lock, so no holder is surprised.
                 let own = format!("own{}", self.name);
                 let lease = self.redlock.try_acquire(&own).await;
                 let done = self.redlock.force_release(&own);
-                // It is two rounds, each of which may be late.
+                // Two rounds, each of which may be late.
                 let bound = 2 * node + self.slack;
                 let done = self.timed("force_release", bound, done).await;
                 self.inspect(&done);
@@ -184,8 +183,8 @@ impl Worker {
                 let released = self.timed("release_all", node, self.redlock.release_all()).await;
                 self.inspect(&released);
             }
-            Verb::Alone(alone) => self.act_alone(alone).await,
-            Verb::Single(call) => self.act_single(call).await,
+            Verb::Solo(solo) => self.run_solo(solo).await,
+            Verb::Single(call) => self.run_single(call).await,
             Verb::Contend(contender) => self.contend(contender).await,
             Verb::Another { lock } => self.act_by_another(*lock).await,
             Verb::Check => {
@@ -194,52 +193,52 @@ impl Worker {
             }
             Verb::Ready => {
                 let begun = self.now();
-                let told = self.within(S + self.slack, self.redlock.ready()).await;
-                if told.is_none() && self.is_quiet && self.was_prompt_since(begun) {
+                let ready = self.within(S + self.slack, self.redlock.ready()).await;
+                if ready.is_none() && self.is_quiet && self.was_prompt_since(begun) {
                     let how =
-                        format!("p{}: ready() tells nothing of nodes that are well", self.process);
-                    self.checker.books().broken(Rule::Bounds, how);
+                        format!("p{}: ready() does not resolve with healthy nodes", self.process);
+                    self.checker.state().violated(Rule::Bounds, how);
                 }
                 self.inspect(&self.redlock.nodes());
             }
         }
     }
 
-    /// Locks with a client of its own, which is closed whatever the nodes do, and asked for no more.
+    /// Locks with another client, which is closed regardless of the state of the nodes.
     async fn act_by_another(mut self, lock: Lock) {
-        // It has lines of its own.
+        // The other client has its own queues.
         self.is_fair = false;
         (self.client, self.redlock) = self.another_client();
         self.shared.lock().processes[self.process].has_others = true;
         self.clone().lock(lock).await;
         let begun = self.now();
         if self.close().await.is_ok() {
-            self.check_census();
+            self.check_pending_work();
             self.check_alarms(begun).await;
         }
         self.expect_refusal();
     }
 
-    /// A client that was closed, or is being closed, says so without asking anybody.
+    /// A client that is closed or closing must fail calls without contacting the nodes.
     pub(crate) fn expect_refusal(&self) {
         let mut context = Context::from_waker(Waker::noop());
         let refused = pin!(self.redlock.try_acquire("r0")).poll(&mut context);
         if !matches!(refused, Poll::Ready(Err(AcquireError::Closed))) {
-            let how = format!("a closed client acquires: {refused:?}");
-            self.checker.books().broken(Rule::Closes, how);
+            let how = format!("an acquire of a closed client returned {refused:?}");
+            self.checker.state().violated(Rule::Closes, how);
         }
         let refused = pin!(self.redlock.status("r0")).poll(&mut context);
         if !matches!(refused, Poll::Ready(Err(ClientError::Closed))) {
-            let how = format!("a closed client asks nodes: {refused:?}");
-            self.checker.books().broken(Rule::Closes, how);
+            let how = format!("status() of a closed client returned {refused:?}");
+            self.checker.state().violated(Rule::Closes, how);
         }
     }
 
     pub(crate) fn inspect(&self, shown: &impl std::fmt::Debug) {
-        self.checker.books().inspect(&format!("{shown:?}"));
+        self.checker.state().inspect(&format!("{shown:?}"));
     }
 
-    /// The acquire that is asked for.
+    /// Creates the acquire with its settings.
     fn acquire(&self, lock: &Lock) -> Acquire {
         let names = lock.resources.iter().map(|resource| name(*resource));
         let single = || name(lock.resources[0]);
@@ -283,7 +282,7 @@ impl Worker {
         acquire
     }
 
-    /// How long an acquire may take by the documents.
+    /// The documented time limit of an acquire.
     fn bound(&self, lock: &Lock) -> Instant {
         let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
         match lock.wait {
@@ -300,15 +299,18 @@ impl Worker {
             Style::Awaited => {
                 let waits = self.is_fair && lock.wait.is_some() && lock.resources.len() == 1;
                 let place = (self.process, lock.resources[0]);
-                let enter = || self.checker.books().waiting.enter(place.0, place.1);
+                let enter = || self.checker.state().waiting.enter(place.0, place.1);
                 let ticket = waits.then(enter);
                 let won = self.timed("acquire", bound, acquire).await;
                 if let Some(ticket) = ticket {
-                    let mut books = self.checker.books();
-                    let overtaken = books.waiting.leave(place.0, place.1, ticket);
+                    let mut state = self.checker.state();
+                    let overtaken = state.waiting.leave(place.0, place.1, ticket);
                     if won.is_ok() && overtaken > 0 {
-                        let how = format!("p{} r{}: {overtaken} were overtaken", place.0, place.1);
-                        books.broken(Rule::Fairness, how);
+                        let how = format!(
+                            "p{} r{}: a waiter overtook {overtaken} earlier ones",
+                            place.0, place.1
+                        );
+                        state.violated(Rule::Fairness, how);
                     }
                 }
                 self.hold(won, &lock).await;
@@ -320,11 +322,12 @@ impl Worker {
                     Either::Right(((), acquire)) => drop(acquire),
                 }
             }
-            Style::Seldom { every } => {
-                let seldom = self.seldom(every, acquire);
-                // Each step of an attempt takes a poll; a deadline ends every path with the next, and a last look takes another.
+            Style::RarelyPolled { every } => {
+                let rarely_polled = self.rarely_polled(every, acquire);
+                // Each step of an attempt takes a poll. With a deadline, each path ends with the
+                // next poll, or one later for a final attempt.
                 let polls = if lock.wait.is_some() { 2 } else { 8 };
-                let won = self.timed("acquire", bound + polls * every, seldom).await;
+                let won = self.timed("acquire", bound + polls * every, rarely_polled).await;
                 self.hold(won, &lock).await;
             }
             Style::Moved { runtime } => self.move_to(runtime, acquire, lock).await,
@@ -332,7 +335,7 @@ impl Worker {
         }
     }
 
-    /// Polls it once here, and then elsewhere.
+    /// Polls the acquire once here, and then on another runtime.
     async fn move_to(self, runtime: usize, acquire: Acquire, lock: Lock) {
         let mut acquire = Box::pin(acquire);
         let elsewhere = self.runtimes[runtime % self.runtimes.len()].handle.clone();
@@ -346,7 +349,7 @@ impl Worker {
             other.hold(won, &lock).await;
             let _ = done.send(());
         });
-        // That runtime may be shut down.
+        // The other runtime may be shut down.
         let _ = is_done.await;
     }
 
@@ -354,7 +357,7 @@ impl Worker {
         let this = &self;
         let done = acquire.using(async move |lease: &Lease| {
             let id = this.begin(lease, lock);
-            let end = Relied { worker: this, id };
+            let end = Reliance { worker: this, id };
             this.take_steps(lease, lock).await;
             this.work_on(lease, overtime).await;
             drop(end);
@@ -362,17 +365,20 @@ impl Worker {
         });
         let done = done.await;
         if matches!(done, Ok(false)) {
-            let how = format!("p{}: work that was overrun is taken for good", self.process);
-            self.checker.books().broken(Rule::WorkStops, how);
+            let how = format!(
+                "p{}: using() returned the result of work that had lost its lease",
+                self.process
+            );
+            self.checker.state().violated(Rule::WorkStops, how);
         }
         if let Err(error) = &done {
             self.inspect(error);
-            self.checker.books().inspect(&error.to_string());
+            self.checker.state().inspect(&error.to_string());
         }
     }
 
     async fn adopt(self, resource: usize, mut lock: Lock) {
-        let Some(value) = self.checker.books().take_over(resource) else { return };
+        let Some(value) = self.checker.state().take_over(resource) else { return };
         lock.resources = vec![resource];
         lock.wait = None;
         let bound = self.bound(&lock);
@@ -380,13 +386,13 @@ impl Worker {
             Self::set(self.redlock.adopt(name(resource), &value), &lock, self.retry.clone());
         let won = self.timed("adopt", bound, acquire).await;
         if won.is_ok() {
-            self.checker.books().adopted(self.client, resource, &value);
+            self.checker.state().adopted(self.client, resource, &value);
         }
         self.hold(won, &lock).await;
     }
 }
 
-/// The dice of one task.
+/// The generator for one part of a run.
 pub(crate) fn dice_of(seed: u64, part: u64) -> Dice {
     Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(part))
 }

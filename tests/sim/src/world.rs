@@ -1,6 +1,7 @@
-//! One run: machines are made, events happen one after the other, and in the end it is looked at what is
-//! left.
+//! Execution of a run: creates the machines, handles the events one after the other, and checks the
+//! final state.
 
+use crate::bounds::Slack;
 use crate::checker::Checker;
 use crate::client::new_client;
 use crate::clock::{Instant, MS, MachineClock, S};
@@ -8,21 +9,20 @@ use crate::event::WorldEvent;
 use crate::executor::Executor;
 use crate::machines::new_node;
 use crate::mode::Mode;
-use crate::patience::Weathered;
-use crate::process::{DueWork, Inhabitant, MOST_PROCESSES, MOST_RUNTIMES, Process, nanos};
+use crate::process::{DueWork, MOST_PROCESSES, MOST_RUNTIMES, Process, ProcessWorld, nanos};
 use crate::rule::Rule;
 use crate::scenario::Scenario;
 use crate::shared::{Core, Shared};
 use crate::trace::{Trace, note};
-use crate::worker::{Home, Worker, dice_of};
+use crate::worker::{RuntimeRef, Worker, dice_of};
 use quorlock::Redlock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Once all is healed, what is left is looked at after so long.
+/// Time after the close of all clients until the final checks.
 const AFTERMATH: Instant = 15 * S;
 
-/// Where nothing is to be made up for: less than a ttl, so that what goes by itself in the end is not spared.
+/// The same in the mode `Quiet`. Less than a ttl, so that keys that only expire are found.
 const QUIET_AFTERMATH: Instant = 6 * S;
 
 pub(crate) struct World {
@@ -30,18 +30,18 @@ pub(crate) struct World {
     pub(crate) shared: Arc<Shared>,
     pub(crate) checker: Arc<Checker>,
     pub(crate) hosts: Vec<Host>,
-    /// Tasks of the plan, and last acquires, that are not over.
+    /// Number of planned tasks and final tasks that have not ended.
     pub(crate) open: Arc<AtomicUsize>,
-    /// Of these, the tasks of the plan.
+    /// Number of planned tasks that have not ended.
     planned: Arc<AtomicUsize>,
     stage: RunStage,
 }
 
-/// How far a run is.
+/// Stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunStage {
     Faulty,
-    /// All is healed, and every client has every lock once more.
+    /// All faults have ended. Every client acquires every lock once.
     Finishing {
         until: Instant,
     },
@@ -51,13 +51,13 @@ enum RunStage {
     Over,
 }
 
-/// What is needed to run a process.
+/// The runtimes and the client of a process.
 pub(crate) struct Host {
     pub(crate) executors: Vec<Option<Executor>>,
     pub(crate) redlock: Option<Redlock>,
 }
 
-/// Counts a task of the plan until it is over.
+/// Counts a task until it has ended.
 pub(crate) struct Open(Arc<AtomicUsize>);
 
 impl Open {
@@ -80,7 +80,7 @@ impl World {
             dice_of(seed, 1),
             Trace::new(is_traced),
             scenario.weather,
-            scenario.nerves,
+            scenario.delays,
             nanos(scenario.times.node_timeout),
         );
         let mut dice = dice_of(seed, 2);
@@ -95,17 +95,17 @@ impl World {
         }
         core.prepare(&scenario, &mut dice);
         for (process, plan) in scenario.processes.iter().enumerate() {
-            core.agenda.plan(plan.starts, WorldEvent::Process { process, starts: true });
+            core.events.plan(plan.starts, WorldEvent::Process { process, starts: true });
         }
         for (index, fault) in scenario.faults.iter().enumerate() {
-            core.agenda.plan(fault.at, WorldEvent::Fault { index, begins: true });
+            core.events.plan(fault.at, WorldEvent::Fault { index, begins: true });
         }
         for (index, task) in scenario.tasks.iter().enumerate() {
-            core.agenda.plan(task.at, WorldEvent::Task { index });
+            core.events.plan(task.at, WorldEvent::Task { index });
         }
-        core.agenda.plan(scenario.times.horizon, WorldEvent::Healed);
+        core.events.plan(scenario.times.horizon, WorldEvent::Healed);
         if scenario.calm > 0 {
-            core.agenda.plan(scenario.calm, WorldEvent::Stirred);
+            core.events.plan(scenario.calm, WorldEvent::Stirred);
         }
         let mode = scenario.mode;
         let hosts =
@@ -121,14 +121,14 @@ impl World {
         }
     }
 
-    /// Runs to the end, or to the first rule that is broken.
+    /// Runs until the end, or until the first violation.
     pub(crate) fn run(&mut self) {
-        while self.checker.books().violation.is_none() && self.stage != RunStage::Over {
+        while self.checker.state().violation.is_none() && self.stage != RunStage::Over {
             self.run_tasks();
             let before = self.stage;
             self.advance_stage();
             if self.stage != before {
-                // It has spawned tasks, and there may be no other event for long.
+                // The stage has spawned tasks, and the next event may be far away.
                 continue;
             }
             let event = self.shared.lock().next_event();
@@ -137,31 +137,31 @@ impl World {
         }
     }
 
-    /// Runs every runtime that has something to do, one after the other, until none has.
+    /// Runs all runtimes that have work, one after the other, until none has.
     fn run_tasks(&mut self) {
         while let Some((process, runtime)) = self.next_runtime() {
-            let beat = self.shared.lock().processes[process].beat.clone();
-            beat.begin(runtime);
+            let runtime_states = self.shared.lock().processes[process].runtime_states.clone();
+            runtime_states.begin(runtime);
             if let Some(Some(executor)) = self.hosts[process].executors.get(runtime) {
                 executor.run();
             }
         }
-        // Leases that somebody drops outside of any runtime.
-        let dropped = std::mem::take(&mut self.checker.books().graveyard);
+        // Leases that are dropped outside of any runtime.
+        let dropped = std::mem::take(&mut self.checker.state().dropped_outside);
         if !dropped.is_empty() {
             drop(dropped);
             return self.run_tasks();
         }
         let found = std::mem::take(&mut self.shared.lock().findings);
         for (rule, how) in found {
-            self.checker.books().broken(rule, how);
+            self.checker.state().violated(rule, how);
         }
-        if let Some(what) = crate::run::take_panic() {
-            self.checker.books().broken(Rule::NoPanic, what);
+        if let Some(panic) = crate::run::take_panic() {
+            self.checker.state().violated(Rule::NoPanic, panic);
         }
     }
 
-    /// One of those that have something to do, by chance.
+    /// A random runtime that has work.
     fn next_runtime(&self) -> Option<(usize, usize)> {
         let mut core = self.shared.lock();
         let mut ready = [(0, 0); MOST_PROCESSES * MOST_RUNTIMES];
@@ -172,7 +172,10 @@ impl World {
                 continue;
             }
             for (runtime, executor) in host.executors.iter().enumerate() {
-                if executor.is_some() && it.beat.is_woken(runtime) && it.held[runtime] <= core.now {
+                if executor.is_some()
+                    && it.runtime_states.is_woken(runtime)
+                    && it.held[runtime] <= core.now
+                {
                     ready[count] = (process, runtime);
                     count += 1;
                 }
@@ -221,41 +224,43 @@ impl World {
         }
     }
 
-    /// A process starts: it makes its client.
+    /// Starts a process, which creates its client.
     fn start(&mut self, process: usize) {
-        let beat = {
+        let runtime_states = {
             let mut core = self.shared.lock();
             if core.must_start_later(process) {
                 let at = core.now + 50 * MS;
-                core.agenda.plan(at, WorldEvent::Process { process, starts: true });
+                core.events.plan(at, WorldEvent::Process { process, starts: true });
                 return;
             }
             core.processes[process].has_started = true;
             core.processes[process].is_dead = false;
             note!(core, "p{process} starts");
-            core.processes[process].beat.clone()
+            core.processes[process].runtime_states.clone()
         };
         let client = process as u64;
-        let inhabitant = Inhabitant { shared: self.shared.clone(), process, client, beat };
+        let world = ProcessWorld { shared: self.shared.clone(), process, client, runtime_states };
         let plan = &self.scenario.processes[process];
         let runtimes = plan.runtimes.min(MOST_RUNTIMES);
-        (0..runtimes).for_each(|runtime| inhabitant.beat.set_alive(runtime, true));
+        (0..runtimes).for_each(|runtime| world.runtime_states.set_alive(runtime, true));
         let executors: Vec<_> = (0..runtimes).map(|_| Some(Executor::new())).collect();
         let first = executors.iter().flatten().map(|executor| executor.handle().clone()).next();
         let pinned = first.filter(|_| plan.is_pinned);
-        let redlock = new_client(&self.scenario, inhabitant, process as u64, pinned);
+        let redlock = new_client(&self.scenario, world, process as u64, pinned);
         let host = &mut self.hosts[process];
         host.executors = executors;
         host.redlock = Some(redlock);
-        if !self.scenario.mode.is_whole() {
+        if !self.scenario.mode.keeps_all_data() {
             self.meet(process);
         }
     }
 
-    /// A client connects to all nodes before anything is asked of it.
+    /// Connects a client to all nodes before its first call.
     fn meet(&self, process: usize) {
         let Some(worker) = self.worker(process, 3_000 + process) else { return };
-        let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else { return };
+        let Some(RuntimeRef { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
+            return;
+        };
         worker.clone().spawn(&runtime, async move {
             let _ = worker.redlock.ready().await;
         });
@@ -268,16 +273,16 @@ impl World {
         if core.processes[process].is_dead {
             return None;
         }
-        let Weathered { slack } = Weathered::of(&self.scenario);
+        let Slack { slack } = Slack::of(&self.scenario);
         let runtimes = host.executors.iter().enumerate().filter_map(|(index, executor)| {
-            Some(Home { index, handle: executor.as_ref()?.handle().clone() })
+            Some(RuntimeRef { index, handle: executor.as_ref()?.handle().clone() })
         });
         Some(Worker {
             shared: self.shared.clone(),
             checker: self.checker.clone(),
             process,
             name,
-            beat: core.processes[process].beat.clone(),
+            runtime_states: core.processes[process].runtime_states.clone(),
             redlock: host.redlock.clone()?,
             client: process as u64,
             another,
@@ -286,20 +291,20 @@ impl World {
             retry: self.scenario.retry.clone(),
             slack,
             is_fair: self.scenario.is_fair(process),
-            is_prompt: self.scenario.nerves.holds == 0,
+            is_prompt: self.scenario.delays.holds == 0,
             withheld_for: self.scenario.withheld_for(),
             is_quiet: self.scenario.mode == Mode::Quiet,
             planned: self.planned.clone(),
         })
     }
 
-    /// Makes more clients of a process.
+    /// Creates more clients of a process.
     fn another(&self, process: usize) -> Arc<dyn Fn(u64) -> Redlock + Send + Sync> {
-        let beat = self.shared.lock().processes[process].beat.clone();
+        let runtime_states = self.shared.lock().processes[process].runtime_states.clone();
         let client = process as u64;
-        let inhabitant = Inhabitant { shared: self.shared.clone(), process, client, beat };
+        let world = ProcessWorld { shared: self.shared.clone(), process, client, runtime_states };
         let scenario = self.scenario.clone();
-        Arc::new(move |number| new_client(&scenario, inhabitant.clone(), number, None))
+        Arc::new(move |number| new_client(&scenario, world.clone(), number, None))
     }
 
     fn start_task(&mut self, index: usize) {
@@ -308,24 +313,24 @@ impl World {
             let core = &mut *self.shared.lock();
             if !core.processes[plan.process].has_started {
                 let at = core.now + 50 * MS;
-                core.agenda.plan(at, WorldEvent::Task { index });
+                core.events.plan(at, WorldEvent::Task { index });
                 return;
             }
         }
         let Some(worker) = self.worker(plan.process, index) else { return };
         let runtimes = worker.runtimes.clone();
         let home = runtimes.get(plan.runtime % runtimes.len().max(1));
-        let Some(Home { handle: runtime, .. }) = home else { return };
+        let Some(RuntimeRef { handle: runtime, .. }) = home else { return };
         let open = (Open::new(&self.open), Open::new(&self.planned));
         let process = worker.process;
         worker.clone().spawn(runtime, async move {
             worker.run(plan.calls).await;
             drop(open);
         });
-        self.shared.lock().processes[process].beat.note_all();
+        self.shared.lock().processes[process].runtime_states.note_all();
     }
 
-    /// Goes on to the next stage once all of this one is done, or its time has come.
+    /// Starts the next stage once the current one has ended, or its time has passed.
     fn advance_stage(&mut self) {
         let now = self.shared.lock().now;
         match self.stage {
@@ -334,12 +339,12 @@ impl World {
             {
                 if self.open.load(Ordering::Relaxed) > 0 {
                     let how = format!("{} tasks do not end", self.open.load(Ordering::Relaxed));
-                    self.checker.books().broken(Rule::Bounds, how);
+                    self.checker.state().violated(Rule::Bounds, how);
                 }
                 self.begin_closing(now);
             }
             RunStage::Closing { until } if now >= until => {
-                self.check_remains();
+                self.check_leftovers();
                 self.stage = RunStage::Over;
             }
             RunStage::Faulty
@@ -349,7 +354,7 @@ impl World {
         }
     }
 
-    /// All faults have ended: every client gets every lock once more.
+    /// Starts the stage after the faults: every client acquires every lock once.
     pub(crate) fn begin_finishing(&mut self) {
         let now = self.shared.lock().now;
         let scenario = &self.scenario;
@@ -360,12 +365,12 @@ impl World {
         let until = now + scenario.rest() + scenario.longest_wait() * (turns + 1) + 60 * S;
         for process in 0..self.scenario.processes.len() {
             let Some(worker) = self.worker(process, 1_000 + process) else { continue };
-            let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
+            let Some(RuntimeRef { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
                 continue;
             };
             let open = Open::new(&self.open);
-            // Where nothing is promised, a lock may never be had.
-            let is_live = self.scenario.mode.looks_at(Rule::Liveness);
+            // Without a guarantee of liveness, a lock may stay unavailable.
+            let is_live = self.scenario.mode.checks(Rule::Liveness);
             let resources = if is_live { self.scenario.resources } else { 0 };
             let rest = self.scenario.rest();
             worker.clone().spawn(&runtime, async move {
@@ -375,7 +380,7 @@ impl World {
             });
         }
         let mut core = self.shared.lock();
-        core.agenda.plan(until, WorldEvent::Tick);
+        core.events.plan(until, WorldEvent::Tick);
         self.stage = RunStage::Finishing { until };
     }
 
@@ -385,12 +390,12 @@ impl World {
         let until = now + aftermath + self.scenario.steps();
         for process in 0..self.scenario.processes.len() {
             let Some(worker) = self.worker(process, 2_000 + process) else { continue };
-            let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
+            let Some(RuntimeRef { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
                 continue;
             };
             worker.clone().spawn(&runtime, worker.close_for_good());
         }
-        self.shared.lock().agenda.plan(until, WorldEvent::Tick);
+        self.shared.lock().events.plan(until, WorldEvent::Tick);
         self.stage = RunStage::Closing { until };
     }
 }

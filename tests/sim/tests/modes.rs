@@ -1,9 +1,10 @@
-//! The modes of the simulation: what is promised is kept, and what is outside of the promise is broken.
+//! The modes of the simulation: guarantees hold, and faults outside the guarantee violate mutual
+//! exclusion.
 
 use sim::{Mode, Rule, sweep};
 
 #[test]
-fn nothing_is_found_in_the_first_seeds_of_any_mode_that_is_promised() {
+fn modes_with_a_guarantee_have_no_findings() {
     for (label, mode) in Mode::ALL.into_iter().filter(|(_, mode)| mode.is_promised()) {
         let swept = sweep(mode, 0..mode.share(5), 2, false);
         assert!(swept.findings.is_empty(), "{label}: {:?}", swept.findings);
@@ -17,7 +18,7 @@ fn nothing_is_found_in_the_first_seeds_of_any_mode_that_is_promised() {
 }
 
 #[test]
-fn what_is_outside_of_the_promise_breaks_exclusion_and_is_no_finding() {
+fn faults_outside_the_guarantee_cause_overlaps_only() {
     for label in ["amnesia", "guard-off", "standstill"] {
         let (_, mode) = mode(label);
         let swept = sweep(mode, 0..25, 2, false);
@@ -27,7 +28,7 @@ fn what_is_outside_of_the_promise_breaks_exclusion_and_is_no_finding() {
 }
 
 #[test]
-fn tokens_are_out_of_order_once_a_majority_has_lost_its_counters() {
+fn lost_counters_of_a_majority_cause_token_disorder() {
     let (_, mode) = mode("wiped-majority-no-hint");
     let swept = sweep(mode, 280..320, 2, false);
     assert!(swept.disorders.0 > 0);
@@ -35,15 +36,15 @@ fn tokens_are_out_of_order_once_a_majority_has_lost_its_counters() {
 }
 
 #[test]
-fn modes_say_what_they_look_at() {
+fn modes_check_the_rules_of_their_guarantee() {
     for (label, mode) in Mode::ALL {
         assert_eq!(mode.label(), label);
-        assert!(mode.looks_at(Rule::NoPanic), "{label}");
-        assert!(mode.is_promised() || !mode.looks_at(Rule::Exclusion), "{label}");
+        assert!(mode.checks(Rule::NoPanic), "{label}");
+        assert!(mode.is_promised() || !mode.checks(Rule::Exclusion), "{label}");
     }
-    assert!(!mode("tokens").1.looks_at(Rule::Exclusion));
-    assert!(mode("tokens").1.looks_at(Rule::Tokens));
-    assert!(mode("guard-fresh").1.looks_at(Rule::Withheld));
+    assert!(!mode("tokens").1.checks(Rule::Exclusion));
+    assert!(mode("tokens").1.checks(Rule::Tokens));
+    assert!(mode("guard-fresh").1.checks(Rule::Withheld));
 }
 
 fn mode(label: &str) -> (&'static str, Mode) {

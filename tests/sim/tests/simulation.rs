@@ -1,9 +1,9 @@
-//! The simulation itself: it plays the same seed in the same way, and finds what is broken.
+//! The simulation itself: runs are reproducible, and parts can be parsed.
 
 use sim::{Mode, Parts, run, sweep};
 
 #[test]
-fn a_seed_is_played_in_the_same_way_however_often_and_wherever() {
+fn run_of_a_seed_is_the_same_on_every_thread() {
     for seed in 0..8 {
         let traces = [true, true].map(|traced| run(Mode::Promise, seed, None, traced));
         assert!(!traces[0].trace.is_empty());
@@ -17,14 +17,14 @@ fn a_seed_is_played_in_the_same_way_however_often_and_wherever() {
 }
 
 #[test]
-fn threads_share_the_seeds_and_come_to_the_same() {
+fn sweep_is_independent_of_the_number_of_threads() {
     let [one, two] = [1, 2].map(|threads| sweep(Mode::Promise, 0..16, threads, false));
     assert_eq!((one.seeds, one.hash, one.grants), (two.seeds, two.hash, two.grants));
     assert!(one.findings.is_empty(), "{:?}", one.findings);
 }
 
 #[test]
-fn parts_are_read_as_they_are_written() {
+fn parts_are_parsed_in_the_format_of_display() {
     let parts = Parts { calls: vec![1, 20], faults: vec![3] };
     assert_eq!(parts.to_string(), "c1,c20,f3");
     assert_eq!("c1,c20,f3".parse::<Parts>(), Ok(parts));

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 impl Worker {
-    pub(super) async fn be_polled_seldom(self, every: Instant, waits: bool) {
+    pub(super) async fn acquire_rarely_polled(self, every: Instant, waits: bool) {
         let own = self.own_name(0);
         let begun = self.now();
         let acquire = if waits {
@@ -18,23 +18,23 @@ impl Worker {
         } else {
             self.redlock.try_acquire(&own)
         };
-        let won = self.seldom(every, acquire).await;
+        let won = self.rarely_polled(every, acquire).await;
         self.inspect(&won);
         match won {
             Ok(lease) => drop(lease.release().await),
             // A single attempt fails if this process does not read the replies in time.
             Err(error) if self.stalled_since(begun) > 0 || !waits && !self.is_prompt => {
-                self.say(format_args!("refused: {error}"));
+                self.log(format_args!("refused: {error}"));
             }
             Err(error) => {
                 let how = format!("p{} is polled every {} ms: {error}", self.process, every / MS);
-                self.checker.books().broken(Rule::Patient, how);
+                self.checker.state().violated(Rule::Patient, how);
             }
         }
     }
 
     /// A waiter is notified by the nodes, even if its retry pause is long.
-    pub(super) async fn be_told(self, after: Instant) {
+    pub(super) async fn expect_push(self, after: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let (_, client) = self.another_client();
@@ -44,13 +44,13 @@ impl Worker {
         }
         let begun = self.now();
         drop(lease.release().await);
-        self.expect_news(&own, begun, waiter).await;
+        self.expect_acquired(&own, begun, waiter).await;
         drop(client.close().await);
     }
 
     /// An acquire of several locks is notified of each release, regardless of which node reported
     /// which conflict.
-    pub(super) async fn be_told_of_each(self, after: Instant, gap: Instant) {
+    pub(super) async fn expect_push_of_each(self, after: Instant, gap: Instant) {
         let names = [0, 1].map(|which| self.own_name(which));
         let Some(first) = self.own_lease(&names[0]).await else { return };
         let Some(second) = self.own_lease(&names[1]).await else { return };
@@ -65,12 +65,17 @@ impl Worker {
         }
         let begun = self.now();
         drop(second.release().await);
-        self.expect_news(&names.join(" and "), begun, waiter).await;
+        self.expect_acquired(&names.join(" and "), begun, waiter).await;
         drop(client.close().await);
     }
 
     /// The same, but the first notified waiter is not polled, and is dropped later.
-    pub(super) async fn be_told_later(self, after: Instant, leaves: Instant, is_bypassed: bool) {
+    pub(super) async fn expect_push_of_next(
+        self,
+        after: Instant,
+        leaves: Instant,
+        is_skipped: bool,
+    ) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let (_, client) = self.another_client();
@@ -82,9 +87,9 @@ impl Worker {
             return;
         }
         let mut waiter = Box::pin(self.with_patience(client.acquire(&own)));
-        let unpolled = if is_bypassed { 300 * MS } else { MS };
+        let unpolled = if is_skipped { 300 * MS } else { MS };
         let early = self.within(unpolled, waiter.as_mut()).await.is_some();
-        if early || is_bypassed && self.within(MS / 2, first.as_mut()).await.is_some() {
+        if early || is_skipped && self.within(MS / 2, first.as_mut()).await.is_some() {
             return;
         }
         let begun = self.now();
@@ -92,7 +97,7 @@ impl Worker {
         let early = self.within(leaves, waiter.as_mut()).await.is_some();
         drop(first);
         if !early {
-            self.expect_news(&own, begun, waiter).await;
+            self.expect_acquired(&own, begun, waiter).await;
         }
         drop(client.close().await);
     }
@@ -103,29 +108,29 @@ impl Worker {
         acquire.wait(millis(self.times.ttl_ms)).retry(pause)
     }
 
-    async fn expect_news(&self, own: &str, begun: Instant, waiter: Pin<Box<Acquire>>) {
+    async fn expect_acquired(&self, own: &str, begun: Instant, waiter: Pin<Box<Acquire>>) {
         // A waiter that is not polled is skipped after 100 ms.
         let bound = S + self.slack;
         let acquired = self.within(bound, waiter).await;
         let pushes = self.shared.lock().pushes;
         if acquired.is_none() && pushes && self.was_prompt_since(begun) {
             let how = format!("p{}: {own} has been free for {} ms", self.process, bound / MS);
-            self.checker.books().broken(Rule::Patient, how);
+            self.checker.state().violated(Rule::Patient, how);
         }
     }
 
     /// The deadline ends a call at the next poll, or one poll later after a final attempt.
-    pub(super) async fn wait_in_vain(self, every: Instant, wait: Instant) {
+    pub(super) async fn wait_until_timeout(self, every: Instant, wait: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let acquire = self.redlock.acquire(&own).wait(Duration::from_nanos(wait));
-        let seldom = self.seldom(every, acquire);
-        drop(self.timed("an acquire that times out", wait + 2 * every, seldom).await);
+        let rarely_polled = self.rarely_polled(every, acquire);
+        drop(self.timed("an acquire that times out", wait + 2 * every, rarely_polled).await);
         drop(lease);
     }
 
     /// A waiter that is not polled delays the others by at most 2 s.
-    pub(super) async fn neglect(self, polls: u32, others: u32) {
+    pub(super) async fn leave_unpolled(self, polls: u32, others: u32) {
         let own = self.own_name(0);
         let begun = self.now();
         let wait = millis(self.times.ttl_ms);
@@ -141,8 +146,8 @@ impl Worker {
             match self.within(5 * S + self.slack, acquire).await {
                 Some(Ok(lease)) => drop(lease.release().await),
                 Some(Err(_)) | None if self.stalled_since(begun) > 0 => {}
-                Some(Err(error)) => self.starve(&own, &error.to_string()),
-                None => self.starve(&own, "still waiting"),
+                Some(Err(error)) => self.report_starved(&own, &error.to_string()),
+                None => self.report_starved(&own, "still waiting"),
             }
         };
         let all = (0..others).map(|_| next());
@@ -150,9 +155,9 @@ impl Worker {
         drop(first);
     }
 
-    fn starve(&self, own: &str, how: &str) {
+    fn report_starved(&self, own: &str, how: &str) {
         let how =
             format!("p{}: {own}: queued behind a waiter that is not polled: {how}", self.process);
-        self.checker.books().broken(Rule::Patient, how);
+        self.checker.state().violated(Rule::Patient, how);
     }
 }

@@ -9,7 +9,12 @@ use quorlock::Lease;
 impl Worker {
     /// Another client or the same one adopts a lock. If the new lease is released, the other client
     /// acquires the lock.
-    pub(super) async fn be_adopted(self, by_another: bool, is_watched: bool, is_released: bool) {
+    pub(super) async fn check_adoption(
+        self,
+        by_another: bool,
+        is_watched: bool,
+        is_released: bool,
+    ) {
         let own = self.own_name(0);
         let mut acquire = self.redlock.acquire(&own).wait(millis(self.times.ttl_ms));
         if is_watched {
@@ -29,7 +34,7 @@ impl Worker {
         let taker = if by_another { &another } else { &self.redlock };
         let adopted = match taker.adopt(&own, given.value()).await {
             Ok(adopted) => adopted,
-            Err(error) => return self.say(format_args!("refused: {error}")),
+            Err(error) => return self.log(format_args!("refused: {error}")),
         };
         let since = self.now();
         if !by_another {
@@ -77,6 +82,6 @@ impl Worker {
 
     fn report_adopted(&self, own: &str, how: &str) {
         let how = format!("p{}: {own} was adopted, {how}", self.process);
-        self.checker.books().broken(Rule::Adopted, how);
+        self.checker.state().violated(Rule::Adopted, how);
     }
 }

@@ -46,7 +46,7 @@ impl Worker {
             };
             if !is_due {
                 let how = format!("p{}: {node}", self.process);
-                self.checker.books().broken(Rule::Withheld, how);
+                self.checker.state().violated(Rule::Withheld, how);
             }
         }
     }

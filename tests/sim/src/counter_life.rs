@@ -1,7 +1,7 @@
 //! Checks of the life of the counters beside locks.
 
 use crate::clock::{Instant, MS, US};
-use crate::ledger::{lock_of, tell_apart};
+use crate::ledger::{lock_of, unique_part};
 use crate::rule::Rule;
 use crate::shared::Core;
 use quorlock_test::internals::{Kind, Stored};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The value of a lock and of its counter on a node.
 #[derive(Default)]
-pub(crate) struct Sight {
+pub(crate) struct LockSnapshot {
     /// The unique part of the lock's value, and its expiry by the node's clock in microseconds.
     held: Option<(Vec<u8>, u64)>,
     /// The counter's number, and its expiry.
@@ -26,7 +26,7 @@ pub(crate) struct Counters {
 }
 
 /// A lease with a token that its holder released or dropped while it was valid.
-pub(crate) struct LetGo {
+pub(crate) struct ReleasedLease {
     /// Time at which the lock becomes available, which is later than the release if it has a
     /// cool-down.
     pub(crate) at: Instant,
@@ -38,15 +38,15 @@ pub(crate) struct LetGo {
 impl Core {
     /// Reads the locks and counters of a node before a command is executed, and records expired
     /// counters.
-    pub(crate) fn see_counters(&mut self, node: usize) -> BTreeMap<usize, Sight> {
-        if !self.notes_tenures {
+    pub(crate) fn read_counters(&mut self, node: usize) -> BTreeMap<usize, LockSnapshot> {
+        if !self.records_tenures {
             return BTreeMap::new();
         }
-        let (now, wall, seen) = (self.now, self.node_wall(node), self.sights(node));
+        let (now, wall, seen) = (self.now, self.node_wall(node), self.snapshots(node));
         let counters = &mut self.nodes[node].counters;
         for (lock, due) in std::mem::take(&mut counters.due) {
             // The node's clock may have been set back since.
-            let is_gone = seen.get(&lock).is_none_or(|sight| sight.counter.is_none());
+            let is_gone = seen.get(&lock).is_none_or(|snapshot| snapshot.counter.is_none());
             if is_gone || wall >= due {
                 counters.ended.insert(lock, now);
             }
@@ -55,25 +55,26 @@ impl Core {
     }
 
     /// Checks the counters of a node after a command that found them as in `before`.
-    pub(crate) fn check_counters(&mut self, node: usize, before: &BTreeMap<usize, Sight>) {
-        if !self.notes_tenures {
+    pub(crate) fn check_counters(&mut self, node: usize, before: &BTreeMap<usize, LockSnapshot>) {
+        if !self.records_tenures {
             return;
         }
-        let after = self.sights(node);
-        let due = after.iter().filter_map(|(lock, sight)| Some((*lock, sight.counter?.1)));
+        let after = self.snapshots(node);
+        let due = after.iter().filter_map(|(lock, snapshot)| Some((*lock, snapshot.counter?.1)));
         self.nodes[node].counters.due = due.collect();
         // The last acquires of a run are not fenced.
         if self.is_healed {
             return;
         }
-        let none = Sight::default();
+        let none = LockSnapshot::default();
         for lock in before.keys().chain(after.keys()) {
             let was = before.get(lock).unwrap_or(&none);
             let is = after.get(lock).unwrap_or(&none);
             let value = was.held.as_ref().map(|(value, _)| value);
-            let of_it = |sight: &&Sight| sight.held.as_ref().map(|(value, _)| value) == value;
+            let of_it =
+                |snapshot: &&LockSnapshot| snapshot.held.as_ref().map(|(value, _)| value) == value;
             let together = before.values().filter(of_it).count();
-            if let Some(how) = self.compare_sights(node, (was, together), is) {
+            if let Some(how) = self.compare_snapshots(node, (was, together), is) {
                 self.findings.push((Rule::Counters, format!("n{node} r{lock}: {how}")));
             }
         }
@@ -81,11 +82,11 @@ impl Core {
 
     /// Describes a violation by a command that found the lock and counter as in `was`. `together`
     /// is the number of locks of the same lease on the node.
-    fn compare_sights(
+    fn compare_snapshots(
         &self,
         node: usize,
-        (was, together): (&Sight, usize),
-        is: &Sight,
+        (was, together): (&LockSnapshot, usize),
+        is: &LockSnapshot,
     ) -> Option<String> {
         let (number, until) = is.counter.unwrap_or_default();
         let wall = self.node_wall(node);
@@ -104,7 +105,8 @@ impl Core {
         }
         let (value, _) = was.held.as_ref()?;
         let has_value = is.held.as_ref().is_some_and(|(new, _)| new == value);
-        let LetGo { at, token, locks } = self.let_go_of.get(value).filter(|_| !has_value)?;
+        let ReleasedLease { at, token, locks } =
+            self.released_leases.get(value).filter(|_| !has_value)?;
         // A node that has lost another lock of the same lease has not confirmed the token, so it
         // need not keep the counter.
         if together < *locks {
@@ -131,8 +133,8 @@ impl Core {
     }
 
     /// Reads the keys of locks and counters on a node.
-    fn sights(&self, node: usize) -> BTreeMap<usize, Sight> {
-        let mut seen: BTreeMap<usize, Sight> = BTreeMap::new();
+    fn snapshots(&self, node: usize) -> BTreeMap<usize, LockSnapshot> {
+        let mut seen: BTreeMap<usize, LockSnapshot> = BTreeMap::new();
         for (key, Stored { kind, expires_at_us, .. }) in
             self.nodes[node].server.keys(self.node_wall(node))
         {
@@ -140,31 +142,31 @@ impl Core {
             let end = key.iter().position(|byte| *byte == b'#');
             let Some(lock) = lock_of(&key[..end.unwrap_or(key.len())]) else { continue };
             let Kind::String(value) = kind else { continue };
-            let sight = seen.entry(lock).or_default();
+            let snapshot = seen.entry(lock).or_default();
             if end.is_none() {
-                sight.held = Some((tell_apart(&value).to_vec(), until));
+                snapshot.held = Some((unique_part(&value).to_vec(), until));
             } else if let Ok(Ok(number)) = std::str::from_utf8(&value).map(str::parse) {
-                sight.counter = Some((number, until));
+                snapshot.counter = Some((number, until));
             }
         }
         seen
     }
 
     /// Records the release of a valid lease.
-    pub(crate) fn note_let_go(&mut self, value: &str, token: u64, locks: usize) {
-        let value = tell_apart(value.as_bytes()).to_vec();
-        self.let_go_of.insert(value, LetGo { at: self.now, token, locks });
+    pub(crate) fn record_release(&mut self, value: &str, token: u64, locks: usize) {
+        let value = unique_part(value.as_bytes()).to_vec();
+        self.released_leases.insert(value, ReleasedLease { at: self.now, token, locks });
     }
 
     /// Removes a lease that was only handed over: its adoption draws a new token.
-    pub(crate) fn note_handed_over(&mut self, value: &str) {
-        self.let_go_of.remove(tell_apart(value.as_bytes()));
+    pub(crate) fn record_handed_over(&mut self, value: &str) {
+        self.released_leases.remove(unique_part(value.as_bytes()));
     }
 
     /// Records a cool-down of `ms` milliseconds.
-    pub(crate) fn note_cooling(&mut self, value: &str, ms: u64) {
-        if let Some(let_go) = self.let_go_of.get_mut(tell_apart(value.as_bytes())) {
-            let_go.at += ms * MS;
+    pub(crate) fn record_cool_down(&mut self, value: &str, ms: u64) {
+        if let Some(released_at) = self.released_leases.get_mut(unique_part(value.as_bytes())) {
+            released_at.at += ms * MS;
         }
     }
 }

@@ -8,10 +8,15 @@ use crate::worker::Worker;
 use quorlock::{Loss, ReleaseOutcome};
 
 impl Worker {
-    pub(super) async fn be_stolen_from(self, after: Instant, extensions: u32, is_kept_up: bool) {
+    pub(super) async fn delete_while_held(
+        self,
+        after: Instant,
+        extensions: u32,
+        is_extended: bool,
+    ) {
         let own = self.own_name(0);
         let mut acquire = self.redlock.acquire(&own).wait(millis(self.times.ttl_ms));
-        if is_kept_up {
+        if is_extended {
             acquire = acquire.auto_extend(millis(8 * self.times.ttl_ms));
         }
         let Ok(lease) = acquire.await else { return };
@@ -20,13 +25,13 @@ impl Worker {
             return;
         }
         // Without auto-extension, the keys are tracked from the first extension on.
-        let extensions = if is_kept_up { extensions } else { extensions + 1 };
+        let extensions = if is_extended { extensions } else { extensions + 1 };
         for _ in 0..extensions {
             if lease.extend(millis(self.times.ttl_ms)).await.is_err() {
                 return;
             }
         }
-        if is_kept_up {
+        if is_extended {
             self.within(after, lost.as_mut()).await;
         }
         // Wait until pending operations have ended.
@@ -35,7 +40,7 @@ impl Worker {
             return;
         }
         let pushes = self.shared.lock().pushes;
-        if !pushes || !self.steal(&own) {
+        if !pushes || !self.delete_everywhere(&own) {
             return;
         }
         let since = self.now();
@@ -52,7 +57,7 @@ impl Worker {
                     "p{}: the keys of {own} were deleted, and the loss is {other:?}",
                     self.process
                 );
-                self.checker.books().broken(Rule::StolenTold, how);
+                self.checker.state().violated(Rule::DeletionReported, how);
             }
             None => {
                 let how = format!(
@@ -60,7 +65,7 @@ impl Worker {
                     self.process,
                     bound / MS
                 );
-                self.checker.books().broken(Rule::StolenTold, how);
+                self.checker.state().violated(Rule::DeletionReported, how);
             }
         }
     }
@@ -73,12 +78,12 @@ impl Worker {
         let since = since.saturating_sub(nanos(self.times.node_timeout));
         if count > 0 && self.was_prompt_since(since) {
             let how = format!("p{}: {own} was restored on {count} nodes", self.process);
-            self.checker.books().broken(Rule::Freed, how);
+            self.checker.state().violated(Rule::Freed, how);
         }
     }
 
     /// A release reports that the lock was not held to the end.
-    pub(super) async fn be_robbed(self) {
+    pub(super) async fn release_after_deletion(self) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         self.sleep(2 * nanos(self.times.node_timeout)).await;
@@ -86,19 +91,19 @@ impl Worker {
             return;
         }
         let begun = self.now();
-        self.steal(&own);
+        self.delete_everywhere(&own);
         let released = lease.release().await;
         if released == Ok(ReleaseOutcome::Released) && self.was_prompt_since(begun) {
             let how = format!(
                 "p{}: {own} was deleted on all nodes, but the release reports success",
                 self.process
             );
-            self.checker.books().broken(Rule::Outcomes, how);
+            self.checker.state().violated(Rule::Outcomes, how);
         }
     }
 
     /// A node that lost the key gets it back once a majority has confirmed that it has the key.
-    pub(super) async fn be_mended(self, node: usize) {
+    pub(super) async fn check_repair(self, node: usize) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let node_timeout = nanos(self.times.node_timeout);
@@ -116,12 +121,12 @@ impl Worker {
         let is_due = extended.is_ok() && lease.is_valid() && self.was_prompt_since(begun);
         if is_due && there < count {
             let how = format!("p{}: {own} exists on {there} of {count} nodes", self.process);
-            self.checker.books().broken(Rule::Mended, how);
+            self.checker.state().violated(Rule::Repaired, how);
         }
     }
 
     /// Deletes the key on all nodes. Returns false if it did not exist.
-    fn steal(&self, own: &str) -> bool {
+    fn delete_everywhere(&self, own: &str) -> bool {
         let core = &mut *self.shared.lock();
         note!(core, "{own} is deleted on all nodes");
         let is_there = core.keys_of(own) > 0;

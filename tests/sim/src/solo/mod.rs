@@ -2,9 +2,9 @@
 //! apply to them than to contended locks.
 
 mod adoption;
+mod deletion;
 mod ending;
-mod patience;
-mod theft;
+mod waiting;
 
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
@@ -14,51 +14,51 @@ use crate::worker::Worker;
 use quorlock::{Lease, Redlock};
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Alone {
+pub(crate) enum SoloCall {
     /// Polls the acquire only at the given interval.
-    Seldom { every: Instant, waits: bool },
+    RarelyPolled { every: Instant, waits: bool },
     /// The same, while another task holds the lock for longer than the wait.
-    InVain { every: Instant, wait: Instant },
+    TimesOut { every: Instant, wait: Instant },
     /// Another client deletes the key after some extensions, and the holder awaits the loss.
-    Stolen { after: Instant, extensions: u32, is_kept_up: bool },
+    Deleted { after: Instant, extensions: u32, is_extended: bool },
     /// The key is deleted, and the lease is released before the holder notices.
-    Robbed,
+    DeletedBeforeRelease,
     /// The same client or another one adopts the lock; then a third client acquires it.
     Adopted { by_another: bool, is_watched: bool, is_released: bool },
     /// One node loses the key, and the lease is extended.
-    Mended { node: usize },
+    Repaired { node: usize },
     /// The client is closed while it acquires the lock, or while another task holds it.
     Closed { after: Instant, at_least: bool, waits: bool, is_held: bool, every: Option<Instant> },
     /// The lease is released on another runtime than its own, which is not polled.
-    Undriven { runtime: usize },
+    OtherRuntime { runtime: usize },
     /// The same, and the own runtime is shut down after the given time. The other runtime has used
     /// the client before, or not.
-    Ending { runtime: usize, after: Instant, is_served: bool },
+    RuntimeEnds { runtime: usize, after: Instant, is_served: bool },
     /// An acquire with long retry pauses waits for the lock, which is then released.
-    Told { after: Instant },
+    Pushed { after: Instant },
     /// The same for several locks of one acquire, which are released with a gap.
-    ToldOfEach { after: Instant, gap: Instant },
+    PushedEach { after: Instant, gap: Instant },
     /// The same, and an earlier waiter is no longer polled and is dropped after the given time. It
     /// was skipped before, or not.
-    ToldLater { after: Instant, leaves: Instant, is_bypassed: bool },
+    PushedNext { after: Instant, leaves: Instant, is_skipped: bool },
     /// The first of several waiters is polled a few times, and then never again.
-    Neglected { polls: u32, others: u32 },
+    NotPolled { polls: u32, others: u32 },
     /// The lease is dropped, and its runtime is shut down before it runs again. Another runtime
     /// uses the client before that, or after it.
     Orphaned { runtime: usize, count: u32, is_served_before: bool },
 }
 
-impl Alone {
+impl SoloCall {
     pub(crate) fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
         let (ttl, node) = (scenario.ttl(), nanos(scenario.times.node_timeout));
         let often = |dice: &mut Dice| dice.of_any_size(MS, ttl / 4);
         let runtime = dice.index(MOST_RUNTIMES);
         match dice.below(12) {
-            0 => Self::Seldom { every: often(dice), waits: dice.chance(500) },
-            1 => Self::Stolen {
+            0 => Self::RarelyPolled { every: often(dice), waits: dice.chance(500) },
+            1 => Self::Deleted {
                 after: dice.of_any_size(MS, ttl),
                 extensions: u32::try_from(dice.below(3)).expect("few"),
-                is_kept_up: dice.chance(600),
+                is_extended: dice.chance(600),
             },
             2 => Self::Closed {
                 after: dice.of_any_size(MS / 20, node / 2),
@@ -67,27 +67,29 @@ impl Alone {
                 is_held: dice.chance(300),
                 every: dice.chance(500).then(|| often(dice) / 8),
             },
-            3 => Self::Undriven { runtime },
-            4 => Self::Ending { runtime, after: dice.below(node), is_served: dice.chance(500) },
-            5 if dice.chance(500) => Self::Told { after: dice.of_any_size(MS, ttl / 10) },
-            5 => Self::ToldOfEach {
+            3 => Self::OtherRuntime { runtime },
+            4 => {
+                Self::RuntimeEnds { runtime, after: dice.below(node), is_served: dice.chance(500) }
+            }
+            5 if dice.chance(500) => Self::Pushed { after: dice.of_any_size(MS, ttl / 10) },
+            5 => Self::PushedEach {
                 after: dice.of_any_size(MS, ttl / 10),
                 gap: dice.of_any_size(MS / 20, 5 * MS),
             },
-            6 => Self::ToldLater {
+            6 => Self::PushedNext {
                 after: dice.of_any_size(MS, ttl / 10),
                 leaves: dice.of_any_size(MS / 20, 50 * MS),
-                is_bypassed: dice.chance(500),
+                is_skipped: dice.chance(500),
             },
             7 if dice.chance(500) => {
-                Self::InVain { every: often(dice), wait: dice.of_any_size(node, ttl / 4) }
+                Self::TimesOut { every: often(dice), wait: dice.of_any_size(node, ttl / 4) }
             }
-            7 => Self::Neglected {
+            7 => Self::NotPolled {
                 polls: 1 + u32::try_from(dice.below(3)).expect("few"),
                 others: 1 + u32::try_from(dice.below(2)).expect("few"),
             },
-            8 => Self::Robbed,
-            9 => Self::Mended { node: dice.index(scenario.nodes) },
+            8 => Self::DeletedBeforeRelease,
+            9 => Self::Repaired { node: dice.index(scenario.nodes) },
             10 => Self::Adopted {
                 by_another: dice.chance(500),
                 is_watched: dice.chance(700),
@@ -103,30 +105,32 @@ impl Alone {
 }
 
 impl Worker {
-    pub(crate) async fn act_alone(self, alone: Alone) {
-        match alone {
-            Alone::Seldom { every, waits } => self.be_polled_seldom(every, waits).await,
-            Alone::Stolen { after, extensions, is_kept_up } => {
-                self.be_stolen_from(after, extensions, is_kept_up).await;
+    pub(crate) async fn run_solo(self, solo: SoloCall) {
+        match solo {
+            SoloCall::RarelyPolled { every, waits } => {
+                self.acquire_rarely_polled(every, waits).await
             }
-            Alone::Robbed => self.be_robbed().await,
-            Alone::Adopted { by_another, is_watched, is_released } => {
-                self.be_adopted(by_another, is_watched, is_released).await;
+            SoloCall::Deleted { after, extensions, is_extended } => {
+                self.delete_while_held(after, extensions, is_extended).await;
             }
-            Alone::Mended { node } => self.be_mended(node).await,
-            Alone::Closed { .. } => self.close_meanwhile(alone).await,
-            Alone::Undriven { runtime } => self.release_elsewhere(runtime, true, None).await,
-            Alone::Ending { runtime, after, is_served } => {
+            SoloCall::DeletedBeforeRelease => self.release_after_deletion().await,
+            SoloCall::Adopted { by_another, is_watched, is_released } => {
+                self.check_adoption(by_another, is_watched, is_released).await;
+            }
+            SoloCall::Repaired { node } => self.check_repair(node).await,
+            SoloCall::Closed { .. } => self.close_during_acquire(solo).await,
+            SoloCall::OtherRuntime { runtime } => self.release_elsewhere(runtime, true, None).await,
+            SoloCall::RuntimeEnds { runtime, after, is_served } => {
                 self.release_elsewhere(runtime, is_served, Some(after)).await;
             }
-            Alone::Told { after } => self.be_told(after).await,
-            Alone::ToldOfEach { after, gap } => self.be_told_of_each(after, gap).await,
-            Alone::ToldLater { after, leaves, is_bypassed } => {
-                self.be_told_later(after, leaves, is_bypassed).await;
+            SoloCall::Pushed { after } => self.expect_push(after).await,
+            SoloCall::PushedEach { after, gap } => self.expect_push_of_each(after, gap).await,
+            SoloCall::PushedNext { after, leaves, is_skipped } => {
+                self.expect_push_of_next(after, leaves, is_skipped).await;
             }
-            Alone::InVain { every, wait } => self.wait_in_vain(every, wait).await,
-            Alone::Neglected { polls, others } => self.neglect(polls, others).await,
-            Alone::Orphaned { runtime, count, is_served_before } => {
+            SoloCall::TimesOut { every, wait } => self.wait_until_timeout(every, wait).await,
+            SoloCall::NotPolled { polls, others } => self.leave_unpolled(polls, others).await,
+            SoloCall::Orphaned { runtime, count, is_served_before } => {
                 self.leave_orphans(runtime, count, is_served_before).await;
             }
         }
@@ -134,9 +138,9 @@ impl Worker {
 
     /// The name of a lock that no other task uses.
     pub(super) fn own_name(&self, which: u32) -> String {
-        let mut books = self.checker.books();
-        books.calls += 1;
-        format!("own{}-{}-{}-{which}", self.process, self.name, books.calls)
+        let mut state = self.checker.state();
+        state.calls += 1;
+        format!("own{}-{}-{}-{which}", self.process, self.name, state.calls)
     }
 
     /// Returns true if no part of the process has stalled since `begun`.
@@ -158,7 +162,7 @@ impl Worker {
 
     /// Another client of this process, and its number.
     pub(crate) fn another_client(&self) -> (u64, Redlock) {
-        let number = 1_000 * (self.name as u64 + 1) + self.checker.books().calls % 1_000;
+        let number = 1_000 * (self.name as u64 + 1) + self.checker.state().calls % 1_000;
         (number, (self.another)(number))
     }
 }

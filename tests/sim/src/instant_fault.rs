@@ -12,8 +12,11 @@ use quorlock_test::internals::Server;
 
 impl Core {
     /// May delete a lock's key before a command is executed.
-    pub(crate) fn fade_some(&mut self, node: usize) {
-        if self.is_calm() || self.weather.fades == 0 || !self.dice.chance(self.weather.fades) {
+    pub(crate) fn maybe_lose_key(&mut self, node: usize) {
+        if self.is_calm()
+            || self.weather.key_losses == 0
+            || !self.dice.chance(self.weather.key_losses)
+        {
             return;
         }
         let wall = self.node_wall(node);
@@ -31,7 +34,7 @@ impl Core {
 
     /// Applies a fault without a duration to a node or a wall clock. Returns false for other
     /// faults.
-    fn suffer(&mut self, fault: Fault) -> bool {
+    fn apply_at_once(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::Jump { node, by } | Fault::Step { node, by } => self.step_node(node, by),
             Fault::Close { node, closing } => {
@@ -40,12 +43,12 @@ impl Core {
             }
             Fault::Enlarge { node, which, kilobytes } => self.enlarge(node, which, kilobytes),
             Fault::Flood { node, kilobytes } => self.flood(node, kilobytes),
-            Fault::Fade { node, resource } => {
+            Fault::LoseKey { node, resource } => {
                 note!(self, "r{resource} is lost on n{node}");
                 let key = name(resource);
                 self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
             }
-            Fault::Evict { node, resource } => {
+            Fault::LoseCounter { node, resource } => {
                 note!(self, "the counter of r{resource} is lost on n{node}");
                 self.nodes[node].wiped = Some(self.now);
                 let key = counter(&name(resource));
@@ -112,14 +115,14 @@ impl Core {
 
 impl World {
     /// Handles a fault without a duration, or postpones a fault. Returns true in both cases.
-    pub(crate) fn begin_mishap(&mut self, index: usize, fault: Fault) -> bool {
+    pub(crate) fn begin_instant_fault(&mut self, index: usize, fault: Fault) -> bool {
         let core = &mut *self.shared.lock();
         if core.must_wait(fault) {
             let at = core.now + 50 * MS;
-            core.agenda.plan(at, WorldEvent::Fault { index, begins: true });
+            core.events.plan(at, WorldEvent::Fault { index, begins: true });
             return true;
         }
-        core.suffer(fault)
+        core.apply_at_once(fault)
     }
 
     /// Checks that every process that started first has reached all nodes.

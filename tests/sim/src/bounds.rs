@@ -7,15 +7,15 @@ use crate::process::nanos;
 use crate::scenario::{FaultPlan, Scenario};
 
 /// Additional time for processes whose tasks and alarms are delayed.
-pub(crate) struct Weathered {
+pub(crate) struct Slack {
     pub(crate) slack: Instant,
 }
 
-impl Weathered {
+impl Slack {
     pub(crate) fn of(scenario: &Scenario) -> Self {
-        let nerves = scenario.nerves;
-        let holds = if nerves.holds > 0 { 40 * nerves.longest } else { 0 };
-        Self { slack: 20 * MS + 3 * nerves.late_alarms + holds }
+        let delays = scenario.delays;
+        let holds = if delays.holds > 0 { 40 * delays.longest } else { 0 };
+        Self { slack: 20 * MS + 3 * delays.late_alarms + holds }
     }
 }
 
@@ -27,7 +27,8 @@ impl Scenario {
         let node = nanos(self.times.node_timeout);
         // Constants of the library; see DESIGN. A node in trouble also refuses to kill connections.
         let is_refused = |it: &FaultPlan| matches!(it.fault, Fault::Trouble { .. });
-        let is_sure = self.kills && !self.hides_info && !self.faults.iter().any(is_refused);
+        let is_sure =
+            self.permits_kill && !self.forbids_info && !self.faults.iter().any(is_refused);
         let doubt = if is_sure { 0 } else { 10 * S };
         let patience = (10 * node).max(S);
         doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
@@ -37,13 +38,13 @@ impl Scenario {
     /// reports that are checked late. Zero in a new deployment. `None` if nodes do not send `INFO`:
     /// then each lost connection may be a restart.
     pub(crate) fn withheld_for(&self) -> Option<Instant> {
-        let longest = if self.mode.is_fresh() { 0 } else { 3 * self.term() };
-        (!self.hides_info).then_some(longest)
+        let longest = if self.mode.is_new_deployment() { 0 } else { 3 * self.term() };
+        (!self.forbids_info).then_some(longest)
     }
 
     /// Maximum wait for a free lock, including the competition of other waiters.
     pub(crate) fn longest_wait(&self) -> Instant {
-        let slack = Weathered::of(self).slack;
+        let slack = Slack::of(self).slack;
         // With auto-extension, work that started late continues for long.
         let holds = if self.mode == Mode::Outages { 16 } else { 4 } * nanos(self.max_ttl());
         let guards = self.term() + self.steps();
@@ -53,7 +54,7 @@ impl Scenario {
     /// Maximum wait for a lock without a holder, with healthy nodes and network.
     pub(crate) fn quick_wait(&self) -> Instant {
         let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
-        let slack = Weathered::of(self).slack;
+        let slack = Slack::of(self).slack;
         2 * connect + 12 * node + 4 * nanos(self.longest_delay) + 4 * slack
     }
 
@@ -62,6 +63,6 @@ impl Scenario {
         let closing = self.mode == Mode::Single(Single::ClosingCommand);
         // A release without an answer ends at the expiry of its key plus the stale window.
         let expiry = if closing { self.longest_key() + 10 * S } else { 0 };
-        self.delivery() + expiry + 4 * Weathered::of(self).slack
+        self.delivery() + expiry + 4 * Slack::of(self).slack
     }
 }

@@ -1,13 +1,13 @@
 //! Clients that are closed, and runtimes that are shut down, while a lock is acquired, held or
 //! released.
 
-use super::Alone;
+use super::SoloCall;
 use crate::clock::{Instant, MS};
 use crate::event::WorldEvent;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
 use crate::trace::note;
-use crate::worker::{Home, Worker};
+use crate::worker::{RuntimeRef, Worker};
 use crate::world::Open;
 use futures::future::join;
 use quorlock::{AcquireError, Lease, LeaseRef, Redlock};
@@ -16,8 +16,8 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 
 impl Worker {
-    pub(super) async fn close_meanwhile(self, alone: Alone) {
-        let Alone::Closed { after, at_least, waits, is_held, every } = alone else { return };
+    pub(super) async fn close_during_acquire(self, solo: SoloCall) {
+        let SoloCall::Closed { after, at_least, waits, is_held, every } = solo else { return };
         let own = self.own_name(0);
         let (number, client) = self.another_client();
         let ttl = self.times.ttl_ms;
@@ -36,7 +36,7 @@ impl Worker {
         }
         let mut acquire: Pin<Box<dyn Future<Output = _> + Send>> = match every {
             None => Box::pin(acquire),
-            Some(every) => Box::pin(self.seldom(every, acquire)),
+            Some(every) => Box::pin(self.rarely_polled(every, acquire)),
         };
         let early = self.within(after, acquire.as_mut()).await;
         let closer = Self { redlock: client.clone(), client: number, ..self.clone() };
@@ -51,10 +51,10 @@ impl Worker {
                 }
             };
             if result.is_ok() {
-                closer.check_census();
+                closer.check_pending_work();
             } else if self.was_prompt_since(begun) {
                 let how = format!("p{}: close() failed on healthy nodes: {result:?}", self.process);
-                self.checker.books().broken(Rule::Closes, how);
+                self.checker.state().violated(Rule::Closes, how);
             }
             // A closed acquire has deleted its keys by now.
             let left = self.shared.lock().keys_of(&own);
@@ -70,15 +70,15 @@ impl Worker {
             closer.check_alarms(begun).await;
         }
         drop(seen);
-        let mut books = self.checker.books();
+        let mut state = self.checker.state();
         match won {
             Ok(lease) if lease.is_valid() => {
                 let how = format!("p{}: {own} is held after the close", self.process);
-                books.broken(Rule::Closes, how);
+                state.violated(Rule::Closes, how);
             }
             Err(AcquireError::Closed) if is_closed && is_left => {
                 let how = format!("p{}: a closed acquire left the key {own}", self.process);
-                books.broken(Rule::Closes, how);
+                state.violated(Rule::Closes, how);
             }
             Ok(_) | Err(_) => {}
         }
@@ -94,17 +94,17 @@ impl Worker {
     }
 
     /// Another runtime that can run, if there is one.
-    fn elsewhere(&self, runtime: usize) -> Option<Home> {
-        let here = self.beat.running();
+    fn elsewhere(&self, runtime: usize) -> Option<RuntimeRef> {
+        let here = self.runtime_states.running();
         let core = self.shared.lock();
         let held = &core.processes[self.process].held;
         // If all connections belong to a runtime that does not run, releases are not delivered.
         if core.processes[self.process].is_pinned {
             return None;
         }
-        let runs = |home: &&Home| {
+        let runs = |home: &&RuntimeRef| {
             let index = home.index;
-            index != here && self.beat.is_alive(index) && held[index] <= core.now
+            index != here && self.runtime_states.is_alive(index) && held[index] <= core.now
         };
         let others: Vec<_> = self.runtimes.iter().filter(runs).collect();
         others.get(runtime % others.len().max(1)).copied().cloned()
@@ -116,7 +116,7 @@ impl Worker {
         is_served: bool,
         ends: Option<Instant>,
     ) {
-        let home = self.beat.running();
+        let home = self.runtime_states.running();
         let own = self.own_name(0);
         let Some(elsewhere) = self.elsewhere(runtime) else { return };
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -131,7 +131,7 @@ impl Worker {
             let begun = this.now();
             match ends {
                 None => this.hold_up(home, lasting),
-                Some(after) => this.condemn(home, after),
+                Some(after) => this.stop_polling(home, after),
             }
             if let Some(after) = ends.filter(|_| is_served) {
                 this.sleep(after + MS).await;
@@ -145,7 +145,7 @@ impl Worker {
                     "p{}: {own} was released on another runtime: {released:?}",
                     this.process
                 );
-                this.checker.books().broken(Rule::Elsewhere, how);
+                this.checker.state().violated(Rule::Elsewhere, how);
             }
             let left = (begun + this.freed_after()).saturating_sub(this.now());
             this.sleep(left).await;
@@ -163,16 +163,16 @@ impl Worker {
         let stalled = self.shared.lock().stalled_beside(self.process, home, begun);
         if extended.is_err() && lease.loss().is_none() && self.is_prompt && stalled == 0 {
             let how = format!("p{}: extended on another runtime: {extended:?}", self.process);
-            self.checker.books().broken(Rule::Elsewhere, how);
+            self.checker.state().violated(Rule::Elsewhere, how);
         }
     }
 
     /// Stops polling `runtime`, and shuts it down after the given time.
-    fn condemn(&self, runtime: usize, after: Instant) {
-        self.beat.condemn(runtime);
+    fn stop_polling(&self, runtime: usize, after: Instant) {
+        self.runtime_states.stop_polling(runtime);
         let core = &mut *self.shared.lock();
         let at = core.now + after;
-        core.agenda.plan(at, WorldEvent::Shutdown { process: self.process, runtime });
+        core.events.plan(at, WorldEvent::Shutdown { process: self.process, runtime });
     }
 
     /// Stops polling `runtime` for the given time.
@@ -182,14 +182,14 @@ impl Worker {
         let until = core.now + lasting;
         let it = &mut core.processes[self.process];
         it.held[runtime] = it.held[runtime].max(until);
-        core.note_stall(self.process, Some(runtime), lasting);
-        core.agenda.plan(until, WorldEvent::Tick);
+        core.record_stall(self.process, Some(runtime), lasting);
+        core.events.plan(until, WorldEvent::Tick);
     }
 
-    /// Checks that locks that were released at `begun` are free. Only `undriven` may have stalled.
-    fn check_freed(&self, names: &[String], begun: Instant, undriven: usize) {
+    /// Checks that locks that were released at `begun` are free. Only `unpolled` may have stalled.
+    fn check_freed(&self, names: &[String], begun: Instant, unpolled: usize) {
         let core = self.shared.lock();
-        if core.stalled_beside(self.process, undriven, begun) > 0 {
+        if core.stalled_beside(self.process, unpolled, begun) > 0 {
             return;
         }
         // The replies of a minority may not have been read. Then only this client can release
@@ -200,12 +200,12 @@ impl Worker {
         drop(core);
         if let Some(name) = left {
             let how = format!("p{}: {name} was released, but is not free", self.process);
-            self.checker.books().broken(Rule::Freed, how);
+            self.checker.state().violated(Rule::Freed, how);
         }
     }
 
     pub(super) async fn leave_orphans(self, runtime: usize, count: u32, is_served_before: bool) {
-        let home = self.beat.running();
+        let home = self.runtime_states.running();
         let names: Vec<_> = (0..count).map(|which| self.own_name(which)).collect();
         let Some(elsewhere) = self.elsewhere(runtime) else { return };
         let mut leases = Vec::new();
@@ -230,12 +230,12 @@ impl Worker {
             }
             drop(planned);
         });
-        if is_ready.await.is_err() || !self.beat.is_alive(elsewhere.index) {
+        if is_ready.await.is_err() || !self.runtime_states.is_alive(elsewhere.index) {
             return;
         }
         drop(leases);
         let _ = left.send(());
-        self.condemn(home, 0);
+        self.stop_polling(home, 0);
         std::future::poll_fn(|_| Poll::<()>::Pending).await;
     }
 

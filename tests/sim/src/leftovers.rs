@@ -15,13 +15,14 @@ impl World {
     pub(crate) fn check_delivered(&mut self) {
         let clients = self.hosts.iter().filter_map(|host| host.redlock.as_ref());
         let is_held = |client: &Redlock| quorlock_test::pending_work(client).leases > 0;
-        if !self.scenario.mode.is_whole() || clients.into_iter().any(is_held) {
+        if !self.scenario.mode.keeps_all_data() || clients.into_iter().any(is_held) {
             return;
         }
         let core = self.shared.lock();
         // The release may be in transit.
-        let was_let_go_lately = core.now < core.let_go + core.weather.long + 2 * core.node_timeout;
-        if core.rests.is_some() || was_let_go_lately || self.has_left_lately(&core) {
+        let was_released_lately =
+            core.now < core.released_at + core.weather.long + 2 * core.node_timeout;
+        if core.rests.is_some() || was_released_lately || self.has_left_lately(&core) {
             return;
         }
         let found = (0..core.nodes.len()).find_map(|node| {
@@ -30,7 +31,7 @@ impl World {
         });
         drop(core);
         if let Some(how) = found {
-            self.checker.books().broken(Rule::Delivered, how);
+            self.checker.state().violated(Rule::Delivered, how);
         }
     }
 
@@ -46,7 +47,7 @@ impl World {
     }
 
     /// Checks that no keys, connections, tasks and alarms remain.
-    pub(crate) fn check_remains(&mut self) {
+    pub(crate) fn check_leftovers(&mut self) {
         let core = self.shared.lock();
         let mut found = Vec::new();
         let rests = core.rests.is_some_and(|until| core.now < until);
@@ -65,7 +66,7 @@ impl World {
             if it.is_dead {
                 continue;
             }
-            let tasks = it.beat.tasks.load(Ordering::Relaxed);
+            let tasks = it.runtime_states.tasks.load(Ordering::Relaxed);
             if tasks > 0 {
                 found.push((Rule::NoTasks, format!("{tasks} tasks of p{process} remain")));
             }
@@ -76,7 +77,7 @@ impl World {
         }
         drop(core);
         for (rule, how) in found {
-            self.checker.books().broken(rule, how);
+            self.checker.state().violated(rule, how);
         }
     }
 
@@ -96,11 +97,11 @@ impl World {
             ids.into_iter().map(|id| core.abandon(id, is_silent)).collect()
         };
         drop(wakers);
-        self.checker.books().bury(process);
+        self.checker.state().bury(process);
         let host = &mut self.hosts[process];
         let executors = std::mem::take(&mut host.executors);
-        let beat = self.shared.lock().processes[process].beat.clone();
-        beat.close(executors);
+        let runtime_states = self.shared.lock().processes[process].runtime_states.clone();
+        runtime_states.close(executors);
         drop(host.redlock.take());
     }
 
@@ -108,9 +109,9 @@ impl World {
     pub(crate) fn shut_down(&mut self, process: usize, runtime: usize) {
         let executors = &mut self.hosts[process].executors;
         let is_pinned = self.scenario.processes[process].is_pinned && runtime == 0;
-        let beat = self.shared.lock().processes[process].beat.clone();
+        let runtime_states = self.shared.lock().processes[process].runtime_states.clone();
         let is_last = executors.iter().flatten().count() < 2;
-        if is_pinned || is_last && !beat.is_condemned(runtime) {
+        if is_pinned || is_last && !runtime_states.is_unpolled(runtime) {
             return;
         }
         let Some(executor) = executors.get_mut(runtime).and_then(Option::take) else { return };
@@ -119,8 +120,8 @@ impl World {
             note!(core, "p{process} shuts its runtime {runtime} down");
             core.processes[process].shut_down = Some(core.now);
         }
-        beat.set_alive(runtime, false);
-        beat.close(executor);
-        beat.note_all();
+        runtime_states.set_alive(runtime, false);
+        runtime_states.close(executor);
+        runtime_states.note_all();
     }
 }
