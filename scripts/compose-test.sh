@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Starts the five nodes of docker-compose.yml under a name, on ports and on a network of their own, lets `quorlock torture`
-# pause, kill, shut down and disconnect them and give the verdict, and takes them down again: also when it fails, and on
-# Ctrl-C. Without a Docker engine it is skipped. Arguments are handed on: --for 5m, --seed 7.
+# Starts the five nodes of docker-compose.yml under a separate project name, ports and network. Lets
+# `quorlock torture` pause, kill, shut down and disconnect them, and exits with its verdict. Removes
+# the nodes, also after a failure or Ctrl-C. Skipped without a Docker engine. Arguments are passed
+# on: --for 5m, --seed 7.
 #
-# Where the image can neither be found nor pulled, a small one is made of this machine's redis-server and removed
-# again. NODES_IMAGE names another image, which must then be there or come with a pull. An image that was
-# pulled stays.
+# If the image is neither present nor can be pulled, a small one is created from this machine's
+# redis-server and removed afterwards. NODES_IMAGE names another image, which must be present or
+# available. A pulled image is kept.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly project=quorlock-test-$$
 readonly label=com.docker.compose.project=$project
 readonly own_image=$project
-# How many ports and networks are tried: others may have them.
+# Maximum number of attempts with other ports and networks, because these may be in use.
 readonly tries=10
 compose=()
 torture=
@@ -26,15 +27,15 @@ main() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
 
-    # Before there is anything that could be left behind.
+    # Built first, so that a failure leaves no containers.
     cargo build --quiet -p quorlock-cli
     choose_image
     start_nodes
     work=$(mktemp -d)
     local also=() faults=() node
     urls 127.0.0.1 "$NODES_PORTS" >"$work/nodes"
-    # Without a proxy between, where this machine is on the nodes' network, as on Linux: packets to a node that is
-    # disconnected are then lost, and no connection is refused.
+    # Half of the clients connect directly if this machine is on the nodes' network, as on Linux.
+    # Then packets to a disconnected node are lost, and connections are not refused.
     if timeout 2 bash -c "</dev/tcp/$NODES_NET.11/6379" 2>/dev/null; then
         urls "$NODES_NET" >"$work/direct"
         also=(--also-nodes-file "$work/direct")
@@ -42,8 +43,8 @@ main() {
     for node in 1 2 3 4 5; do
         faults_of "$node"
     done
-    # In the background, because bash would not hear of a signal before a command in the foreground has ended.
-    # A machine that runs five containers beside the clients answers late.
+    # In the background, because bash handles signals only after a foreground command has ended.
+    # A machine with five containers and the clients replies slowly.
     QUORLOCK_NODE_TIMEOUT=100ms "${CARGO_TARGET_DIR:-target}/debug/quorlock" torture --nodes-file "$work/nodes" \
         "${also[@]}" "${faults[@]}" --for 75s --out "${CARGO_TARGET_DIR:-target}/torture" "$@" &
     torture=$!
@@ -53,7 +54,7 @@ main() {
     return "$verdict"
 }
 
-# On one host by port, or each on its own by address.
+# Prints one URL per node: with ports of one host, or with one address per node.
 urls() {
     local node
     for node in 1 2 3 4 5; do
@@ -61,7 +62,7 @@ urls() {
     done
 }
 
-# What can be done to a node. A mend returns when the node answers again.
+# Adds the faults of a node. A mend command returns when the node replies again.
 faults_of() {
     local container
     container=$(docker ps --quiet --filter "label=$label" --filter "label=com.docker.compose.service=n$1")
@@ -100,7 +101,7 @@ find_engine() {
 choose_image() {
     local image=${NODES_IMAGE:-redis:7}
     if ! docker image inspect "$image" >/dev/null 2>&1 && ! docker pull --quiet "$image" 2>/dev/null; then
-        [[ -z ${NODES_IMAGE:-} ]] || fail "there is no image $image, and it cannot be pulled"
+        [[ -z ${NODES_IMAGE:-} ]] || fail "the image $image is neither present nor can be pulled"
         say "$image cannot be pulled: making an image of this machine's redis-server"
         make_image
         image=$own_image
@@ -108,18 +109,19 @@ choose_image() {
     export NODES_IMAGE=$image
 }
 
-# The two programs, under the names that docker-compose.yml calls them by, and the libraries that the loader names.
+# Creates an image of both programs, under their names in docker-compose.yml, and of their shared
+# libraries.
 make_image() {
     local server cli library
-    server=$(command -v "${REDIS_SERVER:-redis-server}") || fail "no redis-server to make an image of"
+    server=$(command -v "${REDIS_SERVER:-redis-server}") || fail "no redis-server for an image"
     cli=$(command -v redis-cli || command -v valkey-cli || true)
     [[ $(uname -s) == Linux ]] || fail "the redis-server of this machine cannot run in a container"
     root=$(mktemp -d)
     mkdir -p "$root/usr/local/bin"
     cp -L "$server" "$root/usr/local/bin/redis-server"
-    # Only the health check uses it.
+    # Only used by the health check.
     [[ -z $cli ]] || cp -L "$cli" "$root/usr/local/bin/redis-cli"
-    # A static program has none.
+    # A static program has no libraries.
     for library in $({ ldd "$server"; [[ -z $cli ]] || ldd "$cli"; } | grep -o '/[^ ]*' | sort -u || true); do
         mkdir -p "$root$(dirname "$library")"
         cp -L "$library" "$root$library"
@@ -129,21 +131,21 @@ make_image() {
     root=
 }
 
-# Nobody can tell whether Docker will get a port or a network but Docker: so it is asked, with others each time.
+# Only Docker can detect whether a port or a network is available, so random ones are tried.
 start_nodes() {
-    local try said
+    local try output
     for ((try = 1; try <= tries; try++)); do
-        # Below the ports that Linux and macOS hand out by themselves.
+        # Below the ports that Linux and macOS assign automatically.
         export NODES_PORTS=$((2000 + RANDOM % 1200))
         export NODES_NET=10.$((200 + RANDOM % 55)).$((RANDOM % 255))
-        if said=$("${compose[@]}" up --detach 2>&1); then
+        if output=$("${compose[@]}" up --detach 2>&1); then
             say "five nodes of the image $NODES_IMAGE, ports ${NODES_PORTS}1 to ${NODES_PORTS}5," \
                 "network $NODES_NET.0/24"
             return
         fi
         "${compose[@]}" down --volumes --timeout 0 >/dev/null 2>&1 || true
     done
-    printf '%s\n' "$said" >&2
+    printf '%s\n' "$output" >&2
     fail "the nodes do not start, after $tries tries"
 }
 
@@ -157,7 +159,7 @@ clean_up() {
     fi
     rm -rf "${root:-}" "${work:-}"
     "${compose[@]}" down --volumes --timeout 0 >/dev/null 2>&1 || true
-    # What is paused or half made may have been too much for it.
+    # Paused or partly created containers may remain.
     remove "$(docker ps --all --quiet --filter "label=$label")" rm --force --volumes
     remove "$(docker network ls --quiet --filter "label=$label")" network rm
     remove "$(docker image ls --quiet "$own_image")" image rm --force
@@ -167,7 +169,7 @@ clean_up() {
         docker image ls --quiet "$own_image"
     )
     if [[ -n $left ]]; then
-        say "left behind:" "$left" >&2
+        say "not removed:" "$left" >&2
         status=1
     fi
     exit "$status"

@@ -1,8 +1,9 @@
-# Reads names of source files, one a line, and (in `info`) which of their lines were reached; prints a table by room
-# and file, and with `lines` the lines that were not reached. Called by coverage.sh.
+# Reads names of source files, one per line, and (in `info`) the execution counts of their lines.
+# Prints a table by module and file, and with `lines` the lines that were not executed. Called by
+# coverage.sh.
 #
-# Code of tests is told by the source: what stands behind `#[cfg(test)]`, up to the brace or semicolon that ends it in
-# a formatted file; and a file whose `mod` stands there.
+# Test code is recognised in the source: an item after `#[cfg(test)]`, up to the brace or semicolon
+# that ends it in a formatted file, and a file whose `mod` is such an item.
 
 BEGIN { read_counts() }
 
@@ -16,7 +17,7 @@ END {
     if (lines != "") print_lines()
 }
 
-# The same file may be named by way of another crate: tests/model/src/../../../src/protocol/mod.rs.
+# The same file may have the path of another crate: tests/model/src/../../../src/protocol/mod.rs.
 function of_this_crate(path,    at) {
     while (match(path, /[^\/]+\/\.\.\//)) path = substr(path, 1, RSTART - 1) substr(path, RSTART + RLENGTH)
     at = root "/"
@@ -63,52 +64,52 @@ function beside(file) {
     return file
 }
 
-# Where the modules of a file stand.
+# Directory of a file's modules.
 function below(file) {
     if (file ~ /\/(mod|lib)\.rs$/) return beside(file)
     sub(/\.rs$/, "/", file)
     return file
 }
 
-function room_of(file,    part) {
+function module_of(file,    part) {
     return split(file, part, "/") > 2 ? part[1] "/" part[2] : "src"
 }
 
-function add_up(file,    number, room) {
-    room = room_of(file)
-    if (!(room in of_room)) rooms[++room_count] = room
+function add_up(file,    number, module) {
+    module = module_of(file)
+    if (!(module in of_module)) modules[++module_count] = module
     for (number = 1; number <= last[file]; number++) {
         if (!((file, number) in counts) || (file, number) in is_test) continue
         of_file[file]++
-        of_room[room]++
+        of_module[module]++
         of_all++
         if (counts[file, number] > 0) continue
         missed_file[file]++
-        missed_room[room]++
+        missed_module[module]++
         missed_all++
         missed[file] = missed[file] " " number
     }
-    of_room[room] += 0
+    of_module[module] += 0
 }
 
 function row(name, all, not_reached) {
     printf "%-36s %7d %11d %8s\n", name, all, not_reached, all ? sprintf("%.1f %%", 100 * (all - not_reached) / all) : "-"
 }
 
-function print_table(    which, at, room) {
-    printf "%-36s %7s %11s %8s\n", "room, file", "lines", "not reached", "covered"
-    for (which = 1; which <= room_count; which++) {
-        room = rooms[which]
-        row(room, of_room[room], missed_room[room])
+function print_table(    which, at, module) {
+    printf "%-36s %7s %11s %8s\n", "module, file", "lines", "not reached", "covered"
+    for (which = 1; which <= module_count; which++) {
+        module = modules[which]
+        row(module, of_module[module], missed_module[module])
         for (at = 1; at <= known; at++) {
-            if (room_of(files[at]) != room || !of_file[files[at]]) continue
-            row("  " substr(files[at], length(room) + 2), of_file[files[at]], missed_file[files[at]])
+            if (module_of(files[at]) != module || !of_file[files[at]]) continue
+            row("  " substr(files[at], length(module) + 2), of_file[files[at]], missed_file[files[at]])
         }
     }
     row("all", of_all, missed_all)
 }
 
-# As ranges, each with its first line of text.
+# Prints ranges, each with the text of its first line.
 function print_lines(    at, file, count, part, which, from, to, range) {
     for (at = 1; at <= known; at++) {
         file = files[at]

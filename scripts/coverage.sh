@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Line coverage of src/, by room and file. Lines of tests (`#[cfg(test)]`) count neither as code nor as covered.
+# Line coverage of src/, by module and file. Test code (`#[cfg(test)]`) is not counted.
 #
 #   scripts/coverage.sh            by all tests: unit, on servers (it/), in paused time (paused/)
 #   SIM=1 scripts/coverage.sh      by the simulation alone, with SEEDS seeds of each mode (2000)
 #   LINES=1 scripts/coverage.sh    also lists the lines that were not reached, file by file
 #
-# ARGS goes to the test programs (a filter), or to the simulation. What no test reaches is no fault by itself: look at
-# the lines. Examples in the documentation do not count, since only nightly compilers measure them.
+# ARGS is passed to the test programs (a filter), or to the simulation. An uncovered line is not
+# necessarily a defect. Examples in the documentation are not measured, because that needs a nightly
+# compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 by=tests
 [[ -z ${SIM:-} ]] || by=sim
 out=${CARGO_TARGET_DIR:-$PWD/target}/coverage/$by
-# Instrumented programs are others than those that `cargo test` builds; what was left by the last run does not mix in.
+# The directory is separate, because instrumented programs differ from those of `cargo test`. Data
+# of an earlier run is removed.
 export CARGO_LLVM_COV_TARGET_DIR=$out
 read -ra args <<<"${ARGS:-}"
 
@@ -37,8 +39,9 @@ install() {
     cargo llvm-cov --version >/dev/null 2>&1 || cargo install cargo-llvm-cov --locked
 }
 
-# By the tools of LLVM themselves: `cargo llvm-cov report` leaves out what is compiled by way of tests/, as src/protocol
-# is for the model. Processes that a test kills leave a profile that was not written to its end, or none.
+# Uses the tools of LLVM directly, because `cargo llvm-cov report` omits files that are compiled
+# through tests/, such as src/protocol for the model. Killed processes leave a truncated profile, or
+# none.
 export_lines() {
     local objects=() object profile=$out/all.profdata
     while IFS= read -r object; do
@@ -57,7 +60,8 @@ by_tests() {
     return "$status"
 }
 
-# The unit tests are built, and not run: they have all lines of src/, also those of which the simulation has no part.
+# The unit tests are built but not run: their program contains all lines of src/, including those
+# that the simulation does not contain.
 by_sim() {
     local status=0
     cargo llvm-cov test --no-report --release --all-features --lib -- --list >/dev/null

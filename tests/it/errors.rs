@@ -299,8 +299,8 @@ async fn servers_that_swap_their_addresses_are_still_two() {
         let lease = redlock.acquire("r").wait(SOON).await.expect("three servers are up");
         lease.release().await.expect("three servers are up");
         eventually("all nodes are up", || all_up(&redlock)).await;
-        addresses[turn % 2].turn_to(cluster[1].addr());
-        addresses[1 - turn % 2].turn_to(cluster[0].addr());
+        addresses[turn % 2].set_target(cluster[1].addr());
+        addresses[1 - turn % 2].set_target(cluster[0].addr());
         for node in &cluster[..2] {
             node.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
         }

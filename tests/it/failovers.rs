@@ -96,7 +96,7 @@ async fn fail_over() -> Vec<String> {
     replica.cmd(&["REPLICAOF", "NO", "ONE"]);
     let lease = hold_on_two(&urls, third).await;
     assert!(master.get("r").is_some() && replica.get("r").is_none(), "it lags");
-    address.turn_to(replica.addr());
+    address.set_target(replica.addr());
     master.kill();
     let [observed, strict] = &knowing;
     let (b, c) = tokio::join!(try_for(observed, &lease), try_for(strict, &lease));

@@ -240,9 +240,9 @@ fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease
 }
 
 /// The next connections of the client's first node reach this server.
-async fn turn_to(proxy: &Proxy, server: &Server, redlock: &Redlock) {
+async fn set_target(proxy: &Proxy, server: &Server, redlock: &Redlock) {
     let before = proxy.accepted();
-    proxy.turn_to(server.addr());
+    proxy.set_target(server.addr());
     proxy.close();
     let is_back = || proxy.accepted() > before && is_up(redlock, 0);
     eventually("the first node has a new connection", is_back).await;
@@ -264,9 +264,9 @@ async fn set_that_another_run_received_is_released_once_by_one_that_hangs_and_th
         warm_up.release().await.expect("all are up");
         eventually("it is free again", || cluster.is_empty()).await;
 
-        turn_to(&proxy, &other, &redlock).await;
+        set_target(&proxy, &other, &redlock).await;
         let lease = block_in_place(|| acquired_elsewhere(&redlock, &other, &proxy));
-        turn_to(&proxy, &cluster[0], &redlock).await;
+        set_target(&proxy, &cluster[0], &redlock).await;
         // Where the server's own command finds no key, the script behind it reports why.
         let command = native(&cluster[0]).unwrap_or("evalsha");
         let before = cluster[0].calls(command);

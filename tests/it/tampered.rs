@@ -101,10 +101,11 @@ async fn proxy_that_answers_unsupported_command_has_votes() {
 async fn node_comes_up_without_replies_to_an_optional_command() {
     let commands = ["SETINFO", "ID", "INFO", "CONFIG", "LOAD", "TRACKING"];
     let silent = commands.map(|command| lock_without_replies_to(command, || Fate::Silence));
-    let swallowed = commands.map(|command| lock_without_replies_to(command, || Fate::Swallow));
+    let discarded_pushes =
+        commands.map(|command| lock_without_replies_to(command, || Fate::Swallow));
     // Four of the commands.
     let client = lock_without_replies_to("CLIENT", || Fate::Silence);
-    tokio::join!(join_all(silent), join_all(swallowed), client);
+    tokio::join!(join_all(silent), join_all(discarded_pushes), client);
 }
 
 /// Locks on a server that never replies to the `unanswered` command, also over its second connection.

@@ -35,7 +35,7 @@ fn server(
     own: &CertifiedKey<KeyPair>,
     clients: &CertifiedKey<KeyPair>,
 ) -> Option<ServerBuilder> {
-    if !Server::builder().knows_tls() {
+    if !Server::builder().supports_tls() {
         eprintln!("skipped: this server was built without TLS");
         return None;
     }

@@ -82,7 +82,7 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     let outages = outages.0.lock().expect("no panic").clone();
     assert!(outages.iter().any(|line| line.starts_with("down: READONLY")), "{outages:?}");
 
-    address.turn_to(promoted.addr());
+    address.set_target(promoted.addr());
     eventually("all nodes are up", || all_up(&redlock)).await;
     let is_released = || promoted.get("dropped").is_none();
     eventually("the pending release is delivered to the new master", is_released).await;

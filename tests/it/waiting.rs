@@ -234,7 +234,7 @@ async fn a_waiter_whose_pushes_are_swallowed_gets_the_lock_by_a_timer() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     for proxy in &proxies {
-        proxy.swallow_pushes(true);
+        proxy.discard_pushes(true);
     }
     let ours = |retry| through(&proxies).retry(retry).wait(SOON).build().expect("good settings");
     let theirs = client(&cluster);
@@ -250,7 +250,8 @@ async fn a_waiter_whose_pushes_are_swallowed_gets_the_lock_by_a_timer() {
         let lease = timeout(SOON, waiting).await.expect("in time").expect("no panic");
         lease.expect("free").release().await.expect("nodes are up");
     }
-    eventually("pushes of each node are lost", || proxies.iter().all(|p| p.swallowed() > 0)).await;
+    eventually("pushes of each node are lost", || proxies.iter().all(|p| p.discarded_pushes() > 0))
+        .await;
 
     // After an expiry, of which a node may tell late or never, by that of the holder's ttl.
     let held = theirs.acquire("r").ttl(ms(1_500)).wait(SOON).await.expect("free in time");

@@ -12,17 +12,17 @@ use tokio::time::sleep;
 
 const TTL: Duration = ms(2_000);
 
-/// A lease that is extended automatically, and has its key on all nodes of `cluster`.
+/// Acquires a lease with auto-extension, and waits until its key is on all nodes.
 async fn held(redlock: &Redlock, cluster: &Cluster) -> Lease {
     let lease = redlock.acquire("r").wait(SOON).auto_extend_forever().await.expect("a free lock");
     eventually("the key is on all nodes", || cluster.all_have("r")).await;
     lease
 }
 
-/// Blocks the only thread of `runtime` for three ttls while it holds a lease, during which another client cannot acquire
-/// the lock.
+/// Blocks the only thread of `runtime` for three ttls while it holds a lease. Another client must
+/// not acquire the lock.
 fn keeps_lease(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluster) {
-    // A renewal whose replies are read only at the node timeout is too late.
+    // Renewals must not depend on the node timeout: replies that are read only then are too late.
     let builder = builder.ttl(TTL).node_timeout(ms(1_800));
     let redlock = builder.build().expect("good settings");
     let lease = runtime.block_on(held(&redlock, cluster));
@@ -48,7 +48,7 @@ fn keeps_lease(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluste
 }
 
 #[test]
-fn extended_lease_is_kept_while_the_only_thread_of_its_runtime_is_blocked() {
+fn lease_is_extended_while_its_runtime_is_blocked() {
     let cluster = Cluster::start_with(5, &Server::builder().unix_socket());
     let (one, other) = (current_thread(), multi_thread(1));
     keeps_lease("current_thread", &one, builder(&cluster), &cluster);
@@ -61,20 +61,20 @@ fn extended_lease_is_kept_while_the_only_thread_of_its_runtime_is_blocked() {
 
 #[cfg(feature = "rustls-0-23")]
 #[test]
-fn extended_lease_on_tls_nodes_is_kept_while_the_only_thread_of_its_runtime_is_blocked() {
+fn lease_on_tls_nodes_is_extended_while_its_runtime_is_blocked() {
     let dir = tempfile::tempdir().expect("a directory");
     let Some((cluster, builder)) = secure::cluster(5, dir.path()) else { return };
     keeps_lease("TLS", &current_thread(), builder, &cluster);
 }
 
 #[test]
-fn loss_on_hung_nodes_is_reported_in_time_while_the_only_thread_of_the_runtime_is_blocked() {
+fn loss_is_reported_in_time_while_the_runtime_is_blocked() {
     let cluster = Cluster::start(5);
     let redlock = builder(&cluster).ttl(TTL).node_timeout(ms(200)).build().expect("good settings");
     let runtime = current_thread();
     let lease = runtime.block_on(held(&redlock, &cluster));
     cluster.servers().iter().for_each(Server::stop);
-    // Extensions that are under way may still count.
+    // Pending extensions may still count.
     runtime.block_on(async { sleep(ms(300)).await });
     let (valid_until, view) = (lease.valid_until(), lease.view());
     let waiting = thread::spawn(move || {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Longer than the tests, so that no key expires.
+/// Longer than the tests, so no key expires.
 const TTL: Duration = Duration::from_mins(10);
 
 /// Tasks of `runtime` hold 1,000 leases, and 200 other tasks acquire locks, some of which are held.
@@ -34,7 +34,8 @@ fn occupy(runtime: &Runtime, redlock: &Redlock) {
     runtime.block_on(async { tokio::time::sleep(ms(100)).await });
 }
 
-/// Another client acquires and releases locks until `is_over`. Returns the longest time that one acquire has taken.
+/// Another client acquires and releases locks until `is_over`. Returns the longest duration of an
+/// acquire.
 async fn cycles(redlock: &Redlock, is_over: impl Fn() -> bool) -> Duration {
     let mut longest = Duration::ZERO;
     while !is_over() {
@@ -47,7 +48,7 @@ async fn cycles(redlock: &Redlock, is_over: impl Fn() -> bool) -> Duration {
 }
 
 #[test]
-fn runtime_that_is_shut_down_leaves_no_keys_and_disturbs_no_other_client() {
+fn runtime_shutdown_leaves_no_keys_and_affects_no_client() {
     let cluster = Cluster::start(5);
     let other = client(&cluster);
     let rest = current_thread();
@@ -70,7 +71,7 @@ fn runtime_that_is_shut_down_leaves_no_keys_and_disturbs_no_other_client() {
     }
 }
 
-/// A static client, and a runtime for each test of a program, all at the same time.
+/// A static client with one runtime for each test of a program, all at the same time.
 #[test]
 fn static_client_serves_200_runtimes_at_the_same_time() {
     static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start(5));
@@ -95,19 +96,19 @@ fn static_client_serves_200_runtimes_at_the_same_time() {
             test.join().expect("no failure");
         }
     });
-    // The library's own runtime delivers the releases that the last runtimes have left.
+    // The library's own runtime delivers the releases that the last runtimes left pending.
     kit::eventually(SOON, "no key is left", || CLUSTER.is_empty());
-    // Statics are not dropped: end the servers here.
+    // Statics are not dropped, so the servers are ended here.
     CLUSTER.servers().iter().for_each(Server::kill);
 }
 
-/// A runtime that lives and is not driven any more, as after `block_on`.
+/// The runtime exists but is no longer polled, as after `block_on`.
 #[test]
-fn release_on_a_node_that_comes_back_needs_no_driven_runtime() {
+fn release_on_a_restarted_node_needs_no_polled_runtime() {
     let cluster = Cluster::start_with(3, &Server::builder().durable());
     let redlock = builder(&cluster).ttl(TTL).build().expect("good settings");
-    let undriven = current_thread();
-    let lease = undriven.block_on(async {
+    let unpolled = current_thread();
+    let lease = unpolled.block_on(async {
         let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
         eventually("the key is on all nodes", || cluster.all_have("r")).await;
         lease
@@ -117,5 +118,5 @@ fn release_on_a_node_that_comes_back_needs_no_driven_runtime() {
     thread::sleep(ms(500));
     cluster[2].restart();
     kit::eventually(SOON, "no key is left", || cluster.is_empty());
-    drop(undriven);
+    drop(unpolled);
 }

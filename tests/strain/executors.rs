@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Instant;
 use tokio::runtime::{self, Runtime};
 
-/// Acquires, extends, waits, is notified of losses, and releases. `Send` and `'static`, because it is spawned.
+/// Acquires, extends, waits, receives losses, and releases. `Send` and `'static`, because it is
+/// spawned.
 async fn all_operations(redlock: Redlock) {
     redlock.ready().await.expect("nodes are up");
     let lease = redlock.try_acquire("r").await.expect("a free lock");
@@ -27,7 +28,7 @@ async fn all_operations(redlock: Redlock) {
     let lease = redlock.acquire("r").wait(SOON).await.expect("released");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 
-    // A lease is extended automatically, and another one ends.
+    // One lease is extended automatically, and another one expires.
     let kept = redlock.acquire("kept").ttl(ms(2_000)).auto_extend_forever();
     let kept = kept.await.expect("a free lock");
     let short = redlock.acquire("short").ttl(ms(1_500)).await.expect("a free lock");
@@ -74,7 +75,7 @@ fn all_operations_work_on_every_executor() {
     assert!(cluster.is_empty());
 }
 
-/// The client moves from one executor to the next, and drops leases outside of all.
+/// The client moves from one executor to the next, and drops leases outside of all executors.
 #[test]
 fn one_client_works_on_each_executor_in_turn() {
     let cluster = Cluster::start(3);

@@ -17,7 +17,7 @@ fn processor_time() -> Duration {
 }
 
 #[test]
-#[ignore = "run by the next test, in a process of its own"]
+#[ignore = "run by the next test, in its own process"]
 fn thousand_clients() {
     let cluster = Cluster::start(5);
     multi_thread(2).block_on(async {
@@ -28,13 +28,13 @@ fn thousand_clients() {
             }
             eventually("all nodes are up", || some.iter().all(all_up)).await;
         }
-        // Set-ups end.
+        // Wait for the end of the set-ups.
         tokio::time::sleep(ms(6_000)).await;
         let (begun, before) = (Instant::now(), processor_time());
         tokio::time::sleep(ms(20_000)).await;
         let cores = processor_time().saturating_sub(before).div_duration_f64(begun.elapsed());
         println!("1,000 idle clients of five nodes use {cores:.4} cores");
-        // With optimisation 0.08, on a busy machine.
+        // 0.08 with optimisation on a busy machine.
         assert!(cores < 0.8, "{cores} cores");
     });
 }

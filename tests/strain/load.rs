@@ -28,7 +28,7 @@ impl Observer for Diary {
     }
 }
 
-/// 2,000 tasks, of which half acquire and release locks, and half only let others run.
+/// 2,000 tasks. Half of them acquire and release locks, and half only yield.
 fn work(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     for n in 0..2_000 {
         let (redlock, is_over) = (redlock.clone(), is_over.clone());
@@ -43,7 +43,7 @@ fn work(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     }
 }
 
-/// 100 clients that connect again and again.
+/// 100 clients that connect repeatedly.
 fn reconnect(builder: &Builder, is_over: &Arc<AtomicBool>) {
     for _ in 0..100 {
         let (builder, is_over) = (builder.clone(), is_over.clone());
@@ -58,7 +58,7 @@ fn reconnect(builder: &Builder, is_over: &Arc<AtomicBool>) {
     }
 }
 
-/// Reads a value of 64 MB again and again.
+/// Repeatedly reads a value of 64 MB.
 fn read_long_reply(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     let (redlock, is_over) = (redlock.clone(), is_over.clone());
     tokio::spawn(async move {
@@ -69,13 +69,13 @@ fn read_long_reply(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     });
 }
 
-/// The longest time that a node takes to reply to a client without load, until `is_over`.
+/// The longest reply time of a node for a client without load, until `is_over`.
 fn slowest_reply(cluster: &Cluster, is_over: &AtomicBool) -> Duration {
     let mut slowest = Duration::ZERO;
     while !is_over.load(Ordering::Relaxed) {
         for node in cluster {
             let begun = Instant::now();
-            // On a busy machine it can fail, after some seconds.
+            // Fails on a busy machine after some seconds.
             let _ = node.try_cmd(&["PING"]);
             slowest = slowest.max(begun.elapsed());
         }
@@ -84,7 +84,7 @@ fn slowest_reply(cluster: &Cluster, is_over: &AtomicBool) -> Duration {
     slowest
 }
 
-/// How late the loss of each lease is reported.
+/// The delay with which each lease's loss is reported.
 async fn lateness(leases: &[Lease]) -> Vec<Duration> {
     let each = leases.iter().map(|lease| async {
         let valid_until = lease.valid_until();
@@ -95,7 +95,7 @@ async fn lateness(leases: &[Lease]) -> Vec<Duration> {
 }
 
 #[test]
-fn loss_of_100_leases_is_reported_in_time_and_no_node_stalls_under_load() {
+fn losses_are_reported_and_no_node_stalls_under_load() {
     let dir = tempfile::tempdir().expect("a directory");
     let Some((cluster, builder)) = secure::cluster(5, dir.path()) else { return };
     let cluster = Arc::new(cluster);
@@ -129,7 +129,7 @@ fn loss_of_100_leases_is_reported_in_time_and_no_node_stalls_under_load() {
         assert!(!has_stalled || slowest > NODE_TIMEOUT / 2, "{changes:#?}");
 
         cluster.servers().iter().for_each(Server::stop);
-        // Extensions that are under way may still count.
+        // Pending extensions may still count.
         sleep(ms(500)).await;
         let views: Vec<_> = leases.iter().map(Lease::view).collect();
         let elsewhere = thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! quorlock under strain: runtimes that are blocked or shut down, leaked futures, user code that blocks, other executors,
-//! and load. Not in `it`, because the load would disturb its tests.
+//! quorlock under strain: blocked runtimes, runtimes that are shut down, leaked futures, blocking
+//! user code, other executors, and load. Not in `it`, because the load would disturb its tests.
 
 #![allow(
     clippy::incompatible_msrv,
@@ -21,14 +21,14 @@ use quorlock::{Builder, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-/// How long to wait for something that takes milliseconds, on the slowest machine.
+/// Maximum wait for an event that normally takes milliseconds, on the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Settings of a client with a node timeout that a busy machine does not break.
+/// Settings of a client with a node timeout that suffices on a busy machine.
 fn builder(cluster: &Cluster) -> Builder {
     builder_of(cluster.urls())
 }

@@ -11,9 +11,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Nodes with TLS, and settings of a client that trusts them. `None` if servers here have no TLS.
+/// Nodes with TLS, and the settings of a client that trusts them. `None` if the servers lack TLS.
 pub(crate) fn cluster(nodes: usize, dir: &Path) -> Option<(Cluster, Builder)> {
-    if !Server::builder().knows_tls() {
+    if !Server::builder().supports_tls() {
         eprintln!("skipped: this server was built without TLS");
         return None;
     }

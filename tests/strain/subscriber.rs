@@ -40,8 +40,8 @@ impl Subscriber for BlockingSubscriber {
 }
 
 #[test]
-#[ignore = "run by the next test, because the subscriber is that of the process"]
-fn leases_under_a_subscriber_that_blocks() {
+#[ignore = "run by the next test, because the subscriber is global"]
+fn leases_with_blocking_subscriber() {
     let (barrier, is_armed) = (Arc::new(Barrier::default()), Arc::new(AtomicBool::new(false)));
     let subscriber = BlockingSubscriber { barrier: barrier.clone(), is_armed: is_armed.clone() };
     tracing::subscriber::set_global_default(subscriber).expect("there is no other");
@@ -57,8 +57,8 @@ fn leases_under_a_subscriber_that_blocks() {
 }
 
 #[test]
-fn tracing_subscriber_that_blocks_loses_no_lease() {
-    let test = "subscriber::leases_under_a_subscriber_that_blocks";
+fn blocking_tracing_subscriber_loses_no_lease() {
+    let test = "subscriber::leases_with_blocking_subscriber";
     let rerun = Rerun::start(&["--ignored", "--exact", test, "--nocapture"], &[]);
     rerun.finish(6 * SOON);
     assert!(rerun.output().contains("1 passed"), "{}", rerun.output());

@@ -1,4 +1,4 @@
-//! Code of the user that blocks: callbacks for credentials, and observers.
+//! User code that blocks: callbacks for credentials, and observers.
 
 use crate::{SOON, all_up, builder, current_thread, eventually, ms, multi_thread};
 use kit::{Cluster, Server};
@@ -48,7 +48,7 @@ enum Callback {
 }
 
 #[test]
-fn callback_for_credentials_that_blocks_or_never_ends_delays_only_its_connection() {
+fn blocking_credentials_callback_delays_only_its_connection() {
     let cluster = Cluster::start_with(5, &Server::builder().password("secret"));
     let odd = cluster[2].addr().to_string();
     for callback in [Callback::NeverEnds, Callback::FutureBlocks, Callback::Blocks] {
@@ -106,7 +106,7 @@ impl Observer for Blocking {
     }
 }
 
-/// Ten leases of each client, which are extended automatically.
+/// Ten leases of each client, with auto-extension.
 pub(crate) async fn held(clients: &[Redlock]) -> Vec<Lease> {
     let mut leases = Vec::new();
     for (number, redlock) in clients.iter().cycle().take(10 * clients.len()).enumerate() {
@@ -117,7 +117,7 @@ pub(crate) async fn held(clients: &[Redlock]) -> Vec<Lease> {
     leases
 }
 
-/// Keeps `leases` on `runtime` for three ttls from the time on at which `is_blocked` holds.
+/// Checks that `leases` are kept on `runtime` for three ttls after `is_blocked` holds.
 pub(crate) fn keeps(
     case: &str,
     runtime: &Runtime,
@@ -127,7 +127,7 @@ pub(crate) fn keeps(
 ) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // It can be blocked.
+        // This thread may be blocked.
         scope.spawn(|| {
             runtime.block_on(async {
                 while !is_over.load(Ordering::SeqCst) {
@@ -144,7 +144,7 @@ pub(crate) fn keeps(
     });
 }
 
-/// Leases of a client whose observer blocks, and of another client, are kept.
+/// Checks that the leases of a client with a blocking observer, and of another client, are kept.
 fn keeps_leases_with(blocks: fn(&Event) -> bool, runtime: &Runtime, cause: impl Fn(&Cluster)) {
     let cluster = Cluster::start(5);
     let barrier = Arc::new(Barrier::default());
@@ -160,7 +160,7 @@ fn keeps_leases_with(blocks: fn(&Event) -> bool, runtime: &Runtime, cause: impl 
 }
 
 #[test]
-fn observer_that_blocks_at_any_event_loses_no_lease() {
+fn observer_that_blocks_at_every_event_loses_no_lease() {
     for runtime in [current_thread(), multi_thread(2)] {
         keeps_leases_with(|_| true, &runtime, |_| {});
     }

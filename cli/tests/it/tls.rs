@@ -34,7 +34,7 @@ fn text(path: &Path) -> &str {
 fn certificate_files_come_from_options_variables_or_file() {
     let dir = TempDir::new().expect("a directory");
     let [own, client] = ["server", "client"].map(|name| Pem::new(dir.path(), name));
-    if !Server::builder().knows_tls() {
+    if !Server::builder().supports_tls() {
         eprintln!("skipped: this server was built without TLS");
         return;
     }
@@ -104,7 +104,7 @@ fn check_reports_a_wrong_scheme() {
     let scene = scene.with("QUORLOCK_NODES", &format!("rediss://{}", plain.addr()));
     let ended = scene.execute(&["check", "--cacert", text(&own.cert)]);
     assert!(ended.out.contains("not speak TLS"), "{}", ended.out);
-    if !Server::builder().knows_tls() {
+    if !Server::builder().supports_tls() {
         return;
     }
     let files = TlsFiles { cert: own.cert.clone(), key: own.key, ca: own.cert };

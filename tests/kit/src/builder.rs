@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! Settings of a server.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,25 +7,26 @@ use std::process::Command;
 
 use crate::Server;
 
-/// The files a server needs to speak TLS, in PEM format.
+/// PEM files for a server with TLS.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     /// The server's certificate.
     pub cert: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
-    /// The certificates of the authorities that the server trusts (`cert` itself will do).
+    /// Certificates of the authorities that the server trusts; `cert` itself is sufficient.
     pub ca: PathBuf,
 }
 
-/// Sets up a [`Server`]; made by [`Server::builder`]. Can be cloned, and used for several servers.
+/// Settings of a [`Server`], created by [`Server::builder`]. Can be cloned and used for several
+/// servers.
 ///
 /// # Default
 ///
 /// - a free port on 127.0.0.1, a fresh directory
-/// - nothing is saved: `--save "" --appendonly no`; a restarted server is empty
-/// - no users, no password: every client may do everything
-/// - Redis's own defaults for the rest
+/// - no persistence (`--save "" --appendonly no`): a restarted server is empty
+/// - no users and no password: every client may run every command
+/// - otherwise the defaults of Redis
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ServerBuilder {
@@ -41,7 +42,7 @@ pub struct ServerBuilder {
     clock: bool,
 }
 
-/// Where a server listens and keeps its files.
+/// Ports, socket and directory of a server.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) port: u16,
@@ -58,34 +59,33 @@ impl ServerBuilder {
         Server::with(self.clone())
     }
 
-    /// The program to run, in place of what `REDIS_SERVER` names or the `redis-server` on the `PATH`.
+    /// The program, in place of `REDIS_SERVER` or the `redis-server` on the `PATH`.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
         self
     }
 
-    /// Adds an argument of the command line, after those of the kit:
+    /// Adds an argument to the command line, after the kit's arguments:
     /// `.arg("--maxmemory").arg("1mb")`.
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Sets an environment variable of the server's process, for example to preload a library.
+    /// Sets an environment variable of the server's process.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// Writes every command to disk before it is answered (`--appendonly yes --appendfsync
-    /// always`): the server comes back from [`Server::kill`] with its data. Nothing is rewritten in
-    /// the background.
+    /// Writes every command to disk before the reply (`--appendonly yes --appendfsync always`), so
+    /// that the server keeps its data after [`Server::kill`]. Disables background rewrites.
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
     }
 
-    /// Listens on a unix socket as well; see [`Server::url_unix`].
+    /// Also listens on a Unix socket; see [`Server::url_unix`].
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
@@ -97,44 +97,42 @@ impl ServerBuilder {
         self
     }
 
-    /// Requires this password of clients that name no user (`--requirepass`).
+    /// Requires this password from clients that send no user name (`--requirepass`).
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// Adds a user who may run every command on every key and channel. May be called again for
-    /// further users. Clients that name no user are still let in, unless
-    /// [`password`](Self::password) is set too.
+    /// Adds a user with all permissions. Can be called several times. Clients without a user name
+    /// are still accepted, unless [`password`](Self::password) is set.
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.users.push((name.into(), password.into()));
         self
     }
 
-    /// Listens for TLS on a second port as well, and asks clients for no certificate; see
-    /// [`Server::url_tls`]. Needs a `redis-server` that was built with TLS.
+    /// Also listens for TLS on a second port, without client certificates; see [`Server::url_tls`].
+    /// Requires a `redis-server` that was built with TLS.
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.tls = Some(files);
         self
     }
 
-    /// Whether the program was built with TLS: one that was not does not know the port for it, or says
-    /// so when it is to use it. One that was complains of the missing certificate.
+    /// Returns true if the program was built with TLS. Without TLS, it reports an unknown option or
+    /// missing support; with TLS, it reports the missing certificate.
     #[must_use]
-    pub fn knows_tls(&self) -> bool {
+    pub fn supports_tls(&self) -> bool {
         let mut command = Command::new(self.program_name());
         let output =
             command.args(["--port", "0", "--tls-port", "1", "--tls-cert-file", "/dev/null"]);
         let output = output.output().expect("cannot run the server's program");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        !said.contains("Failed finding TLS support") && !said.contains("Bad directive")
+        let output = [output.stdout, output.stderr].concat();
+        let output = String::from_utf8_lossy(&output);
+        !output.contains("Failed finding TLS support") && !output.contains("Bad directive")
     }
 
-    /// Gives the server a wall clock of its own, which can be made to drift and to jump; see
-    /// [`Server::clock`]. Needs Linux on a 64-bit processor, a C compiler, and a `redis-server` that
-    /// is linked dynamically; starting panics where one is missing. Takes the environment variable
-    /// `LD_PRELOAD`.
+    /// Gives the server its own wall clock, which can drift and jump; see [`Server::clock`].
+    /// Requires 64-bit Linux, a C compiler and a dynamically linked `redis-server`; otherwise
+    /// starting the server panics. Uses the environment variable `LD_PRELOAD`.
     pub fn clock(mut self) -> Self {
         self.clock = true;
         self
@@ -144,9 +142,9 @@ impl ServerBuilder {
         self.clock
     }
 
-    /// What [`program`](Self::program) says, or the environment variable `REDIS_SERVER`, or
-    /// `redis-server`. A relative path with a directory in it is made absolute, as the server runs in
-    /// a directory of its own.
+    /// The program: from [`program`](Self::program), else from the environment variable
+    /// `REDIS_SERVER`, else `redis-server`. A relative path with a directory is made absolute,
+    /// because the server runs in its own directory.
     pub(crate) fn program_name(&self) -> OsString {
         let chosen = self.program.as_ref().map(|path| path.as_os_str().to_owned());
         let name = chosen.or_else(|| env::var_os("REDIS_SERVER")).filter(|name| !name.is_empty());
@@ -169,8 +167,7 @@ impl ServerBuilder {
         self.password.as_deref()
     }
 
-    /// The name ("" for the default user) and password of the user added last, else of the default
-    /// user.
+    /// Name and password of the last added user, else of the default user, whose name is "".
     pub(crate) fn credentials(&self) -> Option<(&str, &str)> {
         let user = self.users.last().map(|(name, password)| (name.as_str(), password.as_str()));
         user.or_else(|| self.default_password().map(|password| ("", password)))
@@ -180,13 +177,12 @@ impl ServerBuilder {
         &self.env
     }
 
-    /// The command line of a server at `place`.
     pub(crate) fn command_line(&self, place: &Place<'_>) -> Vec<OsString> {
         let mut line = CommandLine(Vec::new());
         line.option("--bind", ["127.0.0.1"]);
         line.option("--port", [place.port.to_string()]);
-        // Always, because the kit itself looks inside through it: nobody else's server can answer
-        // there.
+        // Always enabled: the kit connects through the socket, because no other server can listen
+        // on it.
         line.option("--unixsocket", [place.socket]);
         line.option("--dir", [place.dir]);
         line.option("--daemonize", ["no"]);

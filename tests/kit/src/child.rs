@@ -1,4 +1,4 @@
-//! A child process of the caller's own making.
+//! Child processes of tests.
 
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,39 +7,37 @@ use std::time::{Duration, Instant};
 
 use crate::process::Process;
 
-/// How often one that is to end is looked at.
+/// Interval between checks whether a process has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A process started by the caller, for example a client of the servers, that cannot outlive it.
+/// A process that a test starts, such as a client of the servers. It does not outlive the test.
 ///
-/// It leads a process group of its own, so a Ctrl-C in the terminal does not reach it: it is ended
-/// by the reaper. It should also end when its standard input does, which covers the moment before
-/// the reaper knows of it.
+/// It leads its own process group, so a Ctrl-C in the terminal does not reach it: the reaper ends
+/// it. The program should also exit at the end of its standard input, which covers the moment
+/// before the reaper knows the process.
 ///
-/// Dropping it kills it, also when it is stopped.
+/// Dropping it kills the process, even if it is stopped.
 #[derive(Debug)]
 #[must_use = "a child that is dropped ends"]
 pub struct Child {
     process: Process,
 }
 
-/// The pipes to and from a [`Child`].
+/// Pipes of a [`Child`].
 #[derive(Debug)]
 pub struct Pipes {
-    /// What it reads; closed when this is dropped.
+    /// Standard input. Dropping it closes the pipe.
     pub stdin: ChildStdin,
-    /// What it prints.
     pub stdout: ChildStdout,
-    /// What it complains about.
     pub stderr: ChildStderr,
 }
 
 impl Child {
-    /// Starts it, with its standard streams piped.
+    /// Starts the command with piped standard streams.
     ///
     /// # Panics
     ///
-    /// When it cannot be started.
+    /// If the process cannot be started.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> (Self, Pipes) {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -52,32 +50,33 @@ impl Child {
         (Self { process: Process::watch(child) }, pipes)
     }
 
-    /// The number of the process.
+    /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Stops it (SIGSTOP) and returns when none of its threads runs any more, or it has ended.
+    /// Stops the process (SIGSTOP). Returns when all its threads have stopped, or it has ended.
     #[track_caller]
     pub fn stop(&self) {
         self.process.stop();
     }
 
-    /// Lets it continue (SIGCONT).
+    /// Continues the process (SIGCONT).
     #[track_caller]
     pub fn cont(&self) {
         self.process.cont();
     }
 
-    /// How it ended: its exit code, or the number of the signal that ended it, negated. `None` while
-    /// it runs or is stopped.
+    /// The exit code, or the negated number of the signal that ended the process. `None` while it
+    /// runs or is stopped.
     #[must_use]
     pub fn exit_code(&self) -> Option<i32> {
         self.process.exit_code()
     }
 
-    /// Waits until it has ended, for at most `limit`; then as [`exit_code`](Self::exit_code).
+    /// Waits until the process has ended, for at most `limit`. Returns the same as
+    /// [`exit_code`](Self::exit_code).
     #[must_use]
     pub fn wait(&self, limit: Duration) -> Option<i32> {
         let start = Instant::now();

@@ -1,8 +1,8 @@
-//! The wall clock of one server, which can be made to drift and to jump.
+//! The wall clock of a server, which can drift and jump.
 //!
-//! A small library in C, `clock/shim.c`, is preloaded into the server's process. It reads from a
-//! file, which it maps into memory, how far off the clock is. This side writes that file, so a
-//! change takes effect with the next reading, and needs no help from the process.
+//! A small C library, `clock/shim.c`, is preloaded into the server's process. It reads the clock's
+//! settings from a memory-mapped file. This module writes the file, so a change takes effect at the
+//! next reading of the clock, without cooperation of the process.
 
 mod shim;
 
@@ -15,18 +15,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Both lie in the server's directory, in which its process runs: so no path of a temporary
-/// directory, with a space or a colon in it, has to pass through `LD_PRELOAD`.
+/// Both files are in the server's directory, which is the working directory of its process. So
+/// `LD_PRELOAD` never contains the path of a temporary directory, which may have spaces or colons.
 const LIBRARY: &str = "clock.so";
 const CONTROL: &str = "clock";
 
-/// The wall clock of a [`Server`](crate::Server) that was set up with
-/// [`ServerBuilder::clock`](crate::ServerBuilder::clock): what `TIME` tells, and what keys expire
-/// by.
+/// The wall clock of a [`Server`](crate::Server) with
+/// [`ServerBuilder::clock`](crate::ServerBuilder::clock). It determines the reply to `TIME` and the
+/// expiry of keys.
 ///
-/// It starts as the true one, and goes on through [`kill`](crate::Server::kill) and
-/// [`restart`](crate::Server::restart). Changes take effect at once, also in a stopped process. The
-/// monotonic clock of the process stays true. All methods may be called from any thread.
+/// It starts with the true time, and continues through [`kill`](crate::Server::kill) and
+/// [`restart`](crate::Server::restart). Changes take effect immediately, also in a stopped process.
+/// The monotonic clock of the process is not changed. All methods can be called from any thread.
 #[derive(Debug)]
 pub struct Clock {
     control: File,
@@ -35,23 +35,23 @@ pub struct Clock {
 
 #[derive(Debug)]
 struct State {
-    /// How often the setting was written. The parity tells which of two places of the file holds.
+    /// Number of writes. Its parity selects the valid one of the two settings in the file.
     version: u8,
     setting: Setting,
 }
 
-/// The clock shows the true time + offset + (monotonic clock - since) * `parts_per_million`; or, if it
-/// stands, the offset alone.
+/// The clock shows the true time + offset + (monotonic clock - since) * `parts_per_million`. If it
+/// is stopped, it shows only the offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Setting {
     offset: i64,
     since: i64,
     parts_per_million: i64,
-    stands: bool,
+    is_stopped: bool,
 }
 
 impl Setting {
-    /// How far off the clock is, in nanoseconds. The same steps as in the library.
+    /// Difference to the true time in nanoseconds, computed like in the library.
     fn off(&self, monotonic: i64) -> i64 {
         let (passed, million) = (monotonic - self.since, 1_000_000);
         let drift = passed / million * self.parts_per_million
@@ -68,78 +68,80 @@ impl Clock {
         let control = File::create(dir.join(CONTROL)).expect("cannot make a control file");
         let state = State { version: 0, setting: Setting::default() };
         let clock = Self { control, state: Mutex::new(state) };
-        // Twice, so that the file has its whole length before it is mapped.
+        // The second write gives the file its full length before it is mapped.
         clock.set(|_| {});
         clock.set(|_| {});
         clock
     }
 
-    /// What the process needs in its environment.
+    /// Environment variables for the process.
     pub(crate) fn environment() -> [(OsString, OsString); 2] {
         let library = format!("./{LIBRARY}");
         [("LD_PRELOAD".into(), library.into()), ("QUORLOCK_KIT_CLOCK".into(), CONTROL.into())]
     }
 
-    /// Panics if the process took no notice of the library: the loader ignores what it cannot load.
+    /// Panics if the process does not use the clock, because the loader ignores libraries that it
+    /// cannot load.
     #[track_caller]
     pub(crate) fn assert_followed_by(process: u32, dir: &Path) {
         let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-        // The path is the last field; a deleted file or an unreadable list are no mapping.
+        // The path is the last field of a mapping. Without the file or the list, there is no
+        // mapping.
         let control = format!("{}/{CONTROL}", dir.display());
         assert!(
             maps.lines().any(|line| line.ends_with(&control)),
-            "the server does not follow its clock: LD_PRELOAD of {} had no effect. Is it a static \
+            "the server does not use its clock: LD_PRELOAD of {} had no effect. Is it a static \
              program, or {} mounted noexec?",
             dir.join(LIBRARY).display(),
             dir.display()
         );
     }
 
-    /// Makes the clock gain so many parts per million from now on (10 000 are 1 %), or lose them
-    /// where negative; 0 ends the drift. What was gained or lost before stays: the clock does not
-    /// jump.
+    /// Sets the rate at which the clock gains time, in parts per million (10 000 are 1 %). A
+    /// negative rate loses time, 0 ends the drift. The difference that has accumulated so far
+    /// remains.
     ///
     /// # Panics
     ///
-    /// When the clock would run backwards, at -1 000 000 or less; when it stands.
+    /// If the clock would run backwards (-1 000 000 or less), or is stopped.
     #[track_caller]
     pub fn drift(&self, parts_per_million: i32) {
-        assert!(parts_per_million > -1_000_000, "a clock that drifts still runs forward");
+        assert!(parts_per_million > -1_000_000, "a drift must be greater than -1,000,000 ppm");
         self.set(|setting| {
-            assert!(!setting.stands, "a clock that stands does not drift");
+            assert!(!setting.is_stopped, "a stopped clock cannot drift");
             setting.parts_per_million = parts_per_million.into();
         });
     }
 
-    /// Puts the clock forward.
+    /// Sets the clock forward.
     pub fn jump(&self, forward: Duration) {
         self.set(|setting| setting.offset += nanos(forward));
     }
 
-    /// Puts the clock back.
+    /// Sets the clock back.
     pub fn jump_back(&self, back: Duration) {
         self.set(|setting| setting.offset -= nanos(back));
     }
 
-    /// Puts the clock to `at`, where it stands still for good: only jumps, and another call of this,
-    /// move it. So what the server says of times is known exactly.
+    /// Sets the clock to `at` and stops it permanently. Only jumps and another call of this method
+    /// change it. So times in the server's replies are exact.
     ///
     /// # Panics
     ///
-    /// When `at` is before 1970, or more than a hundred years after it.
+    /// If `at` is before 1970 or more than a hundred years later.
     #[track_caller]
-    pub fn stand(&self, at: SystemTime) {
+    pub fn stop_at(&self, at: SystemTime) {
         let at = at.duration_since(UNIX_EPOCH).expect("a time after 1970");
         self.set(|setting| {
-            *setting = Setting { offset: nanos(at), stands: true, ..Setting::default() };
+            *setting = Setting { offset: nanos(at), is_stopped: true, ..Setting::default() };
         });
     }
 
-    /// What the clock shows.
+    /// The current reading of the clock.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         let setting = self.state().setting;
-        if setting.stands {
+        if setting.is_stopped {
             return UNIX_EPOCH + Duration::from_nanos(setting.offset.unsigned_abs());
         }
         let off = setting.off(monotonic());
@@ -147,20 +149,20 @@ impl Clock {
         if off < 0 { SystemTime::now() - distance } else { SystemTime::now() + distance }
     }
 
-    /// Writes a changed setting to the place that does not hold, then says that it does: with one
-    /// byte, which nobody can read half written. A reader never waits for this process.
+    /// Writes the new settings to the invalid place of the file, and then makes it valid by a
+    /// single byte, which cannot be read half written. Readers never wait for this process.
     fn set(&self, change: impl FnOnce(&mut Setting)) {
         let mut state = self.state();
         let now = monotonic();
         let setting = &mut state.setting;
-        if !setting.stands {
+        if !setting.is_stopped {
             setting.offset = setting.off(now);
             setting.since = now;
         }
         change(setting);
-        let Setting { offset, since, parts_per_million, stands } = *setting;
+        let Setting { offset, since, parts_per_million, is_stopped } = *setting;
         let bytes =
-            [offset, since, parts_per_million, stands.into()].map(i64::to_ne_bytes).concat();
+            [offset, since, parts_per_million, is_stopped.into()].map(i64::to_ne_bytes).concat();
         state.version = state.version.wrapping_add(1);
         let place = 8 + 32 * u64::from(state.version % 2);
         self.control.write_all_at(&bytes, place).expect("cannot write a control file");
@@ -172,11 +174,11 @@ impl Clock {
     }
 }
 
-/// The nanoseconds of a jump, up to a hundred years.
+/// A duration in nanoseconds, at most a hundred years.
 fn nanos(duration: Duration) -> i64 {
     const MOST: Duration = Duration::from_hours(100 * 365 * 24);
-    assert!(duration <= MOST, "a jump of {duration:?} is too far");
-    i64::try_from(duration.as_nanos()).expect("a hundred years fit")
+    assert!(duration <= MOST, "a jump of {duration:?} exceeds a hundred years");
+    i64::try_from(duration.as_nanos()).expect("a hundred years fit into an i64")
 }
 
 fn monotonic() -> i64 {

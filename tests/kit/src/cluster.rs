@@ -6,10 +6,10 @@ use std::thread::{self, ScopedJoinHandle};
 
 use crate::{Proxy, Server, ServerBuilder};
 
-/// Several independent servers, the nodes of a Redlock.
+/// Several independent servers: the nodes of a Redlock.
 ///
-/// It is a slice of [`Server`]s: `cluster[0]`, `cluster.len()`, `cluster.iter()`, `for server in
-/// &cluster`. Only [`is_empty`](Self::is_empty) is not the slice's.
+/// Dereferences to a slice of [`Server`]s: `cluster[0]`, `cluster.len()`, `cluster.iter()`, `for
+/// server in &cluster`. Only [`is_empty`](Self::is_empty) differs from the slice's method.
 #[derive(Debug)]
 #[must_use = "a cluster that is dropped ends"]
 pub struct Cluster {
@@ -17,22 +17,22 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts `nodes` servers at the same time, with the defaults of [`ServerBuilder`].
+    /// Starts `nodes` servers in parallel, with the defaults of [`ServerBuilder`].
     ///
     /// # Panics
     ///
-    /// When one does not start; see [`Server::start`].
+    /// If a server does not start; see [`Server::start`].
     #[track_caller]
     pub fn start(nodes: usize) -> Self {
         Self::start_with(nodes, &Server::builder())
     }
 
-    /// Starts `nodes` servers at the same time, all set up alike: `Cluster::start_with(3,
+    /// Starts `nodes` servers in parallel, with the same settings: `Cluster::start_with(3,
     /// &Server::builder().durable())`.
     ///
     /// # Panics
     ///
-    /// When one does not start; see [`Server::start`].
+    /// If a server does not start; see [`Server::start`].
     #[track_caller]
     pub fn start_with(nodes: usize, setup: &ServerBuilder) -> Self {
         let servers = thread::scope(|scope| {
@@ -40,7 +40,7 @@ impl Cluster {
             let started = starting.into_iter().map(ScopedJoinHandle::join);
             started.collect::<Result<_, _>>()
         });
-        Self { servers: servers.expect("a server did not start; its message stands above") }
+        Self { servers: servers.expect("a server did not start; see its message above") }
     }
 
     /// The servers.
@@ -49,7 +49,7 @@ impl Cluster {
         &self.servers
     }
 
-    /// The servers, to be replaced.
+    /// The servers, mutable for replacement.
     pub fn servers_mut(&mut self) -> &mut [Server] {
         &mut self.servers
     }
@@ -60,27 +60,27 @@ impl Cluster {
         self.servers.iter().map(Server::url).collect()
     }
 
-    /// A proxy before each server.
+    /// Starts a proxy in front of each server.
     #[must_use = "a proxy that is dropped ends"]
     pub fn proxies(&self) -> Vec<Proxy> {
         self.servers.iter().map(|server| Proxy::start(server.addr())).collect()
     }
 
-    /// Whether every server holds the string `key`.
+    /// Returns true if every server has the string `key`.
     #[track_caller]
     #[must_use]
     pub fn all_have(&self, key: impl AsRef<[u8]>) -> bool {
         self.servers.iter().all(|server| server.get(&key).is_some())
     }
 
-    /// Whether no server holds the string `key`.
+    /// Returns true if no server has the string `key`.
     #[track_caller]
     #[must_use]
     pub fn none_has(&self, key: impl AsRef<[u8]>) -> bool {
         self.servers.iter().all(|server| server.get(&key).is_none())
     }
 
-    /// The [`Server::keys`] of each server, in order; none for a server that is killed or stopped.
+    /// The [`Server::keys`] of each server, in order. Empty for servers that are killed or stopped.
     #[track_caller]
     #[must_use]
     pub fn keys_per_node(&self) -> Vec<Vec<Vec<u8>>> {
@@ -90,7 +90,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Whether no server holds a key; servers that are killed or stopped are not asked. Unlike a
+    /// Returns true if no server has a key. Ignores servers that are killed or stopped. Unlike a
     /// slice's `is_empty`, this does not count servers.
     #[track_caller]
     #[must_use]

@@ -1,4 +1,4 @@
-//! One proxied connection: two sockets and two flows.
+//! A proxied connection: two sockets, and one flow per direction.
 
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use crate::Direction;
 use crate::flow::{Delivery, Flow, Wire};
 
-/// A connection accepted from a client, and the one made to the server for it.
+/// A connection that was accepted from a client, and its connection to the server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     client: TcpStream,
@@ -21,7 +21,7 @@ pub(crate) struct Connection {
 
 #[derive(Debug)]
 enum SocketState {
-    /// Not to be connected yet.
+    /// The connection to the server must not be opened yet.
     Parked,
     Connecting(TcpStream),
     Open(TcpStream),
@@ -29,15 +29,15 @@ enum SocketState {
 }
 
 impl Connection {
-    /// A connection of which the server knows nothing yet.
+    /// Creates a connection without a connection to the server.
     pub(crate) fn parked(client: TcpStream) -> Self {
-        // Fail only when the client has gone already, which reading will show.
+        // Fails only if the client has already closed the connection, which reading detects.
         let _ = client.set_nonblocking(true);
         let _ = client.set_nodelay(true);
         Self { client, server: SocketState::Parked, requests: Flow::new(), replies: Flow::new() }
     }
 
-    /// Begins to connect to the server, unless that has been done before.
+    /// Starts to connect to the server, unless that has already been done.
     pub(crate) fn connect(&mut self, target: SocketAddr) {
         if matches!(self.server, SocketState::Parked) {
             self.server =
@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// What to wait for at the client's and at the server's socket.
+    /// Poll flags for the client's and the server's socket.
     pub(crate) fn wanted(&self, requests: &Wire, replies: &Wire) -> (PollFlags, PollFlags) {
         match self.server {
             SocketState::Parked | SocketState::Failed => (PollFlags::empty(), PollFlags::empty()),
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// When [`deliver`](Self::deliver) is to be called next, if no socket is ready before.
+    /// Time of the next call of [`deliver`](Self::deliver), if no socket is ready before that.
     pub(crate) fn next_due(&self, requests: &Wire, replies: &Wire) -> Option<Instant> {
         let due = [self.requests.next_due(requests), self.replies.next_due(replies)];
         due.into_iter().flatten().min()
@@ -87,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// Also notices that the server's socket has been connected.
+    /// Reads from the server. Also detects that its socket has been connected.
     pub(crate) fn read_server(
         &mut self,
         replies: &mut Wire,
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Writes what is due by `now` in both directions.
+    /// Writes the data that is due by `now`, in both directions.
     pub(crate) fn deliver(&mut self, requests: &Wire, replies: &Wire, now: Instant) -> Delivery {
         let server = match &self.server {
             SocketState::Parked | SocketState::Connecting(_) => return Delivery::Open,
@@ -124,10 +124,10 @@ impl Connection {
         }
     }
 
-    /// Closes both sides with a reset: that is what closing without lingering sends.
+    /// Resets both sides: closing a socket with a linger time of zero sends a reset.
     pub(crate) fn reset(self) {
         for socket in [Some(&self.client), self.server()].into_iter().flatten() {
-            // Fails when the peer has reset it before.
+            // Fails if the peer has already reset the connection.
             let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
         }
     }
@@ -135,8 +135,8 @@ impl Connection {
     /// Closes both sides in order.
     pub(crate) fn close(self, buffer: &mut [u8]) {
         for mut socket in [Some(&self.client), self.server()].into_iter().flatten() {
-            // Closing a socket with unread bytes would send a reset. A socket's buffer holds much
-            // less than this many chunks; a peer that keeps sending gets the reset.
+            // Closing a socket with unread bytes would send a reset. A socket's buffer has far
+            // fewer chunks. A peer that continues to send receives a reset.
             let chunks = (0..1024).map(|_| socket.read(buffer));
             let _ = chunks.take_while(|read| matches!(read, Ok(1..))).count();
             let _ = socket.shutdown(Shutdown::Write);

@@ -1,4 +1,4 @@
-//! What is on its way in one direction of one proxied connection.
+//! Data in transit in one direction of a proxied connection.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -7,42 +7,42 @@ use std::time::{Duration, Instant};
 
 use crate::frames::Frames;
 
-/// A flow stops reading while it has this many bytes to deliver.
+/// A flow stops reading at this number of undelivered bytes.
 const QUEUE_LIMIT_BYTES: usize = 64 << 20;
 
-/// What happens to bytes.
+/// Treatment of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// They are delivered when they are due.
+    /// Delivered when due.
     #[default]
     Pass,
-    /// They wait until the mode changes.
+    /// Kept until the mode changes.
     Hold,
-    /// They are lost.
+    /// Discarded.
     BlackHole,
 }
 
-/// What all flows of a direction have in common.
+/// Settings and counters of all flows in one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     pub(crate) mode: Mode,
     pub(crate) delay: Duration,
-    /// The bytes read so far.
+    /// Number of bytes read so far.
     pub(crate) bytes: u64,
-    /// Whether pushes are lost.
-    pub(crate) swallows_pushes: bool,
-    /// The pushes lost so far.
-    pub(crate) swallowed: u64,
+    /// Push messages are discarded.
+    pub(crate) discards_pushes: bool,
+    /// Number of discarded push messages.
+    pub(crate) discarded_pushes: u64,
 }
 
-/// What a delivery has led to.
+/// Result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// There may be more to deliver, now or later.
+    /// More data may follow, now or later.
     Open,
-    /// The flow has reached its end.
+    /// The flow has ended.
     Ended,
-    /// The whole connection is to be reset.
+    /// The connection must be reset.
     Reset,
 }
 
@@ -59,13 +59,13 @@ struct Parcel {
     content: Content,
 }
 
-/// Reads from a source and writes to a destination, both non-blocking, what the wire lets pass.
+/// Reads from a source and writes to a destination, both non-blocking.
 #[derive(Debug)]
 pub(crate) struct Flow {
     frames: Frames,
     queue: VecDeque<Parcel>,
     queued_bytes: usize,
-    /// How many bytes of the first parcel have been delivered.
+    /// Number of delivered bytes of the first parcel.
     sent: usize,
     source_ended: bool,
     destination: Destination,
@@ -74,11 +74,11 @@ pub(crate) struct Flow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
-    /// May have room.
+    /// May accept bytes.
     Open,
-    /// Had no room when last written to.
+    /// Did not accept bytes at the last write.
     Full,
-    /// Takes no more bytes, ever.
+    /// Will never accept bytes again.
     Gone,
 }
 
@@ -95,24 +95,25 @@ impl Flow {
         }
     }
 
-    /// Whether to call [`read`](Self::read) when the source has bytes.
+    /// Returns true if [`read`](Self::read) should be called when the source has bytes.
     pub(crate) fn wants_bytes(&self) -> bool {
         !self.source_ended && self.queued_bytes < QUEUE_LIMIT_BYTES
     }
 
-    /// Whether to call [`deliver`](Self::deliver) when the destination has room.
+    /// Returns true if [`deliver`](Self::deliver) should be called when the destination accepts
+    /// bytes.
     pub(crate) fn wants_room(&self, wire: &Wire) -> bool {
         self.destination == Destination::Full && wire.mode == Mode::Pass
     }
 
-    /// When to call [`deliver`](Self::deliver) next, if nothing else happens before.
+    /// Time of the next call of [`deliver`](Self::deliver), if there is no other event.
     pub(crate) fn next_due(&self, wire: &Wire) -> Option<Instant> {
         let timed = wire.mode == Mode::Pass && self.destination != Destination::Full;
         self.queue.front().filter(|_| timed).map(|parcel| parcel.due)
     }
 
-    /// Takes one chunk from the source. With `cut`, only that many of its bytes, and then the
-    /// connection's reset. Uses up `cut` when the chunk is not lost as a whole.
+    /// Reads one chunk from the source. With `cut`, forwards only that number of its bytes,
+    /// followed by a reset. `cut` is consumed unless the whole chunk is discarded.
     pub(crate) fn read(
         &mut self,
         mut source: &TcpStream,
@@ -127,8 +128,8 @@ impl Flow {
             Err(_) => return self.end(Content::Reset, wire),
         };
         wire.bytes += len as u64;
-        let swallows = wire.swallows_pushes;
-        let mut bytes = self.frames.filter(&buffer[..len], swallows, &mut wire.swallowed);
+        let discards = wire.discards_pushes;
+        let mut bytes = self.frames.filter(&buffer[..len], discards, &mut wire.discarded_pushes);
         let is_lost = bytes.is_empty() || wire.mode == Mode::BlackHole;
         if is_lost || self.destination == Destination::Gone {
             return;
@@ -142,7 +143,7 @@ impl Flow {
         }
     }
 
-    /// Writes what is due by `now`, as far as the destination has room.
+    /// Writes the data that is due by `now`, until the destination accepts no more.
     pub(crate) fn deliver(
         &mut self,
         mut destination: &TcpStream,
@@ -174,7 +175,7 @@ impl Flow {
                     self.queue.pop_front();
                 }
                 Content::Fin => {
-                    // Fails only when the destination has gone, which its own flow sees.
+                    // Fails only if the destination is closed, which its own flow detects.
                     let _ = destination.shutdown(Shutdown::Write);
                     self.queue.clear();
                     self.ended = true;
@@ -185,8 +186,7 @@ impl Flow {
         if self.ended { Delivery::Ended } else { Delivery::Open }
     }
 
-    /// Loses all bytes which have not been delivered. The end of the flow, if it has been seen, is
-    /// kept.
+    /// Discards all undelivered bytes, but not the end of the flow.
     pub(crate) fn lose_bytes(&mut self) {
         self.queue.retain(|parcel| !matches!(parcel.content, Content::Bytes(_)));
         self.queued_bytes = 0;
@@ -194,8 +194,8 @@ impl Flow {
         self.expect_room();
     }
 
-    /// Makes everything due.
-    pub(crate) fn hurry(&mut self, now: Instant) {
+    /// Makes all data due.
+    pub(crate) fn make_due(&mut self, now: Instant) {
         for parcel in &mut self.queue {
             parcel.due = now;
         }
@@ -213,7 +213,7 @@ impl Flow {
     }
 
     fn push(&mut self, content: Content, wire: &Wire) {
-        // Nothing overtakes when the delay has become shorter: the first parcel blocks the others.
+        // A shorter delay does not reorder data: the first parcel blocks the others.
         let due = Instant::now() + wire.delay;
         self.queue.push_back(Parcel { due, content });
     }

@@ -1,4 +1,4 @@
-//! A process that is forked from this one, and goes on in the middle of it.
+//! Work in a forked process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use fork::{Fork, fork, waitpid, waitpid_nohang};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The pause between two looks at a process that is to end.
+/// Interval between checks whether a process has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Forks, does `work` in the child, and waits for it to end. True if it did not panic.
+/// Forks, runs `work` in the child, and waits for its end. Returns true if it did not panic.
 ///
-/// The child has the memory of this process, and of its threads only the one that called this: what
-/// others had locked stays locked there. Call it in a process that has few of them, such as a
-/// [`Rerun`](crate::Rerun), whose end is the child's as well. Nothing is dropped in the child when
-/// `work` is done.
+/// The child has a copy of this process's memory, but only the calling thread: mutexes that other
+/// threads had locked stay locked. Call it in a process with few threads, such as a
+/// [`Rerun`](crate::Rerun), whose end also ends the child. The child does not run destructors after
+/// `work`.
 ///
 /// # Panics
 ///
-/// When the child has not ended within `limit`: it hangs, and is killed.
+/// If the child has not ended within `limit`. It is killed then.
 #[track_caller]
 pub fn forked(limit: Duration, work: impl FnOnce()) -> bool {
     let pid = match fork().expect("the system forks") {
@@ -32,12 +32,12 @@ pub fn forked(limit: Duration, work: impl FnOnce()) -> bool {
     };
     let begun = Instant::now();
     loop {
-        if let Some(status) = waitpid_nohang(pid).expect("it is a child, and not reaped") {
+        if let Some(status) = waitpid_nohang(pid).expect("the child is not reaped") {
             return status == 0;
         }
         if begun.elapsed() > limit {
             let known = Pid::from_raw(pid).expect("a process id is positive");
-            // It fails only if it has just ended.
+            // Fails only if the process has just ended.
             let _ = kill_process(known, Signal::KILL);
             let _ = waitpid(pid);
             panic!("the forked process has not ended in {limit:?}");

@@ -1,54 +1,54 @@
-//! Where the frames of a stream of replies begin and end, and which of them are pushes.
+//! Frame boundaries in a stream of replies, and which frames are push messages.
 //!
-//! The first byte of a frame tells whether it is a push, so no byte has to be kept until its frame
-//! is complete: a stream may be cut into chunks anywhere.
+//! The first byte of a frame shows whether it is a push message, so no byte has to be kept until
+//! its frame is complete. The stream may be split anywhere.
 
-/// Follows one stream of replies, RESP2 or RESP3, from its first byte on.
+/// Parser of one stream of replies, RESP2 or RESP3, from its first byte on.
 #[derive(Debug)]
 pub(crate) struct Frames {
     place: Place,
-    /// How many frames have to end, nested ones included, until the frame at the top level has.
+    /// Number of frames that must end, including nested ones, before the top-level frame ends.
     open: u64,
-    /// True while the frame under way is being left out.
-    is_left_out: bool,
+    /// The current frame is being discarded.
+    is_discarded: bool,
 }
 
-/// Where in a frame the stream is.
+/// Position within a frame.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// At the first byte of a frame.
     Start,
-    /// In its first line, of which that much is known.
+    /// In the first line, with the part that has been parsed.
     Line { kind: u8, number: u64, is_null: bool },
-    /// In the bytes of a string, of which so many are to come, with the line end behind them.
+    /// In the bytes of a string, of which `left` remain, including the line end.
     Text { left: u64 },
-    /// This is not RESP: nothing is known any more.
+    /// The stream is not RESP; it is forwarded unchanged.
     Lost,
 }
 
 impl Frames {
     pub(crate) fn new() -> Self {
-        Self { place: Place::Start, open: 0, is_left_out: false }
+        Self { place: Place::Start, open: 0, is_discarded: false }
     }
 
-    /// Takes in the next `bytes` of the stream, and returns them without the pushes that begin in
-    /// them, if `without_pushes`, and without the rest of those that were left out before. A push
-    /// of which a part was let pass is let pass. Adds to `left_out` for each.
+    /// Parses the next `bytes` of the stream, and returns the bytes to forward. With
+    /// `without_pushes`, push messages that begin in `bytes` are discarded and counted in
+    /// `discarded`. A push message is either forwarded or discarded as a whole.
     pub(crate) fn filter(
         &mut self,
         mut bytes: &[u8],
         without_pushes: bool,
-        left_out: &mut u64,
+        discarded: &mut u64,
     ) -> Vec<u8> {
         let mut kept = Vec::with_capacity(bytes.len());
         while let Some(first) = bytes.first() {
             if self.open == 0 {
-                self.is_left_out = *first == b'>' && without_pushes;
-                *left_out += u64::from(self.is_left_out);
+                self.is_discarded = *first == b'>' && without_pushes;
+                *discarded += u64::from(self.is_discarded);
                 self.open = 1;
             }
             let (frame, rest) = bytes.split_at(self.advance(bytes));
-            if !self.is_left_out {
+            if !self.is_discarded {
                 kept.extend_from_slice(frame);
             }
             bytes = rest;
@@ -56,8 +56,8 @@ impl Frames {
         kept
     }
 
-    /// Goes on to the end of the frame at the top level, or of `bytes`; returns how many of them
-    /// that is.
+    /// Advances to the end of the top-level frame or of `bytes`. Returns the number of parsed
+    /// bytes.
     fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() && self.open > 0 {
@@ -76,7 +76,7 @@ impl Frames {
                     if here == left {
                         self.end(0);
                     }
-                    usize::try_from(here).expect("no more than there are")
+                    usize::try_from(here).expect("at most `bytes.len()`")
                 }
                 Place::Lost => bytes.len() - at,
             };
@@ -104,13 +104,13 @@ impl Frames {
             b'$' | b'!' | b'=' => self.place = Place::Text { left: number.saturating_add(2) },
             b'*' | b'~' | b'>' => self.end(number),
             b'%' => self.end(number.saturating_mul(2)),
-            // Attributes stand before the frame that they belong to.
+            // An attribute precedes the frame to which it belongs.
             b'|' => self.end(number.saturating_mul(2).saturating_add(1)),
             _ => self.end(0),
         }
     }
 
-    /// A frame has ended, but for so many that are nested in it.
+    /// Handles the end of a frame, except for its `nested` frames.
     fn end(&mut self, nested: u64) {
         self.place = Place::Start;
         self.open = (self.open - 1).saturating_add(nested);
@@ -125,7 +125,7 @@ fn start(kind: u8) -> Place {
     }
 }
 
-/// Whether the first line of such a frame says how much follows.
+/// Returns true if the first line of such a frame has a length.
 fn is_counted(kind: u8) -> bool {
     b"$!=*~>%|".contains(&kind)
 }
@@ -136,15 +136,16 @@ mod tests {
 
     const INVALIDATION: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nr>1\r\n";
 
-    /// What is left of `stream` without pushes, and how many there were, read in chunks of `len`.
+    /// The rest of `stream` without push messages, and their number, if it is read in chunks of
+    /// `len`.
     fn filtered(stream: &[u8], len: usize) -> (Vec<u8>, u64) {
         let (mut frames, mut pushes) = (Frames::new(), 0);
         let chunks = stream.chunks(len).map(|chunk| frames.filter(chunk, true, &mut pushes));
         (chunks.collect::<Vec<_>>().concat(), pushes)
     }
 
-    /// Asserts that pushes are found between any two of `replies`, and nowhere else, however the
-    /// stream is cut.
+    /// Asserts that push messages are found between any two of `replies`, and nowhere else, for
+    /// every split of the stream.
     #[track_caller]
     fn finds_pushes_between(replies: &[&str]) {
         let plain = replies.concat();
@@ -164,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn simple_replies_end_with_their_line() {
+    fn simple_frames_end_with_their_line() {
         finds_pushes_between(&["+OK\r\n", "-ERR >1 *2\r\n", ":-12\r\n", "_\r\n", "#t\r\n"]);
         finds_pushes_between(&[",-1.5e-3\r\n", "(-1234567890123\r\n", "+\r\n", "+-1\r\n"]);
     }
 
     #[test]
-    fn strings_may_contain_anything() {
+    fn strings_may_contain_any_bytes() {
         finds_pushes_between(&[
             "$5\r\n\r\n>1\r\r\n",
             "$0\r\n\r\n",
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregates_end_with_the_last_of_what_is_nested_in_them() {
+    fn aggregates_end_with_their_last_element() {
         finds_pushes_between(&["*2\r\n*2\r\n:1\r\n$1\r\n>\r\n*0\r\n", "*0\r\n", "~1\r\n+a\r\n"]);
         finds_pushes_between(&["%2\r\n+a\r\n*1\r\n:1\r\n+b\r\n%1\r\n+c\r\n_\r\n", "%0\r\n"]);
         finds_pushes_between(&[
@@ -191,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn nulls_have_nothing_behind_them() {
+    fn nulls_have_no_content() {
         finds_pushes_between(&["$-1\r\n", "*-1\r\n", "*2\r\n$-1\r\n*-1\r\n", "_\r\n"]);
     }
 
     #[test]
-    fn what_is_nested_in_a_reply_is_no_push() {
+    fn nested_frames_are_no_pushes() {
         finds_pushes_between(&["*2\r\n:1\r\n>1\r\n+a\r\n", "~1\r\n>0\r\n"]);
         finds_pushes_between(&["%2\r\n+a\r\n:1\r\n+b\r\n>1\r\n+c\r\n"]);
         finds_pushes_between(&["*2\r\n|1\r\n+a\r\n:1\r\n:2\r\n>1\r\n+b\r\n"]);
@@ -211,10 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn pushes_are_let_pass_unless_told_otherwise_and_always_as_a_whole() {
+    fn pushes_are_forwarded_or_discarded_as_a_whole() {
         let stream = ["+a\r\n", INVALIDATION, "+b\r\n"].concat().into_bytes();
         for cut in 0..stream.len() {
-            // In the part where it begins, this push is to pass; in the other not, or the reverse.
+            // The setting changes between both parts, in either direction.
             let (mut frames, mut pushes) = (Frames::new(), 0);
             let mut kept = frames.filter(&stream[..cut], false, &mut pushes);
             kept.extend(frames.filter(&stream[cut..], true, &mut pushes));
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_resp_is_let_pass_as_it_is() {
+    fn stream_that_is_not_resp_is_forwarded_unchanged() {
         for stream in
             ["request", "\u{16}\u{3}>1\r\n", "*x\r\n>1\r\n+a\r\n", "+OK\r\nGET >\r\n>1\r\n"]
         {

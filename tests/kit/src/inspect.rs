@@ -1,4 +1,4 @@
-//! Looking inside a server.
+//! Inspection of a server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,53 +10,51 @@ use redis::{
 
 use crate::Server;
 
-/// How long one command may take.
+/// Timeout of a command.
 const REPLY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Each of these opens a connection of its own to the server's database 0, as the default user, and
-/// closes it again. They panic when the server is killed or stopped, and when it does not reply
-/// within 5 s.
+/// Each method opens its own connection to database 0 of the server, as the default user, and
+/// closes it again. It panics if the server is killed or stopped, or does not reply within 5 s.
 impl Server {
-    /// Runs a command: `server.cmd(&["SET", "k", "v"])`.
+    /// Executes a command: `server.cmd(&["SET", "k", "v"])`.
     ///
     /// # Panics
     ///
-    /// Also when the reply is an error; see [`try_cmd`](Self::try_cmd).
+    /// Also if the reply is an error; see [`try_cmd`](Self::try_cmd).
     #[track_caller]
     pub fn cmd<A: AsRef<[u8]>>(&self, args: &[A]) -> Value {
         self.query(&command(args))
     }
 
-    /// Runs a command.
+    /// Executes a command.
     ///
     /// # Errors
     ///
-    /// The error with which the server replied, or that of the connection (no reply within 5 s).
+    /// An error reply, or an error of the connection (no reply within 5 s).
     #[track_caller]
     pub fn try_cmd<A: AsRef<[u8]>>(&self, args: &[A]) -> RedisResult<Value> {
         command(args).query(&mut self.connection())
     }
 
-    /// The value of a string; `None` when there is no such key.
+    /// The value of a string. `None` if the key does not exist.
     #[track_caller]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.query(&command(&[b"GET", key.as_ref()]))
     }
 
-    /// Sets a string that does not expire.
+    /// Sets a string without a ttl.
     #[track_caller]
     pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.query::<()>(&command(&[b"SET", key.as_ref(), value.as_ref()]));
     }
 
-    /// The milliseconds until the key expires; -1 when it does not expire, -2 when there is no such
-    /// key.
+    /// The remaining ttl in milliseconds; -1 without a ttl, -2 if the key does not exist.
     #[track_caller]
     pub fn pttl(&self, key: impl AsRef<[u8]>) -> i64 {
         self.query(&command(&[b"PTTL", key.as_ref()]))
     }
 
-    /// Deletes a key, and says whether there was one.
+    /// Deletes a key. Returns true if it existed.
     #[track_caller]
     pub fn del(&self, key: impl AsRef<[u8]>) -> bool {
         self.query(&command(&[b"DEL", key.as_ref()]))
@@ -71,7 +69,7 @@ impl Server {
         keys
     }
 
-    /// A section of INFO, field by field: `server.info("server")["redis_version"]`.
+    /// The fields of a section of `INFO`: `server.info("server")["redis_version"]`.
     #[track_caller]
     #[must_use]
     pub fn info(&self, section: &str) -> BTreeMap<String, String> {
@@ -152,7 +150,7 @@ impl Server {
     }
 
     fn connect(&self) -> RedisResult<Connection> {
-        // Nothing is sent while connecting, so that the timeouts count from the first command on.
+        // No command is sent while connecting, so the timeouts apply from the first command on.
         let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
         let socket = ConnectionAddr::Unix(self.socket())
             .into_connection_info()?
@@ -167,7 +165,7 @@ impl Server {
     }
 }
 
-/// A field of a line of `INFO commandstats`: `calls=21,usec=175,rejected_calls=0`.
+/// A field in a line of `INFO commandstats`: `calls=21,usec=175,rejected_calls=0`.
 fn stat(stats: &str, field: &str) -> u64 {
     let number = stats.split(',').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('='));
     number.map_or(0, |number| number.parse().expect("a number"))

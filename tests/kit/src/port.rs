@@ -5,49 +5,49 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 
-/// Ports from here on are tried. They lie below the ranges from which Linux (32768) and macOS
-/// (49152) choose ports for outgoing connections: a client that keeps connecting to a dead server
-/// must not get that server's port as its own.
+/// First port of the range. The range is below those from which Linux (32768) and macOS (49152)
+/// choose ports for outgoing connections: a client that reconnects to a killed server must not get
+/// the server's port.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// A port on 127.0.0.1 that was free when it was picked.
+/// A port of 127.0.0.1 that was free when it was picked.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    /// On Linux, keeps the port ours also while the server is down: other runs find the port in
-    /// use, while a server, which sets `SO_REUSEADDR` as this socket does, may listen on it. The
-    /// BSDs would refuse the server.
-    _claim: Option<Socket>,
+    /// On Linux, reserves the port while the server is down: other test runs find it in use, but a
+    /// server can listen on it, because both sockets set `SO_REUSEADDR`. BSD systems would refuse
+    /// the server.
+    _reservation: Option<Socket>,
 }
 
 impl Port {
-    /// Picks a free port at random, so that test runs side by side seldom try the same.
+    /// Picks a random free port. Concurrent test runs rarely try the same one.
     pub(crate) fn pick() -> Self {
         (0..1000)
-            .find_map(|_| Self::claim(FIRST + random_below(COUNT)))
-            .unwrap_or_else(|| panic!("no free port among 1000 tried from {FIRST} on"))
+            .find_map(|_| Self::reserve(FIRST + random_below(COUNT)))
+            .unwrap_or_else(|| panic!("no free port among 1000 random ones from {FIRST} on"))
     }
 
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
 
-    /// `None` when anything is bound to the port.
-    fn claim(number: u16) -> Option<Self> {
+    /// Reserves a port. `None` if it is in use.
+    fn reserve(number: u16) -> Option<Self> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("cannot make a socket");
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
-        // Without SO_REUSEADDR, which would let this succeed beside the claim of another run.
+        // Without SO_REUSEADDR, which would allow two reservations of a port.
         socket.bind(&addr.into()).ok()?;
-        let claim = cfg!(target_os = "linux").then(|| {
+        let reservation = cfg!(target_os = "linux").then(|| {
             socket.set_reuse_address(true).expect("cannot set SO_REUSEADDR");
             socket
         });
-        Some(Self { number, _claim: claim })
+        Some(Self { number, _reservation: reservation })
     }
 }
 
-/// A number below `limit`; std's hash maps get their keys from the system's source of randomness.
+/// A random number below `limit`. The hash maps of std use the system's source of randomness.
 fn random_below(limit: u16) -> u16 {
     let random = RandomState::new().build_hasher().finish();
     u16::try_from(random % u64::from(limit)).expect("the remainder is below a u16")

@@ -1,4 +1,4 @@
-//! Libraries that are preloaded into a process, compiled when they are wanted.
+//! Preloaded libraries, compiled on demand.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::scratch::Scratch;
 
-/// The bytes of the library that this C source is; or why there is none.
+/// Compiles a C source to a shared library, and returns its bytes.
 pub(crate) fn compile(source: &str) -> Result<Vec<u8>, String> {
     if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
         return Err("only 64-bit Linux is supported".to_owned());
@@ -22,12 +22,12 @@ pub(crate) fn compile(source: &str) -> Result<Vec<u8>, String> {
         }
     }
     Err(format!(
-        "no C compiler: none of {compilers:?} can be run. Install one (Debian, Ubuntu: apt-get \
-         install gcc libc6-dev), or name yours in the environment variable CC"
+        "no C compiler: tried {compilers:?}. Install one (Debian, Ubuntu: apt-get \
+         install gcc libc6-dev), or set the environment variable CC"
     ))
 }
 
-/// `None` if there is no such compiler.
+/// `None` if the compiler does not exist.
 fn compile_with(compiler: &OsStr, source: &str) -> Option<Result<Vec<u8>, String>> {
     let scratch = Scratch::new();
     let built = scratch.path().join("built.so");
@@ -45,13 +45,13 @@ fn compile_with(compiler: &OsStr, source: &str) -> Option<Result<Vec<u8>, String
         Err(error) => return Some(Err(format!("{} cannot be run: {error}", compiler.display()))),
     };
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // Fails only when the compiler gives up; its own message says more.
+    // Fails only if the compiler has exited; its own message explains that.
     let _ = stdin.write_all(source.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("a child can be waited for");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Some(Err(format!("{} failed:\n{said}", compiler.display())));
+        return Some(Err(format!("{} failed:\n{message}", compiler.display())));
     }
     Some(fs::read(&built).map_err(|error| format!("cannot read {}: {error}", built.display())))
 }

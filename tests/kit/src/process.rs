@@ -1,4 +1,4 @@
-//! A child process that cannot outlive this one.
+//! Child processes that do not outlive this one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,18 +14,18 @@ use rustix::process::{
 
 use crate::{eventually, reaper};
 
-/// A child starts as this shell, which becomes the wanted program (the same process) when told to:
-/// 1. the test process forks a child;
-/// 2. it is killed, before it could tell the reaper of the child;
-/// 3. nobody knows of the child.
+/// A child starts as this shell, which replaces itself by the program after it has read a line:
+/// 1. The test process forks a child.
+/// 2. The test process is killed before it could report the child to the reaper.
+/// 3. The reaper does not know the child.
 ///
-/// Here, at 3, the child's `read` meets the end of the file, and it exits.
+/// In step 3, `read` reaches the end of its input, and the shell exits.
 const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
 
-/// How long a signal may take to show its effect.
+/// Maximum time for a signal to take effect.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(20);
 
-/// What to run, and where.
+/// Program, arguments, environment and working directory.
 #[derive(Debug)]
 pub(crate) struct Program<'a> {
     pub(crate) name: &'a OsStr,
@@ -34,7 +34,7 @@ pub(crate) struct Program<'a> {
     pub(crate) dir: &'a Path,
 }
 
-/// A running or ended child, the leader of a process group. Dropping it kills the group with
+/// A child process that leads a process group, running or ended. Dropping it kills the group with
 /// SIGKILL and reaps the child.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -42,7 +42,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` with its output, both kinds, appended to `log`.
+    /// Starts `program`, with both of its outputs appended to `log`.
     pub(crate) fn spawn(program: &Program<'_>, log: File) -> Self {
         let stderr = log.try_clone().expect("cannot duplicate a file descriptor");
         let mut child = Command::new("sh")
@@ -59,7 +59,7 @@ impl Process {
             .expect("cannot start a process: is there an `sh` on the PATH?");
         let mut gate = child.stdin.take().expect("stdin is piped");
         let process = Self::watch(child);
-        // Fails only when the child is gone, which `has_exited` will show.
+        // Fails only if the child has ended, which `has_exited` detects.
         let _ = gate.write_all(b"go\n");
         process
     }
@@ -75,23 +75,23 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether the process has ended. Does not reap it, so its id stays its own.
+    /// Returns true if the process has ended. Does not reap it, so its id is not reused.
     pub(crate) fn has_exited(&self) -> bool {
-        !matches!(self.look(), Ok(None))
+        !matches!(self.status(), Ok(None))
     }
 
-    /// The exit code, or the signal that ended it, negated; `None` before.
+    /// The exit code, or the negated signal that ended the process. `None` while it exists.
     pub(crate) fn exit_code(&self) -> Option<i32> {
-        let status = self.look().expect("it is a child, and not reaped")?;
+        let status = self.status().expect("the child is not reaped")?;
         status.exit_status().or_else(|| status.terminating_signal().map(|signal| -signal))
     }
 
-    fn look(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
+    fn status(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(self.pid()), options)
     }
 
-    /// Sends SIGSTOP to the group and returns when no thread of the process runs any more, or it has
+    /// Sends SIGSTOP to the group. Returns when all threads of the process have stopped, or it has
     /// ended.
     #[track_caller]
     pub(crate) fn stop(&self) {
@@ -100,14 +100,14 @@ impl Process {
         eventually(SIGNAL_LIMIT, "a process has stopped after SIGSTOP", is_still);
     }
 
-    /// Sends SIGCONT to the group and returns when the process is not stopped any more.
+    /// Sends SIGCONT to the group. Returns when the process is no longer stopped.
     #[track_caller]
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
         eventually(SIGNAL_LIMIT, "a process has continued after SIGCONT", || !self.is_stopped());
     }
 
-    /// Whether the process is stopped (by SIGSTOP).
+    /// Returns true if the process is stopped by SIGSTOP.
     pub(crate) fn is_stopped(&self) -> bool {
         if cfg!(target_os = "linux") {
             let states = thread_states(self.id());
@@ -133,16 +133,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The order matters: dying first, so that none is left if this process ends in the next
-        // line; forgotten before reaped, so that the reaper never knows an id which may be reused.
+        // The order matters. Killed first, so that the process does not remain if this process ends
+        // in between. Removed from the reaper's list before it is reaped, because its id can be
+        // reused after that.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         reaper::forget_process(self.id());
         let _ = self.child.wait();
     }
 }
 
-/// The state letter of each thread: the field after the name in parentheses, which may contain
-/// parentheses itself.
+/// The state letter of each thread: the field after the name in parentheses. The name may contain
+/// parentheses.
 fn thread_states(process: u32) -> Vec<char> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
         return Vec::new();
@@ -165,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_does_not_start_without_being_told_to() {
+    fn program_starts_only_after_the_go_line() {
         assert_eq!(output(Stdio::null()), b"");
-        let (told, mut teller) = std::io::pipe().expect("a pipe");
-        teller.write_all(b"go\n").expect("the pipe has room");
-        assert_eq!(output(told.into()), b"started\n");
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(b"go\n").expect("the pipe has room");
+        assert_eq!(output(reader.into()), b"started\n");
     }
 }

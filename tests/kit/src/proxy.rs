@@ -1,4 +1,4 @@
-//! A TCP proxy with faults.
+//! TCP proxy with faults.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +12,7 @@ use crate::relay::{Command, Relay};
 
 const LONGEST_DELAY: Duration = Duration::from_hours(1);
 
-/// What passes a proxy: from the client to the server, or back.
+/// Direction of data through a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the client to the server.
@@ -21,8 +21,7 @@ pub enum Direction {
     Replies,
 }
 
-/// A TCP proxy that forwards the connections it accepts to one server, and can be told to do so
-/// badly.
+/// A TCP proxy in front of one server, with faults.
 ///
 /// ```text
 ///            Requests ->            Requests ->
@@ -31,30 +30,29 @@ pub enum Direction {
 /// ```
 ///
 /// - Getters: [`addr`](Self::addr), [`url`](Self::url), [`accepted`](Self::accepted),
-///   [`live`](Self::live), [`bytes`](Self::bytes), [`swallowed`](Self::swallowed).
+///   [`live`](Self::live), [`bytes`](Self::bytes), [`discarded_pushes`](Self::discarded_pushes).
 /// - Faults that last until [`heal`](Self::heal): [`delay`](Self::delay), [`hold`](Self::hold),
-///   [`black_hole`](Self::black_hole), [`swallow_pushes`](Self::swallow_pushes),
+///   [`black_hole`](Self::black_hole), [`discard_pushes`](Self::discard_pushes),
 ///   [`refuse`](Self::refuse), [`hold_connects`](Self::hold_connects).
 /// - Faults that happen once: [`reset`](Self::reset), [`close`](Self::close),
 ///   [`cut_next_reply`](Self::cut_next_reply).
-/// - Another server: [`turn_to`](Self::turn_to).
+/// - Another server: [`set_target`](Self::set_target).
 ///
 /// # Rules
 ///
-/// - Faults apply to live and to new connections alike. When the method returns, the fault is in
-///   force: no byte that is sent afterwards escapes it. Nor do, except from `delay` and
-///   `swallow_pushes`, the bytes that are still on their way through the proxy.
-/// - In each direction there is at most one of `hold` and `black_hole`, the latest; `delay` and
-///   `swallow_pushes` are independent of them.
-/// - The end of a connection takes its place behind the bytes before it: it is delayed and held
-///   like them. A black hole holds it too, as TCP would repeat it until it arrives.
-/// - A server that cannot be connected to is shown to the client as a reset. One that is stopped
-///   accepts connections.
-/// - At most 64 MiB are kept in each direction of a connection; beyond, the sender feels
-///   back-pressure.
+/// - Faults apply to existing and new connections. They take effect before the method returns: all
+///   bytes sent after that are affected. Except for `delay` and `discard_pushes`, this includes
+///   bytes in transit.
+/// - Each direction has at most one of `hold` and `black_hole`, the latest. `delay` and
+///   `discard_pushes` are independent of them.
+/// - The end of a connection stays in order with the bytes before it, so it is also delayed and
+///   held. A black hole holds it, too, because TCP would repeat it until it arrives.
+/// - If the server refuses a connection, the client's connection is reset. A stopped server accepts
+///   connections.
+/// - A connection buffers at most 64 MiB in each direction. Beyond that, the sender is blocked.
 ///
-/// One thread serves all connections. Dropping the proxy closes them and ends the thread; this
-/// takes no longer than a call of any other method, microseconds.
+/// One thread handles all connections. Dropping the proxy closes them and ends the thread. Like all
+/// methods, this takes microseconds.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
@@ -64,7 +62,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port of 127.0.0.1 and forwards to `target`, which need not be there yet.
+    /// Listens on a free port of 127.0.0.1 and forwards to `target`, which need not exist yet.
     #[track_caller]
     #[must_use = "a proxy that is dropped ends"]
     pub fn start(target: SocketAddr) -> Self {
@@ -79,7 +77,7 @@ impl Proxy {
         Self { addr, commands, wake, thread: Some(thread) }
     }
 
-    /// The address clients connect to.
+    /// The address for clients.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -91,124 +89,120 @@ impl Proxy {
         format!("redis://{}", self.addr)
     }
 
-    /// Delivers what arrives from now on that much later (`Duration::ZERO`: at once). The order is
-    /// kept, and any number of chunks may be on their way at the same time, so throughput does not
-    /// suffer.
+    /// Delays data that arrives from now on (`Duration::ZERO` ends the delay). The order is kept,
+    /// and any number of chunks can be in transit, so throughput is not reduced.
     ///
     /// # Panics
     ///
-    /// When `delay` is more than an hour; see [`hold`](Self::hold).
+    /// If `delay` is longer than an hour; use [`hold`](Self::hold) instead.
     #[track_caller]
     pub fn delay(&self, direction: Direction, delay: Duration) {
         assert!(delay <= LONGEST_DELAY, "a delay of more than {LONGEST_DELAY:?}");
-        self.ask(move |relay| relay.wire(direction).delay = delay);
+        self.run(move |relay| relay.wire(direction).delay = delay);
     }
 
-    /// Keeps what arrives, and what was delayed, until [`heal`](Self::heal), which delivers it.
-    /// Nothing is lost.
+    /// Keeps arriving and delayed data until [`heal`](Self::heal), which delivers it.
     ///
-    /// `hold(Direction::Replies)` lets commands run and withholds their replies; that one has run
-    /// is seen from [`bytes`](Self::bytes) growing.
+    /// `hold(Direction::Replies)` lets commands run and withholds their replies. A growing
+    /// [`bytes`](Self::bytes) shows that a command has run.
     pub fn hold(&self, direction: Direction) {
-        self.ask(move |relay| relay.set_mode(direction, Mode::Hold));
+        self.run(move |relay| relay.set_mode(direction, Mode::Hold));
     }
 
-    /// Accepts and LOSES what arrives, and what was delayed or held, until [`heal`](Self::heal).
-    /// What is lost stays lost: a connection that lives through it may have a hole in the middle of
-    /// a command or reply.
+    /// Accepts and DISCARDS arriving, delayed and held data until [`heal`](Self::heal). A
+    /// connection that survives this may have lost part of a command or reply.
     pub fn black_hole(&self, direction: Direction) {
-        self.ask(move |relay| relay.set_mode(direction, Mode::BlackHole));
+        self.run(move |relay| relay.set_mode(direction, Mode::BlackHole));
     }
 
-    /// `true`: loses the push messages among the replies (RESP3: frames that begin with `>` at the
-    /// top level), such as the invalidations of client tracking, and forwards all else. A push that
-    /// has begun to pass goes on as it began. Connections on which the server does not speak RESP,
-    /// for example TLS, are left as they are.
-    pub fn swallow_pushes(&self, on: bool) {
-        self.ask(move |relay| relay.wire(Direction::Replies).swallows_pushes = on);
+    /// `true`: discards the push messages among the replies (RESP3: top-level frames that begin
+    /// with `>`), such as invalidations, and forwards all other data. A push message that has been
+    /// partly forwarded is completed. Connections without RESP, such as TLS, are not affected.
+    pub fn discard_pushes(&self, on: bool) {
+        self.run(move |relay| relay.wire(Direction::Replies).discards_pushes = on);
     }
 
-    /// Closes all live connections, both sides, with a reset (RST). What was on its way is lost.
-    /// Connections made afterwards work.
+    /// Resets both sides of all connections (RST). Data in transit is lost. New connections work.
     pub fn reset(&self) {
-        self.ask(Relay::reset);
+        self.run(Relay::reset);
     }
 
-    /// Closes all live connections, both sides, in order (FIN). What was on its way is lost.
-    /// Connections made afterwards work.
+    /// Closes both sides of all connections in order (FIN). Data in transit is lost. New
+    /// connections work.
     pub fn close(&self) {
-        self.ask(Relay::close);
+        self.run(Relay::close);
     }
 
     /// Stops forwarding on the live connections, in both directions, like a gateway that has lost its
     /// connection table. Both sides stay connected until the proxy ends, and [`live`](Self::live) does not
     /// count these connections. Later connections work.
     pub fn forget(&self) {
-        self.ask(Relay::forget);
+        self.run(Relay::forget);
     }
 
-    /// Forwards only the first `bytes` bytes of the next chunk of replies, on whichever connection
-    /// it arrives, then resets that connection. `0` loses the whole reply after the command ran. A
-    /// chunk is what one `read` returns: all replies to a pipeline, as a rule. A chunk that a black
-    /// hole takes does not count.
+    /// Forwards only the first `bytes` bytes of the next chunk of replies, on any connection, and
+    /// then resets that connection. `0` discards the whole reply after the command has run. A chunk
+    /// is the result of one `read`, usually all replies to a pipeline. Chunks that a black hole
+    /// discards do not count.
     pub fn cut_next_reply(&self, bytes: usize) {
-        self.ask(move |relay| relay.cut_next_reply(Some(bytes)));
+        self.run(move |relay| relay.cut_next_reply(Some(bytes)));
     }
 
-    /// `true`: new connections are accepted and closed at once. Live ones go on.
+    /// `true`: accepts new connections and closes them immediately. Existing connections are not
+    /// affected.
     pub fn refuse(&self, on: bool) {
-        self.ask(move |relay| relay.refuse(on));
+        self.run(move |relay| relay.refuse(on));
     }
 
-    /// `true`: new connections are accepted, but nothing is forwarded in either direction, and the
-    /// server sees nothing of them, until switched off. Live ones go on.
+    /// `true`: accepts new connections without forwarding data and without connecting to the
+    /// server, until switched off. Existing connections are not affected.
     pub fn hold_connects(&self, on: bool) {
-        self.ask(move |relay| relay.hold_connects(on));
+        self.run(move |relay| relay.hold_connects(on));
     }
 
-    /// Forwards new connections to `target`, and those that are held: as an address does that has failed
-    /// over to another server. The others go on; [`reset`](Self::reset) ends them.
-    pub fn turn_to(&self, target: SocketAddr) {
-        self.ask(move |relay| relay.turn_to(target));
+    /// Forwards new and held connections to `target`, like an address after a failover. Existing
+    /// connections are not affected; [`reset`](Self::reset) ends them.
+    pub fn set_target(&self, target: SocketAddr) {
+        self.run(move |relay| relay.set_target(target));
     }
 
-    /// Ends all faults. What was held or delayed is delivered now; what a black hole took is lost.
+    /// Ends all faults. Held and delayed data is delivered; data in a black hole is lost.
     pub fn heal(&self) {
-        self.ask(Relay::heal);
+        self.run(Relay::heal);
     }
 
-    /// The connections accepted so far, refused ones included.
+    /// Number of accepted connections, including refused ones.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.ask(|relay| relay.accepted())
+        self.run(|relay| relay.accepted())
     }
 
-    /// The connections which are open now, held ones included. One that the client has left counts
-    /// until the server has closed its side too.
+    /// Number of open connections, including held ones. A connection that the client has closed
+    /// counts until the server has closed it, too.
     #[must_use]
     pub fn live(&self) -> usize {
-        self.ask(|relay| relay.live())
+        self.run(|relay| relay.live())
     }
 
-    /// The bytes which have ARRIVED from that direction's sender so far, also those which were then
-    /// held or lost.
+    /// Number of bytes that have ARRIVED from that direction's sender, including those that were
+    /// held or discarded.
     #[must_use]
     pub fn bytes(&self, direction: Direction) -> u64 {
-        self.ask(move |relay| relay.wire(direction).bytes)
+        self.run(move |relay| relay.wire(direction).bytes)
     }
 
-    /// The push messages that [`swallow_pushes`](Self::swallow_pushes) has lost so far.
+    /// Number of push messages that [`discard_pushes`](Self::discard_pushes) has discarded.
     #[must_use]
-    pub fn swallowed(&self) -> u64 {
-        self.ask(|relay| relay.wire(Direction::Replies).swallowed)
+    pub fn discarded_pushes(&self) -> u64 {
+        self.run(|relay| relay.wire(Direction::Replies).discarded_pushes)
     }
 
-    /// Runs `question` on the proxy's thread, between two events, and returns its answer.
-    fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut Relay) -> T + Send + 'static) -> T {
+    /// Runs `action` on the proxy's thread, between two events, and returns its result.
+    fn run<T: Send + 'static>(&self, action: impl FnOnce(&mut Relay) -> T + Send + 'static) -> T {
         let (reply, answer) = mpsc::channel();
         let command: Command = Box::new(move |relay| {
             // Fails only if this call has panicked.
-            let _ = reply.send(question(relay));
+            let _ = reply.send(action(relay));
         });
         self.commands.send(command).expect("the proxy's thread has panicked");
         self.wake();
@@ -217,7 +211,7 @@ impl Proxy {
 
     fn wake(&self) {
         match (&self.wake).write(&[0]) {
-            // Full: then it is about to wake up anyway.
+            // The buffer is full: the thread is going to wake up anyway.
             Err(error) if error.kind() != ErrorKind::WouldBlock => {
                 panic!("cannot wake the proxy's thread: {error}")
             }
@@ -228,8 +222,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // An error means that the thread has ended already, and that its panic message has been
-        // printed.
+        // An error means that the thread has ended because of a panic, whose message was printed.
         let _ = self.commands.send(Box::new(Relay::end));
         let _ = (&self.wake).write(&[0]);
         if let Some(thread) = self.thread.take() {

@@ -1,18 +1,16 @@
-//! The reaper: a child process that cleans up after a test process which could not do so itself.
+//! The reaper: a child process that cleans up after a test process that could not do so itself.
 //!
-//! It is a shell that reads from a pipe which processes and directories exist. When the last write
-//! end of the pipe is closed, which the kernel does for a process however it ends, the shell kills
-//! the processes and removes the directories that are still listed. There is one reaper per test
-//! process, started with the first server.
+//! It is a shell that reads the processes and directories from a pipe. When the last write end of
+//! the pipe is closed, which the kernel does at any end of a process, the shell kills the listed
+//! processes and removes the listed directories. Each test process has one reaper, started with the
+//! first server.
 //!
-//! - The write end is close-on-exec (as all pipes of `std` are), so no server keeps it open after
-//!   the test process.
-//! - The reaper leads a process group of its own and ignores the signals of a terminal: a Ctrl-C,
-//!   or a test runner that kills the group of a test which hangs, ends the test process but not the
-//!   reaper.
-//! - A process is taken off the list before it is reaped, while its id cannot belong to another
-//!   process yet. At the end of the test process the kernel closes the pipe before it hands the
-//!   children over to be reaped by others.
+//! - The write end is close-on-exec (like all pipes of `std`), so servers do not keep it open.
+//! - The reaper leads its own process group and ignores the signals of a terminal. So a Ctrl-C, or
+//!   a test runner that kills the group of a hung test, ends the test process but not the reaper.
+//! - A process is removed from the list before it is reaped, while its id cannot be reused. At the
+//!   end of the test process, the kernel closes the pipe before other processes can reap its
+//!   children.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -22,9 +20,9 @@ use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Lines in: `+ pid N`, `- pid N`, `+ dir PATH`, `- dir PATH`. The list is kept in the positional
-/// parameters. Each server leads a process group, so `kill -9 -N` also ends what it forked. Only a
-/// directory whose last component was made by [`crate::scratch`] is removed.
+/// Input lines: `+ pid N`, `- pid N`, `+ dir PATH`, `- dir PATH`. The list is in the positional
+/// parameters. Each process leads a group, so `kill -9 -N` also ends its children. Only directories
+/// with a name of [`crate::scratch`] are removed.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r sign kind name; do
@@ -46,39 +44,38 @@ done
 
 static REAPER: LazyLock<Mutex<ChildStdin>> = LazyLock::new(|| Mutex::new(start()));
 
-/// Lists the leader of a process group, to be killed with its group if this process ends first.
+/// Adds the leader of a process group to the list.
 ///
 /// # Panics
 ///
-/// When the reaper does not run: nothing may be started that nobody would clean up.
+/// If the reaper does not run: no process may be started without cleanup.
 pub(crate) fn watch_process(pid: u32) {
-    tell("+ pid", pid.to_string().as_ref()).expect("the reaper has been killed");
+    send("+ pid", pid.to_string().as_ref()).expect("the reaper has been killed");
 }
 
-/// Takes a process off the list. Must be called before the process is waited for.
+/// Removes a process from the list. Must be called before the process is reaped.
 pub(crate) fn forget_process(pid: u32) {
-    // Called in destructors; without a reaper there is no list.
-    let _ = tell("- pid", pid.to_string().as_ref());
+    // Called in destructors, so errors are ignored. Without a reaper there is no list.
+    let _ = send("- pid", pid.to_string().as_ref());
 }
 
-/// Lists a directory, to be removed if this process ends first.
+/// Adds a directory to the list.
 ///
 /// # Panics
 ///
-/// When the reaper does not run.
+/// If the reaper does not run.
 pub(crate) fn watch_dir(dir: &Path) {
-    tell("+ dir", dir.as_os_str()).expect("the reaper has been killed");
+    send("+ dir", dir.as_os_str()).expect("the reaper has been killed");
 }
 
-/// Takes a directory off the list, after it has been removed.
+/// Removes a directory from the list, after it was deleted.
 pub(crate) fn forget_dir(dir: &Path) {
-    let _ = tell("- dir", dir.as_os_str());
+    let _ = send("- dir", dir.as_os_str());
 }
 
-fn tell(what: &str, name: &OsStr) -> std::io::Result<()> {
-    let line = [what.as_bytes(), b" ", name.as_bytes(), b"\n"].concat();
-    // One write under the lock, and shorter than PIPE_BUF: a line is in the pipe as a whole or not
-    // at all.
+fn send(entry: &str, name: &OsStr) -> std::io::Result<()> {
+    let line = [entry.as_bytes(), b" ", name.as_bytes(), b"\n"].concat();
+    // One write under the mutex, shorter than PIPE_BUF: a line is written completely or not at all.
     REAPER.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
 }
 
@@ -89,8 +86,7 @@ fn start() -> ChildStdin {
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::piped())
-        // Not inherited: whoever reads the output of the tests to its end must not wait for the
-        // reaper.
+        // Not inherited: a reader of the test's output must not wait for the reaper.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

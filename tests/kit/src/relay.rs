@@ -1,4 +1,4 @@
-//! The proxy's thread: it owns all connections and does everything that is done to them.
+//! The proxy's thread, which owns all connections.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
@@ -12,20 +12,20 @@ use crate::Direction;
 use crate::connection::Connection;
 use crate::flow::{Delivery, Mode, Wire};
 
-/// The largest chunk.
+/// Maximum size of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What the proxy's methods send to the thread.
+/// A command from a method of the proxy to its thread.
 pub(crate) type Command = Box<dyn FnOnce(&mut Relay) + Send>;
 
-/// The state of a proxy, owned by its thread.
+/// State of a proxy, owned by its thread.
 pub(crate) struct Relay {
     listener: TcpListener,
     target: SocketAddr,
     sleeper: UnixStream,
     inbox: Receiver<Command>,
     connections: Vec<Connection>,
-    /// Open, and neither read nor written to.
+    /// Open connections that are no longer read or written.
     forgotten: Vec<Connection>,
     requests: Wire,
     replies: Wire,
@@ -37,7 +37,7 @@ pub(crate) struct Relay {
     buffer: Vec<u8>,
 }
 
-/// What one of a relay's sockets is ready for.
+/// A ready socket.
 #[derive(Clone, Copy, Debug)]
 enum Ready {
     Wake,
@@ -73,17 +73,17 @@ impl Relay {
         }
     }
 
-    /// Until [`end`](Self::end): delivers what is due, sleeps until something happens, reads, obeys
+    /// Runs until [`end`](Self::end): delivers due data, waits for an event, reads, and executes
     /// commands.
     pub(crate) fn run(mut self) {
         while !self.ended {
             self.deliver();
             let ready = self.sleep();
             self.read(&ready);
-            // After reading, which needs the connections that were there before sleeping, and
-            // before delivering: what was read a moment before a fault was asked for meets the
-            // fault.
-            self.obey();
+            // Commands are executed after reading, which uses the connections that existed before
+            // the wait, and before delivering. So a fault also applies to data that was read just
+            // before it was requested.
+            self.run_commands();
         }
         self.close();
     }
@@ -121,7 +121,7 @@ impl Relay {
         }
     }
 
-    pub(crate) fn turn_to(&mut self, target: SocketAddr) {
+    pub(crate) fn set_target(&mut self, target: SocketAddr) {
         self.target = target;
     }
 
@@ -130,7 +130,7 @@ impl Relay {
         for wire in [&mut self.requests, &mut self.replies] {
             wire.mode = Mode::Pass;
             wire.delay = Duration::ZERO;
-            wire.swallows_pushes = false;
+            wire.discards_pushes = false;
         }
         for connection in &mut self.connections {
             connection.flow(Direction::Requests).hurry(now);
@@ -177,7 +177,7 @@ impl Relay {
         }
     }
 
-    /// Returns when a socket is ready, or a parcel is due.
+    /// Waits until a socket is ready or a parcel is due.
     fn sleep(&self) -> Vec<Ready> {
         let mut names = vec![Ready::Wake, Ready::Accept];
         let mut sockets = vec![
@@ -190,8 +190,7 @@ impl Relay {
                 (Ready::Client(index), Some(connection.client()), wanted.0),
                 (Ready::Server(index), connection.server(), wanted.1),
             ] {
-                // A socket of which nothing is wanted would still report that its peer has gone,
-                // again and again.
+                // A socket without flags would repeatedly report that its peer has closed it.
                 if let Some(socket) = socket.filter(|_| !flags.is_empty()) {
                     names.push(name);
                     sockets.push(PollFd::new(socket, flags));
@@ -217,7 +216,7 @@ impl Relay {
             .min()
     }
 
-    fn obey(&mut self) {
+    fn run_commands(&mut self) {
         while let Ok(command) = self.inbox.try_recv() {
             command(self);
         }
@@ -226,7 +225,7 @@ impl Relay {
     fn read(&mut self, ready: &[Ready]) {
         for ready in ready {
             match *ready {
-                // Wakes are not counted: the commands are in the inbox.
+                // The number of wake-ups does not matter: the commands are in the inbox.
                 Ready::Wake => drop(self.sleeper.read(&mut self.buffer)),
                 Ready::Accept => self.accept(),
                 Ready::Client(index) => {
@@ -244,7 +243,8 @@ impl Relay {
     }
 
     fn accept(&mut self) {
-        // Any error but "no more" is that of a connection which has gone before it was accepted.
+        // Other errors than `WouldBlock` concern a connection that was closed before it was
+        // accepted.
         while let Ok((client, _)) = self.listener.accept() {
             self.accepted += 1;
             if self.refuse {

@@ -1,4 +1,4 @@
-//! This program, run again.
+//! The running program, started again.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,52 +13,54 @@ use crate::preload::compile;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
-/// The pause between two looks at a process that is to end.
+/// Interval between checks whether a process has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The running program, run again in a process of its own, with other arguments: for tests in which
-/// several processes take part.
+/// The running program, started again as another process with other arguments, for tests with
+/// several processes.
 ///
-/// A test program is told to run one ignored test, which does what the environment says:
+/// A test program typically runs one ignored test, whose behaviour an environment variable selects:
 ///
 /// ```no_run
 /// let args = ["--ignored", "--exact", "processes::worker", "--nocapture"];
-/// let rerun = kit::Rerun::start(&args, &[("WORKER", "what to do")]);
+/// let rerun = kit::Rerun::start(&args, &[("WORKER", "task")]);
 /// rerun.finish(std::time::Duration::from_mins(1));
 /// print!("{}", rerun.output());
 /// ```
 ///
-/// Dropping it kills the process, also a stopped one.
+/// Dropping it kills the process, even if it is stopped.
 pub struct Rerun {
-    // The order is that of the destructors: the process ends before its directory is removed.
+    // Fields are dropped in this order: the process ends before its directory is removed.
     process: Process,
     clock: Option<Clock>,
     scratch: Scratch,
 }
 
 impl Rerun {
-    /// Runs this program with `args`, in its own environment and `env`. It has no input.
+    /// Starts this program with `args`, and with `env` in addition to the current environment. Its
+    /// standard input is empty.
     #[track_caller]
     #[must_use = "a process that is dropped ends"]
     pub fn start(args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::with(args, env, |_| None)
     }
 
-    /// The same, with a wall clock of its own, which can be made to drift and to jump; see
-    /// [`Rerun::clock`]. Its monotonic clocks stay true. It needs what
-    /// [`ServerBuilder::clock`](crate::ServerBuilder::clock) needs.
+    /// Like [`start`](Self::start), with its own wall clock, which can drift and jump; see
+    /// [`Rerun::clock`]. The monotonic clocks are not changed. Has the requirements of
+    /// [`ServerBuilder::clock`](crate::ServerBuilder::clock).
     #[track_caller]
     #[must_use = "a process that is dropped ends"]
     pub fn start_with_clock(args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::with(args, env, |dir| Some(Clock::new(dir)))
     }
 
-    /// The same, with a library preloaded that is compiled from this C source. It needs what
-    /// [`ServerBuilder::clock`](crate::ServerBuilder::clock) needs.
+    /// Like [`start`](Self::start), with a preloaded library that is compiled from this C source.
+    /// Has the requirements of [`ServerBuilder::clock`](crate::ServerBuilder::clock).
     #[track_caller]
     #[must_use = "a process that is dropped ends"]
     pub fn start_with_library(args: &[&str], env: &[(&str, &str)], source: &str) -> Self {
-        let library = compile(source).unwrap_or_else(|why| panic!("no library: {why}"));
+        let library =
+            compile(source).unwrap_or_else(|error| panic!("cannot compile the library: {error}"));
         let preload = [("LD_PRELOAD", "./preloaded.so")];
         Self::with(args, &[env, &preload].concat(), |dir| {
             fs::write(dir.join("preloaded.so"), library).expect("cannot write a library");
@@ -88,41 +90,40 @@ impl Rerun {
         Self { process, clock, scratch }
     }
 
-    /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// The wall clock of the process. A process that does not follow it has no way to tell: let it look
-    /// whether a jump arrives.
+    /// The wall clock of the process. Whether the process uses the clock cannot be detected here:
+    /// let the process check whether a jump arrives.
     ///
     /// # Panics
     ///
-    /// When it was started without one.
+    /// If the process was started without a clock.
     #[track_caller]
     #[must_use]
     pub fn clock(&self) -> &Clock {
-        self.clock.as_ref().expect("it was not started with a clock")
+        self.clock.as_ref().expect("the process was not started with a clock")
     }
 
-    /// Stops the process (SIGSTOP) and returns when none of its threads runs any more.
+    /// Stops the process (SIGSTOP). Returns when all its threads have stopped.
     pub fn stop(&self) {
         self.process.stop();
     }
 
-    /// Lets a stopped process continue (SIGCONT).
+    /// Continues a stopped process (SIGCONT).
     pub fn cont(&self) {
         self.process.cont();
     }
 
-    /// Whether the process has ended, in whichever way.
+    /// Returns true if the process has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.process.has_exited()
     }
 
-    /// What the process has printed so far, also on its standard error.
+    /// The output of the process so far, including standard error.
     #[must_use]
     pub fn output(&self) -> String {
         let output = fs::read(self.scratch.path().join("output.log")).unwrap_or_default();
@@ -133,8 +134,7 @@ impl Rerun {
     ///
     /// # Panics
     ///
-    /// When it ends with anything but success, or not within `limit`; the message contains what it
-    /// has printed.
+    /// If the process fails, or does not end within `limit`. The message contains its output.
     #[track_caller]
     pub fn finish(&self, limit: Duration) {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A directory for one server.
+//! Temporary directories.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,11 @@ use tempfile::TempDir;
 
 use crate::reaper;
 
-/// The longest path of a temporary directory that leaves room for a socket's path (104 bytes on
-/// macOS).
+/// Maximum length of the temporary directory's path, so that the path of a socket fits (104 bytes
+/// on macOS).
 const LONGEST_BASE: usize = 60;
 
-/// A fresh directory, removed on drop, or by the reaper if this process ends without dropping it.
+/// A temporary directory, removed on drop, or by the reaper if this process cannot drop it.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -20,8 +20,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory, which only this user may enter, in the system's directory for temporary
-    /// files; or in `/tmp` where that one has a path too long for a unix socket in it.
+    /// Creates a directory with access for this user only, in the system's directory for temporary
+    /// files, or in `/tmp` if that path is too long for a Unix socket.
     pub(crate) fn new() -> Self {
         let base = env::temp_dir()
             .canonicalize()
@@ -30,7 +30,7 @@ impl Scratch {
             .filter(|base| !base.as_os_str().as_bytes().contains(&b'\n'))
             .unwrap_or_else(|| PathBuf::from("/tmp"));
         let made = tempfile::Builder::new()
-            // The reaper removes directories of this form only.
+            // The reaper removes only directories with names of this form.
             .prefix("quorlock-kit-")
             .rand_bytes(6)
             .tempdir_in(&base);

@@ -1,4 +1,4 @@
-//! One `redis-server` process.
+//! A `redis-server` process.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -16,34 +16,34 @@ use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 use crate::{Clock, ServerBuilder};
 
-/// How long a server may take until it answers; loading a large append-only file counts.
+/// Maximum time until a server replies, including the time to load a large append-only file.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// The pause between two looks at a server that starts.
+/// Interval between checks whether a starting server replies.
 const START_PAUSE: Duration = Duration::from_millis(2);
-/// How many ports are tried, each of which was free a moment before.
+/// Maximum number of ports to try. Each was free when it was picked.
 const PORTS_TRIED: usize = 16;
-/// How many bytes of a server's log a panic shows.
+/// Size of the end of a server's log that a panic shows, in bytes.
 const LOG_TAIL_BYTES: usize = 4096;
 
-/// What a server has on its disk: before Redis 7.0 the append-only file is one file.
+/// Persistent files of a server. Before Redis 7.0, the append-only file is a single file.
 const SAVED: [&str; 3] = ["appendonlydir", "appendonly.aof", "dump.rdb"];
 
-/// One `redis-server` process on a port and in a directory of its own.
+/// A `redis-server` process with its own port and directory.
 ///
 /// - Getters: [`url`](Self::url) and its kin, [`port`](Self::port), [`addr`](Self::addr),
 ///   [`pid`](Self::pid), [`is_running`](Self::is_running), [`is_stopped`](Self::is_stopped),
 ///   [`log`](Self::log), [`directory`](Self::directory).
 /// - Faults: [`stop`](Self::stop) and [`cont`](Self::cont), [`kill`](Self::kill) and
-///   [`restart`](Self::restart), [`lose_disk`](Self::lose_disk), and those of its [`clock`](Self::clock). They take `&self` and may
-///   be called from any thread.
-/// - Looking inside: [`cmd`](Self::cmd), [`get`](Self::get), [`keys`](Self::keys) and others. Each
-///   call opens a connection of its own, past every [`Proxy`](crate::Proxy), and panics when no
-///   reply comes within 5 s.
+///   [`restart`](Self::restart), [`lose_disk`](Self::lose_disk), and the faults of its
+///   [`clock`](Self::clock). They take `&self` and can be called from any thread.
+/// - Inspection: [`cmd`](Self::cmd), [`get`](Self::get), [`keys`](Self::keys) and others. Each call
+///   opens its own connection, without any [`Proxy`](crate::Proxy), and panics without a reply
+///   within 5 s.
 ///
-/// Dropping the server kills its process, also a stopped one, and removes its directory.
+/// Dropping the server kills its process, even if it is stopped, and removes its directory.
 #[derive(Debug)]
 pub struct Server {
-    // The order is that of the destructors: the process ends before its directory is removed.
+    // Fields are dropped in this order: the process ends before its directory is removed.
     process: Mutex<Option<Process>>,
     setup: ServerBuilder,
     port: Port,
@@ -58,19 +58,19 @@ enum Launch {
 }
 
 impl Server {
-    /// Starts a server with the defaults of [`ServerBuilder`], and returns when it answers.
+    /// Starts a server with the defaults of [`ServerBuilder`]. Returns when it replies.
     ///
     /// # Panics
     ///
-    /// When the server does not answer within 20 s or ends, with the end of its log; or when there
-    /// is no `redis-server` on the `PATH` and `REDIS_SERVER` names none.
+    /// If the server ends or does not reply within 20 s, with the end of its log. Also if there is
+    /// no `redis-server` on the `PATH` and `REDIS_SERVER` is not set.
     #[track_caller]
     #[must_use = "a server that is dropped ends"]
     pub fn start() -> Self {
         Self::with(ServerBuilder::default())
     }
 
-    /// Sets up a server: `Server::builder().durable().start()`.
+    /// Creates settings for a server: `Server::builder().durable().start()`.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
@@ -97,18 +97,18 @@ impl Server {
         panic!("{PORTS_TRIED} ports in a row were taken before redis-server could listen on them");
     }
 
-    /// `redis://127.0.0.1:PORT`, without a password even where one is required.
+    /// `redis://127.0.0.1:PORT`, without a password even if one is required.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr())
     }
 
-    /// `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the user added last with
-    /// [`ServerBuilder::user`]; else, without a name, for [`ServerBuilder::password`].
+    /// `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the last user of
+    /// [`ServerBuilder::user`], or without a name for [`ServerBuilder::password`].
     ///
     /// # Panics
     ///
-    /// When neither was set.
+    /// If neither was set.
     #[track_caller]
     #[must_use]
     pub fn url_with_auth(&self) -> String {
@@ -124,7 +124,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server was started without [`ServerBuilder::unix_socket`].
+    /// If the server was started without [`ServerBuilder::unix_socket`].
     #[track_caller]
     #[must_use]
     pub fn url_unix(&self) -> String {
@@ -137,7 +137,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server was started without [`ServerBuilder::tls`].
+    /// If the server was started without [`ServerBuilder::tls`].
     #[track_caller]
     #[must_use]
     pub fn url_tls(&self) -> String {
@@ -145,71 +145,71 @@ impl Server {
         format!("rediss://127.0.0.1:{}", port.number())
     }
 
-    /// The TCP port; the same after a restart.
+    /// The TCP port, which stays the same after a restart.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// 127.0.0.1 and the port.
+    /// The address 127.0.0.1 with the server's port.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
-    /// The process id; another one after a restart.
+    /// The process id, which changes with a restart.
     ///
     /// # Panics
     ///
-    /// When the server has been killed.
+    /// If the server has been killed.
     #[track_caller]
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.slot().as_ref().expect("the server has been killed").id()
     }
 
-    /// Whether the process exists; also true while it is stopped. False after [`kill`](Self::kill),
-    /// and when the server ended by itself.
+    /// Returns true if the process exists, even if it is stopped. False after [`kill`](Self::kill),
+    /// and if the server has ended by itself.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.slot().as_ref().is_some_and(|process| !process.has_exited())
     }
 
-    /// Whether the process exists and is stopped by [`stop`](Self::stop).
+    /// Returns true if the process exists and is stopped by [`stop`](Self::stop).
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.slot().as_ref().is_some_and(Process::is_stopped)
     }
 
-    /// Stops the process (SIGSTOP) and returns when none of its threads runs any more. The kernel
-    /// still accepts connections and bytes for it. Does nothing when it is stopped already.
+    /// Stops the process (SIGSTOP). Returns when all its threads have stopped. The kernel continues
+    /// to accept connections and data. No effect if it is already stopped.
     ///
     /// # Panics
     ///
-    /// When the server is not running.
+    /// If the server is not running.
     #[track_caller]
     pub fn stop(&self) {
         self.signal(Process::stop);
     }
 
-    /// Lets a stopped process continue (SIGCONT). Does nothing when it is not stopped.
+    /// Continues a stopped process (SIGCONT). No effect if it is not stopped.
     ///
     /// # Panics
     ///
-    /// When the server is not running.
+    /// If the server is not running.
     #[track_caller]
     pub fn cont(&self) {
         self.signal(Process::cont);
     }
 
-    /// Kills the process (SIGKILL), also a stopped one, and returns when it is gone. Connections to
-    /// its port are then refused. Does nothing when it has been killed already.
+    /// Kills the process (SIGKILL), even if it is stopped. Returns when it has ended. Connections
+    /// to its port are then refused. No effect if it has already been killed.
     pub fn kill(&self) {
         drop(self.slot().take());
     }
 
-    /// Kills the server, and removes what it has saved: after [`restart`](Self::restart) it is empty, also
-    /// if it was [`durable`](ServerBuilder::durable). Its log stays, and so does its clock.
+    /// Kills the server and removes its persistent files. After [`restart`](Self::restart) it is
+    /// empty, even if it is [`durable`](ServerBuilder::durable). Its log and its clock remain.
     pub fn lose_disk(&self) {
         self.kill();
         for saved in SAVED {
@@ -225,13 +225,13 @@ impl Server {
         }
     }
 
-    /// Starts the server again, on the same port, in the same directory, with the same arguments,
-    /// and returns when it answers. It is empty, unless it was [`durable`](ServerBuilder::durable).
-    /// Kills it first if it is running.
+    /// Kills the server if it is running, and starts it again with the same port, directory and
+    /// arguments. Returns when it replies. It is empty unless it is
+    /// [`durable`](ServerBuilder::durable).
     ///
     /// # Panics
     ///
-    /// When the server does not answer within 20 s, ends, or cannot have its port back within 20 s.
+    /// If the server ends, or does not reply or get its port back within 20 s.
     #[track_caller]
     pub fn restart(&self) {
         let mut slot = self.slot();
@@ -251,20 +251,20 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server was started without [`ServerBuilder::clock`].
+    /// If the server was started without [`ServerBuilder::clock`].
     #[track_caller]
     #[must_use]
     pub fn clock(&self) -> &Clock {
         self.clock.as_ref().expect("ServerBuilder::clock was not set")
     }
 
-    /// What the server has printed since it was first started.
+    /// The server's output since its first start.
     #[must_use]
     pub fn log(&self) -> String {
         self.log_from(0)
     }
 
-    /// The server's directory: its log, its clock, and what it has saved.
+    /// The server's directory, with its log, its clock and its persistent files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.scratch.path()
@@ -274,7 +274,7 @@ impl Server {
         &self.setup
     }
 
-    /// The unix socket in the server's own directory.
+    /// Path of the Unix socket in the server's directory.
     pub(crate) fn socket(&self) -> PathBuf {
         self.scratch.path().join("redis.sock")
     }
@@ -290,7 +290,7 @@ impl Server {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Process>> {
-        // A panic of the kit leaves the slot as it is: with a process or without.
+        // A panic of the kit leaves the slot valid: with a process or without.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -303,7 +303,7 @@ impl Server {
         }
     }
 
-    /// Starts the process and waits until it answers.
+    /// Starts the process and waits until it replies.
     #[track_caller]
     fn launch(&self) -> Launch {
         let path = self.log_path();
@@ -327,12 +327,12 @@ impl Server {
                     return Launch::PortTaken;
                 }
                 let program = self.setup.program_name();
-                panic!("{} ended instead of answering:\n{}", program.display(), tail(&log));
+                panic!("{} ended without a reply:\n{}", program.display(), tail(&log));
             }
             let waited = start.elapsed();
             assert!(
                 waited < START_LIMIT,
-                "no answer from redis-server after {waited:?}:\n{}",
+                "no reply from redis-server within {waited:?}:\n{}",
                 tail(&log_since())
             );
             thread::sleep(START_PAUSE);
@@ -360,9 +360,9 @@ impl Server {
     }
 }
 
-/// Whether the server listening on `socket`, a path which only our server uses, answers PING: with
-/// PONG, or with any error (no password given, not permitted) but the one that says it is still
-/// loading.
+/// Returns true if the server on `socket`, a path that only this server uses, replies to `PING`.
+/// Any error except `LOADING` counts as a reply, because clients may lack a password or
+/// permissions.
 fn answers(socket: &Path) -> bool {
     ping(socket).is_ok_and(|reply| !reply.is_empty() && !reply.starts_with(b"-LOADING"))
 }
@@ -382,7 +382,7 @@ fn tail(log: &str) -> &str {
     &log[from..]
 }
 
-/// Leaves letters, digits and `-._~` as they are.
+/// Percent-encodes all bytes except letters, digits and `-._~`.
 fn percent_encoded(bytes: &[u8]) -> String {
     let mut encoded = String::new();
     for &byte in bytes {

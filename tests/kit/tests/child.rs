@@ -1,4 +1,4 @@
-//! Processes of the caller's own.
+//! Tests of `Child`.
 
 use kit::Child;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_child_reads_writes_and_tells_how_it_ended() {
+fn child_has_pipes_and_an_exit_code() {
     let (child, mut pipes) =
         Child::spawn(Command::new("sh").args(["-c", "read x; echo $x; exit 7"]));
     assert_eq!(child.exit_code(), None);
@@ -17,11 +17,11 @@ fn a_child_reads_writes_and_tells_how_it_ended() {
     BufReader::new(pipes.stdout).read_line(&mut line).expect("it writes");
     assert_eq!(line, "hello\n");
     assert_eq!(child.wait(LIMIT), Some(7));
-    assert_eq!(child.exit_code(), Some(7), "as often as it is asked");
+    assert_eq!(child.exit_code(), Some(7), "repeated calls");
 }
 
 #[test]
-fn a_child_that_is_stopped_does_nothing_until_it_continues() {
+fn stopped_child_does_not_run_until_it_continues() {
     let (child, pipes) = Child::spawn(Command::new("sh").args(["-c", "read x; exit 0"]));
     child.stop();
     drop(pipes);
@@ -32,16 +32,16 @@ fn a_child_that_is_stopped_does_nothing_until_it_continues() {
 }
 
 #[test]
-fn a_child_is_killed_when_it_is_dropped_also_when_stopped() {
+fn dropping_a_stopped_child_kills_it() {
     let (child, pipes) = Child::spawn(Command::new("sh").args(["-c", "read x"]));
     child.stop();
     drop(child);
-    // Nobody holds the other end of its output any more.
+    // Its output ends when the child has ended.
     assert_eq!(BufReader::new(pipes.stdout).lines().count(), 0);
 }
 
 #[test]
-fn a_child_that_a_signal_ended_says_which() {
+fn exit_code_of_a_killed_child_is_the_negated_signal() {
     let (child, _pipes) = Child::spawn(Command::new("sh").args(["-c", "kill -KILL $$"]));
     assert_eq!(child.wait(LIMIT), Some(-9));
 }

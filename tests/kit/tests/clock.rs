@@ -1,4 +1,4 @@
-//! The wall clock of a server drifts and jumps, and nobody else's does.
+//! Drift and jumps of a server's wall clock, which do not affect other processes.
 #![allow(clippy::unwrap_used, reason = "a failed test tool is a failed test")]
 #![cfg(target_os = "linux")]
 
@@ -8,18 +8,18 @@ use kit::{Cluster, Server, eventually};
 use redis::Value;
 
 const LIMIT: Duration = Duration::from_mins(1);
-/// How far apart two readings of the same clock may be, on a busy machine.
+/// Maximum difference between two readings of the same clock on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// What the server's `TIME` says.
+/// The server's reply to `TIME`.
 fn time(server: &Server) -> SystemTime {
     let Value::Array(parts) = server.cmd(&["TIME"]) else { panic!("TIME is an array") };
     let part = |place: usize| -> u64 { redis::from_redis_value(parts[place].clone()).unwrap() };
     UNIX_EPOCH + Duration::from_secs(part(0)) + Duration::from_micros(part(1))
 }
 
-/// How far apart two times are, whichever is the earlier.
+/// Absolute difference of two times.
 fn distance(one: SystemTime, other: SystemTime) -> Duration {
     one.duration_since(other).unwrap_or_else(|error| error.duration())
 }
@@ -29,14 +29,14 @@ fn assert_true(server: &Server) {
 }
 
 #[test]
-fn starts_as_the_true_clock() {
+fn clock_starts_with_the_true_time() {
     let server = Server::builder().clock().start();
     assert_true(&server);
     assert!(distance(server.clock().now(), SystemTime::now()) < SLACK);
 }
 
 #[test]
-fn jumps_forward_and_back_in_a_running_server() {
+fn clock_of_running_server_jumps_forward_and_back() {
     let server = Server::builder().clock().start();
     let clock = server.clock();
     clock.jump(HOUR);
@@ -49,25 +49,26 @@ fn jumps_forward_and_back_in_a_running_server() {
     assert_true(&server);
 }
 
-/// How much the server's clock gains on the true one meanwhile, in parts of the time that passes.
-fn gain(server: &Server, meanwhile: Duration) -> f64 {
+/// Gain of the server's clock during `lasting`, as a fraction of that time.
+fn gain(server: &Server, lasting: Duration) -> f64 {
     let (begun, shown) = (Instant::now(), time(server));
-    std::thread::sleep(meanwhile);
+    std::thread::sleep(lasting);
     let shown = time(server).duration_since(shown).expect("the clock runs forward");
     shown.as_secs_f64() / begun.elapsed().as_secs_f64() - 1.0
 }
 
-/// The rate over a second, read in the best of a few tries: a reading that is held up spoils it.
+/// Waits for a gain of about `expected` in one second. A delayed reading gives a wrong value, so
+/// several are tried.
 fn eventually_gains(server: &Server, expected: f64) {
     let mut seen = Vec::new();
-    eventually(LIMIT, "the clock drifts as it was told to", || {
+    eventually(LIMIT, "the clock has the expected rate", || {
         seen.push(gain(server, Duration::from_secs(1)));
         seen.iter().any(|gain| (gain - expected).abs() < 0.01)
     });
 }
 
 #[test]
-fn drifts_either_way_and_stops_drifting() {
+fn clock_drifts_in_both_directions_and_stops_drifting() {
     let server = Server::builder().clock().start();
     for parts_per_million in [50_000, -50_000, 0] {
         server.clock().drift(parts_per_million);
@@ -76,7 +77,7 @@ fn drifts_either_way_and_stops_drifting() {
 }
 
 #[test]
-fn does_not_jump_when_its_rate_changes() {
+fn change_of_drift_does_not_make_the_clock_jump() {
     let server = Server::builder().clock().start();
     let clock = server.clock();
     clock.drift(5_000_000);
@@ -87,20 +88,20 @@ fn does_not_jump_when_its_rate_changes() {
         let after = (clock.now(), time(&server));
         for (before, after) in [(before.0, after.0), (before.1, after.1)] {
             let moved = after.duration_since(before).expect("not back");
-            // Six times as fast as the true one, at most.
+            // At most six times as fast as the true clock.
             assert!(moved < 6 * SLACK, "{moved:?}");
         }
     }
     let gained = time(&server).duration_since(SystemTime::now());
-    assert!(gained.expect("gained") > Duration::from_secs(2), "what was gained stays");
+    assert!(gained.expect("gained") > Duration::from_secs(2), "the gained time remains");
 }
 
 #[test]
-fn stands_still_where_it_is_put_and_jumps_from_there() {
+fn stopped_clock_shows_exact_times_and_jumps() {
     let server = Server::builder().clock().start();
     let clock = server.clock();
     let at = UNIX_EPOCH + Duration::from_millis(1_234_567_890_123);
-    clock.stand(at);
+    clock.stop_at(at);
     assert_eq!((time(&server), clock.now()), (at, at));
     server.cmd(&["SET", "k", "v", "PX", "1000"]);
     let (more, less) = (Duration::from_millis(400), Duration::from_micros(1));
@@ -114,12 +115,12 @@ fn stands_still_where_it_is_put_and_jumps_from_there() {
         assert_eq!((time(&server), clock.now()), (shown, shown));
         assert_eq!(server.pttl("k"), left);
     }
-    clock.stand(at + Duration::from_millis(1001));
-    assert_eq!(server.pttl("k"), -2, "it is over");
+    clock.stop_at(at + Duration::from_millis(1001));
+    assert_eq!(server.pttl("k"), -2, "the key has expired");
 }
 
 #[test]
-fn keys_expire_by_it() {
+fn keys_expire_by_the_clock() {
     let server = Server::builder().clock().start();
     server.cmd(&["SET", "k", "v", "PX", "600000"]);
     server.clock().jump(Duration::from_mins(9));
@@ -128,11 +129,11 @@ fn keys_expire_by_it() {
     assert_eq!(server.get("k"), None);
     server.cmd(&["SET", "k", "v", "PX", "600000"]);
     server.clock().jump_back(HOUR);
-    assert!(server.pttl("k") > 600_000, "it outlives its time");
+    assert!(server.pttl("k") > 600_000, "the key lives longer");
 }
 
 #[test]
-fn other_servers_keep_the_true_time() {
+fn other_servers_have_the_true_time() {
     let (plain, cluster) = (Server::start(), Cluster::start_with(2, &Server::builder().clock()));
     plain.cmd(&["SET", "k", "v", "PX", "600000"]);
     cluster[0].clock().jump(HOUR);
@@ -143,7 +144,7 @@ fn other_servers_keep_the_true_time() {
 }
 
 #[test]
-fn goes_on_through_a_stop_and_a_restart() {
+fn clock_continues_through_stop_and_restart() {
     let server = Server::builder().clock().start();
     server.stop();
     server.clock().jump(HOUR);
@@ -159,6 +160,6 @@ fn goes_on_through_a_stop_and_a_restart() {
 
 #[test]
 #[should_panic(expected = "ServerBuilder::clock was not set")]
-fn a_plain_server_has_none() {
+fn server_without_a_clock_panics() {
     let _ = Server::start().clock();
 }

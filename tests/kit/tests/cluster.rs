@@ -1,4 +1,4 @@
-//! Several servers at once.
+//! Tests of `Cluster`.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn servers_are_independent() {
 }
 
 #[test]
-fn a_server_that_cannot_answer_is_not_asked_for_keys() {
+fn stopped_and_killed_servers_have_no_keys() {
     let cluster = Cluster::start(3);
     for server in &cluster {
         server.set("k", "v");
@@ -35,7 +35,7 @@ fn a_server_that_cannot_answer_is_not_asked_for_keys() {
 }
 
 #[test]
-fn servers_can_be_set_up_alike_and_replaced() {
+fn servers_have_common_settings_and_can_be_replaced() {
     let mut cluster = Cluster::start_with(2, &Server::builder().durable());
     for server in &cluster {
         server.set("k", "v");
@@ -66,6 +66,6 @@ fn faults_can_be_injected_from_another_thread() {
 
 #[test]
 #[should_panic(expected = "the moon is full")]
-fn eventually_names_what_did_not_happen() {
+fn eventually_names_the_condition_that_stayed_false() {
     eventually(Duration::from_millis(20), "the moon is full", || false);
 }

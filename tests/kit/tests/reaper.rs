@@ -1,6 +1,7 @@
-//! However a test process ends, it leaves no server, no reaper and no directory behind.
+//! Cleanup: regardless of how a test process ends, no server, reaper or directory remains.
 //!
-//! Each test runs this test program again as a helper, which starts servers and ends in its way.
+//! Each test runs this test program again as a helper, which starts servers and ends in a given
+//! way.
 #![allow(clippy::unwrap_used, reason = "a failed test tool is a failed test")]
 
 use std::collections::BTreeSet;
@@ -15,23 +16,23 @@ use kit::{Cluster, Server, eventually};
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
 
-/// Names what the helper does; unset in tests.
+/// Environment variable with the helper's way to end. Not set in tests.
 const HELPER: &str = "QUORLOCK_KIT_HELPER";
-/// Begins the lines in which the helper names its servers' processes.
+/// Prefix of the lines with the process ids of the helper's servers.
 const PID: &str = "server process ";
-/// The line the helper prints when it is ready for its end.
+/// The line that the helper prints before its end.
 const READY: &str = "helper is ready";
-/// Bounds the wait of a test that fails; the machine may be busy.
+/// Bounds the duration of a failing test. The machine may be busy.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// The helper. As a test of its own it does nothing.
+/// The helper. As a test it has no effect.
 #[test]
 fn helper() {
     let Ok(ending) = std::env::var(HELPER) else {
         return;
     };
     if ending == "busy" {
-        start_and_drop_for_ever();
+        start_and_drop_indefinitely();
     }
     let cluster = Cluster::start(3);
     let durable = Server::builder().durable().start();
@@ -46,14 +47,14 @@ fn helper() {
         "hang" => thread::sleep(2 * LIMIT),
         "abort" => std::process::abort(),
         "exit" => std::process::exit(0),
-        "panic" => panic!("as told"),
+        "panic" => panic!("requested by the test"),
         "forget" => std::mem::forget((cluster, durable)),
         "return" => {}
         other => panic!("unknown ending {other}"),
     }
 }
 
-fn start_and_drop_for_ever() -> ! {
+fn start_and_drop_indefinitely() -> ! {
     println!("\n{READY}");
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -62,7 +63,7 @@ fn start_and_drop_for_ever() -> ! {
                 loop {
                     let server = Server::start();
                     server.stop();
-                    // Drops the server before.
+                    // Drops the previous server.
                     kept.replace(server);
                 }
             });
@@ -71,7 +72,7 @@ fn start_and_drop_for_ever() -> ! {
     unreachable!("the threads never end")
 }
 
-/// A running helper, with a directory of its own for temporary files.
+/// A running helper with its own directory for temporary files.
 struct Helper {
     child: Child,
     lines: Box<dyn Iterator<Item = String>>,
@@ -79,7 +80,7 @@ struct Helper {
 }
 
 impl Helper {
-    /// Starts the helper, and returns when it is ready, with the processes it has named.
+    /// Starts the helper. Returns when it is ready, with the ids of its servers.
     fn start(ending: &str) -> (Self, BTreeSet<u32>) {
         let temp = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -107,13 +108,13 @@ impl Helper {
 
     /// Waits until the helper has ended by itself.
     fn wait(&mut self) {
-        // The output ends, although the reaper may still be at work: it does not keep it open.
+        // The output ends even if the reaper still runs, because the reaper does not keep it open.
         assert_eq!(self.lines.by_ref().filter(|line| line == READY).count(), 0);
         self.child.wait().unwrap();
     }
 
     #[track_caller]
-    fn leaves_nothing(&self, processes: &BTreeSet<u32>) {
+    fn assert_clean(&self, processes: &BTreeSet<u32>) {
         eventually(LIMIT, "all processes of the helper have ended", || {
             !processes.iter().any(|pid| exists(*pid))
         });
@@ -126,10 +127,10 @@ impl Helper {
     }
 }
 
-/// Whether the process exists and has not ended.
+/// Returns true if the process exists and has not ended.
 fn exists(pid: u32) -> bool {
     if cfg!(target_os = "linux") {
-        // A process that has ended may still wait for its new parent, process 1, to take notice.
+        // An ended process may still wait until process 1 reaps it.
         stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
     } else {
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -166,7 +167,7 @@ fn names_in(dir: &Path) -> Vec<std::ffi::OsString> {
 }
 
 #[test]
-fn a_killed_process_leaves_nothing() {
+fn killed_process_leaves_no_processes_and_directories() {
     let (mut helper, servers) = Helper::start("hang");
     assert_eq!(servers.len(), 4);
     assert!(servers.iter().all(|pid| exists(*pid)));
@@ -178,22 +179,22 @@ fn a_killed_process_leaves_nothing() {
     }
     processes.extend(&servers);
     helper.kill();
-    helper.leaves_nothing(&processes);
+    helper.assert_clean(&processes);
 }
 
 #[test]
-fn a_process_that_ends_by_itself_leaves_nothing() {
+fn ended_process_leaves_no_processes_and_directories() {
     for ending in ["abort", "exit", "panic", "forget", "return"] {
         let (mut helper, servers) = Helper::start(ending);
         assert_eq!(servers.len(), 4, "{ending}");
         helper.wait();
-        helper.leaves_nothing(&servers);
+        helper.assert_clean(&servers);
     }
 }
 
-/// Kills the helper at whatever point of starting, stopping and ending servers it has reached.
+/// Kills the helper at a random point of starting, stopping and ending servers.
 #[test]
-fn a_process_killed_while_it_starts_servers_leaves_no_process() {
+fn process_killed_while_starting_servers_is_cleaned_up() {
     for round in 0..10 {
         let (mut helper, _) = Helper::start("busy");
         thread::sleep(Duration::from_millis(37 * round));
@@ -201,7 +202,7 @@ fn a_process_killed_while_it_starts_servers_leaves_no_process() {
         eventually(LIMIT, "no process is left in the helper's directories", || {
             processes_in(helper.temp.path()).is_empty()
         });
-        // A directory that the helper had no time to list is still empty.
+        // A directory that the helper had not reported to the reaper is still empty.
         eventually(LIMIT, "all directories with files in them are removed", || {
             let dirs = names_in(helper.temp.path());
             dirs.iter().all(|dir| {
@@ -212,7 +213,7 @@ fn a_process_killed_while_it_starts_servers_leaves_no_process() {
     }
 }
 
-/// The reaper sees the end of this process only if nobody else keeps the pipe to it open.
+/// The reaper notices the end of this process only if no other process keeps the pipe open.
 #[test]
 fn servers_do_not_inherit_the_pipe_to_the_reaper() {
     if !cfg!(target_os = "linux") {
@@ -223,13 +224,13 @@ fn servers_do_not_inherit_the_pipe_to_the_reaper() {
         let files = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
         files.filter_map(|file| fs::read_link(file.path()).ok()).collect()
     };
-    // Of our children, the reaper reads from a pipe to us; so does, for a moment, a server that
-    // another test, in a thread of this process, is starting.
+    // The reaper reads from a pipe to this process. So does, briefly, a server that another test in
+    // this process is starting.
     let stdin = |pid: u32| fs::read_link(format!("/proc/{pid}/fd/0")).ok();
-    let ours = files(std::process::id());
+    let own = files(std::process::id());
     let pipes = children(std::process::id()).into_iter().filter_map(stdin);
     let pipes: BTreeSet<PathBuf> = pipes
-        .filter(|file| file.to_string_lossy().starts_with("pipe:") && ours.contains(file))
+        .filter(|file| file.to_string_lossy().starts_with("pipe:") && own.contains(file))
         .collect();
     assert!(!pipes.is_empty(), "the pipe to the reaper");
     for server in &servers {
@@ -238,7 +239,7 @@ fn servers_do_not_inherit_the_pipe_to_the_reaper() {
 }
 
 #[test]
-fn survives_many_threads() {
+fn servers_start_and_restart_in_many_threads() {
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {

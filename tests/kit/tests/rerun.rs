@@ -1,4 +1,4 @@
-//! A test program that runs itself again.
+//! Tests of `Rerun`.
 
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use kit::{Rerun, eventually};
 use rustix::process::{Pid, test_kill_process};
 
-/// Names what the child does; unset in tests.
+/// Environment variable with the child's task. Not set in tests.
 const WORK: &str = "QUORLOCK_KIT_CHILD";
-/// Bounds the wait of a test that fails; the machine may be busy.
+/// Bounds the duration of a failing test. The machine may be busy.
 const LIMIT: Duration = Duration::from_mins(1);
 
 #[test]
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 fn child() {
     match std::env::var(WORK).as_deref() {
         Ok("print") => println!("\nprinted"),
-        Ok("fail") => panic!("as told"),
+        Ok("fail") => panic!("requested by the test"),
         Ok("hang") => std::thread::sleep(2 * LIMIT),
         _ => {}
     }
@@ -31,7 +31,7 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 #[test]
-fn a_child_that_succeeds_hands_back_what_it_printed() {
+fn output_of_a_successful_child_is_available() {
     let child = start("print");
     child.finish(LIMIT);
     let output = child.output();
@@ -39,24 +39,24 @@ fn a_child_that_succeeds_hands_back_what_it_printed() {
 }
 
 #[test]
-fn a_child_that_fails_is_a_panic_that_tells_why() {
-    let panic = catch_unwind(|| start("fail").finish(LIMIT)).expect_err("it failed");
-    assert!(message(&*panic).contains("as told"), "{}", message(&*panic));
+fn failure_of_a_child_is_a_panic_with_its_output() {
+    let panic = catch_unwind(|| start("fail").finish(LIMIT)).expect_err("the child fails");
+    assert!(message(&*panic).contains("requested by the test"), "{}", message(&*panic));
 }
 
 #[test]
-fn a_child_that_hangs_is_a_panic_in_time() {
+fn hanging_child_is_a_panic_after_the_limit() {
     let child = start("hang");
-    let panic = catch_unwind(move || child.finish(Duration::ZERO)).expect_err("it hangs");
+    let panic = catch_unwind(move || child.finish(Duration::ZERO)).expect_err("the child hangs");
     assert!(message(&*panic).contains("has not ended"), "{}", message(&*panic));
 }
 
 #[test]
-fn a_child_ends_when_it_is_dropped() {
+fn dropping_a_rerun_ends_its_process() {
     let child = start("hang");
     let pid = Pid::from_raw(child.pid().cast_signed()).expect("not zero");
-    eventually(LIMIT, "it runs", || child.output().contains("running 1 test"));
+    eventually(LIMIT, "the child runs", || child.output().contains("running 1 test"));
     assert!(!child.has_ended());
     drop(child);
-    assert!(test_kill_process(pid).is_err(), "it is gone, and was reaped");
+    assert!(test_kill_process(pid).is_err(), "the process was reaped");
 }

@@ -1,4 +1,4 @@
-//! A server starts, stops, continues, dies and comes back.
+//! Tests of `Server`: start, stop, kill and restart.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use kit::{Server, TlsFiles, eventually};
 use redis::Value;
 
-/// Bounds the wait of a test that fails; the machine may be busy.
+/// Bounds the duration of a failing test. The machine may be busy.
 const LIMIT: Duration = Duration::from_mins(1);
-/// How long nothing must happen, where that is what is tested.
+/// Time for which a test checks that no reply arrives.
 const QUIET: Duration = Duration::from_millis(200);
 
 fn query<T: redis::FromRedisValue>(url: &str, args: &[&str]) -> redis::RedisResult<T> {
@@ -22,7 +22,7 @@ fn query<T: redis::FromRedisValue>(url: &str, args: &[&str]) -> redis::RedisResu
 }
 
 #[test]
-fn answers_on_its_port_with_its_own_process() {
+fn server_replies_on_its_port() {
     let server = Server::start();
     assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
     assert_eq!(query::<String>(&server.url(), &["PING"]).unwrap(), "PONG");
@@ -33,7 +33,7 @@ fn answers_on_its_port_with_its_own_process() {
 }
 
 #[test]
-fn looks_inside() {
+fn server_can_be_inspected() {
     let server = Server::start();
     assert_eq!(server.get("k"), None);
     assert_eq!(server.pttl("k"), -2);
@@ -53,7 +53,7 @@ fn looks_inside() {
 }
 
 #[test]
-fn a_stopped_server_accepts_but_does_not_answer_until_continued() {
+fn stopped_server_accepts_but_replies_only_after_cont() {
     let server = Server::start();
     server.stop();
     server.stop();
@@ -72,7 +72,7 @@ fn a_stopped_server_accepts_but_does_not_answer_until_continued() {
 }
 
 #[test]
-fn comes_back_empty_on_the_same_port() {
+fn restarted_server_is_empty_and_keeps_its_port() {
     let server = Server::start();
     let (pid, port) = (server.pid(), server.port());
     server.set("k", "v");
@@ -88,10 +88,10 @@ fn comes_back_empty_on_the_same_port() {
 }
 
 #[test]
-fn a_durable_server_comes_back_with_its_data() {
+fn restarted_durable_server_keeps_its_data() {
     let server = Server::builder().durable().start();
     server.set("k", "v");
-    // Restarts what is running, too, and what is stopped.
+    // `restart` also accepts a running or stopped server.
     server.restart();
     assert_eq!(server.get("k"), Some(b"v".to_vec()));
     server.stop();
@@ -100,7 +100,7 @@ fn a_durable_server_comes_back_with_its_data() {
 }
 
 #[test]
-fn a_durable_server_that_lost_its_disk_comes_back_empty() {
+fn durable_server_without_its_disk_restarts_empty() {
     let server = Server::builder().durable().start();
     for round in 0..2 {
         server.set("k", "v");
@@ -111,14 +111,14 @@ fn a_durable_server_that_lost_its_disk_comes_back_empty() {
     }
     server.set("k", "v");
     server.restart();
-    assert_eq!(server.get("k"), Some(b"v".to_vec()), "it is still durable");
+    assert_eq!(server.get("k"), Some(b"v".to_vec()), "the server is still durable");
 }
 
 #[test]
-fn restarts_again_and_again_with_clients_connected() {
+fn server_with_connected_clients_restarts_repeatedly() {
     let server = Server::start();
     for _ in 0..10 {
-        // The server's side of these connections is closed first: they stay behind in TIME_WAIT.
+        // The server closes these connections first, so they remain in TIME_WAIT.
         let _clients: Vec<_> =
             (0..10).map(|_| TcpStream::connect(server.addr()).unwrap()).collect();
         server.set("k", "v");
@@ -128,7 +128,7 @@ fn restarts_again_and_again_with_clients_connected() {
 }
 
 #[test]
-fn notices_a_server_that_ended_by_itself() {
+fn server_that_ended_by_itself_is_not_running() {
     let server = Server::start();
     server.try_cmd(&["SHUTDOWN", "NOSAVE"]).unwrap_err();
     eventually(LIMIT, "the server has ended", || !server.is_running());
@@ -138,7 +138,7 @@ fn notices_a_server_that_ended_by_itself() {
 }
 
 #[test]
-fn takes_further_arguments() {
+fn additional_arguments_are_applied() {
     let server = Server::builder().arg("--maxmemory").arg("1mb").databases(3).start();
     let setting = |name: &str| server.cmd(&["CONFIG", "GET", name]);
     let bulk = |text: &str| Value::BulkString(text.into());
@@ -148,8 +148,8 @@ fn takes_further_arguments() {
 }
 
 #[test]
-fn takes_environment_variables() {
-    // With a process title, redis-server writes over the memory that shows its environment.
+fn environment_variables_are_applied() {
+    // With a process title, redis-server overwrites the memory that contains its environment.
     let server =
         Server::builder().env("TZ", "Antarctica/Troll").arg("--set-proc-title").arg("no").start();
     let environment = Path::new("/proc").join(server.pid().to_string()).join("environ");
@@ -160,7 +160,7 @@ fn takes_environment_variables() {
 }
 
 #[test]
-fn a_bad_argument_is_a_panic_with_the_log() {
+fn bad_argument_is_a_panic_with_the_log() {
     let panic =
         catch_unwind(|| Server::builder().arg("--no-such-option").arg("1").start()).unwrap_err();
     let message = panic.downcast_ref::<String>().unwrap();
@@ -168,7 +168,7 @@ fn a_bad_argument_is_a_panic_with_the_log() {
 }
 
 #[test]
-fn a_password_is_required() {
+fn password_is_required() {
     let server = Server::builder().password("p@ss:w/d %").start();
     let error = query::<String>(&server.url(), &["PING"]).unwrap_err();
     assert!(
@@ -183,7 +183,7 @@ fn a_password_is_required() {
 }
 
 #[test]
-fn a_user_may_do_everything() {
+fn added_user_has_all_permissions() {
     let server = Server::builder().user("alice", "wonder land").password("other").start();
     let url = server.url_with_auth();
     assert!(url.starts_with("redis://alice:wonder%20land@127.0.0.1:"), "{url}");
@@ -196,7 +196,7 @@ fn a_user_may_do_everything() {
 }
 
 #[test]
-fn listens_on_a_unix_socket() {
+fn server_listens_on_a_unix_socket() {
     let server = Server::builder().unix_socket().start();
     assert_eq!(query::<String>(&server.url_unix(), &["PING"]).unwrap(), "PONG");
     server.restart();
@@ -204,7 +204,7 @@ fn listens_on_a_unix_socket() {
 }
 
 #[test]
-fn removes_its_directory() {
+fn dropped_server_removes_its_directory() {
     let server = Server::builder().durable().start();
     let Value::Array(setting) = server.cmd(&["CONFIG", "GET", "dir"]) else {
         panic!("not an array");
@@ -215,10 +215,10 @@ fn removes_its_directory() {
     assert!(!Path::new(&dir).exists());
 }
 
-/// Needs `openssl`, for a certificate and as a client that speaks TLS.
+/// Requires `openssl`, to create a certificate and as a TLS client.
 #[test]
-fn speaks_tls() {
-    if !Server::builder().knows_tls() {
+fn server_accepts_tls_connections() {
+    if !Server::builder().supports_tls() {
         println!("skipped: this server was built without TLS");
         return;
     }

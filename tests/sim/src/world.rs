@@ -1,5 +1,4 @@
-//! Execution of a run: creates the machines, handles the events one after the other, and checks the
-//! final state.
+//! Execution of a run: creates the machines, handles the events, and checks the final state.
 
 use crate::bounds::Slack;
 use crate::checker::Checker;

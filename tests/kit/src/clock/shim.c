@@ -1,10 +1,10 @@
 /*
- * Fakes the wall clock of the process that it is preloaded into, as the control file says that
- * QUORLOCK_KIT_CLOCK names. The monotonic clocks stay true, and so does the kernel's: poll, sleep
- * and the timeouts of sockets take as long as ever.
+ * Replaces the wall clock of the process into which it is preloaded, according to the control file
+ * in QUORLOCK_KIT_CLOCK. The monotonic clocks and the kernel's clock are not changed: poll, sleep
+ * and socket timeouts take their normal time.
  *
- * Nothing in here may allocate: jemalloc asks for the time while it initialises itself, and would
- * wait for itself for ever. (That is why redis-server hangs under libfaketime.)
+ * This code must not allocate: jemalloc reads the time during its initialisation, and would
+ * deadlock. (That is why redis-server hangs under libfaketime.)
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -17,24 +17,24 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(long) == 8, "the layouts of system calls below are those of 64 bits");
+_Static_assert(sizeof(long) == 8, "the layouts of the system calls below require 64 bits");
 
 #define NANOS 1000000000L
 
 /*
- * The wall clock shows the true time + offset + (monotonic clock - since) * parts_per_million; or, if it
- * stands, the offset alone.
+ * The wall clock shows the true time + offset + (monotonic clock - since) * parts_per_million. If
+ * it is stopped, it shows only the offset.
  */
 struct setting {
     int64_t offset;
     int64_t since;
     int64_t parts_per_million;
-    int64_t stands;
+    int64_t is_stopped;
 };
 
 /*
- * As written by clock.rs. Which setting holds is told by a single byte, which cannot be read half
- * written; the writer fills the other setting first, so that a reader never waits for it.
+ * Written by clock.rs. A single byte selects the valid setting, and cannot be read half written.
+ * The writer fills the other setting first, so a reader never waits.
  */
 struct control {
     uint8_t version;
@@ -58,7 +58,7 @@ static struct setting current_setting(void)
         found.offset = control->settings[before & 1].offset;
         found.since = control->settings[before & 1].since;
         found.parts_per_million = control->settings[before & 1].parts_per_million;
-        found.stands = control->settings[before & 1].stands;
+        found.is_stopped = control->settings[before & 1].is_stopped;
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         after = __atomic_load_n(&control->version, __ATOMIC_RELAXED);
     } while (before != after);
@@ -71,11 +71,11 @@ static void fake(struct timespec *t)
     if (control == NULL || syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &monotonic) != 0)
         return;
     struct setting setting = current_setting();
-    /* In two steps: nanoseconds times parts per million overflow 64 bits within hours. */
+    /* In two steps: nanoseconds times parts per million would overflow 64 bits within hours. */
     int64_t passed = nanos(&monotonic) - setting.since;
     int64_t drift = passed / 1000000 * setting.parts_per_million
                     + passed % 1000000 * setting.parts_per_million / 1000000;
-    int64_t shown = setting.stands ? setting.offset : nanos(t) + setting.offset + drift;
+    int64_t shown = setting.is_stopped ? setting.offset : nanos(t) + setting.offset + drift;
     if (shown < 0)
         shown = 0;
     t->tv_sec = shown / NANOS;
@@ -112,7 +112,7 @@ time_t time(time_t *t)
     return now.tv_sec;
 }
 
-/* The clock stays true where the file cannot be mapped: the kit looks for the mapping, and panics. */
+/* If the file cannot be mapped, the clock stays true. The kit checks the mapping, and panics. */
 __attribute__((constructor)) static void start(void)
 {
     const char *path = getenv("QUORLOCK_KIT_CLOCK");

@@ -1,11 +1,11 @@
-//! The library that is preloaded, compiled when the first server wants it.
+//! The preloaded library, compiled when the first server needs it.
 
 use std::sync::LazyLock;
 
 use crate::preload::compile;
 
-/// Once for each test process, which takes less than 0.1 s, and kept in memory: there is nothing on
-/// the disk to go stale, to be shared with other users, or to be left behind.
+/// Compiled once per test process, in less than 0.1 s, and kept in memory, so that no file on disk
+/// can be outdated, shared with other users, or left behind.
 static LIBRARY: LazyLock<Result<Vec<u8>, String>> =
     LazyLock::new(|| compile(include_str!("shim.c")));
 
@@ -14,6 +14,6 @@ static LIBRARY: LazyLock<Result<Vec<u8>, String>> =
 pub(super) fn library() -> &'static [u8] {
     match &*LIBRARY {
         Ok(library) => library,
-        Err(why) => panic!("ServerBuilder::clock: {why}"),
+        Err(error) => panic!("ServerBuilder::clock: {error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to bytes.
+//! Faults of data.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::line::{
 };
 
 #[test]
-fn forwards_and_counts() {
+fn proxy_forwards_and_counts_bytes_and_connections() {
     let line = Line::open();
     passes(&line.client, &line.server);
     assert_eq!((line.proxy.bytes(Requests), line.proxy.bytes(Replies)), (7, 5));
@@ -27,7 +27,7 @@ fn forwards_and_counts() {
 }
 
 #[test]
-fn keeps_no_more_than_the_limit_and_forwards_all_of_it() {
+fn proxy_buffers_up_to_the_limit_and_forwards_everything() {
     const BYTES: usize = 100 << 20;
     const LIMIT_BYTES: u64 = 64 << 20;
     let line = Line::open();
@@ -41,9 +41,7 @@ fn keeps_no_more_than_the_limit_and_forwards_all_of_it() {
             }
             client.shutdown(std::net::Shutdown::Write).unwrap();
         });
-        eventually(LIMIT, "the proxy has kept what it may", || {
-            line.proxy.bytes(Requests) >= LIMIT_BYTES
-        });
+        eventually(LIMIT, "the buffer is full", || line.proxy.bytes(Requests) >= LIMIT_BYTES);
         receives_nothing(server);
         assert!(line.proxy.bytes(Requests) < LIMIT_BYTES + (1 << 20));
         line.proxy.heal();
@@ -55,23 +53,23 @@ fn keeps_no_more_than_the_limit_and_forwards_all_of_it() {
             }
             let right =
                 (total..).zip(&buffer[..len]).all(|(at, byte)| usize::from(*byte) == at % 256);
-            assert!(right, "the bytes are those which were sent");
+            assert!(right, "the bytes equal those that were sent");
             total += len;
         }
         assert_eq!(total, BYTES);
     });
-    // Half closed: the other direction still works.
+    // The other direction of a half-closed connection works.
     sends(server, "reply");
     receives(client, "reply");
 }
 
 #[test]
-fn delay_moves_everything_by_the_same_time() {
+fn delay_applies_to_chunks_in_parallel() {
     const DELAY: Duration = Duration::from_millis(500);
     let line = Line::open();
     line.proxy.delay(Requests, DELAY);
     let start = Instant::now();
-    // If the delay applied to one chunk after the other, this would take 10 s at least.
+    // With one delay after the other, this would take at least 10 s.
     for number in 10..30 {
         sends(&line.client, &format!("request {number},"));
         let arrived = (number - 9) * 11;
@@ -101,7 +99,7 @@ fn delay_applies_to_one_direction_and_to_the_end() {
 }
 
 #[test]
-fn a_shorter_delay_keeps_the_order_and_heal_ends_it() {
+fn shorter_delay_keeps_the_order_until_heal() {
     let line = Line::open();
     line.proxy.delay(Requests, Duration::from_mins(30));
     sends(&line.client, "first,");
@@ -115,7 +113,7 @@ fn a_shorter_delay_keeps_the_order_and_heal_ends_it() {
 }
 
 #[test]
-fn hold_keeps_bytes_and_the_end_until_healed() {
+fn hold_keeps_bytes_and_the_end_until_heal() {
     let line = Line::open();
     line.proxy.hold(Replies);
     sends(&line.client, "request");
@@ -135,7 +133,7 @@ fn hold_keeps_bytes_and_the_end_until_healed() {
 }
 
 #[test]
-fn black_hole_loses_bytes_and_what_was_held_but_not_the_end() {
+fn black_hole_discards_bytes_but_not_the_end() {
     let line = Line::open();
     line.proxy.hold(Requests);
     sends(&line.client, "held");
@@ -157,7 +155,7 @@ fn black_hole_loses_bytes_and_what_was_held_but_not_the_end() {
 }
 
 #[test]
-fn cut_next_reply_delivers_that_many_bytes_once() {
+fn cut_next_reply_forwards_part_of_one_reply() {
     for cut in [0, 1, 4, 5, 100] {
         let line = Line::open();
         passes(&line.client, &line.server);

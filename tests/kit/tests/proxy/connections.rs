@@ -1,4 +1,4 @@
-//! What happens to connections.
+//! Faults of connections.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -31,7 +31,7 @@ fn close_ends_both_sides_in_order() {
     line.proxy.hold(Replies);
     sends(&line.server, "lost");
     eventually(LIMIT, "the bytes are held", || line.proxy.bytes(Replies) == 4);
-    // The proxy has not read what this client sends.
+    // The proxy does not read the data of this client.
     line.proxy.hold_connects(true);
     let waiting = connect(&line.proxy);
     sends(&waiting, "unread");
@@ -58,10 +58,10 @@ fn forget_silences_live_connections_only() {
 }
 
 #[test]
-fn a_reset_by_one_side_reaches_the_other() {
+fn reset_by_one_side_reaches_the_other() {
     let line = Line::open();
     passes(&line.client, &line.server);
-    // Closing with unread bytes sends a reset.
+    // Closing a socket with unread bytes sends a reset.
     sends(&line.server, "unread");
     eventually(LIMIT, "the bytes are there", || line.client.peek(&mut [0; 6]).unwrap() == 6);
     drop(line.client);
@@ -100,7 +100,7 @@ fn hold_connects_keeps_the_server_unaware() {
 }
 
 #[test]
-fn dropping_ends_connections_whatever_is_held() {
+fn drop_ends_held_connections() {
     let line = Line::open();
     let addr = line.proxy.addr();
     line.proxy.hold(Requests);
@@ -114,9 +114,9 @@ fn dropping_ends_connections_whatever_is_held() {
     TcpStream::connect(addr).unwrap_err();
 }
 
-/// An idle proxy, or one whose peers have gone while it holds what they sent, sleeps.
+/// An idle proxy sleeps, and so does one that holds data of closed connections.
 #[test]
-fn does_not_spin() {
+fn idle_proxy_uses_no_processor_time() {
     let line = Line::open();
     sends(&line.client, "unread");
     sends(&line.server, "unread");
@@ -126,7 +126,7 @@ fn does_not_spin() {
     });
     line.proxy.hold(Requests);
     line.proxy.hold(Replies);
-    // Closing with unread bytes sends a reset.
+    // Closing a socket with unread bytes sends a reset.
     drop((line.client, line.server));
     if !cfg!(target_os = "linux") {
         return;
@@ -138,10 +138,10 @@ fn does_not_spin() {
             threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
         let stat = stats.into_iter().find(|stat| stat.contains(&name)).expect("the proxy's thread");
         let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-        // User and system time, in ticks of 10 ms.
+        // User and system time in ticks of 10 ms.
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
     let before = ticks();
     std::thread::sleep(Duration::from_millis(500));
-    assert!(ticks() - before <= 10, "the proxy's thread was busy while nothing happened");
+    assert!(ticks() - before <= 10, "the proxy's thread was busy without any event");
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use kit::Proxy;
 
-/// Bounds the wait of a test that fails; the machine may be busy.
+/// Bounds the duration of a failing test. The machine may be busy.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
-/// How long nothing must happen, where that is what is tested.
+/// Time for which a test checks that no data arrives.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// A proxy between a client and a server, with one connection open.
+/// A proxy with one open connection between a client and a server.
 pub(crate) struct Line {
     pub(crate) proxy: Proxy,
     pub(crate) listener: TcpListener,
@@ -28,7 +28,7 @@ impl Line {
         Self { proxy, listener, client, server }
     }
 
-    /// Another connection through the same proxy.
+    /// Opens another connection through the same proxy.
     pub(crate) fn another(&self) -> (TcpStream, TcpStream) {
         (connect(&self.proxy), accept(&self.listener))
     }
@@ -61,7 +61,7 @@ pub(crate) fn receives(mut to: &TcpStream, text: &str) {
 #[track_caller]
 pub(crate) fn receives_nothing(mut to: &TcpStream) {
     to.set_read_timeout(Some(QUIET)).unwrap();
-    let error = to.read(&mut [0]).expect_err("nothing is received, not even the end");
+    let error = to.read(&mut [0]).expect_err("neither data nor the end of the stream arrives");
     assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
     to.set_read_timeout(Some(LIMIT)).unwrap();
 }

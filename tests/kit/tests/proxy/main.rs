@@ -1,4 +1,4 @@
-//! Each fault of the proxy does what it says.
+//! Faults of the proxy.
 #![allow(clippy::unwrap_used, reason = "a failed test tool is a failed test")]
 
 mod bytes;

@@ -1,4 +1,4 @@
-//! The proxy before a real server.
+//! A proxy in front of a real server.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use kit::{Proxy, Server, eventually};
 use crate::line::{LIMIT, connect, receives, receives_nothing, receives_reset, sends};
 
 #[test]
-fn a_server_that_is_not_there_is_a_reset() {
+fn connection_to_a_killed_server_is_reset() {
     let server = Server::start();
     let proxy = Proxy::start(server.addr());
     server.kill();
@@ -24,7 +24,7 @@ fn a_server_that_is_not_there_is_a_reset() {
 }
 
 #[test]
-fn a_command_runs_although_its_reply_is_held() {
+fn command_runs_while_its_reply_is_held() {
     let server = Server::start();
     let proxy = Proxy::start(server.addr());
     let client = connect(&proxy);
@@ -39,7 +39,7 @@ fn a_command_runs_although_its_reply_is_held() {
 }
 
 #[test]
-fn a_stopped_server_accepts_and_answers_later() {
+fn stopped_server_accepts_and_replies_later() {
     let server = Server::start();
     let proxy = Proxy::start(server.addr());
     server.stop();
@@ -51,7 +51,7 @@ fn a_stopped_server_accepts_and_answers_later() {
 }
 
 #[test]
-fn pushes_are_swallowed_and_replies_are_not() {
+fn discard_pushes_discards_pushes_and_no_replies() {
     let server = Server::start();
     let proxy = Proxy::start(server.addr());
     let (client, other) = (connect(&proxy), connect(&proxy));
@@ -63,47 +63,47 @@ fn pushes_are_swallowed_and_replies_are_not() {
         (&client).read_exact(&mut byte).unwrap();
         greeting.extend(byte);
     }
-    let change = |swallowed: u64| {
-        // Only a key that was read is told of.
+    let change = |discarded_pushes: u64| {
+        // Changes are only pushed for keys that were read.
         sends(&client, "GET k\r\n");
-        receives(&client, if swallowed == 0 { "_\r\n" } else { "$1\r\nv\r\n" });
+        receives(&client, if discarded_pushes == 0 { "_\r\n" } else { "$1\r\nv\r\n" });
         sends(&other, "SET k v\r\n");
         receives(&other, "+OK\r\n");
     };
     change(0);
     receives(&client, push);
-    proxy.swallow_pushes(true);
-    for swallowed in 1..4 {
-        change(swallowed);
-        eventually(LIMIT, "it is swallowed", || proxy.swallowed() == swallowed);
+    proxy.discard_pushes(true);
+    for discarded_pushes in 1..4 {
+        change(discarded_pushes);
+        eventually(LIMIT, "the push is discarded", || proxy.discarded_pushes() == discarded_pushes);
         receives_nothing(&client);
     }
     proxy.heal();
     change(4);
     receives(&client, push);
-    assert_eq!(proxy.swallowed(), 3);
+    assert_eq!(proxy.discarded_pushes(), 3);
 }
 
 #[test]
-fn new_connections_go_where_the_proxy_is_turned_to_and_live_ones_stay() {
+fn set_target_affects_only_new_and_held_connections() {
     let servers = [(); 2].map(|()| Server::start());
     for (server, value) in servers.iter().zip(["1", "2"]) {
         server.set("k", value);
     }
     let proxy = Proxy::start(servers[0].addr());
-    let asks = |client| {
+    let send = |client| {
         sends(client, "GET k\r\n");
         client
     };
     let live = connect(&proxy);
-    receives(asks(&live), "$1\r\n1\r\n");
+    receives(send(&live), "$1\r\n1\r\n");
     proxy.hold_connects(true);
     let held = connect(&proxy);
-    proxy.turn_to(servers[1].addr());
+    proxy.set_target(servers[1].addr());
     proxy.hold_connects(false);
-    receives(asks(&live), "$1\r\n1\r\n");
-    receives(asks(&held), "$1\r\n2\r\n");
-    receives(asks(&connect(&proxy)), "$1\r\n2\r\n");
+    receives(send(&live), "$1\r\n1\r\n");
+    receives(send(&held), "$1\r\n2\r\n");
+    receives(send(&connect(&proxy)), "$1\r\n2\r\n");
     proxy.reset();
     receives_reset(&live);
 }

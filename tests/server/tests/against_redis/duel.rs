@@ -49,7 +49,7 @@ impl Duel {
         let has_password = seed.is_multiple_of(2);
         let real = Real::start(has_password.then_some(PASSWORD));
         let start = real.clock().now() + Duration::from_secs(100);
-        real.clock().stand(start);
+        real.clock().stop_at(start);
         let now = start.duration_since(std::time::UNIX_EPOCH).expect("after 1970");
         // To a millisecond and a bit, so that rounding shows.
         let now_us = u64::try_from(now.as_micros()).expect("it fits") / 1_000_000 * 1_000_000 + 300;
@@ -289,7 +289,7 @@ impl Duel {
 
     fn set_clock(&self) {
         let shown = std::time::UNIX_EPOCH + Duration::from_micros(self.now_us);
-        self.real.clock().stand(shown);
+        self.real.clock().stop_at(shown);
     }
 }
 

@@ -43,7 +43,7 @@ fn what_is_due_is_dropped_and_told_by_both() {
     }
     let second = real.clock().now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let now = UNIX_EPOCH + Duration::from_secs(second + 1);
-    real.clock().stand(now);
+    real.clock().stop_at(now);
     let now_us = u64::try_from(now.duration_since(UNIX_EPOCH).expect("later").as_micros());
     let now_us = now_us.expect("it fits");
     let config = Config { first_client_id: real.next_client_id(), ..Config::default() };
@@ -82,7 +82,7 @@ fn a_server_that_loads_answers_like_one_that_is_said_to() {
     let server = setup.start();
     server.cmd(&["EVAL", "for i = 1, 20000 do redis.call('SET', 'k' .. i, 'x') end", "0"]);
     let at = 2_000_000_000_000_001;
-    server.clock().stand(UNIX_EPOCH + Duration::from_micros(at));
+    server.clock().stop_at(UNIX_EPOCH + Duration::from_micros(at));
     let said = pipeline(&[
         "SET a v NX PX 100",
         "CLIENT TRACKING ON OPTIN NOLOOP",

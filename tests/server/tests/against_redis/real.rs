@@ -126,7 +126,7 @@ impl Real {
         let seconds = start.duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
         (0..100).all(|moved| {
             let shown = seconds + moved;
-            self.clock().stand(UNIX_EPOCH + Duration::from_secs(shown));
+            self.clock().stop_at(UNIX_EPOCH + Duration::from_secs(shown));
             self.ask(&["TIME"]) == format!("*2\r\n$10\r\n{shown}\r\n$1\r\n0\r\n")
         })
     }
