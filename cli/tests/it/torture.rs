@@ -239,7 +239,7 @@ fn missing_majority_is_a_finding_inside_the_promise() {
     let Ended { out, code, .. } = field.run(&[&faults[..], &["--outside"]].concat());
     assert_eq!(code, 0, "{out}");
     assert!(out.contains("outside, seed 7: no findings"), "{out}");
-    assert_eq!(field.record()["faults"][0]["is_promised"], false);
+    assert_eq!(field.record()["faults"][0]["is_guaranteed"], false);
     field.assert_restored();
 }
 

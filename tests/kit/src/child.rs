@@ -28,7 +28,9 @@ pub struct Child {
 pub struct Pipes {
     /// Standard input. Dropping it closes the pipe.
     pub stdin: ChildStdin,
+    /// Standard output, to be read to its end.
     pub stdout: ChildStdout,
+    /// Standard error, to be read to its end.
     pub stderr: ChildStderr,
 }
 

@@ -133,8 +133,8 @@ impl Relay {
             wire.discards_pushes = false;
         }
         for connection in &mut self.connections {
-            connection.flow(Direction::Requests).hurry(now);
-            connection.flow(Direction::Replies).hurry(now);
+            connection.flow(Direction::Requests).make_due(now);
+            connection.flow(Direction::Replies).make_due(now);
         }
         self.cut_next_reply(None);
         self.refuse(false);

@@ -90,6 +90,7 @@ impl Rerun {
         Self { process, clock, scratch }
     }
 
+    /// Process id of the test process that runs again.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()

@@ -1,47 +1,47 @@
-//! What can happen next, and what it does.
+//! Possible actions of a state, and their effects.
 
 use crate::NODES;
+use crate::channel::{Channel, GrantState, Verb};
 use crate::decision::{self, Decided};
-use crate::line::{GrantState, Line, Verb};
-use crate::memory::{Contact, Memory, Sight};
+use crate::memory::{Contact, Memory, NodeView};
 use crate::node::{Key, ModelNode};
 use crate::setting::{Crash, Setting};
 use crate::state::{Client, ClientPhase, ExtensionPhase, State};
 
-/// One step: of time, of a client (by its number), of a node, or of the network between them.
+/// One step: of time, of a client (by its number), of a node or of the network between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A tick passes on every clock.
     Tick,
-    /// A client reads T1 and asks all nodes. That each request may arrive at any time, or never,
-    /// stands for asking one by one in any order.
+    /// A client reads T1 and sends its requests to all nodes. Each request may arrive at any time
+    /// or never, so this covers requests sent one by one in any order.
     Begin(usize),
-    /// A node takes the next request of a client.
-    Take(usize, usize),
+    /// A node executes the next request of a client.
+    Deliver(usize, usize),
     /// The next request of a client to a node is lost.
     Lose(usize, usize),
-    /// A client hears a node's grant, and decides if it can.
-    Hear(usize, usize),
-    /// A client ends its attempt undecided: a timeout, or its future was dropped.
+    /// A client receives a node's grant, and decides if the grant completes a quorum.
+    Receive(usize, usize),
+    /// A client ends an undecided attempt, by timeout or because its future was dropped.
     GiveUp(usize),
-    /// A holder asks all nodes for more time.
+    /// A holder sends an extension to all nodes.
     Extend(usize),
-    /// A holder ends its lease, valid or not.
+    /// A holder releases its lease, valid or expired.
     Release(usize),
-    /// A key on a node expires by the node's clock: keys that were set together do not always go together.
+    /// A key expires by its node's clock. Keys of one set may expire at different times.
     Expire(usize, usize),
-    /// A node crashes, and has forgotten its keys.
+    /// A node crashes and loses its keys.
     Crash(usize),
-    /// A node that crashed is back.
+    /// A crashed node is up again.
     Restart(usize),
-    /// A client has a connection to a node that it had none to.
-    Meet(usize, usize),
-    /// A client goes by that it cannot reach a node.
-    Miss(usize, usize),
+    /// A client connects to a node that it had no connection to.
+    Connect(usize, usize),
+    /// A client assumes that a node is unreachable.
+    AssumeUnreachable(usize, usize),
 }
 
 impl<const C: usize, const K: usize> State<C, K> {
-    /// All that can happen next.
+    /// Collects the possible actions in `found`.
     pub(crate) fn actions(&self, setting: &Setting, found: &mut Vec<Action>) {
         found.clear();
         found.push(Action::Tick);
@@ -63,7 +63,8 @@ impl<const C: usize, const K: usize> State<C, K> {
             }
         }
         match node {
-            // By the node's clock, like expiry: no later than the last key it could have had.
+            // Like expiry, the end of the downtime follows the node's clock: not before the last
+            // key it can have had.
             ModelNode::Away { left } if *left <= setting.ahead => found.push(Action::Restart(name)),
             ModelNode::Up { .. } if self.may_crash(setting, name) => {
                 found.push(Action::Crash(name));
@@ -79,9 +80,9 @@ impl<const C: usize, const K: usize> State<C, K> {
         if let Some(guard) = setting.guard {
             let is_old = |node: &ModelNode<K>| matches!(node, ModelNode::Up { age, .. } if *age == guard.term);
             let mut others = (0..NODES).filter(|other| *other != name);
-            return !guard.spares || others.any(|other| is_old(&self.nodes[other]));
+            return !guard.keeps_an_old_node || others.any(|other| is_old(&self.nodes[other]));
         }
-        // A node that crashes with nothing to forget is one that is slow to answer.
+        // A crash of a node without keys equals a delay of its replies.
         let forgets = self.nodes[name].keys().iter().any(|key| *key != Key::Free);
         forgets && !self.nodes.iter().any(|node| matches!(node, ModelNode::Away { .. }))
     }
@@ -104,31 +105,33 @@ impl<const C: usize, const K: usize> State<C, K> {
             }
         }
         for node in 0..NODES {
-            let line = client.lines[node];
-            if line.requests().next().is_some() {
-                let is_connected = client.sights[node].contact() == Contact::Up;
+            let channel = client.channels[node];
+            if channel.requests().next().is_some() {
+                let is_connected = client.views[node].contact() == Contact::Up;
                 if is_connected && !matches!(self.nodes[node], ModelNode::Away { .. }) {
-                    found.push(Action::Take(name, node));
+                    found.push(Action::Deliver(name, node));
                 }
                 if setting.loses {
                     found.push(Action::Lose(name, node));
                 }
             }
-            if line.grant() == GrantState::Coming && client.counts(setting, node) {
-                found.push(Action::Hear(name, node));
+            if channel.grant() == GrantState::Coming && client.counts(setting, node) {
+                found.push(Action::Receive(name, node));
             }
             let Some(guard) = setting.guard.filter(|_| name > 0) else { continue };
-            match client.sights[node].contact() {
+            match client.views[node].contact() {
                 Contact::Up => {}
-                Contact::None if guard.hastes => {
-                    found.extend([Action::Meet(name, node), Action::Miss(name, node)]);
+                Contact::None if guard.assumes_unreachable => {
+                    found.extend([
+                        Action::Connect(name, node),
+                        Action::AssumeUnreachable(name, node),
+                    ]);
                 }
-                _ => found.push(Action::Meet(name, node)),
+                _ => found.push(Action::Connect(name, node)),
             }
         }
     }
 
-    /// The state after `action`.
     #[must_use]
     pub(crate) fn after(mut self, setting: &Setting, action: Action) -> Self {
         match action {
@@ -139,11 +142,11 @@ impl<const C: usize, const K: usize> State<C, K> {
                 client.phase = ClientPhase::Asking { age: 0 };
                 client.send_to_all(Verb::Set);
             }
-            Action::Take(client, node) => self.take(setting, client, node),
+            Action::Deliver(client, node) => self.deliver(setting, client, node),
             Action::Lose(client, node) => {
-                self.clients[client].lines[node].pop();
+                self.clients[client].channels[node].pop();
             }
-            Action::Hear(client, node) => hear(setting, &mut self.clients[client], node),
+            Action::Receive(client, node) => receive(setting, &mut self.clients[client], node),
             Action::GiveUp(client) | Action::Release(client) => end(&mut self.clients[client]),
             Action::Extend(client) => {
                 let client = &mut self.clients[client];
@@ -163,17 +166,17 @@ impl<const C: usize, const K: usize> State<C, K> {
                 }
             }
             Action::Restart(node) => self.nodes[node] = ModelNode::empty(0),
-            Action::Meet(client, node) => self.meet(setting, client, node),
-            Action::Miss(client, node) => {
+            Action::Connect(client, node) => self.connect(setting, client, node),
+            Action::AssumeUnreachable(client, node) => {
                 let client = &mut self.clients[client];
-                client.sights = client.memory(setting).give_up(node);
+                client.views = client.memory(setting).assume_unreachable(node);
             }
         }
         if setting.guard.is_some() {
-            self.leave_out_ends(setting);
+            self.prune(setting);
         }
         if setting.compares {
-            self.forget(setting);
+            self.reduce(setting);
         }
         self
     }
@@ -181,10 +184,10 @@ impl<const C: usize, const K: usize> State<C, K> {
     fn tick(&mut self, setting: &Setting) {
         self.nodes.iter_mut().for_each(|node| node.tick(setting.oldest()));
         for client in &mut self.clients {
-            client.sights.iter_mut().for_each(Sight::tick);
+            client.views.iter_mut().for_each(NodeView::tick);
             match &mut client.phase {
                 ClientPhase::Idle => {}
-                // No validity is longer than the ttl: beyond it, late is late.
+                // No validity exceeds the ttl, so larger ages need no distinction.
                 ClientPhase::Asking { age } => *age = (*age + 1).min(setting.ttl),
                 ClientPhase::Holding { left, extension } => {
                     *left = left.saturating_sub(1);
@@ -196,9 +199,9 @@ impl<const C: usize, const K: usize> State<C, K> {
         }
     }
 
-    fn take(&mut self, setting: &Setting, name: usize, node: usize) {
+    fn deliver(&mut self, setting: &Setting, name: usize, node: usize) {
         let client = &mut self.clients[name];
-        let request = client.lines[node].pop().expect("only what was sent arrives");
+        let request = client.channels[node].pop().expect("a delivered request was sent");
         if !self.nodes[node].serve(setting, name, request) {
             return;
         }
@@ -206,7 +209,7 @@ impl<const C: usize, const K: usize> State<C, K> {
             && let ModelNode::Up { age, .. } = self.nodes[node]
             && name == 0
         {
-            client.sights[node] = Sight::of_age(guard, age);
+            client.views[node] = NodeView::of_age(guard, age);
         }
         let awaited = match client.phase {
             ClientPhase::Asking { .. } => Some(Verb::Set),
@@ -214,48 +217,48 @@ impl<const C: usize, const K: usize> State<C, K> {
             _ => None,
         };
         if request.attempt == client.attempt() && awaited == Some(request.verb) {
-            client.lines[node].set_grant(GrantState::Coming);
+            client.channels[node].set_grant(GrantState::Coming);
         }
     }
 
-    /// A guard is about whoever is the second to hold. That is B; A stands for any client that may have
-    /// been the first: it does not meet nodes, and knows how old they are. So nothing is of interest any
-    /// more once either has come too late, or B holds what A does not; nor is what is still under way of A
-    /// when A holds, for that can only keep B out.
-    fn leave_out_ends(&mut self, setting: &Setting) {
+    /// A guard matters to the second holder, which is B. A represents any client that may have held
+    /// first: it makes no connections, and knows the nodes' ages. So a branch ends once either
+    /// client is too late, or B holds and A does not. A's pending requests are dropped once A
+    /// holds, because they can only keep B from the lock.
+    fn prune(&mut self, setting: &Setting) {
         let is_late = |client: &Client| match client.phase {
             ClientPhase::Idle => client.attempts == setting.attempts,
             ClientPhase::Asking { age } => age == setting.ttl,
             ClientPhase::Holding { left, .. } => left == 0,
         };
-        let has_b = matches!(self.clients[1].phase, ClientPhase::Holding { .. });
-        let has_a = self.believes(setting, 0);
-        if self.clients.iter().any(is_late) || has_b && !has_a {
+        let b_holds = matches!(self.clients[1].phase, ClientPhase::Holding { .. });
+        let a_holds = self.believes(setting, 0);
+        if self.clients.iter().any(is_late) || b_holds && !a_holds {
             *self = Self::start(setting);
             self.clients.iter_mut().for_each(|client| client.attempts = setting.attempts);
-        } else if has_a {
-            self.clients[0].lines = [Line::default(); NODES];
+        } else if a_holds {
+            self.clients[0].channels = [Channel::default(); NODES];
         }
     }
 
-    /// What was under way on the old connection arrives no more.
-    fn meet(&mut self, setting: &Setting, client: usize, node: usize) {
+    /// Requests and grants on the old connection are lost.
+    fn connect(&mut self, setting: &Setting, client: usize, node: usize) {
         let ModelNode::Up { age, .. } = self.nodes[node] else {
-            unreachable!("it is back at once")
+            unreachable!("with a guard, a node restarts at once")
         };
         let client = &mut self.clients[client];
-        client.sights = client.memory(setting).meet(node, age);
-        if client.lines[node].grant() == GrantState::Coming {
-            client.lines[node].set_grant(GrantState::None);
+        client.views = client.memory(setting).connect(node, age);
+        if client.channels[node].grant() == GrantState::Coming {
+            client.channels[node].set_grant(GrantState::None);
         }
     }
 
     /// Whether a grant of `node` is on its way to `client`.
     pub(crate) fn is_coming(&self, client: usize, node: usize) -> bool {
-        self.clients[client].lines[node].grant() == GrantState::Coming
+        self.clients[client].channels[node].grant() == GrantState::Coming
     }
 
-    /// What `client` would decide if it heard `node` now.
+    /// Decision of `client` if it received the grant of `node` now.
     pub(crate) fn verdict(&self, setting: &Setting, client: usize, node: usize) -> Decided {
         verdict(setting, &self.clients[client], node)
     }
@@ -263,25 +266,26 @@ impl<const C: usize, const K: usize> State<C, K> {
 
 impl Client {
     fn memory(&self, setting: &Setting) -> Memory {
-        Memory::new(setting.guard.expect("only with a guard"), self.sights)
+        Memory::new(setting.guard.expect("node views need a guard"), self.views)
     }
 
-    /// Whether what `node` grants counts now.
+    /// Whether a grant of `node` counts now.
     pub(crate) fn counts(&self, setting: &Setting, node: usize) -> bool {
         setting.guard.is_none() || self.memory(setting).counts(node)
     }
 
-    /// `node` has restarted. What was written to it is lost; what waits for a connection is not.
+    /// `node` has restarted. Requests sent to it are lost; requests that wait for a connection are
+    /// kept.
     fn lose(&mut self, node: usize) {
-        if self.sights[node].contact() == Contact::Up {
-            self.sights[node].lose();
-            self.lines[node].retain(|_| false);
+        if self.views[node].contact() == Contact::Up {
+            self.views[node].lose();
+            self.channels[node].retain(|_| false);
         }
     }
 }
 
 fn verdict(setting: &Setting, client: &Client, node: usize) -> Decided {
-    let grants = client.heard().chain([node]);
+    let grants = client.received().chain([node]);
     match client.phase {
         ClientPhase::Asking { age } => decision::acquire(setting, grants, age),
         ClientPhase::Holding { left, extension: ExtensionPhase::Asking(age) } => {
@@ -291,30 +295,30 @@ fn verdict(setting: &Setting, client: &Client, node: usize) -> Decided {
     }
 }
 
-fn hear(setting: &Setting, client: &mut Client, node: usize) {
+fn receive(setting: &Setting, client: &mut Client, node: usize) {
     match verdict(setting, client, node) {
-        Decided::Open => client.lines[node].set_grant(GrantState::Heard),
+        Decided::Open => client.channels[node].set_grant(GrantState::Received),
         Decided::Held(left) => {
             let extension = match client.phase {
                 ClientPhase::Holding { .. } => ExtensionPhase::Over,
                 _ => ExtensionPhase::NotYet,
             };
             client.phase = ClientPhase::Holding { left, extension };
-            // Votes that are still to come are recorded, and change nothing (I2).
-            client.lines.iter_mut().for_each(|line| line.set_grant(GrantState::None));
+            // Later votes are recorded without effect (I2).
+            client.channels.iter_mut().for_each(|channel| channel.set_grant(GrantState::None));
         }
         Decided::Over | Decided::TooLate => end(client),
     }
 }
 
-/// Any end of an attempt or a lease is followed by releases to all nodes (I5).
+/// The end of an attempt or lease sends releases to all nodes (I5).
 fn end(client: &mut Client) {
     client.phase = ClientPhase::Idle;
     client.send_to_all(Verb::Release);
-    for (line, sight) in client.lines.iter_mut().zip(&client.sights) {
-        // What waited for a connection is not written any more.
-        if sight.contact() != Contact::Up {
-            line.retain(|_| false);
+    for (channel, view) in client.channels.iter_mut().zip(&client.views) {
+        // Requests that waited for a connection are discarded.
+        if view.contact() != Contact::Up {
+            channel.retain(|_| false);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a client decides. The library's own objects decide, here as there: they are rebuilt from
-//! the votes in the state and asked.
+//! Decisions of a client. The library's own `protocol` objects decide: each is rebuilt from the
+//! votes in the state.
 
 use crate::protocol::{
     Acquisition, Drift, Extended, Next, NodeId, Outcome, Quorum, Renewal, RetryPolicy, Round,
@@ -8,34 +8,35 @@ use crate::protocol::{
 use crate::setting::Setting;
 use std::time::Duration;
 
-/// What the grants heard so far come to.
+/// Result of the grants received so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decided {
-    /// Not decided: more grants can still come.
+    /// No decision: more grants can arrive.
     Open,
-    /// Held, or held on, for so many ticks from now.
+    /// Acquired or extended, valid for this many ticks from now.
     Held(u8),
-    /// Not won, or lost.
+    /// Not acquired, or lost.
     Over,
-    /// A quorum granted, but too late to count.
+    /// A quorum granted too late.
     TooLate,
 }
 
-/// A tick is a millisecond, the smallest that a ttl can express.
+/// Length of a tick: a millisecond, the smallest unit of a ttl.
 const TICK: Duration = Duration::from_millis(1);
 
 fn at(ticks: u8) -> Time {
     Time::default().after(TICK * u32::from(ticks))
 }
 
-/// The whole ticks from `now` to `end`.
+/// Whole ticks from `now` to `end`.
 fn ticks(end: Time, now: Time) -> u8 {
-    u8::try_from(end.since(now).as_millis()).expect("validities are short")
+    u8::try_from(end.since(now).as_millis()).expect("a validity of at most 255 ticks")
 }
 
 fn timings(setting: &Setting) -> (Ttl, Drift) {
-    let ttl = Ttl::from_duration(TICK * u32::from(setting.ttl)).expect("at least a tick");
-    let drift = Drift::DEFAULT.with_factor(0.0).expect("a share of the ttl");
+    let ttl =
+        Ttl::from_duration(TICK * u32::from(setting.ttl)).expect("a ttl of at least one tick");
+    let drift = Drift::DEFAULT.with_factor(0.0).expect("a valid drift factor");
     (ttl, drift.with_constant(TICK * u32::from(setting.allowance)))
 }
 
@@ -45,10 +46,11 @@ fn feed(round: &mut Round, grants: impl Iterator<Item = usize>, now: Time) {
     }
 }
 
-/// An acquire that the nodes `grants` have granted, the last of them now: `age` ticks after T1.
+/// Decides an acquire granted by the nodes `grants`, with the last grant at `now`, `age` ticks
+/// after T1.
 ///
-/// Grants that decided nothing when they came decide nothing now either, so only the last of them
-/// needs its true time.
+/// Earlier grants decided nothing when they arrived and decide nothing now, so only the last one
+/// needs its exact time.
 pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, age: u8) -> Decided {
     let quorum = Quorum::majority(setting.electorate);
     let schedule = RetryPolicy::none().schedule();
@@ -66,7 +68,7 @@ pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, ag
     }
 }
 
-/// The same for an extension, `age` ticks after its own T1, of a lease with `left` ticks to go.
+/// Decides an extension `age` ticks after its own T1, of a lease with `left` ticks of validity.
 pub(crate) fn extend(
     setting: &Setting,
     grants: impl Iterator<Item = usize>,
@@ -87,7 +89,7 @@ pub(crate) fn extend(
     }
 }
 
-/// Whether a holder with `left` ticks to go believes that it holds the lock (I10).
+/// Whether a holder with `left` ticks of validity believes that it holds the lock (I10).
 pub(crate) fn believes(setting: &Setting, left: u8) -> bool {
     let (_, drift) = timings(setting);
     let renewal = Renewal::new(Quorum::majority(setting.electorate), drift, at(left));

@@ -1,49 +1,50 @@
-//! What a client knows of its nodes' memories. The library's own `Quarantine` decides, here as there: it
-//! is made again from the state, and asked.
+//! Knowledge that a client has of its nodes' restarts. The library's own `Quarantine` decides: it
+//! is rebuilt from the state.
 
 use crate::NODES;
 use crate::protocol::{Exclusion, NodeId, Policy, Quarantine, Quorum, Server, Time};
 use crate::setting::{CountingRule, GuardPromises};
 use std::time::Duration;
 
-/// Whether a client can talk to a node.
+/// Connection of a client to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contact {
-    /// It is connected to what the node is now.
+    /// Connected to the current run of the node.
     Up,
-    /// The node has restarted since.
+    /// Records a restart of the node.
     Lost,
-    /// It has not met the node.
+    /// No connection so far.
     None,
-    /// It has not met the node, and goes by that it cannot.
+    /// No connection so far; the client assumes that the node is unreachable.
     Unreachable,
 }
 
-/// What a client knows of the memory of one node, in one word. The default is a node that it knows for
-/// longer than anything stands.
+/// Knowledge that a client has of one node, packed in one word. The default is a node known for
+/// longer than any key lasts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Sight(u16);
+pub(crate) struct NodeView(u16);
 
 const BITS: u16 = 4;
 const FIELD: u16 = (1 << BITS) - 1;
-/// Places of the fields: the contact; for how many ticks the node does not count as it was restarted, and
-/// as it was young when it was met; and whether it counts though it is young.
+/// Bit positions of the fields: the contact, the ticks for which the node does not count after a
+/// restart, the ticks for which it was young at the first connection, and whether it counts
+/// although it is young.
 const CONTACT: u16 = 0;
-const SENTENCE: u16 = BITS;
-const YOUTH: u16 = 2 * BITS;
-const NATIVE: u16 = 3 * BITS;
+const QUARANTINE: u16 = BITS;
+const YOUNG: u16 = 2 * BITS;
+const EXEMPT: u16 = 3 * BITS;
 
-impl Sight {
-    /// Of a node that was not met.
+impl NodeView {
+    /// View of a node without a connection so far.
     pub(crate) const NEW: Self = Self(Contact::None as u16);
 
-    /// Of a node of which it is known how old it is.
+    /// View of a node whose age is known.
     pub(crate) fn of_age(guard: GuardPromises, age: u8) -> Self {
-        let mut sight = Self::default();
+        let mut view = Self::default();
         if guard.rule != CountingRule::Off {
-            sight.set(SENTENCE, u16::from(guard.term - age));
+            view.set(QUARANTINE, u16::from(guard.term - age));
         }
-        sight
+        view
     }
 
     fn field(self, place: u16) -> u16 {
@@ -68,40 +69,40 @@ impl Sight {
         self.set(CONTACT, contact as u16);
     }
 
-    /// The node has restarted.
+    /// Records a restart of the node.
     pub(crate) fn lose(&mut self) {
         if self.contact() == Contact::Up {
             self.set(CONTACT, Contact::Lost as u16);
         }
     }
 
-    fn is_met(self) -> bool {
+    fn is_known(self) -> bool {
         matches!(self.contact(), Contact::Up | Contact::Lost)
     }
 
-    fn is_native(self) -> bool {
-        self.field(NATIVE) != 0
+    fn is_exempt(self) -> bool {
+        self.field(EXEMPT) != 0
     }
 
-    /// A tick has passed.
+    /// Advances by a tick.
     pub(crate) fn tick(&mut self) {
-        for place in [SENTENCE, YOUTH] {
+        for place in [QUARANTINE, YOUNG] {
             self.set(place, self.field(place).saturating_sub(1));
         }
-        if self.field(YOUTH) == 0 {
-            self.set(NATIVE, 0);
+        if self.field(YOUNG) == 0 {
+            self.set(EXEMPT, 0);
         }
     }
 }
 
-/// A tick is a second here: servers tell how old they are in seconds.
+/// Length of a tick here: a second, because servers report their uptime in seconds.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 fn ticks(count: u16) -> Duration {
     TICK * u32::from(count)
 }
 
-/// The present: later than anything that is remembered.
+/// Current time, later than all recorded times.
 fn now() -> Time {
     Time::default().after(100 * TICK)
 }
@@ -111,7 +112,7 @@ fn before(count: u16) -> Time {
 }
 
 fn whole(duration: Duration) -> u16 {
-    u16::try_from(duration.as_secs()).expect("terms are short")
+    u16::try_from(duration.as_secs()).expect("a term of at most 65535 s")
 }
 
 pub(crate) fn new_quarantine(guard: GuardPromises) -> Quarantine<u16> {
@@ -123,109 +124,124 @@ pub(crate) fn new_quarantine(guard: GuardPromises) -> Quarantine<u16> {
     Quarantine::new(Quorum::majority(NODES), rule, ticks(u16::from(guard.term)))
 }
 
-/// A connection was set up.
-pub(crate) fn tell(of: &mut Quarantine<u16>, node: usize, run: u16, uptime: u16, at: Time) {
+/// Records that a connection was set up.
+pub(crate) fn record_set_up(
+    of: &mut Quarantine<u16>,
+    node: usize,
+    run: u16,
+    uptime: u16,
+    at: Time,
+) {
     let (run, uptime) = (Some(run), Some(ticks(uptime)));
     let server = Server { run, unnamed: "", replid: None, uptime, asked: at, is_trusted: false };
     of.handle_set_up(NodeId::new(node), server, at);
 }
 
-/// Why what `node` grants does not count.
-pub(crate) fn why_not(of: &Quarantine<u16>, node: usize, now: Time) -> Option<Exclusion> {
+/// Reason why grants of `node` do not count.
+pub(crate) fn exclusion_of(of: &Quarantine<u16>, node: usize, now: Time) -> Option<Exclusion> {
     let node = NodeId::new(node);
     of.exclusion(node, now).or_else(|| of.recent_start(node, now))
 }
 
-/// The nodes that a client knows something of, and what.
+/// A client's views of the nodes, with the quarantine rebuilt from them.
 pub(crate) struct Memory {
     guard: GuardPromises,
-    sights: [Sight; NODES],
+    views: [NodeView; NODES],
     quarantine: Quarantine<u16>,
 }
 
 impl Memory {
-    /// The quarantine of a client to which the nodes look like this.
-    pub(crate) fn new(guard: GuardPromises, sights: [Sight; NODES]) -> Self {
-        let mut it = Self { guard, sights, quarantine: new_quarantine(guard) };
-        it.remember();
+    /// Rebuilds the quarantine of a client with these views.
+    pub(crate) fn new(guard: GuardPromises, views: [NodeView; NODES]) -> Self {
+        let mut it = Self { guard, views, quarantine: new_quarantine(guard) };
+        it.feed_quarantine();
         it
     }
 
-    /// Tells the quarantine what must have been.
-    fn remember(&mut self) {
+    /// Feeds the quarantine events that lead to the views.
+    fn feed_quarantine(&mut self) {
         let term = u16::from(self.guard.term);
-        let youth = |sight: Sight| sight.field(YOUTH);
-        let sights: Vec<_> = (0..NODES).zip(self.sights).collect();
-        let has_natives = sights.iter().any(|(_, sight)| sight.is_native());
-        if has_natives {
-            // All were tried while the deployment was new; if a node is old by now, a tick ago at least.
-            let is_old = |(_, sight): &(usize, Sight)| sight.is_met() && youth(*sight) == 0;
-            let ago = u16::from(sights.iter().any(is_old));
-            for (node, sight) in &sights {
-                if sight.is_native() || is_old(&(*node, *sight)) {
-                    self.tell(*node, term - youth(*sight) - ago, before(ago));
+        let young_ticks = |view: NodeView| view.field(YOUNG);
+        let views: Vec<_> = (0..NODES).zip(self.views).collect();
+        let has_exempt = views.iter().any(|(_, view)| view.is_exempt());
+        if has_exempt {
+            // The client tried all nodes while the deployment was new. If a node is old now, that
+            // was at least a tick ago.
+            let is_old = |(_, view): &(usize, NodeView)| view.is_known() && young_ticks(*view) == 0;
+            let ago = u16::from(views.iter().any(is_old));
+            for (node, view) in &views {
+                if view.is_exempt() || is_old(&(*node, *view)) {
+                    self.record_first(*node, term - young_ticks(*view) - ago, before(ago));
                 } else {
                     self.quarantine.handle_unreachable(NodeId::new(*node), before(ago));
                 }
             }
         }
-        for (node, sight) in sights {
-            match sight.contact() {
-                Contact::Up | Contact::Lost if has_natives => {
-                    if youth(sight) > 0 && !sight.is_native() {
-                        self.tell(node, term - youth(sight), now());
+        for (node, view) in views {
+            match view.contact() {
+                Contact::Up | Contact::Lost if has_exempt => {
+                    if young_ticks(view) > 0 && !view.is_exempt() {
+                        self.record_first(node, term - young_ticks(view), now());
                     }
                 }
-                Contact::Up | Contact::Lost => self.tell(node, term - youth(sight), now()),
+                Contact::Up | Contact::Lost => {
+                    self.record_first(node, term - young_ticks(view), now())
+                }
                 Contact::None => {}
                 Contact::Unreachable => {
                     self.quarantine.handle_unreachable(NodeId::new(node), now());
                 }
             }
-            if sight.field(SENTENCE) > 0 {
-                // A flush brings the same sentence as a restart, and nothing else.
-                let at = before(term - sight.field(SENTENCE));
+            if view.field(QUARANTINE) > 0 {
+                // A flush causes the same exclusion as a restart, without other effects.
+                let at = before(term - view.field(QUARANTINE));
                 self.quarantine.handle_flush(NodeId::new(node), at);
                 self.quarantine.handle_missing(NodeId::new(node), at);
             }
         }
     }
 
-    /// The first connection was set up. A server can say that it is a second older than it is: so does this.
-    fn tell(&mut self, node: usize, age: u16, at: Time) {
-        tell(&mut self.quarantine, node, 0, age + 1, at);
+    /// Records the first connection. A server can report an uptime a second too long, so this does.
+    fn record_first(&mut self, node: usize, age: u16, at: Time) {
+        record_set_up(&mut self.quarantine, node, 0, age + 1, at);
     }
 
-    /// The client has a connection to what `node` is now, which is `age` ticks old, or older if that is the
-    /// term.
-    pub(crate) fn meet(mut self, node: usize, age: u8) -> [Sight; NODES] {
-        let is_first = !self.sights[node].is_met();
-        tell(&mut self.quarantine, node, 1, u16::from(age + self.guard.uptime_error), now());
-        self.sights[node].set_contact(Contact::Up);
+    /// Records a connection to the current run of `node`, which is `age` ticks old, or older if
+    /// `age` equals the term.
+    pub(crate) fn connect(mut self, node: usize, age: u8) -> [NodeView; NODES] {
+        let is_first = !self.views[node].is_known();
+        record_set_up(
+            &mut self.quarantine,
+            node,
+            1,
+            u16::from(age + self.guard.uptime_error),
+            now(),
+        );
+        self.views[node].set_contact(Contact::Up);
         let ends = whole(self.quarantine.ends(NodeId::new(node)).since(now()));
-        let is_youth = is_first && self.guard.rule == CountingRule::Observed;
-        self.sights[node].set(if is_youth { YOUTH } else { SENTENCE }, ends);
-        self.read_natives();
-        self.sights
+        let is_young = is_first && self.guard.rule == CountingRule::Observed;
+        self.views[node].set(if is_young { YOUNG } else { QUARANTINE }, ends);
+        self.update_exemptions();
+        self.views
     }
 
-    /// The client goes by that it cannot reach `node`.
-    pub(crate) fn give_up(mut self, node: usize) -> [Sight; NODES] {
+    /// Records that the client assumes `node` to be unreachable.
+    pub(crate) fn assume_unreachable(mut self, node: usize) -> [NodeView; NODES] {
         self.quarantine.handle_unreachable(NodeId::new(node), now());
-        self.sights[node].set_contact(Contact::Unreachable);
-        self.read_natives();
-        self.sights
+        self.views[node].set_contact(Contact::Unreachable);
+        self.update_exemptions();
+        self.views
     }
 
-    fn read_natives(&mut self) {
-        for (node, sight) in self.sights.iter_mut().enumerate() {
+    fn update_exemptions(&mut self) {
+        for (node, view) in self.views.iter_mut().enumerate() {
             let is_withheld = self.quarantine.recent_start(NodeId::new(node), now()).is_some();
-            sight.set(NATIVE, u16::from(sight.field(YOUTH) > 0 && !is_withheld));
+            view.set(EXEMPT, u16::from(view.field(YOUNG) > 0 && !is_withheld));
         }
     }
 
-    /// Whether what `node` grants counts now.
+    /// Whether a grant of `node` counts now.
     pub(crate) fn counts(&self, node: usize) -> bool {
-        why_not(&self.quarantine, node, now()).is_none()
+        exclusion_of(&self.quarantine, node, now()).is_none()
     }
 }

@@ -1,26 +1,26 @@
-//! A node: what it has at each key, and what its script does with all keys of a lock.
+//! A node: its keys, and the effect of the lock script on them.
 
-use crate::line::{Request, Verb};
+use crate::channel::{Request, Verb};
 use crate::setting::Setting;
 
-/// What a node has at one key.
+/// State of one key on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    /// Nothing.
+    /// No value.
     Free,
-    /// The value of one attempt of one client, to expire in so many ticks.
+    /// The value of one attempt of one client.
     Held {
-        /// The client.
+        /// Client that set the value.
         owner: u8,
-        /// Its attempt.
+        /// Attempt that set the value.
         attempt: u8,
-        /// The ticks to go by the clients' clock.
+        /// Ticks until expiry by the clients' clocks.
         left: u8,
     },
 }
 
 impl Key {
-    /// Whether the value of this attempt of this client stands there.
+    /// Whether the key has the value of this client's attempt.
     pub(crate) fn is_of(self, client: usize, of: u8) -> bool {
         match self {
             Self::Free => false,
@@ -32,27 +32,27 @@ impl Key {
 /// A node with `K` keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ModelNode<const K: usize> {
-    /// It answers.
+    /// Running.
     Up {
-        /// The ticks since it was started, up to the term of the guard.
+        /// Ticks since its start, at most the term of the guard.
         age: u8,
-        /// What it has.
+        /// State of each key.
         keys: [Key; K],
     },
-    /// It has crashed, and should stay away for so many ticks.
+    /// Crashed.
     Away {
-        /// The ticks to go.
+        /// Ticks of downtime that remain.
         left: u8,
     },
 }
 
 impl<const K: usize> ModelNode<K> {
-    /// It has been up for `age` ticks, and has nothing.
+    /// A node without keys that has run for `age` ticks.
     pub(crate) fn empty(age: u8) -> Self {
         Self::Up { age, keys: [Key::Free; K] }
     }
 
-    /// What it has, if it has anything.
+    /// Keys of a running node; empty for a crashed node.
     pub(crate) fn keys(&self) -> &[Key] {
         match self {
             Self::Up { keys, .. } => keys,
@@ -67,7 +67,7 @@ impl<const K: usize> ModelNode<K> {
         }
     }
 
-    /// A tick passes, on a node whose age matters up to `oldest`.
+    /// Advances by a tick. Ages above `oldest` need no distinction.
     pub(crate) fn tick(&mut self, oldest: u8) {
         match self {
             Self::Up { age, keys } => {
@@ -82,7 +82,7 @@ impl<const K: usize> ModelNode<K> {
         }
     }
 
-    /// Does what `client` asks; true if that is granted.
+    /// Executes a request of `client`. Returns whether it is granted.
     pub(crate) fn serve(&mut self, setting: &Setting, client: usize, request: Request) -> bool {
         let set = setting.sets[client];
         let all = self.keys_mut();

@@ -1,9 +1,9 @@
-//! Breadth first through all states: what is found first is found by a shortest way.
+//! Breadth-first search of all states, so the first trace found is a shortest one.
 //!
-//! The search is of the house and not that of the crate `stateright`: there, breadth first knows
-//! no symmetry (only depth first does, and its traces are not shortest), and a state is known by a
-//! hash of 64 bits, so that two could be taken for one. Here states that differ only in names are
-//! one, which leaves a twelfth of them, and they are compared in full.
+//! The crate `stateright` does not fit: its breadth-first search has no symmetry reduction, and its
+//! depth-first search has no shortest traces. It also identifies a state by a 64-bit hash, so it
+//! could confuse two states. This search merges states that differ only in names, which leaves a
+//! twelfth of them, and compares states in full.
 
 use crate::action::Action;
 use crate::seen::Seen;
@@ -11,39 +11,40 @@ use crate::setting::Setting;
 use crate::state::{Orders, State};
 use std::time::{Duration, Instant};
 
-/// Something to look for: what it is called, and whether a state is one.
+/// Name of a condition on states, and the condition.
 pub(crate) type Query<const C: usize, const K: usize> =
     (&'static str, fn(&Setting, &State<C, K>) -> bool);
 
-/// An action with the state after it.
+/// An action, with the state after it.
 pub(crate) type Move<const C: usize, const K: usize> = (Action, State<C, K>);
 
-/// What a search has come to.
+/// Result of a search.
 pub(crate) struct Explored<const C: usize, const K: usize> {
-    /// How many states there are, those that differ only in names counted once.
+    /// Number of states, with states that differ only in names counted once.
     pub(crate) states: usize,
-    /// How many steps the last of them is away from the first.
+    /// Number of steps from the first state to the farthest one.
     pub(crate) depth: usize,
-    /// How long it took.
+    /// Duration of the search.
     pub(crate) time: Duration,
-    /// A shortest way to what must not be, where it was found; the search has ended there.
+    /// A shortest trace to a forbidden state, if found. The search ends there.
     pub(crate) found: Option<Vec<Move<C, K>>>,
-    /// Of each thing that should be possible, in how many steps it is, if it is.
-    pub(crate) sometimes: Vec<(&'static str, Option<usize>)>,
+    /// For each goal, the number of steps to the first state that satisfies it, if any.
+    pub(crate) goals: Vec<(&'static str, Option<usize>)>,
 }
 
-/// Visits all states that `start` leads to, until there are no more or one is as `stop` says.
+/// Visits all states reachable from `start`, until a state satisfies `stop`.
 pub(crate) fn explore<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
     stop: impl Fn(&Setting, &State<C, K>) -> bool,
-    sometimes: &[Query<C, K>],
+    goals: &[Query<C, K>],
 ) -> Explored<C, K> {
-    explore_in(&Orders::all(setting), setting, start, stop, sometimes)
+    explore_in(&Orders::all(setting), setting, start, stop, goals)
 }
 
-/// The same, with the clients told apart, for a `stop` that names one.
-pub(crate) fn explore_by_name<const C: usize, const K: usize>(
+/// Like `explore`, without merging of states that differ in names, for a `stop` that names a
+/// client.
+pub(crate) fn explore_named<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
     stop: impl Fn(&Setting, &State<C, K>) -> bool,
@@ -56,11 +57,11 @@ fn explore_in<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
     stop: impl Fn(&Setting, &State<C, K>) -> bool,
-    sometimes: &[Query<C, K>],
+    goals: &[Query<C, K>],
 ) -> Explored<C, K> {
-    let begun = Instant::now();
-    let mut seen = Seen::starting_from(start.nameless(orders));
-    let mut reached = vec![None; sometimes.len()];
+    let started = Instant::now();
+    let mut seen = Seen::starting_from(start.canonical(orders));
+    let mut reached = vec![None; goals.len()];
     let (mut depth, mut end_of_level, mut actions) = (0, 1, Vec::new());
     let mut place = 0;
     let mut found = None;
@@ -69,29 +70,29 @@ fn explore_in<const C: usize, const K: usize>(
             (depth, end_of_level) = (depth + 1, seen.len());
         }
         let state = seen.get(place);
-        for (first, (_, is_one)) in reached.iter_mut().zip(sometimes) {
-            if first.is_none() && is_one(setting, &state) {
+        for (first, (_, is_reached)) in reached.iter_mut().zip(goals) {
+            if first.is_none() && is_reached(setting, &state) {
                 *first = Some(depth);
             }
         }
         state.actions(setting, &mut actions);
         for action in &actions {
-            let next = state.after(setting, *action).nameless(orders);
+            let next = state.after(setting, *action).canonical(orders);
             if seen.insert(next, place) && stop(setting, &next) {
                 let path = seen.path_to(seen.len() - 1);
-                found = Some(with_names(setting, start, &path, orders));
+                found = Some(restore_names(setting, start, &path, orders));
                 break 'search;
             }
         }
         place += 1;
     }
-    let sometimes = sometimes.iter().zip(reached).map(|((name, _), first)| (*name, first));
-    let sometimes = sometimes.collect();
-    Explored { states: seen.len(), depth, time: begun.elapsed(), found, sometimes }
+    let goals = goals.iter().zip(reached).map(|((name, _), first)| (*name, first));
+    let goals = goals.collect();
+    Explored { states: seen.len(), depth, time: started.elapsed(), found, goals }
 }
 
-/// Goes a way of nameless states again from a state with names.
-fn with_names<const C: usize, const K: usize>(
+/// Repeats a path of canonical states from a state with names.
+fn restore_names<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
     path: &[State<C, K>],
@@ -99,11 +100,14 @@ fn with_names<const C: usize, const K: usize>(
 ) -> Vec<Move<C, K>> {
     let mut trace = Vec::new();
     let (mut state, mut actions) = (start, Vec::new());
-    for nameless in &path[1..] {
+    for canonical in &path[1..] {
         state.actions(setting, &mut actions);
-        let leads_on =
-            |action: &&Action| state.after(setting, **action).nameless(orders) == *nameless;
-        let action = *actions.iter().find(leads_on).expect("names change nothing");
+        let is_next =
+            |action: &&Action| state.after(setting, **action).canonical(orders) == *canonical;
+        let action = *actions
+            .iter()
+            .find(is_next)
+            .expect("an action that leads to the same canonical state");
         state = state.after(setting, action);
         trace.push((action, state));
     }

@@ -1,16 +1,17 @@
-//! The states found so far, each once, in the order they were found, with the one it came from.
+//! The states found so far in order of discovery, each with its predecessor.
 
 use std::hash::{Hash, Hasher};
 
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Multiply and rotate: the words of a state are few and small.
+/// A hash by multiplication and rotation, enough for the few small words of a state.
 #[derive(Default)]
 struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn finish(&self) -> u64 {
-        // A product's low bits know nothing of the high bits before it; the slot needs them all.
+        // The low bits of a product do not depend on the high bits of its factors; the slot needs
+        // all bits.
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(FACTOR);
         mixed ^ (mixed >> 29)
     }
@@ -42,12 +43,11 @@ impl Hasher for Mixer {
     }
 }
 
-/// A set that remembers the order. States are compared in full, so none is lost to a hash that
-/// happens to be equal.
+/// A set in insertion order. It compares states in full, so equal hashes lose no state.
 pub(crate) struct Seen<S> {
     states: Vec<S>,
     parents: Vec<u32>,
-    /// One more than the place of a state; 0 is free. Twice as many as there are states, or more.
+    /// Index of a state plus one, or 0 for a free slot. At least twice as many slots as states.
     slots: Vec<u32>,
 }
 
@@ -66,22 +66,22 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         self.states[place]
     }
 
-    /// Adds `state`, found from the one at `parent`; false if it was there already.
+    /// Adds `state`, reached from the state at `parent`. Returns whether it is new.
     pub(crate) fn insert(&mut self, state: S, parent: usize) -> bool {
         let slot = self.slot_of(&state);
         if self.slots[slot] != 0 {
             return false;
         }
         self.states.push(state);
-        self.parents.push(u32::try_from(parent).expect("fewer states than fill the memory"));
-        self.slots[slot] = u32::try_from(self.states.len()).expect("the same");
+        self.parents.push(u32::try_from(parent).expect("fewer than 2^32 states"));
+        self.slots[slot] = u32::try_from(self.states.len()).expect("fewer than 2^32 states");
         if self.states.len() * 2 > self.slots.len() {
             self.grow();
         }
         true
     }
 
-    /// The states from the first to the one at `place`.
+    /// States from the first to the one at `place`.
     pub(crate) fn path_to(&self, mut place: usize) -> Vec<S> {
         let mut path = vec![self.states[place]];
         while place != 0 {
@@ -92,7 +92,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         path
     }
 
-    /// Where `state` is, or would be.
+    /// Slot of `state`, or the free slot for it.
     fn slot_of(&self, state: &S) -> usize {
         let mut mixer = Mixer::default();
         state.hash(&mut mixer);
@@ -108,7 +108,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         self.slots = vec![0; self.slots.len() * 2];
         for place in 0..self.states.len() {
             let slot = self.slot_of(&self.states[place]);
-            self.slots[slot] = u32::try_from(place + 1).expect("it fitted before");
+            self.slots[slot] = u32::try_from(place + 1).expect("fewer than 2^32 states");
         }
     }
 }

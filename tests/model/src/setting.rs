@@ -1,113 +1,116 @@
-//! What a model is made of: its bounds, and which of the safety rules it keeps.
+//! Bounds of a model, and the safety rules that it keeps.
 
-/// What a node that crashes does.
+/// Behaviour of a crashed node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// Nodes do not crash.
     Never,
-    /// It loses its memory and stays away until the longest ttl is over, as the promise asks.
+    /// The node loses its keys and stays down until the longest ttl has passed, as the safety
+    /// guarantee requires.
     StaysAway,
-    /// It is back at once, and empty.
+    /// The node restarts at once without keys.
     BackAtOnce,
 }
 
-/// Which nodes that were restarted, or are young, do not count.
+/// Rule for nodes that restarted or are young.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountingRule {
-    /// All count.
+    /// All nodes count.
     Off,
-    /// Those that were seen to restart do not, and young ones do not, unless the deployment is new.
+    /// Nodes seen to restart do not count. Young nodes do not count unless the deployment is new.
     Observed,
-    /// Young ones never do.
+    /// Young nodes never count.
     Strict,
 }
 
-/// What clients know of nodes that restart, and what befalls them. With it, nothing is asked of a node
-/// before it was met, and what is under way to one that restarts is lost.
-#[allow(clippy::struct_excessive_bools)] // Each is one promise, kept or not.
+/// Guard against restarts, with the assumptions about nodes. With a guard, a client sends no
+/// request to a node before a connection, and a restart loses pending requests.
+#[allow(clippy::struct_excessive_bools)] // Each is one assumption, kept or broken.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardPromises {
-    /// Which nodes do not count.
+    /// Rule for nodes that do not count.
     pub rule: CountingRule,
-    /// For how long they do not: something that was granted stands no longer.
+    /// Ticks for which they do not count. Every grant ends within the term.
     pub term: u8,
-    /// Whether B comes new: it has not met any node. Else it knows all for long.
+    /// Whether B has no connection to any node so far. Otherwise B has known all nodes for longer
+    /// than the term.
     pub is_new: bool,
-    /// Whether the nodes have just been started, for the first time.
+    /// Whether the nodes have just started for the first time.
     pub is_fresh: bool,
-    /// Whether a node is restarted only while another one is older than the term.
-    pub spares: bool,
-    /// Whether a newcomer may take a node for one that it cannot reach.
-    pub hastes: bool,
-    /// How much older than it is a server says that it is. The guard reckons with one tick.
+    /// Whether a node restarts only while another one is older than the term.
+    pub keeps_an_old_node: bool,
+    /// Whether a new client may assume that a node is unreachable.
+    pub assumes_unreachable: bool,
+    /// Error of the uptime that servers report, in ticks. The guard allows for one tick.
     pub uptime_error: u8,
 }
 
-/// What the guard is promised.
+/// Assumptions under which the guard is safe.
 pub(crate) const GUARD: GuardPromises = GuardPromises {
     rule: CountingRule::Observed,
     term: 2,
     is_new: true,
     is_fresh: false,
-    spares: true,
-    hastes: false,
+    keeps_an_old_node: true,
+    assumes_unreachable: false,
     uptime_error: 1,
 };
 
-/// One model: bounds and rules. Times are in ticks.
-#[allow(clippy::struct_excessive_bools)] // Each is one rule, kept or not.
+/// One model. Times are in ticks.
+#[allow(clippy::struct_excessive_bools)] // Each is one rule, kept or broken.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// What it is called in the output.
+    /// Name in the output.
     pub name: &'static str,
-    /// How many clients: two or three.
+    /// Number of clients: two or three.
     pub clients: usize,
-    /// How often each client tries, at most 3, or 2 with extensions.
+    /// Attempts of each client: at most 3, or 2 with extensions.
     pub attempts: u8,
-    /// Whether clients give up and release. Two clients that try once need not: one that has ended holds
-    /// nothing, and what it would take away stands in nobody's way but the other's.
+    /// Whether clients give up and release. Two clients with one attempt each need no end: a client
+    /// that has ended holds nothing, and its keys block only the other client.
     pub ends: bool,
-    /// Whether a holder may extend, once for each attempt it has won.
+    /// Whether a holder may extend, once per acquired lease.
     pub extends: bool,
-    /// The ttl that the nodes are told.
+    /// The ttl sent to the nodes.
     pub ttl: u8,
-    /// What the clients take off for drift.
+    /// Allowance that clients subtract for drift.
     pub allowance: u8,
-    /// How far a node's clock really runs ahead of the clients' during one ttl.
+    /// Ticks by which a node's clock runs ahead of the clients' clocks during one ttl.
     pub ahead: u8,
-    /// What a crash does.
+    /// Behaviour of a crashed node.
     pub crash: Crash,
-    /// Whether a request can be lost, with those behind it still delivered.
+    /// Whether a request can be lost while later ones are delivered.
     pub loses: bool,
     /// Whether a node's clock can jump, so that a key expires at any time.
     pub jumps: bool,
     /// Whether a release compares the value before it deletes.
     pub compares: bool,
-    /// Whether validity counts from T1; otherwise from the reply that decides.
+    /// Whether validity starts at T1. Otherwise it starts at the deciding reply.
     pub from_t1: bool,
-    /// The keys that each client wants, all or none.
+    /// Keys that each client locks together.
     pub sets: &'static [&'static [usize]],
-    /// Whether a node sets all keys of a set or none; otherwise those that are free, if there are any.
+    /// Whether a node sets all keys of a set or none. Otherwise it sets the free ones, if any.
     pub is_whole: bool,
-    /// What clients know of nodes that restart; nothing, if the nodes see to that themselves.
+    /// Guard of the clients. Without a guard, the nodes stay down after a crash or break the
+    /// guarantee.
     pub guard: Option<GuardPromises>,
-    /// The decision asks for a majority of so many nodes; there are three nodes.
+    /// Number of nodes from which the majority is computed; the model has three nodes.
     pub electorate: usize,
 }
 
 impl Setting {
-    /// Whether two clients must not hold at once what they want.
+    /// Whether two clients' sets have a key in common.
     pub(crate) fn conflict(&self, one: usize, other: usize) -> bool {
         self.sets[one].iter().any(|key| self.sets[other].contains(key))
     }
 
-    /// The age of a node from which on it does not matter.
+    /// Age from which a node's age needs no distinction.
     pub(crate) fn oldest(&self) -> u8 {
         self.guard.map_or(0, |guard| guard.term)
     }
 }
 
-/// All rules kept, and faults within the promise.
+/// All rules kept, with faults that the safety guarantee allows.
 pub(crate) const SAFE: Setting = Setting {
     name: "safe",
     clients: 2,

@@ -1,72 +1,72 @@
-//! A state of the whole system, and its form up to the names of nodes and clients.
+//! A state of the whole system, and its canonical form without the names of nodes and clients.
 
 use crate::NODES;
+use crate::channel::{Channel, GrantState, Verb};
 use crate::decision;
-use crate::line::{GrantState, Line, Verb};
-use crate::memory::Sight;
+use crate::memory::NodeView;
 use crate::node::{Key, ModelNode};
 use crate::setting::Setting;
 
-/// Where the one extension of a lease stands.
+/// Phase of a lease's only extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ExtensionPhase {
-    /// Not begun.
+    /// Not started.
     NotYet,
-    /// Under way for so many ticks.
+    /// Sent this many ticks ago.
     Asking(u8),
     /// Decided.
     Over,
 }
 
-/// What a client is doing.
+/// Phase of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ClientPhase {
-    /// Nothing.
+    /// No attempt and no lease.
     Idle,
-    /// It has asked for the lock, with T1 so many ticks ago.
+    /// It has sent the requests of an attempt.
     Asking {
-        /// The ticks since T1.
+        /// Ticks since T1.
         age: u8,
     },
-    /// It got the lock, valid for so many ticks more; 0 is a lease that has expired.
+    /// It has acquired the lock.
     Holding {
-        /// The ticks to go.
+        /// Ticks of validity that remain; 0 for an expired lease.
         left: u8,
-        /// Its extension.
+        /// Phase of the extension.
         extension: ExtensionPhase,
     },
 }
 
-/// A client: what it does, and what is under way between it and each node.
+/// A client, with its channel to each node and its view of each node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Client {
-    pub(crate) lines: [Line; NODES],
-    pub(crate) sights: [Sight; NODES],
+    pub(crate) channels: [Channel; NODES],
+    pub(crate) views: [NodeView; NODES],
     pub(crate) phase: ClientPhase,
     pub(crate) attempts: u8,
 }
 
 impl Client {
-    /// The attempt under way.
+    /// Current attempt.
     pub(crate) fn attempt(&self) -> u8 {
         self.attempts - 1
     }
 
     pub(crate) fn send_to_all(&mut self, verb: Verb) {
         let attempt = self.attempt();
-        for line in &mut self.lines {
-            line.push(verb, attempt);
-            line.set_grant(GrantState::None);
+        for channel in &mut self.channels {
+            channel.push(verb, attempt);
+            channel.set_grant(GrantState::None);
         }
     }
 
-    /// The nodes that it has heard a grant from in the present round.
-    pub(crate) fn heard(&self) -> impl Iterator<Item = usize> {
-        (0..NODES).filter(|node| self.lines[*node].grant() == GrantState::Heard)
+    /// Nodes whose grants it has received in the current round.
+    pub(crate) fn received(&self) -> impl Iterator<Item = usize> {
+        (0..NODES).filter(|node| self.channels[*node].grant() == GrantState::Received)
     }
 }
 
-/// A state of `C` clients and the nodes with `K` keys.
+/// A state of `C` clients, and nodes with `K` keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct State<const C: usize, const K: usize> {
     pub(crate) nodes: [ModelNode<K>; NODES],
@@ -74,20 +74,20 @@ pub(crate) struct State<const C: usize, const K: usize> {
 }
 
 impl<const C: usize, const K: usize> State<C, K> {
-    /// All is free, and nobody has asked.
+    /// State without keys or attempts.
     pub(crate) fn start(setting: &Setting) -> Self {
         let is_new = |name: usize| name > 0 && setting.guard.is_some_and(|guard| guard.is_new);
         let clients = std::array::from_fn(|name| {
-            let sight = if is_new(name) { Sight::NEW } else { Sight::default() };
-            let lines = [Line::default(); NODES];
-            Client { lines, sights: [sight; NODES], phase: ClientPhase::Idle, attempts: 0 }
+            let view = if is_new(name) { NodeView::NEW } else { NodeView::default() };
+            let channels = [Channel::default(); NODES];
+            Client { channels, views: [view; NODES], phase: ClientPhase::Idle, attempts: 0 }
         });
         let is_fresh = setting.guard.is_some_and(|guard| guard.is_fresh);
         let age = if is_fresh { 0 } else { setting.oldest() };
         Self { nodes: [ModelNode::empty(age); NODES], clients }
     }
 
-    /// Whether `client` believes, by its own clock, that it holds the lock.
+    /// Whether `client` believes by its own clock that it holds the lock.
     pub(crate) fn believes(&self, setting: &Setting, client: usize) -> bool {
         match self.clients[client].phase {
             ClientPhase::Holding { left, .. } => decision::believes(setting, left),
@@ -95,31 +95,31 @@ impl<const C: usize, const K: usize> State<C, K> {
         }
     }
 
-    /// How many clients believe that they hold the lock.
+    /// Number of clients that believe that they hold the lock.
     pub(crate) fn holders(&self, setting: &Setting) -> usize {
         (0..C).filter(|client| self.believes(setting, *client)).count()
     }
 
-    /// Whether two clients believe that they hold a key.
+    /// Whether two clients believe that they hold the same key.
     pub(crate) fn is_broken(&self, setting: &Setting) -> bool {
         let holds = |client: &usize| self.believes(setting, *client);
-        let against = |one: usize| {
+        let conflicts = |one: usize| {
             let mut others = (0..one).filter(|other| setting.conflict(one, *other));
             others.any(|other| holds(&other))
         };
-        (0..C).filter(holds).any(against)
+        (0..C).filter(holds).any(conflicts)
     }
 
-    /// Forgets what can make no difference any more, where releases compare.
+    /// Removes details without further effect, if releases compare values.
     ///
-    /// - A release whose value is not on the node, with no request before it that could put it
-    ///   there: whether and when it arrives changes nothing, and it has no answer.
-    /// - The ticks left of a key whose release is under way: it can go at any time. (Not if the
-    ///   release can be lost.)
-    pub(crate) fn forget(&mut self, setting: &Setting) {
+    /// - A release whose value is neither on the node nor in an earlier request. Its arrival
+    ///   has no effect, and it gets no reply.
+    /// - The remaining ticks of a key whose release is pending, because the release can delete it
+    ///   at any time. This holds only if the release cannot be lost.
+    pub(crate) fn reduce(&mut self, setting: &Setting) {
         for (name, client) in self.clients.iter_mut().enumerate() {
-            for (line, node) in client.lines.iter_mut().zip(&mut self.nodes) {
-                if !line.has_release() {
+            for (channel, node) in client.channels.iter_mut().zip(&mut self.nodes) {
+                if !channel.has_release() {
                     continue;
                 }
                 let mut live: u8 = 0;
@@ -130,7 +130,7 @@ impl<const C: usize, const K: usize> State<C, K> {
                         live |= 1 << attempt;
                     }
                 }
-                line.retain(|request| {
+                channel.retain(|request| {
                     if request.verb == Verb::Set {
                         live |= 1 << request.attempt;
                     }
@@ -140,7 +140,7 @@ impl<const C: usize, const K: usize> State<C, K> {
                     if let Key::Held { owner, attempt, left } = key
                         && usize::from(*owner) == name
                         && !setting.loses
-                        && line.has_release_of(*attempt)
+                        && channel.has_release_of(*attempt)
                     {
                         *left = 0;
                     }
@@ -149,16 +149,17 @@ impl<const C: usize, const K: usize> State<C, K> {
         }
     }
 
-    /// The same state for all that differ only in the names of nodes, clients and keys: nothing in the
-    /// model knows a name. Given one order, clients and keys keep theirs.
-    pub(crate) fn nameless(&self, orders: &Orders<C, K>) -> Self {
+    /// Canonical form: equal for states that differ only in the names of nodes, clients and keys.
+    /// The model does not depend on names. With a single order, clients and keys keep their names.
+    pub(crate) fn canonical(&self, orders: &Orders<C, K>) -> Self {
         let rank = |client: &usize| (self.clients[*client].phase, self.clients[*client].attempts);
-        // Where clients can stand in any order, any order by rank will do, and often there is only one.
+        // If every order of clients is possible, an order by rank suffices, and often only one
+        // exists.
         let is_ranked =
-            |order: &&Order<C, K>| !orders.has_any || order.clients.is_sorted_by_key(rank);
+            |order: &&Order<C, K>| !orders.is_symmetric || order.clients.is_sorted_by_key(rank);
         let ranked = orders.all.iter().filter(is_ranked);
         let named = ranked.map(|order| self.in_order(order).with_nodes_sorted());
-        named.min().expect("there is an order")
+        named.min().expect("at least one order")
     }
 
     fn in_order(&self, order: &Order<C, K>) -> Self {
@@ -171,7 +172,8 @@ impl<const C: usize, const K: usize> State<C, K> {
                 if let Key::Held { owner, .. } = key {
                     let is_owner = |from: &usize| *from == usize::from(*owner);
                     let place = order.clients.iter().position(is_owner);
-                    *owner = u8::try_from(place.expect("an order has all")).expect("few clients");
+                    *owner =
+                        u8::try_from(place.expect("a client in every order")).expect("few clients");
                 }
             }
         }
@@ -179,14 +181,14 @@ impl<const C: usize, const K: usize> State<C, K> {
     }
 
     fn with_nodes_sorted(mut self) -> Self {
-        let of = |client: Client, node: usize| (client.lines[node], client.sights[node]);
+        let of = |client: Client, node: usize| (client.channels[node], client.views[node]);
         let column = |it: &Self, node| (it.nodes[node], it.clients.map(|client| of(client, node)));
         for (a, b) in [(0, 1), (1, 2), (0, 1)] {
             if column(&self, a) > column(&self, b) {
                 self.nodes.swap(a, b);
                 for client in &mut self.clients {
-                    client.lines.swap(a, b);
-                    client.sights.swap(a, b);
+                    client.channels.swap(a, b);
+                    client.views.swap(a, b);
                 }
             }
         }
@@ -194,31 +196,30 @@ impl<const C: usize, const K: usize> State<C, K> {
     }
 }
 
-/// Another order of the clients and the keys.
+/// An order of the clients and the keys.
 struct Order<const C: usize, const K: usize> {
     clients: [usize; C],
     keys: [usize; K],
 }
 
-/// Orders in which each place wants the same.
+/// Orders that keep each client's set of keys.
 pub(crate) struct Orders<const C: usize, const K: usize> {
     all: Vec<Order<C, K>>,
-    /// Whether clients can stand in any order.
-    has_any: bool,
+    /// Whether every order of the clients is possible.
+    is_symmetric: bool,
 }
 
 impl<const C: usize, const K: usize> Orders<C, K> {
-    /// That of the names alone.
+    /// The order without a change.
     pub(crate) fn names() -> Self {
-        Self { all: vec![Order { clients: in_names(), keys: in_names() }], has_any: false }
+        Self { all: vec![Order { clients: identity(), keys: identity() }], is_symmetric: false }
     }
 
-    /// All there are.
     pub(crate) fn all(setting: &Setting) -> Self {
         let wants = |client: usize, key: usize| setting.sets[client].contains(&key);
         let mut all = Vec::new();
         for clients in orders::<C>() {
-            if setting.guard.is_some() && clients != in_names() {
+            if setting.guard.is_some() && clients != identity() {
                 continue;
             }
             for keys in orders::<K>() {
@@ -230,13 +231,13 @@ impl<const C: usize, const K: usize> Orders<C, K> {
                 }
             }
         }
-        let is_found = |order: &[usize; C]| all.iter().any(|it| it.clients == *order);
-        let has_any = orders::<C>().iter().all(is_found);
-        Self { all, has_any }
+        let is_possible = |order: &[usize; C]| all.iter().any(|it| it.clients == *order);
+        let is_symmetric = orders::<C>().iter().all(is_possible);
+        Self { all, is_symmetric }
     }
 }
 
-const fn in_names<const N: usize>() -> [usize; N] {
+const fn identity<const N: usize>() -> [usize; N] {
     let mut order = [0; N];
     let mut place = 0;
     while place < N {
@@ -246,9 +247,9 @@ const fn in_names<const N: usize>() -> [usize; N] {
     order
 }
 
-/// Every order of `N` things.
+/// All permutations of `N` indexes.
 fn orders<const N: usize>() -> Vec<[usize; N]> {
-    let mut found = vec![in_names()];
+    let mut found = vec![identity()];
     for place in 1..N {
         for mut order in found.clone() {
             for other in 0..place {

@@ -1,30 +1,30 @@
-//! The settings that are checked, and what is asked of each state.
+//! Settings that the checks search, and the goals in each search.
 
 use crate::NODES;
 use crate::decision::Decided;
 use crate::node::ModelNode;
-use crate::search::{Query, explore, explore_by_name};
+use crate::search::{Query, explore, explore_named};
 use crate::setting::{CountingRule, Crash, GUARD, GuardPromises, SAFE, Setting};
 use crate::state::{ClientPhase, ExtensionPhase, State};
-use crate::words::tell;
+use crate::words::describe;
 use std::time::Duration;
 
-/// What a search has come to, in numbers and words.
+/// Result of a search, with its trace as text.
 pub struct SearchReport {
-    /// How many states there are, those that differ only in names counted once.
+    /// Number of states, with states that differ only in names counted once.
     pub states: usize,
-    /// How many steps the last of them is away from the first.
+    /// Number of steps from the first state to the farthest one.
     pub depth: usize,
-    /// How long it took.
+    /// Duration of the search.
     pub time: Duration,
-    /// A shortest way to two holders at once, if there is one; each step a line, then who holds.
+    /// A shortest trace to two holders, one step per line, if found.
     pub trace: Option<Vec<String>>,
-    /// Of each thing that should be possible, in how many steps it is, if it is.
-    pub sometimes: Vec<(&'static str, Option<usize>)>,
+    /// For each goal, the number of steps to the first state that satisfies it, if any.
+    pub goals: Vec<(&'static str, Option<usize>)>,
 }
 
-/// The settings within the promise. They differ in their bounds, which no machine can have all wide
-/// at once.
+/// Settings within the safety guarantee. No machine can search all bounds at their widest, so the
+/// settings differ in their bounds.
 pub fn safe_settings() -> [Setting; 8] {
     [
         Setting { name: "two clients, two attempts each, crashes", ..SAFE },
@@ -51,28 +51,32 @@ pub fn safe_settings() -> [Setting; 8] {
             ..SAFE
         },
         Setting {
-            name: "sets: two clients, each wants two keys, one of them both, crashes",
+            name: "sets: two clients with two keys each, one key in common, crashes",
             ..SETS
         },
         Setting {
-            name: "guard Observed: all nodes restart, and B has met them before",
-            ..restarts(GuardPromises { is_new: false, spares: false, ..GUARD })
+            name: "guard Observed: all nodes restart, and B was connected before",
+            ..restarts(GuardPromises { is_new: false, keeps_an_old_node: false, ..GUARD })
         },
         Setting {
-            name: "guard Observed: nodes restart while another is old, and B comes new",
+            name: "guard Observed: nodes restart while another is old, and B is new",
             ..restarts(GUARD)
         },
         Setting {
-            name: "guard Strict: all nodes restart, and B comes new",
-            ..restarts(GuardPromises { rule: CountingRule::Strict, spares: false, ..GUARD })
+            name: "guard Strict: all nodes restart, and B is new",
+            ..restarts(GuardPromises {
+                rule: CountingRule::Strict,
+                keeps_an_old_node: false,
+                ..GUARD
+            })
         },
     ]
 }
 
-/// A wants x and y, B wants y and z.
+/// A locks x and y; B locks y and z.
 const SETS: Setting = Setting { name: "", attempts: 1, sets: &[&[0, 1], &[1, 2]], ..SAFE };
 
-/// Clocks that go alike, and nodes that are back at once.
+/// Equal clocks, and nodes that restart at once.
 fn restarts(guard: GuardPromises) -> Setting {
     Setting {
         attempts: 1,
@@ -86,130 +90,126 @@ fn restarts(guard: GuardPromises) -> Setting {
     }
 }
 
-/// One safety rule broken, or one fault beyond the promise, in each.
+/// Settings with one broken safety rule, or one fault outside the guarantee, each.
 pub fn unsafe_settings() -> [Setting; 12] {
     let calm = Setting { attempts: 1, crash: Crash::Never, ..SAFE };
     [
         Setting {
-            name: "immediate amnesia: a node that crashed is back at once, empty",
+            name: "immediate amnesia: a crashed node restarts at once without keys",
             crash: Crash::BackAtOnce,
             ..calm
         },
         Setting { name: "a node's clock jumps", jumps: true, ..calm },
-        Setting { name: "a quorum that is too small: 1 of 3", electorate: 1, ..calm },
+        Setting { name: "quorum too small: 1 of 3", electorate: 1, ..calm },
         Setting {
-            name: "a release that deletes without compare",
+            name: "release without a comparison of values",
             attempts: 2,
             ttl: 2,
             compares: false,
             ..calm
         },
+        Setting { name: "validity from the deciding reply instead of T1", from_t1: false, ..calm },
         Setting {
-            name: "validity counted from the reply that decides, not from T1",
-            from_t1: false,
-            ..calm
-        },
-        Setting {
-            name: "no allowance for drift, and a node whose clock is a tick ahead",
+            name: "no drift allowance, and a node's clock a tick ahead",
             allowance: 0,
             ..calm
         },
         Setting {
-            name: "sets: a node sets those keys of a set that are free",
+            name: "sets: a node sets only the free keys of a set",
             is_whole: false,
             crash: Crash::Never,
             ..SETS
         },
         Setting {
-            name: "guard off: a node restarts, and B has met it before",
+            name: "guard off: a node restarts, and B was connected before",
             ..restarts(GuardPromises { rule: CountingRule::Off, is_new: false, ..GUARD })
         },
         Setting {
-            name: "guard Observed: a term that is shorter than the ttl",
+            name: "guard Observed: a term shorter than the ttl",
             ..restarts(GuardPromises { term: 1, is_new: false, ..GUARD })
         },
         Setting {
-            name: "guard Observed: all nodes restart, and B comes new",
-            ..restarts(GuardPromises { spares: false, ..GUARD })
+            name: "guard Observed: all nodes restart, and B is new",
+            ..restarts(GuardPromises { keeps_an_old_node: false, ..GUARD })
         },
         Setting {
-            name: "guard Observed: B comes new, and takes nodes that it has not met for dead",
-            ..restarts(GuardPromises { hastes: true, ..GUARD })
+            name: "guard Observed: B is new, and assumes that unseen nodes are unreachable",
+            ..restarts(GuardPromises { assumes_unreachable: true, ..GUARD })
         },
         Setting {
-            name: "guard Observed: B comes new, and servers say that they are two seconds older",
+            name: "guard Observed: B is new, and servers report two seconds too much uptime",
             ..restarts(GuardPromises { uptime_error: 2, ..GUARD })
         },
     ]
 }
 
-/// All that is done about restarts in the settings.
+/// Guards of all settings.
 pub fn guards() -> Vec<GuardPromises> {
     let all = safe_settings().into_iter().chain(unsafe_settings());
     all.filter_map(|setting| setting.guard).collect()
 }
 
-/// Searches `setting` for two clients that hold the lock at once.
+/// Searches `setting` for two clients that hold the lock at the same time.
 ///
 /// # Panics
-/// If there are not two or three clients, or more is asked of them than a line can carry.
+/// If the setting has neither two nor three clients, or needs more requests than a channel holds.
 pub fn search(setting: &Setting) -> SearchReport {
     let keys = setting.sets.iter().flat_map(|set| set.iter()).max().map_or(0, |last| last + 1);
     match (setting.clients, keys) {
         (2, 1) => search_with::<2, 1>(setting),
         (3, 1) => search_with::<3, 1>(setting),
         (2, 3) => search_with::<2, 3>(setting),
-        (clients, keys) => panic!("{clients} clients, {keys} keys"),
+        (clients, keys) => panic!("no search for {clients} clients and {keys} keys"),
     }
 }
 
 fn search_with<const C: usize, const K: usize>(setting: &Setting) -> SearchReport {
     let start = State::<C, K>::start(setting);
-    let two_hold = |setting: &Setting, state: &State<C, K>| state.is_broken(setting);
-    let explored = explore(setting, start, two_hold, &goals(setting));
+    let has_two_holders = |setting: &Setting, state: &State<C, K>| state.is_broken(setting);
+    let explored = explore(setting, start, has_two_holders, &goals(setting));
     SearchReport {
         states: explored.states,
         depth: explored.depth,
         time: explored.time,
-        trace: explored.found.map(|trace| tell(setting, start, &trace)),
-        sometimes: explored.sometimes,
+        trace: explored.found.map(|trace| describe(setting, start, &trace)),
+        goals: explored.goals,
     }
 }
 
-/// What must be possible, or else nothing was shown.
+/// Conditions that some state must satisfy, because a search without them proves too little.
 fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> {
     let mut goals: Vec<Query<C, K>> =
         vec![("a client holds the lock", |setting, state| state.holders(setting) == 1)];
     if setting.guard.is_some() {
         goals.push((
-            "A holds the lock, and what a node grants to B does not count",
+            "A holds the lock, and a node's grant to B does not count",
             |setting, state| {
                 let withheld =
                     |node| state.is_coming(1, node) && !state.clients[1].counts(setting, node);
                 state.believes(setting, 0) && (0..NODES).any(withheld)
             },
         ));
-        goals.push(("B gets the lock, as A does not hold it", |setting, state| {
+        goals.push(("B acquires the lock while A does not hold it", |setting, state| {
             let is_last = |node| matches!(state.verdict(setting, 1, node), Decided::Held(_));
             let counts = |node| state.is_coming(1, node) && state.clients[1].counts(setting, node);
             !state.believes(setting, 0) && (0..NODES).any(|node| counts(node) && is_last(node))
         }));
         return goals;
     }
-    let of_all: [Query<C, K>; 3] = [
-        ("a grant comes too late, and is refused", is_refused_late),
-        ("a lease expires in its holder's hands", |_, state| {
+    let common: [Query<C, K>; 3] = [
+        ("a grant arrives too late and does not count", has_late_grant),
+        ("a lease expires before its release", |_, state| {
             state.clients.iter().any(|it| matches!(it.phase, ClientPhase::Holding { left: 0, .. }))
         }),
-        ("a client holds the lock, and another has ended", |setting, state| {
+        ("a client holds the lock after another has ended", |setting, state| {
             let has_ended = |it: &_| matches!(it, (ClientPhase::Idle, attempts) if *attempts > 0);
             let mut others = state.clients.iter().map(|it| (it.phase, it.attempts));
             state.holders(setting) == 1 && others.any(|it| has_ended(&it))
         }),
     ];
-    goals.extend(of_all);
+    goals.extend(common);
     if setting.extends {
-        goals.push(("an extension counts", |_, state| {
+        goals.push(("an extension succeeds", |_, state| {
             let extended = |phase| match phase {
                 ClientPhase::Holding { left, extension } => {
                     left > 0 && extension == ExtensionPhase::Over
@@ -220,7 +220,7 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> 
         }));
     }
     if setting.crash == Crash::StaysAway {
-        goals.push(("a node is away while a client holds the lock", |setting, state| {
+        goals.push(("a node is down while a client holds the lock", |setting, state| {
             let is_away = |node: &ModelNode<K>| matches!(node, ModelNode::Away { .. });
             state.holders(setting) == 1 && state.nodes.iter().any(is_away)
         }));
@@ -228,21 +228,21 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> 
     goals
 }
 
-fn is_refused_late<const C: usize, const K: usize>(setting: &Setting, state: &State<C, K>) -> bool {
+fn has_late_grant<const C: usize, const K: usize>(setting: &Setting, state: &State<C, K>) -> bool {
     let of = |client| (0..NODES).map(move |node| (client, node));
     (0..C).flat_map(of).any(|(client, node)| {
         state.is_coming(client, node) && state.verdict(setting, client, node) == Decided::TooLate
     })
 }
 
-/// A shortest way for A to get the lock, and from there for B, by name.
+/// A shortest trace in which A acquires the lock and then B does.
 pub fn hand_over() -> Option<Vec<String>> {
     let setting = Setting { attempts: 1, ..SAFE };
     let start = State::<2, 1>::start(&setting);
     let a_holds = |setting: &Setting, state: &State<2, 1>| state.believes(setting, 0);
-    let first = explore_by_name(&setting, start, a_holds).found?;
+    let first = explore_named(&setting, start, a_holds).found?;
     let (_, middle) = *first.last()?;
     let b_holds = |setting: &Setting, state: &State<2, 1>| state.believes(setting, 1);
-    let second = explore_by_name(&setting, middle, b_holds).found?;
-    Some(tell(&setting, start, &[first, second].concat()))
+    let second = explore_named(&setting, middle, b_holds).found?;
+    Some(describe(&setting, start, &[first, second].concat()))
 }

@@ -1,38 +1,38 @@
-//! The model's results, as they must be.
+//! Expected results of the model.
 
-use model::{guards, hand_over, rehearse, safe_settings, search, unsafe_settings};
+use model::{check_rebuilt_quarantine, guards, hand_over, safe_settings, search, unsafe_settings};
 
-/// Searches a safe setting to its end.
-fn assert_safe(which: usize) {
-    let setting = safe_settings()[which];
+/// Searches a safe setting completely.
+fn assert_safe(index: usize) {
+    let setting = safe_settings()[index];
     let report = search(&setting);
     let trace = report.trace.unwrap_or_default().join("\n");
     assert!(trace.is_empty(), "{}: two holders:\n{trace}", setting.name);
-    for (what, depth) in report.sometimes {
-        assert!(depth.is_some(), "{}: it must be possible that {what}", setting.name);
+    for (goal, depth) in report.goals {
+        assert!(depth.is_some(), "{}: no state where {goal}", setting.name);
     }
     assert!(report.states > 1_000_000, "{}: only {} states", setting.name, report.states);
 }
 
-/// Searches an unsafe setting, and compares the length of the shortest trace.
-fn assert_unsafe(which: usize, steps: usize) {
-    let setting = unsafe_settings()[which];
+/// Searches an unsafe setting and compares the length of the shortest trace.
+fn assert_unsafe(index: usize, steps: usize) {
+    let setting = unsafe_settings()[index];
     let trace = search(&setting).trace.unwrap_or_default();
     assert_eq!(trace.len(), steps, "{}:\n{}", setting.name, trace.join("\n"));
 }
 
 #[test]
-fn two_clients_that_try_again_never_hold_at_once() {
+fn two_retrying_clients_never_hold_at_once() {
     assert_safe(0);
 }
 
 #[test]
-fn two_clients_that_extend_never_hold_at_once() {
+fn two_extending_clients_never_hold_at_once() {
     assert_safe(1);
 }
 
 #[test]
-fn two_clients_never_hold_at_once_when_requests_are_lost() {
+fn lost_requests_never_cause_two_holders() {
     assert_safe(2);
 }
 
@@ -42,101 +42,102 @@ fn three_clients_never_hold_at_once() {
 }
 
 #[test]
-fn two_clients_never_hold_sets_at_once_that_have_a_key_in_common() {
+fn overlapping_sets_are_never_held_at_once() {
     assert_safe(4);
 }
 
 #[test]
 #[ignore = "millions of states: `make model` searches them"]
-fn a_guard_lets_nobody_in_who_has_met_the_nodes_before_all_restarted() {
+fn observed_guard_blocks_known_client_after_all_nodes_restart() {
     assert_safe(5);
 }
 
 #[test]
 #[ignore = "millions of states: `make model` searches them"]
-fn a_guard_lets_no_newcomer_in_while_a_node_is_always_old() {
+fn observed_guard_blocks_new_client_while_a_node_is_old() {
     assert_safe(6);
 }
 
 #[test]
 #[ignore = "millions of states: `make model` searches them"]
-fn a_strict_guard_lets_no_newcomer_in_when_all_nodes_restart() {
+fn strict_guard_blocks_new_client_after_all_nodes_restart() {
     assert_safe(7);
 }
 
 #[test]
-fn a_state_remembers_what_a_client_knows_of_its_nodes() {
+fn quarantine_rebuilt_from_a_state_equals_the_original() {
     for guard in guards() {
-        let histories = rehearse(guard, 7).expect("the same nodes count");
+        let histories =
+            check_rebuilt_quarantine(guard, 7).expect("the same nodes count in both quarantines");
         assert!(histories > 10_000, "only {histories} of {guard:?}");
     }
 }
 
 #[test]
-fn each_client_gets_the_lock() {
-    let steps = hand_over().expect("the lock is not handed over");
-    for who in ["A", "B"] {
-        let gets = format!("{who} HOLDS THE LOCK");
-        assert_eq!(steps.iter().filter(|step| step.contains(&gets)).count(), 1, "{steps:#?}");
+fn lock_passes_from_one_client_to_the_other() {
+    let steps = hand_over().expect("a trace in which the lock passes from A to B");
+    for client in ["A", "B"] {
+        let acquired = format!("{client} HOLDS THE LOCK");
+        assert_eq!(steps.iter().filter(|step| step.contains(&acquired)).count(), 1, "{steps:#?}");
     }
 }
 
 #[test]
-fn a_node_that_forgets_and_is_back_at_once_is_found() {
+fn immediate_restart_without_keys_gives_two_holders() {
     assert_unsafe(0, 11);
 }
 
 #[test]
-fn a_node_whose_clock_jumps_is_found() {
+fn clock_jump_of_a_node_gives_two_holders() {
     assert_unsafe(1, 11);
 }
 
 #[test]
-fn a_quorum_too_small_is_found() {
+fn quorum_of_one_gives_two_holders() {
     assert_unsafe(2, 6);
 }
 
 #[test]
-fn a_release_without_compare_is_found() {
+fn release_without_comparison_gives_two_holders() {
     assert_unsafe(3, 16);
 }
 
 #[test]
-fn validity_from_the_last_reply_is_found() {
+fn validity_from_the_last_reply_gives_two_holders() {
     assert_unsafe(4, 13);
 }
 
 #[test]
-fn a_fast_node_without_an_allowance_is_found() {
+fn fast_clock_without_drift_allowance_gives_two_holders() {
     assert_unsafe(5, 13);
 }
 
 #[test]
-fn a_set_that_is_set_in_part_is_found() {
+fn partly_set_key_set_gives_two_holders() {
     assert_unsafe(6, 10);
 }
 
 #[test]
-fn a_restart_without_a_guard_is_found() {
+fn restart_without_a_guard_gives_two_holders() {
     assert_unsafe(7, 11);
 }
 
 #[test]
-fn a_term_that_is_too_short_is_found() {
+fn term_shorter_than_the_ttl_gives_two_holders() {
     assert_unsafe(8, 12);
 }
 
 #[test]
-fn a_newcomer_that_meets_no_old_node_is_found() {
+fn observed_guard_fails_new_client_without_an_old_node() {
     assert_unsafe(9, 16);
 }
 
 #[test]
-fn a_newcomer_that_does_not_wait_to_meet_the_nodes_is_found() {
+fn assuming_unseen_nodes_unreachable_gives_two_holders() {
     assert_unsafe(10, 15);
 }
 
 #[test]
-fn servers_that_say_that_they_are_older_than_allowed_for_are_found() {
+fn uptime_error_above_the_allowance_gives_two_holders() {
     assert_unsafe(11, 14);
 }

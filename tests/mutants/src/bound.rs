@@ -1,4 +1,4 @@
-//! Commands that may not take for ever.
+//! Commands with a time limit.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
@@ -9,77 +9,81 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What became of a command.
+/// Result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Played {
-    /// How it ended.
-    pub ended: Ended,
-    /// All that it printed.
+pub struct CommandResult {
+    /// End of the command.
+    pub ended: End,
+    /// Its standard output and standard error.
     pub output: String,
-    /// How long it took.
+    /// Time it took.
     pub took: Duration,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// With this code; `None` if a signal ended it.
+pub enum End {
+    /// The command exited with this code; `None` if a signal ended it.
     With(Option<i32>),
-    /// It was ended, as its time was over.
-    TimeOver,
+    /// The time limit passed, and the command was killed.
+    TimedOut,
 }
 
-/// Runs `command`, which may take so long, and whose output goes through the file at `output`. If its time is
-/// over, it is ended with all that it has started.
+/// Runs `command` with its output in the file at `output`. After `bound` it kills the command and
+/// its child processes.
 ///
 /// # Errors
-/// If it cannot be started.
-pub fn play(command: &mut Command, bound: Duration, output: &Path) -> io::Result<Played> {
-    let begun = Instant::now();
+/// If the command cannot be started or killed, or the file cannot be written or read.
+pub fn run_bounded(
+    command: &mut Command,
+    bound: Duration,
+    output: &Path,
+) -> io::Result<CommandResult> {
+    let started = Instant::now();
     let file = File::create(output)?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
     let mut child = command.spawn()?;
     let ended = loop {
         if let Some(status) = child.try_wait()? {
-            break Ended::With(status.code());
+            break End::With(status.code());
         }
-        if begun.elapsed() >= bound {
+        if started.elapsed() >= bound {
             if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
                 kill_process_group(group, Signal::KILL)?;
             }
             child.wait()?;
-            break Ended::TimeOver;
+            break End::TimedOut;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     };
     let output = String::from_utf8_lossy(&fs::read(output)?).into_owned();
-    Ok(Played { ended, output, took: begun.elapsed() })
+    Ok(CommandResult { ended, output, took: started.elapsed() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shell(script: &str, bound: Duration) -> Played {
+    fn shell(script: &str, bound: Duration) -> CommandResult {
         let output =
             std::env::temp_dir().join(format!("quorlock-bound-{:?}", thread::current().id()));
-        let played = play(Command::new("sh").args(["-c", script]), bound, &output);
-        fs::remove_file(output).expect("it was written");
-        played.expect("there is a shell")
+        let result = run_bounded(Command::new("sh").args(["-c", script]), bound, &output);
+        fs::remove_file(output).expect("the output file exists");
+        result.expect("sh starts")
     }
 
     #[test]
-    fn what_ends_in_time_tells_how() {
-        let played = shell("echo out; echo err >&2; exit 3", Duration::from_mins(1));
-        assert_eq!((played.ended, played.output.as_str()), (Ended::With(Some(3)), "out\nerr\n"));
+    fn command_within_its_bound_returns_code_and_output() {
+        let result = shell("echo out; echo err >&2; exit 3", Duration::from_mins(1));
+        assert_eq!((result.ended, result.output.as_str()), (End::With(Some(3)), "out\nerr\n"));
     }
 
     #[test]
-    fn what_takes_too_long_is_ended_with_all_that_it_has_started() {
-        let played = shell("sleep 600 & wait", Duration::from_millis(100));
-        assert_eq!(played.ended, Ended::TimeOver);
-        assert!(played.took < Duration::from_mins(1));
+    fn timeout_kills_the_command_and_its_children() {
+        let result = shell("sleep 600 & wait", Duration::from_millis(100));
+        assert_eq!(result.ended, End::TimedOut);
+        assert!(result.took < Duration::from_mins(1));
     }
 }

@@ -6,13 +6,13 @@ use std::ops::Range;
 /// One item, with its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// `Waiting::handle_refusal`; an `impl` is named as its type.
+    /// Path, such as `Waiting::handle_refusal`. An `impl` has the name of its type.
     pub(crate) path: String,
-    /// Its place among the tokens of the file.
+    /// Range of its tokens in the file.
     pub(crate) place: Range<usize>,
 }
 
-/// Words that begin an item, with its name behind them.
+/// Keywords that start an item, followed by its name.
 const KINDS: [&str; 9] =
     ["fn", "mod", "trait", "struct", "enum", "union", "static", "type", "macro_rules"];
 
@@ -23,7 +23,7 @@ pub(crate) fn items(tokens: &[Token<'_>]) -> Vec<Item> {
     found
 }
 
-/// Adds the items at `place`, which are inside of `parent`.
+/// Adds the items at `place` inside `parent`.
 fn scan(tokens: &[Token<'_>], place: Range<usize>, parent: &str, found: &mut Vec<Item>) {
     let mut begin = place.start;
     while begin < place.end {
@@ -52,7 +52,7 @@ fn scan(tokens: &[Token<'_>], place: Range<usize>, parent: &str, found: &mut Vec
     }
 }
 
-/// The kind and the name of the item that `tokens` begin with.
+/// Kind and name of the item that starts with `tokens`.
 fn head<'a>(tokens: &[Token<'a>]) -> (&'a str, Option<&'a str>) {
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
@@ -61,7 +61,7 @@ fn head<'a>(tokens: &[Token<'a>]) -> (&'a str, Option<&'a str>) {
             "const" if !matches!(text_at(at + 1), Some("fn" | "unsafe" | "async" | "extern")) => {
                 return (token.text, text_at(at + 1));
             }
-            "impl" => return (token.text, implemented(&tokens[at + 1..])),
+            "impl" => return (token.text, impl_type(&tokens[at + 1..])),
             "static" if text_at(at + 1) == Some("mut") => return (token.text, text_at(at + 2)),
             "macro_rules" => return (token.text, text_at(at + 2)),
             kind if KINDS.contains(&kind) => return (kind, text_at(at + 1)),
@@ -72,8 +72,8 @@ fn head<'a>(tokens: &[Token<'a>]) -> (&'a str, Option<&'a str>) {
     ("", None)
 }
 
-/// The type that an `impl` is for: the last word of its path.
-fn implemented<'a>(header: &[Token<'a>]) -> Option<&'a str> {
+/// Type of an `impl`: the last word of its path.
+fn impl_type<'a>(header: &[Token<'a>]) -> Option<&'a str> {
     let (mut depth, mut name) = (0_usize, None);
     for token in header {
         match token.text {
@@ -87,7 +87,7 @@ fn implemented<'a>(header: &[Token<'a>]) -> Option<&'a str> {
     name
 }
 
-/// The place behind the group that opens at `at`.
+/// Index after the group that opens at `at`.
 fn group_end(tokens: &[Token<'_>], at: usize) -> usize {
     let mut depth = 0_usize;
     for (place, token) in tokens.iter().enumerate().skip(at) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_begins_with_its_attributes_and_ends_with_its_body() {
+    fn item_starts_with_its_attributes_and_ends_with_its_body() {
         let tokens = tokens(FILE, Language::Rust);
         let text = |item: &Item| {
             let texts = tokens[item.place.clone()].iter().map(|token| token.text);

@@ -1,7 +1,7 @@
-//! Mutations of the product: each patch below `patches/` is one plausible defect of `src/`, and names the tier
-//! of tests that must catch it.
+//! Mutations of the library: each patch below `patches/` is a plausible defect of `src/`, and names
+//! the tier of tests that must detect it.
 //!
-//! The player applies patches to a copy of the tree. The text of a patch:
+//! The program applies patches to a copy of the tree. Text of a patch:
 //!
 //! ```text
 //! what: A lease that is dropped is not released.
@@ -15,13 +15,14 @@
 //! + state.leave() == usize::MAX
 //! ```
 //!
-//! The lines before `file:` are described at [`Header`]. `in:` names an item of the file: a function by module, type
-//! and name, a constant, or a type with all its `impl` blocks. It is valid for the lines below it; without it the
-//! whole file is meant, as in Lua scripts. The tokens of the `-` lines must be in that item exactly once, and the `+`
-//! lines replace them; a patch without `+` lines removes them. A blank line separates two replacements. Comments, white
-//! space, line breaks and trailing commas do not matter.
+//! [`Header`] describes the lines before `file:`. `in:` names an item of the file: a function by
+//! module, type and name, a constant, or a type with all its `impl` blocks. It applies to the lines
+//! below it. Without `in:` the whole file is searched, as in Lua scripts. The tokens of the `-`
+//! lines must occur exactly once in the item, and the `+` lines replace them. A patch without `+`
+//! lines removes the tokens. A blank line separates two replacements. Comments, white space, line
+//! breaks and trailing commas do not matter.
 //!
-//! A renamed file is followed by changing `file:`, a renamed function by changing `in:`.
+//! After a file is renamed, change `file:`. After an item is renamed, change `in:`.
 
 mod bound;
 mod header;
@@ -36,7 +37,7 @@ mod token;
 mod tree;
 mod verdict;
 
-pub use bound::{Ended, Played, play};
+pub use bound::{CommandResult, End, run_bounded};
 pub use header::Header;
 pub use patch::{Patch, all};
 pub use rules::rules_table;

@@ -1,7 +1,9 @@
-//! Plays mutations of the product: `cargo run -p quorlock-mutants -- --help`.
+//! Runs mutations of the library: `cargo run -p quorlock-mutants -- --help`.
 
 use clap::Parser;
-use mutants::{Ended, Job, Part, Patch, Row, Selection, Tier, Tree, Verdict, all, judge, play};
+use mutants::{
+    End, Job, Part, Patch, Row, Selection, Tier, Tree, Verdict, all, judge, run_bounded,
+};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
@@ -9,31 +11,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// How long a build may take.
+/// Time limit of a build.
 const BUILD_BOUND: Duration = Duration::from_mins(20);
 
-/// Applies each patch of tests/mutants/patches to a copy of the tree, and looks whether its tier catches it.
+/// Applies each patch of tests/mutants/patches to a copy of the tree, and checks that its tier
+/// detects it.
 #[derive(Parser)]
 struct Arguments {
-    /// Plays the patches that have this in their names
+    /// Runs the patches whose names contain this text
     #[arg(default_value = "")]
     pattern: String,
-    /// Plays those that this tier must catch: sim, unit, loom, it, double, paused, counts or model
+    /// Runs the patches that this tier must detect: sim, unit, loom, it, strain, double, paused,
+    /// counts or model
     #[arg(long)]
     tier: Option<Tier>,
-    /// Plays one of ten parts of them: 0 to 9
+    /// Runs one of ten parts of the patches: 0 to 9
     #[arg(long)]
     part: Option<Part>,
-    /// How many seeds the simulator plays for each
+    /// Maximum number of simulator seeds per patch
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
-    /// Plays the tests that patches name beside their tier; those that name none are left out
+    /// Runs the tests in the patches' `also:` lines; skips patches without such a line
     #[arg(long)]
     also: bool,
-    /// Takes it for granted that the tree itself passes what is played
+    /// Skips the check that the unchanged tree passes the tests
     #[arg(long)]
     trust_tree: bool,
-    /// Lists the patches that would be played
+    /// Lists the selected patches
     #[arg(long)]
     list: bool,
 }
@@ -42,15 +46,15 @@ fn main() -> ExitCode {
     match Arguments::parse().run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(what) => {
-            eprintln!("{what}");
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::from(2)
         }
     }
 }
 
 impl Arguments {
-    /// Plays what was asked for; true if all was caught.
+    /// Runs the selected patches. Returns whether all were detected.
     fn run(self) -> Result<bool, String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let root = root.canonicalize().map_err(|error| error.to_string())?;
@@ -61,7 +65,7 @@ impl Arguments {
         let selection = Selection { pattern: self.pattern.clone(), part: self.part };
         let jobs = selection.of(of_tier.collect(), |(patch, _)| &patch.name);
         if jobs.is_empty() {
-            return Err("no patch is named so".to_owned());
+            return Err("no patch matches the selection; --list prints all names".to_owned());
         }
         if self.list {
             for (patch, job) in &jobs {
@@ -72,20 +76,20 @@ impl Arguments {
         if let Some(part) = self.part {
             println!("part {} of the patches", part.number());
         }
-        let bench = Bench::new(&root, self.seeds)?;
+        let runner = Runner::new(&root, self.seeds)?;
         if !self.trust_tree {
-            bench.look_at_the_tree(jobs.iter().map(|(_, job)| job))?;
+            runner.check_tree(jobs.iter().map(|(_, job)| job))?;
         }
         let mut rows = Vec::new();
         for (patch, job) in jobs {
-            let row = bench.play(patch, &job)?;
+            let row = runner.try_patch(patch, &job)?;
             println!("{row}");
             rows.push(row);
         }
-        Ok(sum_up(&rows))
+        Ok(print_summary(&rows))
     }
 
-    /// What is to be played for `patch`.
+    /// The job that checks `patch`.
     fn job(&self, patch: &Patch) -> Option<Job> {
         let header = &patch.header;
         if self.also {
@@ -96,55 +100,55 @@ impl Arguments {
     }
 }
 
-/// Prints what was not caught, and how many there were; true if all were caught.
-fn sum_up(rows: &[Row]) -> bool {
-    let missed: Vec<_> = rows.iter().filter(|row| !row.verdict.is_caught()).collect();
-    println!("\n{} of {} caught", rows.len() - missed.len(), rows.len());
+/// Prints a summary. Returns whether all patches were detected.
+fn print_summary(rows: &[Row]) -> bool {
+    let missed: Vec<_> = rows.iter().filter(|row| !row.verdict.is_detected()).collect();
+    println!("\n{} of {} detected", rows.len() - missed.len(), rows.len());
     for row in &missed {
         println!("{row}");
     }
     missed.is_empty()
 }
 
-/// Where patches are tried: a copy of the tree, with a target directory of its own.
-struct Bench {
+/// Runs patches in a copy of the tree with its own target directory.
+struct Runner {
     tree: Tree,
     dir: PathBuf,
     seeds: u64,
 }
 
-impl Bench {
+impl Runner {
     fn new(root: &Path, seeds: u64) -> Result<Self, String> {
         let target = env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| root.join("target"), |dir| root.join(dir));
         let dir = target.join("mutants");
-        let tree = Tree::copied(root, &dir.join("tree")).map_err(|error| error.to_string())?;
+        let tree = Tree::sync(root, &dir.join("tree")).map_err(|error| error.to_string())?;
         Ok(Self { tree, dir, seeds })
     }
 
-    /// Says so if the tree itself does not pass what is to be played: then it would catch anything.
-    fn look_at_the_tree<'a>(&self, jobs: impl Iterator<Item = &'a Job>) -> Result<(), String> {
+    /// Checks that the unchanged tree passes the tests. A failing tree would detect every patch.
+    fn check_tree<'a>(&self, jobs: impl Iterator<Item = &'a Job>) -> Result<(), String> {
         for job in jobs.collect::<BTreeSet<_>>() {
-            let verdict = self.judged(job)?;
+            let verdict = self.run_job(job)?;
             if verdict != Verdict::Survived {
-                return Err(format!("{} {} on the tree as it is: {verdict}", job.tier, job.tests));
+                return Err(format!("{} {} on the unchanged tree: {verdict}", job.tier, job.tests));
             }
         }
         Ok(())
     }
 
-    fn play(&self, patch: &Patch, job: &Job) -> Result<Row, String> {
-        let begun = Instant::now();
-        let verdict = match self.tree.break_by(patch) {
-            Ok(()) => self.judged(job)?,
+    fn try_patch(&self, patch: &Patch, job: &Job) -> Result<Row, String> {
+        let started = Instant::now();
+        let verdict = match self.tree.apply_to_copy(patch) {
+            Ok(()) => self.run_job(job)?,
             Err(why) => Verdict::DoesNotApply(why),
         };
-        self.tree.mend(patch).map_err(|error| error.to_string())?;
-        Ok(Row { name: patch.name.clone(), tier: job.tier, verdict, took: begun.elapsed() })
+        self.tree.restore(patch).map_err(|error| error.to_string())?;
+        Ok(Row { name: patch.name.clone(), tier: job.tier, verdict, took: started.elapsed() })
     }
 
-    /// Removes what the compiler keeps to build faster.
-    fn forget_builds(&self) -> Result<(), String> {
+    /// Removes the compiler's incremental data.
+    fn clear_incremental(&self) -> Result<(), String> {
         for profile in ["debug", "release"] {
             let kept = self.dir.join("target").join(profile).join("incremental");
             if kept.is_dir() {
@@ -154,31 +158,32 @@ impl Bench {
         Ok(())
     }
 
-    /// Builds and plays the copy as it stands.
-    fn judged(&self, job: &Job) -> Result<Verdict, String> {
+    /// Builds the copy and runs the job in it.
+    fn run_job(&self, job: &Job) -> Result<Verdict, String> {
         let output = self.dir.join("output");
         let cargo = |arguments: Vec<String>, bound: Duration| {
             let mut cargo = Command::new("cargo");
             cargo.args(arguments).current_dir(self.tree.copy());
             cargo.env("CARGO_TARGET_DIR", self.dir.join("target"));
-            // What changes is one file: most of a build is not done again, and nobody debugs it.
+            // A patch changes one file, so incremental builds save most work. Debug information has
+            // no use here.
             cargo
                 .env("CARGO_INCREMENTAL", "1")
                 .env("CARGO_PROFILE_DEV_DEBUG", "0")
                 .env("RUST_BACKTRACE", "0");
-            play(&mut cargo, bound, &output).map_err(|error| error.to_string())
+            run_bounded(&mut cargo, bound, &output).map_err(|error| error.to_string())
         };
-        let mut built = cargo(job.build(), BUILD_BOUND)?;
-        if matches!(built.ended, Ended::With(code) if code != Some(0)) {
-            // The compiler may have stumbled over what it keeps between builds: it begins anew.
-            self.forget_builds()?;
-            built = cargo(job.build(), BUILD_BOUND)?;
+        let mut built = cargo(job.build_args(), BUILD_BOUND)?;
+        if matches!(built.ended, End::With(code) if code != Some(0)) {
+            // Incremental data may have broken the build: try again without it.
+            self.clear_incremental()?;
+            built = cargo(job.build_args(), BUILD_BOUND)?;
         }
         match built.ended {
-            Ended::With(Some(0)) => {}
-            Ended::With(_) => return Ok(Verdict::of_build(&built.output)),
-            Ended::TimeOver => return Ok(Verdict::TimeOver),
+            End::With(Some(0)) => {}
+            End::With(_) => return Ok(Verdict::of_build(&built.output)),
+            End::TimedOut => return Ok(Verdict::TimedOut),
         }
-        Ok(judge(job.tier, &cargo(job.play(self.seeds), job.bound())?))
+        Ok(judge(job.tier, &cargo(job.run_args(self.seeds), job.bound())?))
     }
 }

@@ -1,4 +1,4 @@
-//! One place that a patch changes.
+//! Replacements of tokens.
 
 use crate::item::items;
 use crate::token::{Language, Token, tokens};
@@ -7,14 +7,14 @@ use std::ops::Range;
 /// A token sequence and its replacement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replacement {
-    /// The item in which the sequence is, once; the whole file if there is none.
+    /// Item that contains the sequence exactly once; the whole file if `None`.
     item: Option<String>,
     before: String,
     after: String,
 }
 
 impl Replacement {
-    /// Reads the lines behind `file:`.
+    /// Parses the lines after `file:`.
     pub(crate) fn parse_all(lines: &str) -> Result<Vec<Self>, String> {
         let (mut found, mut item) = (Vec::<Self>::new(), None);
         let mut last = ' ';
@@ -38,7 +38,9 @@ impl Replacement {
                 _ => match line.strip_prefix("in: ") {
                     Some(path) => item = Some(path.trim().to_owned()),
                     None => {
-                        return Err(format!("not `in: item`, `- tokens` or `+ tokens`: {line}"));
+                        return Err(format!(
+                            "expected `in: item`, `- tokens` or `+ tokens`, found: {line}"
+                        ));
                     }
                 },
             }
@@ -47,10 +49,10 @@ impl Replacement {
         if found.is_empty() { Err("nothing to replace".to_owned()) } else { Ok(found) }
     }
 
-    /// The bytes of `text` to replace, and their replacement.
+    /// Byte range of `text` to replace, and its replacement.
     ///
     /// # Errors
-    /// If the item is missing, or the sequence is not in it exactly once.
+    /// If the item is missing, or does not contain the sequence exactly once.
     pub(crate) fn find(
         &self,
         text: &str,
@@ -78,14 +80,14 @@ impl Replacement {
                 let bytes = tokens[one.start].start..tokens[one.end - 1].end();
                 Ok((bytes, format!(" {}\n", self.after.trim_end())))
             }
-            [] => Err(self.complaint("is not in", "change the `-` lines to the tokens of today")),
-            _ => Err(self.complaint("is more than once in", "add tokens to the `-` lines")),
+            [] => Err(self.error_text("is not in", "change the `-` lines to the current tokens")),
+            _ => Err(self.error_text("occurs more than once in", "add tokens to the `-` lines")),
         }
     }
 
-    fn complaint(&self, where_it_is: &str, advice: &str) -> String {
+    fn error_text(&self, relation: &str, advice: &str) -> String {
         let before = self.before.trim();
-        format!("`{before}` {where_it_is} {}: {advice}", self.item_name())
+        format!("`{before}` {relation} {}: {advice}", self.item_name())
     }
 
     fn item_name(&self) -> &str {
@@ -93,8 +95,8 @@ impl Replacement {
     }
 }
 
-/// The place of `wanted` in `tokens`, if it begins at `begin`. A comma before a closing delimiter may be missing on
-/// either side.
+/// Range of `wanted` in `tokens` from `begin`, if it matches. A comma before a closing delimiter is
+/// optional on either side.
 fn match_at(tokens: &[Token<'_>], begin: usize, wanted: &[Token<'_>]) -> Option<Range<usize>> {
     let is_trailing = |tokens: &[Token<'_>], at: usize| {
         tokens[at].text == ","

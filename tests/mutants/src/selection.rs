@@ -1,11 +1,11 @@
-//! Which of the patches are played.
+//! Selection of patches.
 
 use std::str::FromStr;
 
 /// Number of parts into which the patches are divided.
 const PARTS: u64 = 10;
 
-/// One of the parts.
+/// One part of the patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part(u64);
 
@@ -16,35 +16,35 @@ impl FromStr for Part {
     fn from_str(word: &str) -> Result<Self, String> {
         match word.parse() {
             Ok(number) if number < PARTS => Ok(Self(number)),
-            _ => Err(format!("a number below {PARTS}")),
+            _ => Err(format!("the part must be a number below {PARTS}, not {word:?}")),
         }
     }
 }
 
 impl Part {
-    /// Its number.
+    /// Number of the part.
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// Which of the patches are played.
+/// Selection of patches.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Those whose names have this in them; all if it is empty.
+    /// Text in the names of the selected patches; an empty text selects all.
     pub pattern: String,
-    /// Of those one part.
+    /// Selects only this part of the matches.
     pub part: Option<Part>,
 }
 
 impl Selection {
-    /// Takes those out of `all`, in their order.
+    /// Selected elements of `all`, in their order.
     pub fn of<T>(&self, all: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
         let named = all.into_iter().filter(|one| name(one).contains(&self.pattern));
         let parts = (0..PARTS).cycle();
-        let taken =
+        let selected =
             named.zip(parts).filter(|(_, part)| self.part.is_none_or(|wanted| wanted.0 == *part));
-        taken.map(|(one, _)| one).collect()
+        selected.map(|(one, _)| one).collect()
     }
 }
 
@@ -53,23 +53,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_all_and_each_is_played_once() {
-        let all: Vec<_> = (0..217).map(|number| format!("room/defect-{number}")).collect();
-        let mut taken = Vec::new();
+    fn parts_cover_all_patches_exactly_once() {
+        let all: Vec<_> = (0..217).map(|number| format!("module/defect-{number}")).collect();
+        let mut selected = Vec::new();
         for number in 0..PARTS {
             let selection = Selection { part: Some(Part(number)), ..Selection::default() };
             let part = selection.of(all.clone(), String::as_str);
             assert!((21..=22).contains(&part.len()));
-            taken.extend(part);
+            selected.extend(part);
         }
-        taken.sort();
+        selected.sort();
         let mut sorted = all.clone();
         sorted.sort();
-        assert_eq!(taken, sorted);
+        assert_eq!(selected, sorted);
     }
 
     #[test]
-    fn a_pattern_takes_what_has_it_in_its_name() {
+    fn pattern_selects_matching_names() {
         let all = vec!["a/lost", "a/found", "b/lost"];
         let selection = Selection { pattern: "lost".to_owned(), part: None };
         assert_eq!(selection.of(all, |name| name), ["a/lost", "b/lost"]);

@@ -1,34 +1,34 @@
-//! What is printed of each patch.
+//! Printed results of patches.
 
 use crate::tier::Tier;
 use crate::verdict::Verdict;
 use std::fmt;
 use std::time::Duration;
 
-/// So much of a verdict is printed.
-const MOST: usize = 100;
+/// Printed characters of a verdict.
+const MAX_VERDICT_CHARS: usize = 100;
 
-/// One patch that was played.
+/// Result of one patch.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name.
+    /// Name of the patch.
     pub name: String,
-    /// Where it was to be caught.
+    /// Tier that ran.
     pub tier: Tier,
-    /// What became of it.
+    /// Verdict.
     pub verdict: Verdict,
-    /// How long that took, building included.
+    /// Time it took, including the build.
     pub took: Duration,
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seeds = match &self.verdict {
-            Verdict::Caught { seeds: Some(seeds), .. } => seeds.to_string(),
+            Verdict::Detected { seeds: Some(seeds), .. } => seeds.to_string(),
             _ => String::new(),
         };
-        let told: String = self.verdict.to_string().chars().take(MOST).collect();
+        let shown: String = self.verdict.to_string().chars().take(MAX_VERDICT_CHARS).collect();
         let (tier, seconds) = (self.tier, self.took.as_secs());
-        write!(f, "{:<72} {tier:<6} {seeds:>6} {seconds:>4} s  {told}", self.name)
+        write!(f, "{:<72} {tier:<6} {seeds:>6} {seconds:>4} s  {shown}", self.name)
     }
 }

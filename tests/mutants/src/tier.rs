@@ -1,19 +1,20 @@
-//! The tiers of tests, and how each is played.
+//! Tiers of tests, with the commands that run them.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How the simulator is built and told to hunt for a first finding: **the one place to change it**. It prints
-/// `seed N: what it found` and `found after N seeds`, and ends with 1; or with 0 if it found nothing.
+/// Commands that build the simulator and search for a first finding; no other place has them. The
+/// simulator prints `seed N: finding` and `found after N seeds`, and exits with code 1. Without a
+/// finding it exits with code 0.
 const SIM_BUILD: &[&str] = &["build", "--profile", "mutant", "-p", "quorlock-sim"];
-const SIM_HUNT: &[&str] =
+const SIM_HUNT_ARGS: &[&str] =
     &["run", "--profile", "mutant", "--quiet", "-p", "quorlock-sim", "--", "--hunt", "--seeds"];
 
-/// Builds the workspace with the primitives of loom.
+/// Cargo option that builds the workspace with loom's primitives.
 const LOOM: &str = "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'";
 
-/// How long it may take.
+/// Time limit of the command.
 const HUNT_BOUND: Duration = Duration::from_mins(15);
 const TEST_BOUND: Duration = Duration::from_mins(5);
 
@@ -22,30 +23,30 @@ const TEST_BOUND: Duration = Duration::from_mins(5);
 pub enum Tier {
     /// The simulator of the whole client.
     Sim,
-    /// Tests beside the code.
+    /// Unit tests in `src/`.
     Unit,
     /// Unit tests under loom.
     Loom,
-    /// Tests on servers.
+    /// Tests with real servers.
     It,
-    /// Tests under strain.
+    /// Tests under load and with blocked runtimes.
     Strain,
-    /// Tests in time that is moved by hand.
+    /// Tests with a paused clock.
     Paused,
-    /// Tests on nodes in the process.
+    /// Tests with nodes in the process.
     Double,
     /// Tests that count system calls and allocations.
     Counts,
-    /// The model, searched exhaustively.
+    /// The exhaustive search of the model.
     Model,
 }
 
-/// What is to be played to catch a patch.
+/// Tests that must detect a patch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Job {
-    /// Where.
+    /// Tier of the tests.
     pub tier: Tier,
-    /// The tests, by words that are in their names; all words are looked for.
+    /// Test filters separated by spaces; each runs the tests that contain it.
     pub tests: String,
 }
 
@@ -63,13 +64,13 @@ impl FromStr for Tier {
             "double" => Ok(Self::Double),
             "counts" => Ok(Self::Counts),
             "model" => Ok(Self::Model),
-            other => Err(format!("no such tier: {other}")),
+            other => Err(format!("unknown tier: {other}")),
         }
     }
 }
 
 impl Tier {
-    /// True if it is made of tests that cargo runs, of which those are to be named that catch a patch.
+    /// Whether cargo's test harness runs the tier, so that a patch must name tests.
     pub(crate) fn is_tests(self) -> bool {
         !matches!(self, Self::Sim | Self::Model)
     }
@@ -89,8 +90,8 @@ impl Tier {
 }
 
 impl Job {
-    /// What cargo is told to build it.
-    pub fn build(&self) -> Vec<String> {
+    /// Arguments of cargo that build the tests.
+    pub fn build_args(&self) -> Vec<String> {
         match self.tier {
             Tier::Sim => words(SIM_BUILD),
             Tier::Model => words(&["build", "--release", "-p", "quorlock-model"]),
@@ -101,10 +102,10 @@ impl Job {
         }
     }
 
-    /// What cargo is told to play it; the simulator plays so many seeds at most.
-    pub fn play(&self, seeds: u64) -> Vec<String> {
+    /// Arguments of cargo that run the tests. The simulator runs at most `seeds` seeds.
+    pub fn run_args(&self, seeds: u64) -> Vec<String> {
         match self.tier {
-            Tier::Sim => [words(SIM_HUNT), vec![seeds.to_string()]].concat(),
+            Tier::Sim => [words(SIM_HUNT_ARGS), vec![seeds.to_string()]].concat(),
             Tier::Model => words(&["run", "--release", "--quiet", "-p", "quorlock-model"]),
             _ => {
                 let target = [&["test", "--all-features"], self.tier.target(), &["--"]].concat();
@@ -114,7 +115,7 @@ impl Job {
         }
     }
 
-    /// How long it may take.
+    /// Time limit of the command.
     pub fn bound(&self) -> Duration {
         if self.tier.is_tests() { TEST_BOUND } else { HUNT_BOUND }
     }

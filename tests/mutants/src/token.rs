@@ -8,17 +8,17 @@ const OPERATORS: [&str; 22] = [
     "*=", "/=", "%=", "^=", "&=", "|=", "..",
 ];
 
-/// The rules for comments and strings.
+/// Language of a text, which determines its comments and strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
-    /// Files that end with `.rs`.
+    /// Rust, in `.rs` files.
     Rust,
-    /// Files that end with `.lua`.
+    /// Lua, in `.lua` files.
     Lua,
 }
 
 impl Language {
-    /// The language of the file at `path`.
+    /// Language of the file at `path`.
     pub fn of(path: &Path) -> Self {
         if path.extension().is_some_and(|ending| ending == "lua") { Self::Lua } else { Self::Rust }
     }
@@ -27,14 +27,14 @@ impl Language {
 /// One token of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// As the text spells it.
+    /// Text of the token.
     pub text: &'a str,
     /// Offset in the text, in bytes.
     pub start: usize,
 }
 
 impl Token<'_> {
-    /// The offset behind its last byte.
+    /// Offset after its last byte.
     pub(crate) fn end(&self) -> usize {
         self.start + self.text.len()
     }
@@ -50,7 +50,7 @@ impl Token<'_> {
     }
 }
 
-/// The tokens of `text`, in their order.
+/// Tokens of `text`, in order.
 pub fn tokens(text: &str, language: Language) -> Vec<Token<'_>> {
     let (mut found, mut start) = (Vec::new(), 0);
     while let Some(first) = text[start..].chars().next() {
@@ -70,7 +70,7 @@ pub fn tokens(text: &str, language: Language) -> Vec<Token<'_>> {
     found
 }
 
-/// The length of the comment that `rest` begins with.
+/// Length in bytes of the comment at the start of `rest`.
 fn comment(rest: &str, language: Language) -> Option<usize> {
     let line = if language == Language::Rust { "//" } else { "--" };
     if rest.starts_with(line) {
@@ -93,7 +93,7 @@ fn comment(rest: &str, language: Language) -> Option<usize> {
     Some(at)
 }
 
-/// The length of the string or character that `rest` begins with.
+/// Length in bytes of the string or character at the start of `rest`.
 fn string(rest: &str, language: Language) -> Option<usize> {
     if language == Language::Lua {
         let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''))?;
@@ -119,7 +119,7 @@ fn string(rest: &str, language: Language) -> Option<usize> {
     None
 }
 
-/// The length of a string whose text begins at `begin`; a backslash escapes `quote`.
+/// Length in bytes of a string whose content starts at `begin`. A backslash escapes `quote`.
 fn quoted(rest: &str, begin: usize, quote: char) -> usize {
     let mut inside = rest[begin..].char_indices();
     while let Some((at, character)) = inside.next() {
@@ -132,7 +132,7 @@ fn quoted(rest: &str, begin: usize, quote: char) -> usize {
     rest.len()
 }
 
-/// The length of the word, lifetime, number or operator that `rest` begins with.
+/// Length in bytes of the word, lifetime, number or operator at the start of `rest`.
 fn plain(rest: &str, first: char) -> usize {
     let in_word = |character: char| character.is_alphanumeric() || character == '_';
     if in_word(first) || first == '\'' {

@@ -1,4 +1,4 @@
-//! A copy of the tree, in which patches are tried.
+//! Copy of the tree for patches.
 
 use crate::patch::Patch;
 use std::collections::BTreeSet;
@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is not copied, wherever it lies.
-const LEFT_OUT: [&str; 2] = ["target", ".git"];
+/// Directories that are not copied, at any depth.
+const EXCLUDED: [&str; 2] = ["target", ".git"];
 
 /// A tree and its copy.
 pub struct Tree {
@@ -16,12 +16,12 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes `copy` the same as the tree at `root`. Files that are the same already are not touched, so that
-    /// what was built of them stays good.
+    /// Makes `copy` equal to the tree at `root`. Equal files are not rewritten, so cargo does not
+    /// rebuild them.
     ///
     /// # Errors
     /// If files cannot be read or written.
-    pub fn copied(root: &Path, copy: &Path) -> io::Result<Self> {
+    pub fn sync(root: &Path, copy: &Path) -> io::Result<Self> {
         let (wanted, there) = (files(root)?, files(copy)?);
         for gone in there.difference(&wanted) {
             fs::remove_file(copy.join(gone))?;
@@ -39,37 +39,37 @@ impl Tree {
         Ok(Self { root: root.to_owned(), copy: copy.to_owned() })
     }
 
-    /// Where patches are tried.
+    /// Path of the copy.
     pub fn copy(&self) -> &Path {
         &self.copy
     }
 
-    /// Breaks the copy.
+    /// Writes the patched file to the copy.
     ///
     /// # Errors
-    /// If the patch does not apply any more, or the file cannot be read or written.
-    pub fn break_by(&self, patch: &Patch) -> Result<(), String> {
-        let (_, broken) = patch.play(&self.root)?;
+    /// If the patch does not match the tree, or the file cannot be read or written.
+    pub fn apply_to_copy(&self, patch: &Patch) -> Result<(), String> {
+        let (_, broken) = patch.broken_file(&self.root)?;
         fs::write(self.copy.join(&patch.path), broken).map_err(|error| error.to_string())
     }
 
-    /// Mends what was broken.
+    /// Restores the file that `patch` changed.
     ///
     /// # Errors
     /// If the file cannot be read or written.
-    pub fn mend(&self, patch: &Patch) -> io::Result<()> {
+    pub fn restore(&self, patch: &Patch) -> io::Result<()> {
         fs::write(self.copy.join(&patch.path), fs::read(self.root.join(&patch.path))?)
     }
 }
 
-/// All files below `root`, from there.
+/// All files below `root`, as relative paths.
 fn files(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut dirs = if root.is_dir() { vec![root.to_owned()] } else { Vec::new() };
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            if LEFT_OUT.iter().any(|name| entry.file_name() == *name) {
+            if EXCLUDED.iter().any(|name| entry.file_name() == *name) {
                 continue;
             }
             let (path, kind) = (entry.path(), entry.file_type()?);

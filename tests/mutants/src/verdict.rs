@@ -1,60 +1,60 @@
-//! Whether a defect was caught.
+//! Verdicts on patches.
 
-use crate::bound::{Ended, Played};
+use crate::bound::{CommandResult, End};
 use crate::tier::Tier;
 use std::fmt;
 
-/// What became of a patch.
+/// Verdict on a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was found, by the simulator after so many seeds.
-    Caught {
-        /// How many, if it tells.
+    /// The tests detected it.
+    Detected {
+        /// Seeds the simulator ran, if it printed the number.
         seeds: Option<u64>,
-        /// The finding, or the tests that failed.
+        /// Finding, or names of the failed tests.
         by: String,
     },
-    /// Nothing has noticed it.
+    /// The tests passed.
     Survived,
-    /// The code has changed: the patch must follow.
+    /// The patch does not match the code, for this reason.
     DoesNotApply(String),
-    /// The same.
+    /// The patched code does not build, with this error.
     DoesNotBuild(String),
-    /// Neither found nor not, within the time that it may take.
-    TimeOver,
-    /// The tier did not say anything.
+    /// The time limit passed.
+    TimedOut,
+    /// The output shows no result, for this reason.
     Unclear(String),
 }
 
 impl Verdict {
-    /// True if all is as it must be.
-    pub fn is_caught(&self) -> bool {
-        matches!(self, Self::Caught { .. })
+    /// Whether the patch was detected.
+    pub fn is_detected(&self) -> bool {
+        matches!(self, Self::Detected { .. })
     }
 
-    /// That of a build that failed, with the first error that the compiler tells.
+    /// Verdict on a failed build, with the compiler's first error.
     pub fn of_build(output: &str) -> Self {
         let error = output.lines().find(|line| line.starts_with("error"));
-        Self::DoesNotBuild(error.unwrap_or("it does not say why").to_owned())
+        Self::DoesNotBuild(error.unwrap_or("no error line in the output").to_owned())
     }
 }
 
-/// What it means that `tier` was played like that.
-pub fn judge(tier: Tier, played: &Played) -> Verdict {
-    match played.ended {
-        Ended::TimeOver => Verdict::TimeOver,
-        Ended::With(_) if tier.is_tests() && tests(&played.output) == 0 => {
-            Verdict::Unclear("there is no such test".to_owned())
+/// Verdict from the result of `tier`.
+pub fn judge(tier: Tier, result: &CommandResult) -> Verdict {
+    match result.ended {
+        End::TimedOut => Verdict::TimedOut,
+        End::With(_) if tier.is_tests() && tests(&result.output) == 0 => {
+            Verdict::Unclear("no test matches".to_owned())
         }
-        Ended::With(Some(0)) => Verdict::Survived,
-        Ended::With(code) => match finding(tier, &played.output) {
-            Some(by) => Verdict::Caught { seeds: seeds(&played.output), by },
-            None => Verdict::Unclear(format!("ended with {code:?} and no finding")),
+        End::With(Some(0)) => Verdict::Survived,
+        End::With(code) => match finding(tier, &result.output) {
+            Some(by) => Verdict::Detected { seeds: seeds(&result.output), by },
+            None => Verdict::Unclear(format!("exit code {code:?} without a finding")),
         },
     }
 }
 
-/// What was found; `None` if the output tells of nothing.
+/// Finding in the output of `tier`, if any.
 fn finding(tier: Tier, output: &str) -> Option<String> {
     let mut lines = output.lines();
     match tier {
@@ -66,7 +66,7 @@ fn finding(tier: Tier, output: &str) -> Option<String> {
             let failed =
                 lines.filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
             let failed = failed.collect::<Vec<_>>().join(", ");
-            // A test binary that is aborted names none.
+            // An aborted test binary prints no names.
             let is_red =
                 output.contains("test result: FAILED") || output.contains("error: test failed");
             is_red.then_some(if failed.is_empty() {
@@ -78,18 +78,18 @@ fn finding(tier: Tier, output: &str) -> Option<String> {
     }
 }
 
-/// The seed of a line `seed N: finding`.
+/// Seed of a line `seed N: finding`.
 fn found_at(line: &str) -> Option<u64> {
     line.strip_prefix("seed ")?.split_once(':')?.0.parse().ok()
 }
 
-/// From a line `found after N seeds`.
+/// Number of seeds in a line `found after N seeds`.
 fn seeds(output: &str) -> Option<u64> {
     let (_, rest) = output.rsplit_once("found after ")?;
     rest.split_once(" seed")?.0.parse().ok()
 }
 
-/// How many tests were to run.
+/// Number of started tests.
 fn tests(output: &str) -> u64 {
     let running = output
         .lines()
@@ -100,11 +100,11 @@ fn tests(output: &str) -> u64 {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Caught { by, .. } => write!(f, "caught: {by}"),
+            Self::Detected { by, .. } => write!(f, "detected: {by}"),
             Self::Survived => f.write_str("SURVIVED"),
             Self::DoesNotApply(why) => write!(f, "DOES NOT APPLY: {why}"),
             Self::DoesNotBuild(why) => write!(f, "DOES NOT BUILD: {why}"),
-            Self::TimeOver => f.write_str("TIME OVER"),
+            Self::TimedOut => f.write_str("TIMED OUT"),
             Self::Unclear(why) => write!(f, "UNCLEAR: {why}"),
         }
     }
@@ -115,40 +115,41 @@ mod tests_of_verdicts {
     use super::*;
     use std::time::Duration;
 
-    fn judged(tier: Tier, code: i32, output: &str) -> String {
-        let ended = Ended::With(Some(code));
-        let played = Played { ended, output: output.to_owned(), took: Duration::ZERO };
-        let verdict = judge(tier, &played);
+    fn run_job(tier: Tier, code: i32, output: &str) -> String {
+        let ended = End::With(Some(code));
+        let result = CommandResult { ended, output: output.to_owned(), took: Duration::ZERO };
+        let verdict = judge(tier, &result);
         let seeds =
-            if let Verdict::Caught { seeds: Some(seeds), .. } = verdict { seeds } else { 0 };
+            if let Verdict::Detected { seeds: Some(seeds), .. } = verdict { seeds } else { 0 };
         format!("{seeds} {verdict}")
     }
 
     #[test]
-    fn a_simulator_that_finds_something_says_so() {
+    fn simulator_output_gives_seeds_and_finding() {
         let found = "hunting\nseed 41: two holders\nfound after 42 seeds\n";
-        assert_eq!(judged(Tier::Sim, 1, found), "42 caught: seed 41: two holders");
-        assert_eq!(judged(Tier::Sim, 0, "20000 seeds\n"), "0 SURVIVED");
+        assert_eq!(run_job(Tier::Sim, 1, found), "42 detected: seed 41: two holders");
+        assert_eq!(run_job(Tier::Sim, 0, "20000 seeds\n"), "0 SURVIVED");
         assert_eq!(
-            judged(Tier::Sim, 2, "unknown option\n"),
-            "0 UNCLEAR: ended with Some(2) and no finding"
+            run_job(Tier::Sim, 2, "unknown option\n"),
+            "0 UNCLEAR: exit code Some(2) without a finding"
         );
     }
 
     #[test]
-    fn tests_that_fail_are_named_and_there_must_be_some() {
+    fn test_output_gives_failures_or_reports_no_match() {
         let failed =
             "running 2 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest result: FAILED.\n";
-        assert_eq!(judged(Tier::Unit, 101, failed), "0 caught: a::c");
-        assert_eq!(judged(Tier::It, 0, "running 1 test\ntest a ... ok\n"), "0 SURVIVED");
-        assert_eq!(judged(Tier::It, 0, "running 0 tests\n"), "0 UNCLEAR: there is no such test");
+        assert_eq!(run_job(Tier::Unit, 101, failed), "0 detected: a::c");
+        assert_eq!(run_job(Tier::It, 0, "running 1 test\ntest a ... ok\n"), "0 SURVIVED");
+        assert_eq!(run_job(Tier::It, 0, "running 0 tests\n"), "0 UNCLEAR: no test matches");
         let aborted = "running 1 test\nerror: test failed, to rerun pass `--lib`\n";
-        assert_eq!(judged(Tier::Unit, 101, aborted), "0 caught: the tests were aborted");
+        assert_eq!(run_job(Tier::Unit, 101, aborted), "0 detected: the tests were aborted");
     }
 
     #[test]
-    fn a_bound_that_is_over_catches_nothing() {
-        let played = Played { ended: Ended::TimeOver, output: String::new(), took: Duration::ZERO };
-        assert!(!judge(Tier::Sim, &played).is_caught());
+    fn timed_out_run_does_not_count_as_detected() {
+        let result =
+            CommandResult { ended: End::TimedOut, output: String::new(), took: Duration::ZERO };
+        assert!(!judge(Tier::Sim, &result).is_detected());
     }
 }

@@ -1,12 +1,12 @@
-//! The patches follow the code: each applies to the tree as it is.
+//! Checks that every patch applies to the current tree.
 
 use mutants::{Language, Patch, Tier, all, rules_table, tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every room in which locks are made, kept and ended has some.
-const ROOMS: [&str; 13] = [
+/// Modules that need patches.
+const MODULES: [&str; 13] = [
     "blocking",
     "check",
     "client",
@@ -21,39 +21,41 @@ const ROOMS: [&str; 13] = [
     "transport",
     "wire",
 ];
-const LEAST: usize = 66;
+const MIN_PATCHES: usize = 66;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All patches; what is wrong with one fails the test that asks.
+/// All patches. Fails the test if one is malformed.
 fn patches() -> Vec<Patch> {
     let read = all(&root()).expect("patches that can be read");
-    read.into_iter().map(|patch| patch.expect("a patch with a whole header and one file")).collect()
+    read.into_iter()
+        .map(|patch| patch.expect("a patch with a complete header and one file"))
+        .collect()
 }
 
 #[test]
-fn every_patch_can_be_read_and_says_what_why_and_who_catches_it() {
+fn every_patch_has_a_complete_header() {
     let wrong: Vec<_> =
         all(&root()).expect("patches").into_iter().filter_map(Result::err).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
-fn every_patch_applies_to_the_tree_as_it_is_and_changes_it() {
-    let play = |patch: &Patch| match patch.play(&root()) {
+fn every_patch_applies_and_changes_the_tree() {
+    let error = |patch: &Patch| match patch.broken_file(&root()) {
         Ok((text, broken)) if tokens_of(patch, &broken) == tokens_of(patch, &text) => {
             Some(format!("{}: changes nothing", patch.name))
         }
         Ok(_) => None,
         Err(why) => Some(why),
     };
-    let wrong: Vec<_> = patches().iter().filter_map(play).collect();
+    let wrong: Vec<_> = patches().iter().filter_map(error).collect();
     assert!(
         wrong.is_empty(),
-        "{} patches of tests/mutants/patches do not fit the code. Change the named line of each, or delete a patch \
-         whose rule is gone:\n{}",
+        "{} patches of tests/mutants/patches do not match the code. Change the named line of each, or delete a patch \
+         whose rule no longer exists:\n{}",
         wrong.len(),
         wrong.join("\n")
     );
@@ -65,31 +67,31 @@ fn tokens_of(patch: &Patch, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_two_patches_break_the_tree_alike() {
+fn no_two_patches_are_equal() {
     let mut known = BTreeMap::new();
     for patch in patches() {
-        let (_, broken) = patch.play(&root()).expect("it applies");
+        let (_, broken) = patch.broken_file(&root()).expect("a patch that applies");
         let (name, broken) = (patch.name.clone(), tokens_of(&patch, &broken));
         if let Some(other) = known.insert((patch.path, broken), patch.name) {
-            panic!("{name} is {other}");
+            panic!("{name} equals {other}");
         }
     }
 }
 
 #[test]
-fn a_patch_lies_in_the_room_that_it_breaks_and_every_room_has_some() {
+fn patches_match_their_module_and_cover_all_modules() {
     let patches = patches();
-    assert!(patches.len() >= LEAST, "{}", patches.len());
-    let mut rooms = BTreeSet::new();
+    assert!(patches.len() >= MIN_PATCHES, "{}", patches.len());
+    let mut modules = BTreeSet::new();
     for patch in &patches {
-        let room = patch.name.split('/').next().expect("a room");
-        assert!(patch.path.starts_with(Path::new("src").join(room)), "{}", patch.name);
-        rooms.insert(room);
+        let module = patch.name.split('/').next().expect("a module name");
+        assert!(patch.path.starts_with(Path::new("src").join(module)), "{}", patch.name);
+        modules.insert(module);
     }
-    assert_eq!(rooms.into_iter().collect::<Vec<_>>(), ROOMS);
+    assert_eq!(modules.into_iter().collect::<Vec<_>>(), MODULES);
 }
 
-/// The text of all tests of a tier.
+/// Text of all tests of a tier.
 fn tests_of(tier: Tier) -> String {
     let dir = match tier {
         Tier::Unit | Tier::Loom => "src",
@@ -107,7 +109,7 @@ fn tests_of(tier: Tier) -> String {
             if path.is_dir() {
                 dirs.push(path);
             } else {
-                text += &fs::read_to_string(path).expect("a text");
+                text += &fs::read_to_string(path).expect("a readable text file");
             }
         }
     }
@@ -115,7 +117,7 @@ fn tests_of(tier: Tier) -> String {
 }
 
 #[test]
-fn every_test_that_a_patch_names_is_there() {
+fn every_test_named_by_a_patch_exists() {
     let tiers =
         [Tier::Unit, Tier::Loom, Tier::It, Tier::Strain, Tier::Paused, Tier::Double, Tier::Counts];
     let texts: BTreeMap<_, _> = tiers.into_iter().map(|tier| (tier, tests_of(tier))).collect();
@@ -135,9 +137,9 @@ fn every_test_that_a_patch_names_is_there() {
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
-/// The rules that section 3 of docs/DESIGN.md states: `I1`, `I2` and so on.
+/// Rules in section 3 of docs/DESIGN.md: `I1`, `I2` and so on.
 fn rules() -> BTreeSet<String> {
-    let design = fs::read_to_string(root().join("docs/DESIGN.md")).expect("a text");
+    let design = fs::read_to_string(root().join("docs/DESIGN.md")).expect("a readable text file");
     let (_, section) = design.split_once("\n## 3. ").expect("section 3");
     let (section, _) = section.split_once("\n## 4. ").expect("section 4");
     let words = section.split(|character: char| !character.is_alphanumeric());
@@ -147,7 +149,7 @@ fn rules() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_rule_has_a_patch_that_breaks_it() {
+fn every_rule_has_a_patch() {
     let named = patches().into_iter().filter_map(|patch| patch.header.rule);
     assert_eq!(named.collect::<BTreeSet<_>>(), rules(), "`rule:` lines and docs/DESIGN.md");
 }
@@ -155,17 +157,20 @@ fn every_rule_has_a_patch_that_breaks_it() {
 #[test]
 fn rules_table_of_the_document_matches_the_patches() {
     let path = root().join("docs/INVARIANTS.md");
-    let text = fs::read_to_string(&path).expect("a text");
-    let (before, rest) = text.split_once("<!-- rules -->\n").expect("the begin of the table");
-    let (table, after) = rest.split_once("<!-- end of rules -->").expect("its end");
+    let text = fs::read_to_string(&path).expect("a readable text file");
+    let (before, rest) =
+        text.split_once("<!-- rules -->\n").expect("`<!-- rules -->` in docs/INVARIANTS.md");
+    let (table, after) = rest
+        .split_once("<!-- end of rules -->")
+        .expect("`<!-- end of rules -->` in docs/INVARIANTS.md");
     let expected = rules_table(&patches());
     if std::env::var("SNAPSHOTS").is_ok_and(|action| action == "overwrite") {
         let text = format!("{before}<!-- rules -->\n{expected}<!-- end of rules -->{after}");
-        return fs::write(path, text).expect("it can be written");
+        return fs::write(path, text).expect("docs/INVARIANTS.md is writable");
     }
     let command = "SNAPSHOTS=overwrite cargo test -p quorlock-mutants --test patches";
     assert!(
         table == expected,
-        "docs/INVARIANTS.md differs from the patches: `{command}` writes it again"
+        "docs/INVARIANTS.md differs from the patches; run `{command}` to update it"
     );
 }

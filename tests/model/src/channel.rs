@@ -1,50 +1,49 @@
-//! What is under way between one client and one node, in one word.
+//! Messages between one client and one node, packed in one word.
 
-/// What a client asks of a node.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// `SET NX PX`.
     Set,
-    /// Set the ttl anew, by compare.
+    /// Sets the full ttl again if the value matches.
     Extend,
-    /// Delete, by compare.
+    /// Deletes if the value matches.
     Release,
 }
 
-/// A request, and the attempt whose value it carries.
+/// A request, with the attempt whose value it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What it asks.
+    /// Kind of the request.
     pub(crate) verb: Verb,
-    /// Whose value: every attempt has a fresh one (I7).
+    /// Attempt whose value it carries. Every attempt has a fresh value (I7).
     pub(crate) attempt: u8,
 }
 
-/// A grant in the client's present round.
+/// A grant in the client's current round.
 ///
-/// Only grants are kept. A vote against makes a client give up, which it may do at any time anyhow,
-/// and a client that does not hear it does no less.
+/// The model keeps only grants. After a refusal a client may give up, which it may do at any time;
+/// a lost refusal has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrantState {
-    /// Not given, not yet or never.
+    /// No grant.
     None,
-    /// Given, and not heard yet.
+    /// On its way to the client.
     Coming,
-    /// Heard by the client.
-    Heard,
+    Received,
 }
 
 const BITS: u32 = 4;
 const FIELD: u32 = (1 << BITS) - 1;
 const SLOTS: u32 = 7;
-/// The lowest bit of each request's verb.
+/// Lowest bit of each request's verb.
 const VERBS: u32 = 0x1111_1110;
 
-/// Requests first in, first out, in the upper seven fields; the grant in the lowest.
+/// A queue of requests in the upper seven fields; the grant in the lowest field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Line(u32);
+pub(crate) struct Channel(u32);
 
-impl Line {
+impl Channel {
     pub(crate) fn requests(self) -> impl Iterator<Item = Request> {
         (1..=SLOTS).map_while(move |slot| {
             let field = (self.0 >> (slot * BITS)) & FIELD;
@@ -54,12 +53,12 @@ impl Line {
                 2 => Verb::Extend,
                 _ => Verb::Release,
             };
-            Some(Request { verb, attempt: u8::try_from(field >> 2).expect("two bits") })
+            Some(Request { verb, attempt: u8::try_from(field >> 2).expect("a field of two bits") })
         })
     }
 
     pub(crate) fn push(&mut self, verb: Verb, attempt: u8) {
-        let slot = u32::try_from(self.requests().count()).expect("few") + 1;
+        let slot = u32::try_from(self.requests().count()).expect("at most seven requests") + 1;
         assert!(slot <= SLOTS && attempt < 4, "the bounds of the setting are too wide");
         let field = (u32::from(attempt) << 2) | (verb as u32 + 1);
         self.0 |= field << (slot * BITS);
@@ -71,7 +70,7 @@ impl Line {
         first
     }
 
-    /// Keeps the requests that `keep` says.
+    /// Keeps the requests for which `keep` returns true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Request) -> bool) {
         let mut kept = Self(self.0 & FIELD);
         for request in self.requests().filter(|request| keep(*request)) {
@@ -80,12 +79,12 @@ impl Line {
         *self = kept;
     }
 
-    /// Whether there is a release among the requests: the verb whose bits are both set.
+    /// Whether a release is queued: the only verb with both bits set.
     pub(crate) fn has_release(self) -> bool {
         self.0 & (self.0 >> 1) & VERBS != 0
     }
 
-    /// Whether the release of this attempt is among them.
+    /// Whether the release of this attempt is queued.
     pub(crate) fn has_release_of(self, attempt: u8) -> bool {
         let is_it = |it: Request| it.verb == Verb::Release && it.attempt == attempt;
         self.requests().any(is_it)
@@ -95,7 +94,7 @@ impl Line {
         match self.0 & FIELD {
             0 => GrantState::None,
             1 => GrantState::Coming,
-            _ => GrantState::Heard,
+            _ => GrantState::Received,
         }
     }
 
