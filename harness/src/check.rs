@@ -81,8 +81,8 @@ impl Pauses {
     /// The part of the time from `from` to `until` in which the client could run.
     fn running(&self, client: u16, from: u64, until: u64) -> u64 {
         let pauses = self.0.get(&client).into_iter().flatten();
-        let paused = pauses.map(|(stop, cont)| cont.min(&until).saturating_sub(*stop.max(&from)));
-        until.saturating_sub(from).saturating_sub(paused.sum())
+        let stopped = pauses.map(|(stop, cont)| cont.min(&until).saturating_sub(*stop.max(&from)));
+        until.saturating_sub(from).saturating_sub(stopped.sum())
     }
 }
 

@@ -83,7 +83,7 @@ impl Records {
                 self.open.insert((client, id), (begin..self.holds.len()).collect());
             }
             ClientMessage::Extended { id, until } => {
-                self.amend((client, id), |hold| hold.until = until)
+                self.amend((client, id), |hold| hold.until = until);
             }
             ClientMessage::Ended { id, until, end } => {
                 self.amend((client, id), |hold| {
@@ -93,11 +93,11 @@ impl Records {
                 self.open.remove(&(client, id));
             }
             ClientMessage::LossReported { until, at } => {
-                self.losses.push(ReportedLoss { client, until, at })
+                self.losses.push(ReportedLoss { client, until, at });
             }
             ClientMessage::Called(call) => self.calls.push(call),
             ClientMessage::StoreRequest { .. } => {
-                self.others.push(format!("client {client}: misrouted store request"))
+                self.others.push(format!("client {client}: misrouted store request"));
             }
             ClientMessage::TooLate => self.late_writes += 1,
             ClientMessage::LostEarly(loss) => self.lost_early.push((client, loss)),

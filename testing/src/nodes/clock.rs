@@ -67,8 +67,8 @@ mod tests {
     fn alarm(clock: &RuntimeClock) -> (AlarmHandle, Receiver<Duration>) {
         let (rang, rings) = channel();
         // A closed receiver ends the alarm.
-        let ring = move |now| rang.send(now).ok().map(|()| now + SPAN);
-        (clock.set_alarm(clock.now() + SPAN, Box::new(ring)), rings)
+        let callback = move |now| rang.send(now).ok().map(|()| now + SPAN);
+        (clock.set_alarm(clock.now() + SPAN, Box::new(callback)), rings)
     }
 
     #[test]

@@ -185,7 +185,7 @@ impl Memory {
                     }
                 }
                 Contact::Up | Contact::Lost => {
-                    self.record_first(node, term - young_ticks(view), now())
+                    self.record_first(node, term - young_ticks(view), now());
                 }
                 Contact::None => {}
                 Contact::Unreachable => {

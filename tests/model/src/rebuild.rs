@@ -87,7 +87,7 @@ impl Knowledge {
                 self.views = Memory::new(guard, self.views).connect(node, self.ages[node]);
             }
             Event::AssumeUnreachable(node) => {
-                self.views = Memory::new(guard, self.views).assume_unreachable(node)
+                self.views = Memory::new(guard, self.views).assume_unreachable(node);
             }
         }
         self

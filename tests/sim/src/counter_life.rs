@@ -66,10 +66,10 @@ impl Core {
         if self.is_healed {
             return;
         }
-        let none = LockSnapshot::default();
+        let empty = LockSnapshot::default();
         for lock in before.keys().chain(after.keys()) {
-            let was = before.get(lock).unwrap_or(&none);
-            let is = after.get(lock).unwrap_or(&none);
+            let was = before.get(lock).unwrap_or(&empty);
+            let is = after.get(lock).unwrap_or(&empty);
             let value = was.held.as_ref().map(|(value, _)| value);
             let of_it =
                 |snapshot: &&LockSnapshot| snapshot.held.as_ref().map(|(value, _)| value) == value;

@@ -54,10 +54,10 @@ impl Worker {
             // A check begins at least 100 ms after the previous one, and ends within a node
             // timeout.
             let node = nanos(self.times.node_timeout);
-            let loss = self.within(100 * MS + 2 * node + self.slack, lost).await;
+            let reported = self.within(100 * MS + 2 * node + self.slack, lost).await;
             let is_prompt = self.was_prompt_since(since.saturating_sub(node));
-            if is_prompt && (loss.is_none() || given.is_valid()) {
-                let how = format!("and the previous holder in another client gets {loss:?}");
+            if is_prompt && (reported.is_none() || given.is_valid()) {
+                let how = format!("and the previous holder in another client gets {reported:?}");
                 self.report_adopted(&own, &how);
             }
         }

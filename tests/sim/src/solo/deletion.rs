@@ -46,10 +46,10 @@ impl Worker {
         let since = self.now();
         // A check begins at least 100 ms after the previous one, and ends within a node timeout.
         let bound = 100 * MS + 2 * nanos(self.times.node_timeout) + self.slack;
-        let loss = self.within(bound, lost).await;
+        let reported = self.within(bound, lost).await;
         let stalled = self.stalled_since(since.saturating_sub(nanos(self.times.node_timeout)));
         self.check_not_repaired(&own, since).await;
-        match loss {
+        match reported {
             Some(Loss::QuorumLost | Loss::Closed) => {}
             Some(_) | None if stalled > 0 => {}
             Some(other) => {

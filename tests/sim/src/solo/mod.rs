@@ -108,7 +108,7 @@ impl Worker {
     pub(crate) async fn run_solo(self, solo: SoloCall) {
         match solo {
             SoloCall::RarelyPolled { every, waits } => {
-                self.acquire_rarely_polled(every, waits).await
+                self.acquire_rarely_polled(every, waits).await;
             }
             SoloCall::Deleted { after, extensions, is_extended } => {
                 self.delete_while_held(after, extensions, is_extended).await;
