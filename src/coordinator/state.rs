@@ -19,7 +19,7 @@ use crate::observe::event::LockInfo;
 use crate::protocol::{ClockSteps, NodeClock, NodeId, NodeSet, Time};
 use crate::random::Random;
 use crate::wire::Key;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// The decisions of one client.
 ///
@@ -45,7 +45,7 @@ pub(crate) struct Coordinator {
     pub(super) acquires: Slots<Acquires, Acquire>,
     pub(super) queues: WaitQueues,
     pub(super) leases: Slots<Leases, Lease>,
-    pub(super) leases_by_key: BTreeMap<Key, LeaseId>,
+    pub(super) leases_by_key: HashMap<Key, LeaseId>,
     /// Forward steps of the nodes' clocks.
     pub(super) steps: ClockSteps,
     /// By their first round, which identifies them to their callers.
@@ -84,7 +84,7 @@ impl Coordinator {
             acquires: Slots::new(),
             queues: WaitQueues::new(quorum),
             leases: Slots::new(),
-            leases_by_key: BTreeMap::new(),
+            leases_by_key: HashMap::new(),
             steps: ClockSteps::default(),
             surveys: BTreeMap::new(),
             timers: Timers::new(),
