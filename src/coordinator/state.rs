@@ -34,10 +34,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 ///
 /// # Order of calls
 ///
-/// A turn of the driver: all bytes that were read; then `handle_timeout` if it is due; then requests; then one
-/// `poll_transmit` for each connection. `now` never goes back, is read after the bytes that a `handle_bytes` passes
-/// (I3), and before the bytes of a `poll_transmit` are written (I4). A node counts as stalled only in a `handle_timeout`
-/// that follows another one, and the driver reads all connections in between.
+/// A turn of the driver: requests; all bytes that were read; one `poll_transmit` for each connection. An alarm: a turn,
+/// unless another thread takes one; then `handle_timeout` if it is due. `now` never goes back, is read after the bytes
+/// that a `handle_bytes` passes (I3), and before the bytes of a `poll_transmit` are written (I4). A node counts as stalled
+/// only in a `handle_timeout` that follows another one, and the driver reads all connections in between.
 pub(crate) struct Coordinator {
     pub(super) cx: Context,
     pub(super) nodes: Nodes,
