@@ -335,7 +335,8 @@ impl Node {
             repeated = self.pending.take(MAX_COMMANDS);
         }
         // Cancelled commands take no place in the pipeline: no other call would write the commands behind them.
-        let (mut repeated, mut written) = (repeated.into_iter(), Vec::new());
+        let count = MAX_COMMANDS.min(repeated.len() + self.inbox.len());
+        let (mut repeated, mut written) = (repeated.into_iter(), Vec::with_capacity(count));
         while written.len() < MAX_COMMANDS
             && let Some(command) = repeated.next().or_else(|| self.inbox.pop_front())
         {
