@@ -27,11 +27,11 @@ test: ## run all tests, on real redis-server processes
 	$(WITH) cargo test --workspace --all-features --no-fail-fast -- $(ARGS)
 
 .PHONY: loom
-loom: ## run the tests of concurrent code in every order of their threads' steps
+loom: ## run the tests of concurrent code in every order of thread steps (loom)
 	cargo test --config "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'" --all-features --lib -- loom_tests:: $(ARGS)
 
 .PHONY: versions
-versions: ## run the tests on servers for each other version of Redis and Valkey that can be had
+versions: ## run the server tests on each other available version of Redis and Valkey
 	$(WITH) ./scripts/servers.sh sh -c "cargo test --quiet -p quorlock-server-model && \
 		cargo test --quiet --all-features --test it -- $(ARGS)"
 
@@ -42,18 +42,18 @@ examples: ## run the programs of docs/RECIPES.md on real servers and check their
 		--test examples --test answers --test transaction
 
 .PHONY: compose-test
-compose-test: ## lock across the containers of docker-compose.yml, while they are paused, killed and cut off
+compose-test: ## lock across the containers of docker-compose.yml while they are paused, killed and disconnected
 	$(WITH) ./scripts/compose-test.sh
 
 .PHONY: sim
-sim: ## play whole clients on model nodes in a world of their own: SEEDS runs of each mode
+sim: ## simulate complete clients and model nodes: SEEDS runs of each mode
 	$(WITH) cargo run --release --quiet -p quorlock-sim -- --seeds $(or $(SEEDS),2000) $(ARGS)
 
 SECONDS ?= 120
 SEED ?= 7
 
 .PHONY: torture
-torture: ## fight for locks under all kinds of faults, and check what came of it
+torture: ## run contended locks on real servers under faults, and check the results
 	$(WITH) cargo run --release -p quorlock-torture -- --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
 .PHONY: bench
@@ -66,16 +66,16 @@ model: ## search every state of a small Redlock for two holders at once
 	cargo run --release --quiet -p quorlock-model
 
 .PHONY: mutants
-mutants: ## break the code on purpose, patch by patch, and see it caught: MUTANTS=name PART=0..9
+mutants: ## apply each patch with a defect, and check that tests detect it: MUTANTS=name PART=0..9
 	$(WITH) cargo run --quiet -p quorlock-mutants -- $(MUTANTS) --seeds $(or $(SEEDS),20000) \
 		$(if $(PART),--part $(PART)) $(ARGS)
 
 .PHONY: coverage
-coverage: ## line coverage by all tests, or by the simulation alone (SIM=1); LINES=1 lists what was not reached
+coverage: ## line coverage by all tests, or by the simulation alone (SIM=1); LINES=1 lists uncovered lines
 	$(WITH) env SIM=$(SIM) LINES=$(LINES) SEEDS=$(SEEDS) ARGS="$(ARGS)" ./scripts/coverage.sh
 
 .PHONY: protocol-mutants
-protocol-mutants: ## change the rules of src/protocol piece by piece: does a unit test notice? (SHARD=1/8: a part)
+protocol-mutants: ## run cargo-mutants on src/protocol with its unit tests (SHARD=1/8: a part)
 	SHARD=$(SHARD) ARGS="$(ARGS)" ./scripts/protocol-mutants.sh
 
 .PHONY: fmt
@@ -95,6 +95,6 @@ doc: ## build the documentation, with warnings as errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
 .PHONY: clean
-clean: ## delete all that was built
+clean: ## delete build results
 	cargo clean
 	rm -rf benches/peers/target
