@@ -152,6 +152,14 @@ impl<T> Conversation<T> {
         Ok(Some((context, std::mem::take(&mut self.replies))))
     }
 
+    /// Keeps the capacity of `replies` for the next pipeline.
+    pub(crate) fn reuse(&mut self, mut replies: Vec<Value>) {
+        if self.replies.is_empty() {
+            replies.clear();
+            self.replies = replies;
+        }
+    }
+
     pub(crate) fn is_partly_answered(&self) -> bool {
         !self.replies.is_empty()
     }
