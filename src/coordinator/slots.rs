@@ -2,6 +2,7 @@
 
 use slab::Slab;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
 /// Identifies an entry of [`Slots`] of kind `K`. Ordered by the time of insertion.
@@ -82,44 +83,50 @@ impl<K: Copy, T> Slots<K, T> {
 
 /// Values for some entries of [`Slots`]. A value stays until it is removed, or until another entry takes the place of its
 /// entry.
-pub(crate) struct SlotMap<K, T> {
+pub(super) struct SlotMap<K, T> {
     values: Vec<Option<(u64, T)>>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Copy, T> SlotMap<K, T> {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { values: Vec::new(), kind: PhantomData }
     }
 
-    pub(crate) fn insert(&mut self, id: Id<K>, value: T) {
+    pub(super) fn insert(&mut self, id: Id<K>, value: T) {
         if self.values.len() <= id.place {
             self.values.resize_with(id.place + 1, || None);
         }
         self.values[id.place] = Some((id.serial, value));
     }
 
-    pub(crate) fn get(&self, id: Id<K>) -> Option<&T> {
+    pub(super) fn get(&self, id: Id<K>) -> Option<&T> {
         let (serial, value) = self.values.get(id.place)?.as_ref()?;
         (*serial == id.serial).then_some(value)
     }
 
-    pub(crate) fn get_mut(&mut self, id: Id<K>) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, id: Id<K>) -> Option<&mut T> {
         let (serial, value) = self.values.get_mut(id.place)?.as_mut()?;
         (*serial == id.serial).then_some(value)
     }
 
-    pub(crate) fn remove(&mut self, id: Id<K>) -> Option<T> {
+    pub(super) fn remove(&mut self, id: Id<K>) -> Option<T> {
         let value = self.values.get_mut(id.place)?;
         value.take_if(|(serial, _)| *serial == id.serial).map(|(_, value)| value)
     }
 
     /// All values, in no particular order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Id<K>, &T)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Id<K>, &T)> {
         self.values.iter().enumerate().filter_map(|(place, value)| {
             let (serial, value) = value.as_ref()?;
             Some((Id { serial: *serial, place, kind: PhantomData }, value))
         })
+    }
+}
+
+impl<K> Hash for Id<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.serial.hash(state);
     }
 }
 

@@ -3,12 +3,15 @@
 use super::LeaseListener;
 use super::shared::{Engine, State};
 use super::slot::CallId;
-use crate::coordinator::{Coordinator, LeaseId, NodeSettings, Settings};
+use crate::coordinator::{
+    AcquireFailure, AcquireRequest, Completion, Coordinator, LeaseId, NodeSettings, Settings,
+};
 use crate::node::{Environment, Pool};
-use crate::protocol::{ClientId, Drift, Policy, Quorum, Ttl};
+use crate::observe::Tag;
+use crate::protocol::{ClientId, Drift, Policy, Quorum, RetryPolicy, Ttl};
 use crate::random::Random;
 use crate::sync::lock;
-use crate::wire::Fingerprint;
+use crate::wire::{Fingerprint, Keys};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -174,6 +177,40 @@ fn queued_request_that_panics_fails_its_call() {
     assert!(engine.with(|_, _| ()).is_none());
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
     assert!(matches!(polled(), Poll::Ready(Err(_))) && engine.has_panicked());
+}
+
+#[test]
+fn calls_that_end_in_one_batch_of_requests_all_complete() {
+    let engine = served();
+    engine.with(|it, now| it.handle_close(Duration::MAX, now));
+    let refused = || {
+        engine.call(|it, now| {
+            let request = AcquireRequest {
+                keys: Keys::one(b"k".as_slice().into()),
+                ttl: Ttl::covering(Duration::from_secs(1)),
+                metadata: None,
+                adopts: None,
+                counters: None,
+                schedule: RetryPolicy::none().schedule(),
+                has_one_attempt: true,
+                max_hold: None,
+                at_least: Duration::ZERO,
+                deadline: None,
+                gives_up_early: false,
+                tag: Tag::default(),
+            };
+            Some(CallId::Acquire(it.handle_acquire(request, now)))
+        })
+    };
+    let calls = [refused(), refused(), refused()];
+    engine.with(|_, _| ());
+    for call in calls {
+        let polled = pin!(call).poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Ok(Some(Completion::AcquireFailed { failure, .. }))) = polled else {
+            panic!("a call has not ended");
+        };
+        assert!(matches!(failure, AcquireFailure::Closed));
+    }
 }
 
 #[test]
