@@ -12,7 +12,7 @@ mod bare;
 mod skewed;
 
 use bare::{Bare, Way};
-use skewed::{LIBRARY, Ours, Part, Scene, Stage, Turns};
+use skewed::{Assignment, LIBRARY, LibraryClient, Scenario, Setup, Turns};
 use std::time::Duration;
 
 /// Slices of a row, for each contender.
@@ -27,18 +27,18 @@ const HOLDS: [u64; 4] = [0, 1, 5, 20];
 
 /// Does what the environment says; false if this process is not a child.
 fn is_child() -> bool {
-    let Some(part) = Part::given() else { return false };
+    let Some(assignment) = Assignment::given() else { return false };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        match part.contender.as_str() {
+        match assignment.contender.as_str() {
             LIBRARY => {
-                let ours = Ours::new(&part).await;
-                part.play(ours).await;
+                let ours = LibraryClient::new(&assignment).await;
+                assignment.play(ours).await;
             }
             way => {
                 let way = if way == SCRIPT { Way::Script } else { Way::Transaction };
-                let bare = Bare::connect(way, &part.nodes).await;
-                part.play(bare).await;
+                let bare = Bare::connect(way, &assignment.nodes).await;
+                assignment.play(bare).await;
             }
         }
     });
@@ -65,15 +65,15 @@ fn told(slices: &[Turns], lasting: Duration) -> String {
 
 fn share(slices: &[Turns]) -> f64 {
     let sum = |of: fn(&Turns) -> u32| f64::from(slices.iter().map(of).sum::<u32>());
-    sum(|slice| slice.at_once) / sum(|slice| slice.tokens)
+    sum(|slice| slice.one_round) / sum(|slice| slice.tokens)
 }
 
 /// Prints the row.
-fn run(stage: &Stage, name: &str, apart: Duration, hold: Duration, lasting: Duration) {
+fn run(stage: &Setup, name: &str, apart: Duration, hold: Duration, lasting: Duration) {
     let mut seen = CONTENDERS.map(|_| Vec::new());
     for _ in 0..SLICES {
         for (contender, slices) in CONTENDERS.iter().zip(&mut seen) {
-            slices.push(stage.play(&Scene { contender, apart, hold, lasting }));
+            slices.push(stage.play(&Scenario { contender, apart, hold, lasting }));
         }
     }
     println!("| {name} | {} |", seen.map(|slices| told(&slices, lasting)).join(" | "));
@@ -85,14 +85,14 @@ fn main() {
     }
     let args = || std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
     let seconds = args().find_map(|arg| arg.parse::<u64>().ok()).unwrap_or(1);
-    let part = args().find(|arg| arg.parse::<u64>().is_err()).unwrap_or_default();
-    let stage = Stage::new(&[]);
+    let assignment = args().find(|arg| arg.parse::<u64>().is_err()).unwrap_or_default();
+    let stage = Setup::new(&[]);
     let columns = CONTENDERS.map(|name| format!("{name}: at once | acquires/s"));
     println!("| clocks apart, hold | {} |", columns.join(" | "));
     println!("|---|{}", "---|".repeat(2 * CONTENDERS.len()));
     for (apart, hold) in APART.iter().flat_map(|apart| HOLDS.map(|hold| (*apart, hold))) {
         let name = format!("{apart} ms, {hold} ms");
-        if name.starts_with(&part) {
+        if name.starts_with(&assignment) {
             let [apart, hold] = [apart, hold].map(Duration::from_millis);
             run(&stage, &name, apart, hold, Duration::from_secs(seconds));
         }

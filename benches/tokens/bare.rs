@@ -5,7 +5,7 @@
 //! they have seen and one more, or at their wall clock if that is higher; and wait until a node says that the key has
 //! changed.
 
-use crate::skewed::{Contender, LIMIT, Won};
+use crate::skewed::{Acquired, Contender, LIMIT};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, Script, Value};
@@ -104,7 +104,7 @@ impl Bare {
     }
 
     /// Asks all nodes once, and raises what they have drawn if it has to. `None` if others have the lock.
-    async fn attempt(&mut self, key: &str) -> Option<Won<Held>> {
+    async fn attempt(&mut self, key: &str) -> Option<Acquired<Held>> {
         self.attempts += 1;
         let value = format!("{}/{}", std::process::id(), self.attempts);
         let (held, hint) = (Held { key: key.to_owned(), value }, self.hint());
@@ -115,15 +115,15 @@ impl Bare {
             self.release(held).await;
             return None;
         }
-        if let Some(token) = at_once(self.way, &answers, hint) {
-            return Some(Won { held, token, is_at_once: true });
+        if let Some(token) = one_round(self.way, &answers, hint) {
+            return Some(Acquired { held, token, is_one_round: true });
         }
         let token = match self.way {
             Way::Script => self.raise_drawn(&held, &answers).await,
             Way::Transaction => self.raise_put(&held, &answers, hint).await,
         };
         if let Some(token) = token {
-            return Some(Won { held, token, is_at_once: false });
+            return Some(Acquired { held, token, is_one_round: false });
         }
         self.release(held).await;
         None
@@ -227,7 +227,7 @@ impl Bare {
 impl Contender for Bare {
     type Held = Held;
 
-    async fn acquire(&mut self, key: &str) -> Won<Held> {
+    async fn acquire(&mut self, key: &str) -> Acquired<Held> {
         loop {
             if let Some(won) = self.attempt(key).await {
                 return won;
@@ -256,7 +256,7 @@ fn counter(key: &str) -> String {
 }
 
 /// The token, if it needs no round of its own.
-fn at_once(way: Way, answers: &[Answer], hint: u64) -> Option<u64> {
+fn one_round(way: Way, answers: &[Answer], hint: u64) -> Option<u64> {
     let granted = || answers.iter().filter(|answer| answer.is_granted);
     let drew = |number: u64| granted().filter(|answer| answer.number == number).count();
     match way {

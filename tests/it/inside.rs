@@ -1,5 +1,5 @@
-//! The blocking client where async code runs: it refuses where waiting would hold up a runtime, works
-//! where it may wait, and panics nowhere.
+//! The blocking client in and beside async code: it refuses calls that would block a runtime, works on threads
+//! that may block, and never panics.
 
 use crate::{SOON, builder, current_thread, ms, multi_thread};
 use kit::Cluster;
@@ -10,7 +10,7 @@ use std::thread;
 use tokio::runtime::Runtime;
 use tokio::task::{LocalSet, block_in_place, coop::unconstrained, spawn_blocking};
 
-/// All blocking verbs that wait, on a lock that is free. True if they work, false if they refuse.
+/// Calls all blocking operations on a free lock. Returns true if they succeed, false if they refuse.
 fn works(redlock: &Redlock) -> bool {
     let acquired = redlock.try_acquire("r").call();
     let works = match &acquired {
@@ -29,24 +29,24 @@ fn works(redlock: &Redlock) -> bool {
     works
 }
 
-/// A client with a thread of its own, and one on the runtime that it is called on.
+/// A client with its own runtime, and one on the given runtime.
 fn clients(cluster: &Cluster, runtime: &Runtime) -> [Redlock; 2] {
-    let on = |builder: quorlock::Builder| builder.build_blocking().expect("good settings");
+    let on = |builder: quorlock::Builder| builder.build_blocking().expect("valid settings");
     [on(builder(cluster)), on(builder(cluster).runtime(runtime.handle().clone()))]
 }
 
-/// What comes in time: a verb that waits for its own thread never comes back.
-fn in_time(answers: &Receiver<bool>) -> bool {
-    answers.recv_timeout(SOON).expect("it neither panics nor hangs")
+/// Waits for a result, with a limit: an operation that blocks its own runtime would never return.
+fn receive(results: &Receiver<bool>) -> bool {
+    results.recv_timeout(SOON).expect("the operation returns")
 }
 
 #[test]
-fn in_tasks_it_refuses_also_in_those_without_a_budget() {
+fn blocking_client_refuses_calls_in_tasks() {
     let cluster = Cluster::start(3);
     for runtime in [current_thread(), multi_thread(2)] {
         for redlock in clients(&cluster, &runtime) {
-            let (tell, told) = channel();
-            let [here, there] = [(); 2].map(|()| (tell.clone(), redlock.clone()));
+            let (sender, results) = channel();
+            let [here, there] = [(); 2].map(|()| (sender.clone(), redlock.clone()));
             let free = redlock.clone();
             runtime.block_on(async move {
                 let task = async move { here.0.send(works(&here.1)) };
@@ -56,20 +56,20 @@ fn in_tasks_it_refuses_also_in_those_without_a_budget() {
                 assert!(!works(&free), "in block_on");
                 LocalSet::new().run_until(async { assert!(!works(&free), "in a local set") }).await;
             });
-            assert!(!in_time(&told), "in a task");
-            assert!(!in_time(&told), "in an unconstrained task");
+            assert!(!receive(&results), "in a task");
+            assert!(!receive(&results), "in an unconstrained task");
         }
     }
 }
 
 #[test]
-fn in_an_unconstrained_block_on_it_refuses_or_works_but_neither_panics_nor_hangs() {
+fn blocking_client_returns_in_unconstrained_block_on() {
     let cluster = Cluster::start(3);
     for runtime in [current_thread(), multi_thread(2)] {
         for redlock in clients(&cluster, &runtime) {
-            let (tell, told) = channel();
+            let (sender, results) = channel();
             let handle = runtime.handle().clone();
-            let [in_block_on, in_a_set] = [(); 2].map(|()| (tell.clone(), redlock.clone()));
+            let [in_block_on, in_a_set] = [(); 2].map(|()| (sender.clone(), redlock.clone()));
             thread::scope(|scope| {
                 scope.spawn(|| {
                     let task = async move { in_block_on.0.send(works(&in_block_on.1)) };
@@ -78,10 +78,10 @@ fn in_an_unconstrained_block_on_it_refuses_or_works_but_neither_panics_nor_hangs
                     let set = LocalSet::new();
                     runtime.block_on(unconstrained(set.run_until(unconstrained(task))))
                 });
-                let is_alone = handle.metrics().num_workers() == 1;
+                let is_single_threaded = handle.metrics().num_workers() == 1;
                 for _ in 0..2 {
-                    let works = in_time(&told);
-                    assert!(!is_alone || !works, "nobody else drives the runtime");
+                    let works = receive(&results);
+                    assert!(!is_single_threaded || !works, "no other thread drives the runtime");
                 }
             });
         }
@@ -89,17 +89,17 @@ fn in_an_unconstrained_block_on_it_refuses_or_works_but_neither_panics_nor_hangs
 }
 
 #[test]
-fn where_a_thread_may_wait_it_works() {
+fn blocking_client_works_on_threads_that_may_block() {
     let cluster = Cluster::start(3);
     for runtime in [current_thread(), multi_thread(2)] {
-        let [own, theirs] = clients(&cluster, &runtime);
+        let [own, other_client] = clients(&cluster, &runtime);
         assert!(works(&own), "on a plain thread");
         {
             let _entered = runtime.enter();
-            assert!(works(&own), "on a plain thread that knows a runtime");
+            assert!(works(&own), "on a plain thread that has entered a runtime");
         }
         futures::executor::block_on(async { assert!(works(&own), "in another executor") });
-        for redlock in [own, theirs] {
+        for redlock in [own, other_client] {
             let blocking = spawn_blocking_on(&runtime, redlock.clone());
             assert!(blocking, "on a thread for blocking code");
             if runtime.metrics().num_workers() > 1 {
@@ -118,16 +118,16 @@ fn spawn_blocking_on(runtime: &Runtime, redlock: Redlock) -> bool {
 }
 
 #[test]
-fn after_its_runtime_was_shut_down_it_refuses_and_tells_the_loss_all_the_same() {
+fn blocking_client_reports_loss_after_runtime_shutdown() {
     let cluster = Cluster::start(3);
     let runtime = multi_thread(2);
     let redlock = builder(&cluster).ttl(ms(5_000)).runtime(runtime.handle().clone());
-    let redlock = redlock.build_blocking().expect("good settings");
-    let lease = redlock.try_acquire("r").call().expect("a free lock");
+    let redlock = redlock.build_blocking().expect("valid settings");
+    let lease = redlock.try_acquire("r").call().expect("the lock is free");
     runtime.shutdown_background();
     assert_eq!(lease.lost_within(ms(1)), None);
     assert_eq!(lease.lost_within(SOON), Some(Loss::Expired));
-    let refused = redlock.try_acquire("r").call().expect_err("nobody could deliver anything");
+    let refused = redlock.try_acquire("r").call().expect_err("the runtime has ended");
     assert_eq!(refused, AcquireError::NoRuntime.into());
     assert!(redlock.status("r").is_err() && redlock.check().is_ok_and(|nodes| nodes.len() == 3));
     assert!(

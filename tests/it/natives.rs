@@ -1,11 +1,11 @@
-//! Servers that delete a key of a given value by a command of their own: `DELIFEQ` of Valkey 9, `DELEX` of Redis
-//! 8.4. Others are asked by a script.
+//! Servers with a native command that deletes a key if it has a given value: `DELIFEQ` of Valkey 9, `DELEX` of
+//! Redis 8.4. Other servers run a script.
 
 use crate::{client, eventually, granted_by_all};
 use kit::{Cluster, Server};
 use quorlock::ReleaseOutcome;
 
-/// The command, if `server` has it.
+/// The native command of `server`, if it has one.
 pub(crate) fn native(server: &Server) -> Option<&'static str> {
     let info = server.info("server");
     let at_least = |field: &str, least| {
@@ -20,30 +20,30 @@ pub(crate) fn native(server: &Server) -> Option<&'static str> {
     }
 }
 
-/// How often the command was run, and how often it was refused, on all nodes.
-fn counted(cluster: &Cluster) -> (u64, u64) {
+/// Calls and refused calls of the native command, on all nodes.
+fn native_calls(cluster: &Cluster) -> (u64, u64) {
     let Some(command) = native(&cluster[0]) else { return (0, 0) };
     let run = cluster.iter().map(|node| node.calls(command)).sum();
     (run, cluster.iter().map(|node| node.rejected_calls(command)).sum())
 }
 
 #[tokio::test]
-async fn a_lock_is_deleted_by_the_servers_own_command_where_it_has_one() {
+async fn release_uses_the_native_command_if_available() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let has = u64::from(native(&cluster[0]).is_some());
     for fenced in [false, true] {
         let acquire = redlock.acquire("r");
         let acquire = if fenced { acquire.fenced() } else { acquire };
-        let lease = acquire.await.expect("a free lock");
-        eventually("all granted", || lease.report().granted() == 3).await;
-        let (before, scripts) = (counted(&cluster).0, scripts(&cluster));
+        let lease = acquire.await.expect("the lock is free");
+        eventually("all nodes have granted", || lease.report().granted() == 3).await;
+        let (before, scripts) = (native_calls(&cluster).0, scripts(&cluster));
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
-        eventually("it is gone", || cluster.none_has("r")).await;
-        assert_eq!(counted(&cluster).0 - before, 3 * has);
+        eventually("the key is deleted", || cluster.none_has("r")).await;
+        assert_eq!(native_calls(&cluster).0 - before, 3 * has);
         assert_eq!(self::scripts(&cluster) - scripts, 3 * (1 - has));
     }
-    // Where it deletes nothing, the script says why.
+    // If the native command deletes no key, the script reports the reason.
     for (other, outcome) in
         [(None, ReleaseOutcome::Expired), (Some("x"), ReleaseOutcome::TakenOver)]
     {
@@ -58,9 +58,9 @@ async fn a_lock_is_deleted_by_the_servers_own_command_where_it_has_one() {
     }
 }
 
-/// Servers differ in how they say so.
+/// Servers reply with different errors.
 #[tokio::test]
-async fn a_key_of_another_kind_leaves_the_command_in_use() {
+async fn native_command_stays_in_use_after_a_type_error() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let has = u64::from(native(&cluster[0]).is_some());
@@ -71,10 +71,10 @@ async fn a_key_of_another_kind_leaves_the_command_in_use() {
     }
     assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::TakenOver);
     let lease = granted_by_all(&redlock, "other").await;
-    let before = counted(&cluster).0;
+    let before = native_calls(&cluster).0;
     assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
-    eventually("it is gone", || cluster.none_has("other")).await;
-    assert_eq!(counted(&cluster).0 - before, 3 * has);
+    eventually("the key is deleted", || cluster.none_has("other")).await;
+    assert_eq!(native_calls(&cluster).0 - before, 3 * has);
 }
 
 fn scripts(cluster: &Cluster) -> u64 {
@@ -82,7 +82,7 @@ fn scripts(cluster: &Cluster) -> u64 {
 }
 
 #[tokio::test]
-async fn where_it_is_forbidden_it_is_tried_once_and_the_script_does_it() {
+async fn forbidden_native_command_is_replaced_by_the_script() {
     let cluster = Cluster::start(3);
     let Some(command) = native(&cluster[0]) else { return };
     let without = format!("-{command}");
@@ -91,7 +91,7 @@ async fn where_it_is_forbidden_it_is_tried_once_and_the_script_does_it() {
     for _ in 0..5 {
         let lease = granted_by_all(&redlock, "r").await;
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
-        eventually("it is gone", || cluster.none_has("r")).await;
+        eventually("the key is deleted", || cluster.none_has("r")).await;
     }
-    assert_eq!(counted(&cluster), (0, 3), "once on each connection");
+    assert_eq!(native_calls(&cluster), (0, 3), "once on each connection");
 }

@@ -1,6 +1,5 @@
-//! Places where a lock is seldom asked for: users that may not run a single command, clients that are
-//! closed in every state, nodes that are away for a moment, servers that load their data when a
-//! connection to them is made anew.
+//! Rare conditions: users without permission for one command, clients closed in every state, nodes that are
+//! down or unreachable for a short time, and servers that load their data when a client reconnects.
 
 mod away;
 mod closing;

@@ -1,7 +1,7 @@
-//! What it costs that many wait for several resources, and who of them is told. The nodes are in the process and time is
-//! tokio's, so that everything can be counted.
+//! Cost and order of acquires that wait for several locks. The nodes are in-process and time is tokio's, so
+//! every step can be counted.
 //!
-//! Nobody tries again by a timer here: whoever is not told does not get its locks in time.
+//! The retry delay exceeds each test, so an acquire that is not notified does not get its locks in time.
 
 use crate::{MAX_TTL, SOON, ms};
 use futures::FutureExt;
@@ -16,14 +16,14 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// A client that tries again when it is told, and not before the end.
+/// A client that only tries again when it is notified.
 fn patient(nodes: &Nodes) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let builder = nodes.client().ttl(MAX_TTL).max_ttl(MAX_TTL).node_timeout(ms(500));
-    builder.retry(never).wait(SOON).build().expect("good settings")
+    builder.retry(never).wait(SOON).build().expect("valid settings")
 }
 
-/// Counts how often a future is polled.
+/// Counts the polls of a future.
 struct Counted<F>(Pin<Box<F>>, Arc<AtomicUsize>);
 
 impl<F: Future> Future for Counted<F> {
@@ -35,30 +35,30 @@ impl<F: Future> Future for Counted<F> {
     }
 }
 
-/// Those who wait for several locks, one after the other.
-struct Crowd {
+/// Acquires that wait for several locks, in their order.
+struct Waiters {
     redlock: Redlock,
     polls: Arc<AtomicUsize>,
     waiting: Vec<JoinHandle<Lease>>,
 }
 
-impl Crowd {
-    /// Each wants these two, and was refused before the next comes.
+impl Waiters {
+    /// Spawns one acquire per pair. Each has been refused before the next begins.
     async fn wait_for(redlock: &Redlock, pairs: impl IntoIterator<Item = [String; 2]>) -> Self {
         let (polls, waiting) = (Arc::<AtomicUsize>::default(), Vec::new());
-        let mut crowd = Self { redlock: redlock.clone(), polls, waiting };
+        let mut waiters = Self { redlock: redlock.clone(), polls, waiting };
         for pair in pairs {
             let acquire = Box::pin(redlock.acquire_all(&pair).into_future());
-            let counted = Counted(acquire, crowd.polls.clone());
-            let lease = async move { counted.await.expect("it is told, and in time") };
-            crowd.waiting.push(tokio::spawn(lease));
+            let counted = Counted(acquire, waiters.polls.clone());
+            let lease = async move { counted.await.expect("the acquire is notified in time") };
+            waiters.waiting.push(tokio::spawn(lease));
             sleep(ms(20)).await;
         }
-        assert!(pending_work(redlock).waiters >= crowd.waiting.len(), "all wait");
-        crowd
+        assert!(pending_work(redlock).waiters >= waiters.waiting.len(), "all acquires wait");
+        waiters
     }
 
-    /// What `act` costs until all is quiet again: how many waiters are looked at, and how often one is polled.
+    /// Cost of `act` and its consequences: the number of checked waiters and of polls.
     async fn cost(&self, act: impl AsyncFnOnce()) -> (u64, usize) {
         let counts = || (waiter_checks(&self.redlock), self.polls.load(Ordering::SeqCst));
         let before = counts();
@@ -68,16 +68,16 @@ impl Crowd {
         (after.0 - before.0, after.1 - before.1)
     }
 
-    /// The lease of the one that has its locks.
+    /// The only lease that has been acquired.
     async fn winner(&mut self) -> Lease {
         let mut done = self.waiting.iter().enumerate().filter(|(_, one)| one.is_finished());
-        let (index, None) = (done.next().expect("one has its locks").0, done.next()) else {
-            panic!("two have them");
+        let (index, None) = (done.next().expect("an acquire has succeeded").0, done.next()) else {
+            panic!("two acquires have succeeded");
         };
         self.waiting.remove(index).await.expect("no panic")
     }
 
-    /// Lets one after the other have its locks.
+    /// Waits for each acquire and releases its lease, in turn.
     async fn drain(mut self) {
         while !self.waiting.is_empty() {
             self.winner().await.release().await.expect("nodes are up");
@@ -86,106 +86,110 @@ impl Crowd {
     }
 }
 
-/// What each release may cost, however many wait.
-const MOST_LOOKS: u64 = 12;
-const MOST_POLLS: usize = 24;
+/// Limits per release, independent of the number of waiters.
+const MAX_CHECKS: u64 = 12;
+const MAX_POLLS: usize = 24;
 
 fn shared_and_own(count: usize) -> impl Iterator<Item = [String; 2]> {
     (0..count).map(|index| ["c".into(), format!("own-{index}")])
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_release_costs_does_not_grow_with_the_sets_that_wait() {
+async fn cost_of_a_release_does_not_grow_with_waiting_sets() {
     for count in [4, 64, 256] {
         let nodes = Nodes::start(5);
         let redlock = patient(&nodes);
-        let held = redlock.acquire("c").await.expect("a free lock");
-        let mut crowd = Crowd::wait_for(&redlock, shared_and_own(count)).await;
+        let held = redlock.acquire("c").await.expect("the lock is free");
+        let mut waiters = Waiters::wait_for(&redlock, shared_and_own(count)).await;
         let release = async || assert!(held.release().await.is_ok());
-        let first = crowd.cost(release).await;
-        let lease = crowd.winner().await;
+        let first = waiters.cost(release).await;
+        let lease = waiters.winner().await;
         let release = async || assert!(lease.release().await.is_ok());
-        let second = crowd.cost(release).await;
-        for (looks, polls) in [first, second] {
+        let second = waiters.cost(release).await;
+        for (checks, polls) in [first, second] {
             assert!(
-                looks <= MOST_LOOKS && polls <= MOST_POLLS,
-                "{count}: {looks} looks, {polls} polls"
+                checks <= MAX_CHECKS && polls <= MAX_POLLS,
+                "{count}: {checks} checks, {polls} polls"
             );
         }
         let before = waiter_checks(&redlock);
-        crowd.drain().await;
+        waiters.drain().await;
         let each = (waiter_checks(&redlock) - before) / u64::try_from(count).expect("few");
-        assert!(each <= MOST_LOOKS, "{count}: {each} looks for each");
+        assert!(each <= MAX_CHECKS, "{count}: {each} checks per waiter");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_push_costs_does_not_grow_with_the_sets_that_wait() {
+async fn cost_of_a_push_does_not_grow_with_waiting_sets() {
     for count in [4, 256] {
         let nodes = Nodes::start(5);
         let redlock = patient(&nodes);
         nodes.hold("c", MAX_TTL);
-        let crowd = Crowd::wait_for(&redlock, shared_and_own(count)).await;
-        let (looks, polls) = crowd.cost(async || nodes.remove("c")).await;
+        let waiters = Waiters::wait_for(&redlock, shared_and_own(count)).await;
+        let (checks, polls) = waiters.cost(async || nodes.remove("c")).await;
         assert!(
-            looks <= MOST_LOOKS && polls <= MOST_POLLS,
-            "{count}: {looks} looks, {polls} polls"
+            checks <= MAX_CHECKS && polls <= MAX_POLLS,
+            "{count}: {checks} checks, {polls} polls"
         );
-        crowd.drain().await;
+        waiters.drain().await;
     }
 }
 
-/// So many sets that stand in lines of their own: of three nodes the first names what only this set wants, the second what
-/// all want, and the third grants.
-async fn in_lines_of_their_own(nodes: &Nodes, redlock: &Redlock, count: usize) -> Crowd {
+/// Spawns `count` acquires in separate queues. Of three nodes, the first names a key that only this acquire
+/// wants, the second a key that all want, and the third grants.
+async fn in_separate_queues(nodes: &Nodes, redlock: &Redlock, count: usize) -> Waiters {
     nodes.only(1).hold("z", MAX_TTL);
     for index in 0..count {
         nodes.only(0).hold(format!("own-{index}"), MAX_TTL);
     }
     let pairs = (0..count).map(|index| [format!("own-{index}"), "z".into()]);
-    Crowd::wait_for(redlock, pairs).await
+    Waiters::wait_for(redlock, pairs).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_those_in_other_lines_one_is_told_and_then_the_next() {
+async fn sets_in_other_queues_are_notified_one_by_one() {
     for count in [4, 64] {
         let nodes = Nodes::start(3);
         let redlock = patient(&nodes);
-        let crowd = in_lines_of_their_own(&nodes, &redlock, count).await;
-        let (looks, polls) = crowd.cost(async || nodes.remove("z")).await;
+        let waiters = in_separate_queues(&nodes, &redlock, count).await;
+        let (checks, polls) = waiters.cost(async || nodes.remove("z")).await;
         assert!(
-            looks <= MOST_LOOKS && polls <= MOST_POLLS,
-            "{count}: {looks} looks, {polls} polls"
+            checks <= MAX_CHECKS && polls <= MAX_POLLS,
+            "{count}: {checks} checks, {polls} polls"
         );
-        crowd.drain().await;
+        waiters.drain().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_told_and_is_refused_for_another_tells_the_next() {
+async fn refused_set_notifies_the_next_one() {
     let nodes = Nodes::start(3);
     let redlock = patient(&nodes);
-    let mut crowd = in_lines_of_their_own(&nodes, &redlock, 8).await;
+    let mut waiters = in_separate_queues(&nodes, &redlock, 8).await;
     for index in 0..7 {
         nodes.only(1..).hold(format!("own-{index}"), MAX_TTL);
     }
     nodes.remove("z");
     sleep(ms(100)).await;
-    let last = crowd.waiting.pop().expect("eight wait");
-    assert!(last.is_finished(), "all before it were refused");
+    let last = waiters.waiting.pop().expect("eight acquires wait");
+    assert!(last.is_finished(), "the other acquires were refused");
     let last = last.await.expect("no panic");
     for index in 0..7 {
         nodes.remove(format!("own-{index}"));
     }
     sleep(ms(100)).await;
-    assert!(crowd.waiting.iter().all(|one| !one.is_finished()), "the last has what all want");
+    assert!(
+        waiters.waiting.iter().all(|one| !one.is_finished()),
+        "the last acquire holds the common key"
+    );
     last.release().await.expect("nodes are up");
     sleep(ms(50)).await;
-    crowd.drain().await;
+    waiters.drain().await;
 }
 
-/// One that stands in a line of its own and is polled by hand, and others behind it. It is told that what all want has gone.
-async fn told_and_not_polled(nodes: &Nodes, redlock: &Redlock) -> (Pin<Box<Acquire>>, Crowd) {
+/// An acquire in a separate queue, which the test polls by hand, and three acquires behind it. The common key
+/// has been deleted, and the first one notified.
+async fn notified_but_not_polled(nodes: &Nodes, redlock: &Redlock) -> (Pin<Box<Acquire>>, Waiters) {
     nodes.only(1).hold("z", MAX_TTL);
     nodes.only(0).hold("first", MAX_TTL);
     let mut first = Box::pin(redlock.acquire_all(["first", "z"]));
@@ -193,68 +197,69 @@ async fn told_and_not_polled(nodes: &Nodes, redlock: &Redlock) -> (Pin<Box<Acqui
         assert!((&mut first).now_or_never().is_none());
         sleep(ms(1)).await;
     }
-    let crowd = in_lines_of_their_own(nodes, redlock, 3).await;
+    let waiters = in_separate_queues(nodes, redlock, 3).await;
     nodes.remove("z");
     sleep(ms(20)).await;
-    assert!(crowd.waiting.iter().all(|one| !one.is_finished()), "the first goes first");
-    (first, crowd)
+    assert!(waiters.waiting.iter().all(|one| !one.is_finished()), "the first acquire has the turn");
+    (first, waiters)
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_told_and_leaves_tells_the_next() {
+async fn dropped_set_notifies_the_next_one() {
     let nodes = Nodes::start(3);
     let redlock = patient(&nodes);
-    let (first, crowd) = told_and_not_polled(&nodes, &redlock).await;
+    let (first, waiters) = notified_but_not_polled(&nodes, &redlock).await;
     drop(first);
     sleep(ms(20)).await;
-    crowd.drain().await;
+    waiters.drain().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn untaken_lease_of_a_set_is_revoked_for_sets_in_other_queues() {
     let nodes = Nodes::start(3);
     let redlock = patient(&nodes);
-    let (first, crowd) = told_and_not_polled(&nodes, &redlock).await;
+    let (first, waiters) = notified_but_not_polled(&nodes, &redlock).await;
     sleep(ms(1_000)).await;
-    assert!(crowd.waiting.iter().all(|one| !one.is_finished()), "the limit has not passed");
+    assert!(waiters.waiting.iter().all(|one| !one.is_finished()), "the limit has not passed");
     sleep(ms(2_000)).await;
-    crowd.drain().await;
+    waiters.drain().await;
     let lease = first.await.expect("its next attempt succeeds");
     lease.release().await.expect("nodes are up");
 }
 
-/// What the first wants beside the others' key is kept back for a while by the one who let go of it.
+/// The first acquire also wants a key that stays unavailable for a cool-down.
 #[tokio::test(start_paused = true)]
-async fn one_that_was_told_and_can_try_only_later_holds_up_nobody() {
+async fn notified_set_that_must_wait_does_not_block_others() {
     let nodes = Nodes::start(5);
     let redlock = patient(&nodes);
-    let held = redlock.acquire("kept").ttl(MAX_TTL / 2).await.expect("a free lock");
+    let held = redlock.acquire("kept").ttl(MAX_TTL / 2).await.expect("the lock is free");
     nodes.only(3).hold("z", MAX_TTL);
-    let own = ["first", "own-0", "own-1"];
-    for own in own {
+    let own_keys = ["first", "own-0", "own-1"];
+    for own in own_keys {
         nodes.only(..2).hold(own, MAX_TTL);
     }
     let first = tokio::spawn(redlock.acquire_all(["first", "kept", "z"]).into_future());
     sleep(ms(20)).await;
-    let pairs = own[1..].iter().map(|own| [(*own).into(), "z".into()]);
-    let crowd = Crowd::wait_for(&redlock, pairs).await;
+    let pairs = own_keys[1..].iter().map(|own| [(*own).into(), "z".into()]);
+    let waiters = Waiters::wait_for(&redlock, pairs).await;
     held.release_after(ms(5_000)).await.expect("nodes are up");
     nodes.remove("z");
     sleep(ms(20)).await;
-    crowd.drain().await;
-    assert!(!first.is_finished(), "it is kept back");
-    let lease = first.await.expect("no panic").expect("it is told when it can try");
+    waiters.drain().await;
+    assert!(!first.is_finished(), "the cool-down runs");
+    let lease =
+        first.await.expect("no panic").expect("the acquire is notified after the cool-down");
     lease.release().await.expect("nodes are up");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_names_after_the_refusal_is_watched_as_well() {
+async fn key_named_after_the_refusal_is_watched() {
     let nodes = Nodes::start(5);
     let redlock = patient(&nodes);
     redlock.acquire("warm-up").await.expect("free").release().await.expect("nodes are up");
     nodes.only(..2).hold("a", MAX_TTL);
     nodes.only(2..).hold("b", MAX_TTL);
-    // Three have refused before the others answer.
+    // Three nodes have refused before the others reply.
     nodes.only(..3).delay(ms(50));
     nodes.only(3..).delay(ms(100));
     let waiting = tokio::spawn(redlock.acquire_all(["a", "b"]).into_future());

@@ -1,4 +1,4 @@
-//! Runtimes that live and that nobody drives, and runtimes that end while others wait.
+//! Runtimes that exist but do not run, and runtimes that end while other runtimes wait.
 
 use crate::{SOON, client, current_thread, eventually, granted_by_all, ms, multi_thread};
 use kit::Cluster;
@@ -7,34 +7,35 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// A runtime that has the client's tasks, lives, and is not in `block_on` any more.
+/// A runtime that owns the client's tasks and does not run.
 fn undriven(redlock: &Redlock) -> Runtime {
     let runtime = current_thread();
     runtime.block_on(async {
-        let lease = redlock.try_acquire("undriven").await.expect("a free lock");
+        let lease = redlock.try_acquire("undriven").await.expect("the lock is free");
         lease.release().await.expect("nodes are up");
     });
     runtime
 }
 
-/// A lease whose runtime is gone.
+/// A lease whose runtime has ended.
 fn orphan(redlock: &Redlock, resource: &str) -> Lease {
-    current_thread().block_on(async { redlock.try_acquire(resource).await.expect("a free lock") })
+    current_thread()
+        .block_on(async { redlock.try_acquire(resource).await.expect("the lock is free") })
 }
 
 #[test]
-fn a_release_passes_by_a_runtime_that_nobody_drives() {
+fn release_avoids_a_runtime_that_does_not_run() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let _kept = undriven(&redlock);
     let driven = current_thread();
     driven.block_on(async {
         let (before, after) = (orphan_elsewhere(&redlock, "1"), orphan_elsewhere(&redlock, "2"));
-        // The tasks of this runtime are not there yet, and then they are.
+        // The client has no task on this runtime at first, and later it has.
         drop(before);
-        let lease = redlock.acquire("1").wait(SOON).await.expect("released");
+        let lease = redlock.acquire("1").wait(SOON).await.expect("the lock is released");
         drop(after);
-        let other = redlock.acquire("2").wait(SOON).await.expect("released");
+        let other = redlock.acquire("2").wait(SOON).await.expect("the lock is released");
         drop((lease, other));
         eventually("no key is left", || cluster.is_empty()).await;
     });
@@ -45,7 +46,7 @@ fn orphan_elsewhere(redlock: &Redlock, resource: &'static str) -> Lease {
 }
 
 #[test]
-fn outside_of_runtimes_a_lease_is_served_by_whichever_runtime_is_driven() {
+fn lease_outside_of_runtimes_uses_a_running_runtime() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let _kept = undriven(&redlock);
@@ -53,21 +54,21 @@ fn outside_of_runtimes_a_lease_is_served_by_whichever_runtime_is_driven() {
     let _other = driven.block_on(async { redlock.try_acquire("other").await.expect("free") });
     let lease = orphan(&redlock, "r");
     futures::executor::block_on(async {
-        lease.extend(ms(60_000)).await.expect("the driven one has a connection");
+        lease.extend(ms(60_000)).await.expect("the running runtime has connections");
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     });
 }
 
-/// Waits for the pending releases, which the next use of the client delivers.
+/// Acquires and releases a lock, and waits for the pending releases, which are delivered with it.
 fn deliver_with_next_use(redlock: &Redlock, cluster: &Cluster) {
     current_thread().block_on(async {
-        drop(redlock.try_acquire("last").await.expect("a free lock"));
+        drop(redlock.try_acquire("last").await.expect("the lock is free"));
         eventually("no key is left", || cluster.is_empty()).await;
     });
 }
 
 #[test]
-fn a_release_that_is_awaited_tells_the_outcome_though_the_runtime_of_the_acquire_ends() {
+fn release_returns_its_outcome_if_the_runtime_ends() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     for round in 0..5 {
@@ -75,7 +76,7 @@ fn a_release_that_is_awaited_tells_the_outcome_though_the_runtime_of_the_acquire
         let lease = acquiring.block_on(async { redlock.try_acquire("r").await.expect("free") });
         let all = acquiring.block_on(async { redlock.try_acquire("all").await.expect("free") });
         let outcome = releasing.block_on(async {
-            // The releases are in the mailboxes of a runtime that nobody drives; then it ends.
+            // The releases are queued on a runtime that does not run; then it ends.
             let one = tokio::spawn(lease.release());
             let client = redlock.clone();
             let rest = tokio::spawn(async move { client.release_all().await });
@@ -90,17 +91,17 @@ fn a_release_that_is_awaited_tells_the_outcome_though_the_runtime_of_the_acquire
     deliver_with_next_use(&redlock, &cluster);
 }
 
-/// The release may have been written, and not answered, when the runtime ended: then its outcome is
-/// unknown, and said to be. It is never said to have expired.
+/// A release that was written but not confirmed when the runtime ended has an unknown outcome. It must never be
+/// reported as expired.
 #[test]
-fn a_release_at_whatever_moment_of_a_shutdown_is_released_or_unknown_and_its_keys_go() {
+fn release_during_a_shutdown_is_released_or_unknown() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let mut released = 0;
     for round in 0..40 {
         let acquiring = multi_thread(1);
         let lease = acquiring.block_on(async { redlock.acquire("r").wait(SOON).await });
-        let lease = lease.expect("free in time");
+        let lease = lease.expect("the lock is free");
         let ending = thread::spawn(move || {
             thread::sleep(Duration::from_micros(20 * round));
             drop(acquiring);
@@ -112,12 +113,12 @@ fn a_release_at_whatever_moment_of_a_shutdown_is_released_or_unknown_and_its_key
         }
         ending.join().expect("no panic");
     }
-    println!("{released} of 40 are known to be released");
+    println!("{released} of 40 releases are confirmed");
     deliver_with_next_use(&redlock, &cluster);
 }
 
 #[test]
-fn a_lease_of_a_runtime_that_nobody_drives_any_more_is_released_by_one_that_is_driven() {
+fn lease_of_an_idle_runtime_is_released_by_a_running_one() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let left = current_thread();
@@ -130,13 +131,17 @@ fn a_lease_of_a_runtime_that_nobody_drives_any_more_is_released_by_one_that_is_d
             driven.block_on(async { drop(lease) });
         }
         driven.block_on(async {
-            let next = redlock.acquire("r").wait(SOON).await.expect("released by this runtime");
+            let next = redlock
+                .acquire("r")
+                .wait(SOON)
+                .await
+                .expect("the lock is released by this runtime");
             next.release().await.expect("nodes are up");
             eventually("no key is left", || cluster.is_empty()).await;
         });
     }
-    // By its own task, if that is the one that is driven.
-    let lease = left.block_on(async { redlock.acquire("r").await.expect("a free lock") });
+    // Released by its own runtime, if that one runs.
+    let lease = left.block_on(async { redlock.acquire("r").await.expect("the lock is free") });
     drop(lease);
     left.block_on(eventually("no key is left", || cluster.is_empty()));
 }

@@ -1,4 +1,4 @@
-//! Servers that accept connections and serve no commands over them: replicas, paused writes, full and protected ones.
+//! Servers that accept connections but execute no writes: replicas, paused, full and protected servers.
 
 use crate::{SOON, all_up, builder_of, eventually, granted_by_all, ms, state};
 use kit::{Cluster, Proxy, Server};
@@ -11,10 +11,11 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long each fault lasts: many times the first pauses between connections.
+/// Duration of each fault: many times the first pause between connections.
 const FAULT: Duration = Duration::from_secs(8);
 
-/// Connections to one node in that time. The pauses grow from 100 ms to 4 s, and each is at least half as long.
+/// Limit of connections to one node during a fault. The pauses grow from 100 ms to 4 s, and each is at least
+/// half as long.
 const MAX_CONNECTIONS: u64 = 10;
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
@@ -24,15 +25,15 @@ fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
 
 /// Tries to acquire during the [fault](FAULT), and returns the last refusal.
 async fn keep_trying(redlock: &Redlock) -> Option<AcquireError> {
-    let (begun, mut refusal) = (Instant::now(), None);
-    while begun.elapsed() < FAULT {
+    let (started, mut refusal) = (Instant::now(), None);
+    while started.elapsed() < FAULT {
         refusal = redlock.try_acquire("tried").await.err();
         tokio::time::sleep(ms(20)).await;
     }
     refusal
 }
 
-/// Why nodes went down.
+/// Reasons why nodes went down.
 #[derive(Default)]
 struct Outages(Mutex<Vec<String>>);
 
@@ -47,18 +48,18 @@ impl Observer for Watcher {
 }
 
 #[tokio::test]
-async fn failed_over_address_is_followed_by_a_running_client() {
+async fn client_follows_a_failed_over_address() {
     let cluster = Cluster::start(3);
     let promoted = Server::builder().arg("--repl-diskless-sync-delay").arg("0").start();
     let address = Proxy::start(cluster[0].addr());
     let urls = [address.url(), cluster[1].url(), cluster[2].url()];
     let outages = Arc::<Outages>::default();
-    let redlock = builder(urls).observer(Watcher(outages.clone())).build().expect("good settings");
-    let held = redlock.acquire("held").wait(SOON).await.expect("a free lock");
+    let redlock = builder(urls).observer(Watcher(outages.clone())).build().expect("valid settings");
+    let held = redlock.acquire("held").wait(SOON).await.expect("the lock is free");
     let dropped = granted_by_all(&redlock, "dropped").await;
     eventually("all nodes are up", || all_up(&redlock)).await;
 
-    // The replica is in step, and takes over. The address still leads to the old master.
+    // The replica is synchronized and promoted. The address still leads to the old master.
     let old = &cluster[0];
     promoted.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
     let has_keys = || promoted.keys().len() == 2;
@@ -66,7 +67,7 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     promoted.cmd(&["REPLICAOF", "NO", "ONE"]);
     old.cmd(&["REPLICAOF", "127.0.0.1", &promoted.port().to_string()]);
     let before = address.accepted();
-    let lease = redlock.try_acquire("first").await.expect("two others");
+    let lease = redlock.try_acquire("first").await.expect("two nodes are up");
     let is_read_only = || {
         let report = lease.report();
         let vote = report.nodes()[0].vote().clone();
@@ -91,15 +92,15 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     eventually("the lock is free on the new master", || promoted.get("held").is_none()).await;
 }
 
-/// Without `INFO` its role is unknown: each connection is set up, and the first write over it is refused.
+/// Without `INFO`, the client does not know the role: each set-up succeeds, and the first write is refused.
 #[tokio::test]
-async fn replica_that_hides_its_role_costs_few_connections() {
+async fn replica_without_info_costs_few_connections() {
     let server = Server::builder().user("locks", "secret").start();
     server.cmd(&["ACL", "SETUSER", "locks", "-info"]);
     let address = Proxy::start(server.addr());
     let url = format!("redis://locks:secret@{}", address.addr());
-    let redlock = builder([url]).build().expect("good settings");
-    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
+    let redlock = builder([url]).build().expect("valid settings");
+    drop(redlock.acquire("r").wait(SOON).await.expect("the lock is free"));
     server.cmd(&["REPLICAOF", "127.0.0.1", "1"]);
     let before = address.accepted();
     let refused = keep_trying(&redlock).await.expect("the only node is a replica");
@@ -110,7 +111,7 @@ async fn replica_that_hides_its_role_costs_few_connections() {
     let state = state(&redlock, 0).to_string();
     assert!(state.starts_with("down: ") && state.contains("READONLY"), "{state}");
     server.cmd(&["REPLICAOF", "NO", "ONE"]);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("it is a master again");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the server is a master again");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || server.keys().is_empty()).await;
 }
@@ -118,16 +119,16 @@ async fn replica_that_hides_its_role_costs_few_connections() {
 #[tokio::test]
 async fn script_on_a_replica_marks_the_node_down() {
     let cluster = Cluster::start(3);
-    let redlock = builder(cluster.urls()).build().expect("good settings");
+    let redlock = builder(cluster.urls()).build().expect("valid settings");
     let lease = granted_by_all(&redlock, "r").await;
     cluster[0].cmd(&["REPLICAOF", "127.0.0.1", "1"]);
     // An extension runs as a script, and no acquire follows.
-    lease.extend(ms(400_000)).await.expect("two others");
+    lease.extend(ms(400_000)).await.expect("two nodes are up");
     let is_down = || state(&redlock, 0) == NodeState::Down(NodeFailure::Replica);
     eventually("the node is down as a replica", is_down).await;
     cluster[0].cmd(&["REPLICAOF", "NO", "ONE"]);
     eventually("all nodes are up", || all_up(&redlock)).await;
-    eventually("the extension is made up for", || cluster[0].pttl("r") > 300_000).await;
+    eventually("the missed extension is repeated", || cluster[0].pttl("r") > 300_000).await;
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
 }
@@ -137,14 +138,14 @@ async fn paused_writes_on_a_majority_cost_few_connections() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let builder = builder(proxies.iter().map(Proxy::url)).node_timeout(ms(50));
-    let redlock = builder.build().expect("good settings");
-    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
+    let redlock = builder.build().expect("valid settings");
+    drop(redlock.acquire("r").wait(SOON).await.expect("the lock is free"));
     eventually("all nodes are up", || all_up(&redlock)).await;
     for node in &cluster.servers()[..2] {
         node.cmd(&["CLIENT", "PAUSE", "600000", "WRITE"]);
     }
     let before: Vec<_> = proxies.iter().map(Proxy::accepted).collect();
-    keep_trying(&redlock).await.expect("two of three are paused");
+    keep_trying(&redlock).await.expect("two of three nodes are paused");
     for (proxy, before) in proxies.iter().zip(before) {
         let connections = proxy.accepted() - before;
         assert!(connections <= MAX_CONNECTIONS, "{connections} connections");
@@ -153,13 +154,13 @@ async fn paused_writes_on_a_majority_cost_few_connections() {
         node.cmd(&["CLIENT", "UNPAUSE"]);
     }
     let resumed = Instant::now();
-    let lease = redlock.acquire("r").wait(SOON).await.expect("the pause is over");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the pause has ended");
     assert!(resumed.elapsed() < ms(10_000), "{:?}", resumed.elapsed());
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// An address of this machine that is no loopback address, if it has one.
+/// An address of this machine that is not a loopback address, if there is one.
 fn outer_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Connecting a UDP socket sends no packet.
@@ -169,22 +170,22 @@ fn outer_address() -> Option<String> {
 }
 
 #[tokio::test]
-async fn protected_mode_is_named_as_the_reason() {
+async fn protected_mode_is_reported() {
     let Some(address) = outer_address() else {
         println!("skipped: this machine has no address besides those of its loopback interface");
         return;
     };
     let server = Server::builder().arg("--bind").arg("0.0.0.0").arg("--protected-mode").arg("yes");
     let server = server.start();
-    // Before Redis 7.0 a server that is told its addresses is never protected.
+    // Before Redis 7.0, a server with the setting `bind` is never protected.
     if server.info("server")["redis_version"].starts_with("6.") {
         println!("skipped: this server is not protected");
         return;
     }
     let url = format!("redis://{address}:{}", server.port());
-    let redlock = builder([url]).build().expect("good settings");
+    let redlock = builder([url]).build().expect("valid settings");
     for _ in 0..20 {
-        let refused = redlock.try_acquire("r").await.expect_err("it is protected");
+        let refused = redlock.try_acquire("r").await.expect_err("the server is protected");
         let state = state(&redlock, 0).to_string();
         for text in [refused.to_string(), state] {
             let is_named = text.contains("closed by the server: DENIED ");

@@ -1,4 +1,4 @@
-//! Nodes that are not there yet, or not there for a moment.
+//! Nodes that are not reachable yet, or not for a short time.
 
 use crate::{SOON, all_down, all_up, client, eventually, ms, through};
 use kit::{Cluster, Proxy};
@@ -9,31 +9,32 @@ use tokio::time::{sleep, timeout};
 const LONG: Duration = Duration::from_mins(3);
 
 #[tokio::test]
-async fn a_wait_for_the_first_connections_ends_with_the_wait_and_not_with_the_connecting() {
+async fn acquire_without_connections_ends_at_its_wait() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     for proxy in &proxies {
         proxy.hold_connects(true);
     }
-    let redlock = through(&proxies).connect_timeout(LONG).build().expect("good settings");
-    let begun = Instant::now();
+    let redlock = through(&proxies).connect_timeout(LONG).build().expect("valid settings");
+    let started = Instant::now();
     let waits = [redlock.acquire("a"), redlock.acquire_all(["b", "c"])];
     for waiting in waits.map(|acquire| tokio::spawn(acquire.wait(ms(300)))) {
-        let refused = timeout(LONG / 2, waiting).await.expect("it ends").expect("no panic");
-        let refused = refused.expect_err("none is connected to");
+        let refused =
+            timeout(LONG / 2, waiting).await.expect("the acquire ends").expect("no panic");
+        let refused = refused.expect_err("no node is connected");
         assert!(matches!(refused, AcquireError::Timeout { .. }), "{refused}");
     }
-    assert!(begun.elapsed() < LONG / 2, "it waited for the connections");
+    assert!(started.elapsed() < LONG / 2, "the acquire waited for the connections");
 }
 
 #[tokio::test]
-async fn what_was_released_while_nobody_could_be_told_is_asked_after_with_the_next_connection() {
+async fn waiter_tries_again_after_reconnecting() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let redlock = through(&proxies).build().expect("good settings");
-    let theirs = client(&cluster);
-    let held = theirs.acquire("r").ttl(LONG * 2).wait(SOON).await.expect("free");
-    eventually("on all", || held.report().granted() == 3).await;
+    let redlock = through(&proxies).build().expect("valid settings");
+    let other = client(&cluster);
+    let held = other.acquire("r").ttl(LONG * 2).wait(SOON).await.expect("free");
+    eventually("all nodes have the key", || held.report().granted() == 3).await;
     redlock.ready().await.expect("there is a runtime");
     let never = RetryPolicy::fixed(LONG);
     let waiting = tokio::spawn(redlock.acquire("r").retry(never).wait(LONG * 2));
@@ -42,28 +43,29 @@ async fn what_was_released_while_nobody_could_be_told_is_asked_after_with_the_ne
         proxy.refuse(true);
     }
     proxies.iter().for_each(Proxy::reset);
-    eventually("all are away", || all_down(&redlock)).await;
+    eventually("all nodes are down", || all_down(&redlock)).await;
     assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     proxies.iter().for_each(Proxy::heal);
-    let had = timeout(LONG / 2, waiting).await.expect("it asks again").expect("no panic");
-    drop(had.expect("it is free"));
+    let acquired =
+        timeout(LONG / 2, waiting).await.expect("the waiter tries again").expect("no panic");
+    drop(acquired.expect("the lock is released"));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn what_was_given_up_before_the_first_connection_is_never_written() {
+async fn cancelled_command_is_never_written() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    // Its command waits for the connection, and the attempt succeeds without it. A guard would wait for it: all nodes are
-    // young.
+    // The command waits for the connection to this node, and the attempt succeeds without it. With the restart
+    // guard, the attempt would wait for the node, because all nodes have just started.
     proxies[2].hold_connects(true);
     let builder = through(&proxies).connect_timeout(LONG).restart_guard(RestartGuard::Off);
-    let redlock = builder.build().expect("good settings");
-    let lease = redlock.try_acquire("r").await.expect("two others");
+    let redlock = builder.build().expect("valid settings");
+    let lease = redlock.try_acquire("r").await.expect("two nodes are up");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     proxies[2].heal();
-    eventually("it is connected to", || all_up(&redlock)).await;
-    redlock.close().await.expect("nothing is owed");
-    assert_eq!(cluster[2].calls("set"), 0, "it was written");
+    eventually("all nodes are up", || all_up(&redlock)).await;
+    redlock.close().await.expect("no release is pending");
+    assert_eq!(cluster[2].calls("set"), 0, "the command was written");
     assert!(cluster.is_empty());
 }

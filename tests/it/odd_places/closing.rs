@@ -1,4 +1,4 @@
-//! `close()` in every state that a client can be in.
+//! `close()` in every state of a client.
 
 use crate::{SOON, builder, client, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-/// Much longer than any close takes.
+/// Much longer than any `close()` takes.
 pub(super) const LONG: Duration = Duration::from_mins(2);
 
 fn tasks() -> usize {
@@ -18,20 +18,20 @@ pub(super) async fn close(redlock: &Redlock) -> Result<(), CloseError> {
     timeout(LONG, redlock.close()).await.expect("close() ends within its bound")
 }
 
-/// Closes a client whose nodes can be reached: nothing is left then, though a handle is.
+/// Closes a client whose nodes are reachable. No key, task or connection may be left, although a handle exists.
 async fn expect_clean(cluster: &Cluster, redlock: &Redlock) {
     close(redlock).await.expect("all nodes can be reached");
     assert!(cluster.is_empty(), "a key is left: {:?}", cluster.keys_per_node());
     expect_nothing_runs(cluster).await;
     assert_eq!(redlock.try_acquire("r").await.expect_err("closed"), AcquireError::Closed);
-    close(redlock).await.expect("it is closed");
+    close(redlock).await.expect("the client is closed");
     expect_nothing_runs(cluster).await;
 }
 
 async fn expect_nothing_runs(cluster: &Cluster) {
-    eventually("its tasks have ended", || tasks() == 0).await;
+    eventually("the client's tasks have ended", || tasks() == 0).await;
     let is_left = |node: &Server| node.is_running() && node.clients().is_empty();
-    eventually("its connections are closed", || cluster.iter().all(is_left)).await;
+    eventually("the connections are closed", || cluster.iter().all(is_left)).await;
 }
 
 /// Closes a client with `releases` pending releases for each of exactly these nodes.
@@ -47,16 +47,16 @@ async fn expect_pending(redlock: &Redlock, nodes: &[Server], releases: usize) {
 }
 
 fn patient_through(proxies: &[Proxy]) -> Redlock {
-    through(proxies).ttl(ms(60_000)).connect_timeout(LONG).build().expect("good settings")
+    through(proxies).ttl(ms(60_000)).connect_timeout(LONG).build().expect("valid settings")
 }
 
-/// A client whose `close()` takes its time.
+/// A client whose `close()` may take long.
 pub(super) fn patient(cluster: &Cluster) -> Redlock {
-    builder(cluster).connect_timeout(LONG).build().expect("good settings")
+    builder(cluster).connect_timeout(LONG).build().expect("valid settings")
 }
 
 #[tokio::test]
-async fn one_that_was_never_used_asks_nobody() {
+async fn close_of_an_unused_client_does_no_io() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
     expect_clean(&cluster, &redlock).await;
@@ -66,7 +66,7 @@ async fn one_that_was_never_used_asks_nobody() {
 }
 
 #[tokio::test]
-async fn one_that_is_connecting_refuses_who_waits_for_that() {
+async fn close_while_connecting_ends_waiting_acquires() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     for proxy in &proxies {
@@ -77,20 +77,21 @@ async fn one_that_is_connecting_refuses_who_waits_for_that() {
     let waits = waits.map(|acquire| tokio::spawn(acquire));
     let ready = redlock.clone();
     let ready = tokio::spawn(async move { ready.ready().await });
-    eventually("it connects", || proxies.iter().all(|proxy| proxy.accepted() > 0)).await;
+    eventually("the client connects", || proxies.iter().all(|proxy| proxy.accepted() > 0)).await;
     close(&redlock).await.expect("nothing was sent");
     for waiting in waits {
-        let refused = timeout(LONG / 2, waiting).await.expect("it is told").expect("no panic");
+        let refused =
+            timeout(LONG / 2, waiting).await.expect("the acquire ends").expect("no panic");
         assert_eq!(refused.expect_err("closed"), AcquireError::Closed);
     }
-    timeout(LONG / 2, ready).await.expect("it is told").expect("no panic").expect_err("closed");
-    eventually("its tasks have ended", || tasks() == 0).await;
+    timeout(LONG / 2, ready).await.expect("ready() ends").expect("no panic").expect_err("closed");
+    eventually("the client's tasks have ended", || tasks() == 0).await;
     proxies.iter().for_each(Proxy::heal);
     expect_clean(&cluster, &redlock).await;
 }
 
 #[tokio::test]
-async fn one_that_connects_to_nodes_that_hang_is_closed_and_sets_nothing_later() {
+async fn close_while_connecting_to_stopped_nodes_sets_no_key() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
     cluster.iter().for_each(Server::stop);
@@ -100,32 +101,32 @@ async fn one_that_connects_to_nodes_that_hang_is_closed_and_sets_nothing_later()
     for waiting in waits {
         timeout(LONG / 2, waiting)
             .await
-            .expect("it is told")
+            .expect("the acquire ends")
             .expect("no panic")
             .expect_err("closed");
     }
-    eventually("its tasks have ended", || tasks() == 0).await;
+    eventually("the client's tasks have ended", || tasks() == 0).await;
     cluster.iter().for_each(Server::cont);
     expect_clean(&cluster, &redlock).await;
 }
 
 #[tokio::test]
-async fn one_whose_nodes_hang_names_them_and_delivers_when_they_go_on() {
+async fn close_reports_stopped_nodes_and_delivers_later() {
     for hung in [1, 3] {
         let cluster = Cluster::start(3);
         let redlock = client(&cluster);
         let held = redlock.acquire("held").wait(SOON).await.expect("free");
         let dropped = redlock.acquire("dropped").wait(SOON).await.expect("free");
         for lease in [&held, &dropped] {
-            eventually("all have granted", || lease.report().granted() == 3).await;
+            eventually("all nodes have granted", || lease.report().granted() == 3).await;
         }
         cluster.iter().take(hung).for_each(Server::stop);
         drop(dropped);
         expect_pending(&redlock, &cluster[..hung], 2).await;
         assert_eq!(held.loss(), Some(Loss::Closed));
         cluster.iter().take(hung).for_each(Server::cont);
-        eventually("what was owed is delivered", || cluster.is_empty()).await;
-        eventually("it is known to be", || {
+        eventually("the releases are delivered", || cluster.is_empty()).await;
+        eventually("close() reports no pending release", || {
             futures::FutureExt::now_or_never(redlock.close()) == Some(Ok(()))
         })
         .await;
@@ -134,38 +135,38 @@ async fn one_whose_nodes_hang_names_them_and_delivers_when_they_go_on() {
 }
 
 #[tokio::test]
-async fn one_whose_node_is_gone_names_it_only_if_it_is_owed_something() {
+async fn close_reports_a_dead_node_only_with_pending_releases() {
     let cluster = Cluster::start_with(3, &Server::builder().durable());
-    let owing = client(&cluster);
-    let lease = granted_by_all(&owing, "r").await;
+    let with_pending = client(&cluster);
+    let lease = granted_by_all(&with_pending, "r").await;
     cluster[0].kill();
     drop(lease);
-    expect_pending(&owing, &cluster[..1], 1).await;
-    eventually("the others are told", || cluster.is_empty()).await;
+    expect_pending(&with_pending, &cluster[..1], 1).await;
+    eventually("the other nodes have no key", || cluster.is_empty()).await;
 
     let clean = patient(&cluster);
-    let lease = clean.acquire("r").wait(SOON).await.expect("two are up");
+    let lease = clean.acquire("r").wait(SOON).await.expect("two nodes are up");
     let waiting = tokio::spawn(clean.acquire("r").wait(LONG));
     sleep(ms(50)).await;
-    close(&clean).await.expect("nothing was written to the node that is gone");
+    close(&clean).await.expect("no command was written to the dead node");
     assert!(cluster.is_empty() && lease.loss() == Some(Loss::Closed));
     waiting.await.expect("no panic").expect_err("closed");
 
     cluster[0].restart();
-    eventually("what is owed is delivered after the close", || cluster.is_empty()).await;
-    eventually("it is known to be", || {
-        futures::FutureExt::now_or_never(owing.close()) == Some(Ok(()))
+    eventually("the release is delivered after the close", || cluster.is_empty()).await;
+    eventually("close() reports no pending release", || {
+        futures::FutureExt::now_or_never(with_pending.close()) == Some(Ok(()))
     })
     .await;
-    expect_clean(&cluster, &owing).await;
+    expect_clean(&cluster, &with_pending).await;
 }
 
 #[tokio::test]
-async fn whoever_waits_is_refused_wherever_it_stands() {
+async fn close_ends_acquires_in_every_state() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let (redlock, theirs) = (patient_through(&proxies), patient(&cluster));
-    let held = theirs.acquire("held").wait(SOON).await.expect("free");
+    let (redlock, other) = (patient_through(&proxies), patient(&cluster));
+    let held = other.acquire("held").wait(SOON).await.expect("free");
     redlock.ready().await.expect("there is a runtime");
     let acquire = |resource: &str| redlock.acquire(resource).wait(LONG);
     let slowly = RetryPolicy::fixed(LONG);
@@ -176,7 +177,7 @@ async fn whoever_waits_is_refused_wherever_it_stands() {
         tokio::spawn(redlock.acquire_all(["held", "free"]).wait(LONG).retry(slowly)),
     ];
     sleep(ms(300)).await;
-    // From now on votes take a while: these are in their rounds, the set in none yet or in its own.
+    // Votes are slow from now on, so these acquires are in a round when the client closes.
     for proxy in &proxies {
         proxy.delay(Direction::Replies, ms(400));
     }
@@ -186,99 +187,100 @@ async fn whoever_waits_is_refused_wherever_it_stands() {
     sleep(ms(50)).await;
     close(&redlock).await.expect("all nodes can be reached");
     for waiting in waits {
-        let refused = timeout(LONG / 2, waiting).await.expect("it is told").expect("no panic");
+        let refused =
+            timeout(LONG / 2, waiting).await.expect("the acquire ends").expect("no panic");
         assert_eq!(refused.expect_err("closed"), AcquireError::Closed);
     }
     assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     assert!(cluster.is_empty(), "a key is left: {:?}", cluster.keys_per_node());
-    theirs.close().await.expect("all nodes can be reached");
+    other.close().await.expect("all nodes can be reached");
     expect_clean(&cluster, &redlock).await;
 }
 
 #[tokio::test]
-async fn leases_end_whatever_is_being_done_with_them() {
+async fn close_ends_leases_in_every_state() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let redlock = patient_through(&proxies);
     let acquire = |resource: &str| redlock.acquire(resource).wait(SOON);
     let plain = acquire("plain").await.expect("free");
-    let kept_up = acquire("kept up").ttl(ms(20_000)).auto_extend_forever().await.expect("free");
+    let renewed = acquire("renewed").ttl(ms(20_000)).auto_extend_forever().await.expect("free");
     let fenced = acquire("fenced").fenced().await.expect("free");
     let set = redlock.acquire_all(["one", "two"]).wait(SOON).await.expect("free");
     let lost = acquire("lost").auto_extend_forever().await.expect("free");
-    eventually("it is everywhere", || lost.report().granted() == 3).await;
+    eventually("all nodes have granted", || lost.report().granted() == 3).await;
     for node in &cluster {
         node.del("lost");
     }
-    timeout(SOON, lost.lost()).await.expect("nodes push");
-    let (extended, given_back) =
+    timeout(SOON, lost.lost()).await.expect("the nodes push the deletion");
+    let (extended, released) =
         (acquire("e").await.expect("free"), acquire("r").await.expect("free"));
     let view = extended.view();
     for proxy in &proxies {
         proxy.delay(Direction::Replies, ms(300));
     }
     let extending = tokio::spawn(async move { view.extend(ms(90_000)).await });
-    let releasing = tokio::spawn(given_back.release());
-    let ended = [plain.view(), kept_up.view(), fenced.view(), set.view(), extended.view()];
-    let told = ended.map(|view| tokio::spawn(async move { view.lost().await }));
+    let releasing = tokio::spawn(released.release());
+    let ended = [plain.view(), renewed.view(), fenced.view(), set.view(), extended.view()];
+    let losses = ended.map(|view| tokio::spawn(async move { view.lost().await }));
     sleep(ms(20)).await;
     close(&redlock).await.expect("all nodes can be reached");
-    for told in told {
-        let reason = timeout(SOON, told).await.expect("it is told").expect("no panic");
+    for loss in losses {
+        let reason = timeout(SOON, loss).await.expect("the loss is reported").expect("no panic");
         assert_eq!(reason, Loss::Closed);
     }
-    let extension = timeout(SOON, extending).await.expect("it ends").expect("no panic");
+    let extension = timeout(SOON, extending).await.expect("the extension ends").expect("no panic");
     extension.expect_err("the lease has ended");
-    let release = timeout(SOON, releasing).await.expect("it ends").expect("no panic");
+    let release = timeout(SOON, releasing).await.expect("the release ends").expect("no panic");
     assert_eq!(release, Ok(ReleaseOutcome::Released));
     let is_counter = |key: &Vec<u8>| String::from_utf8_lossy(key).contains("#quorlock:");
     let locks = |node: &Server| node.keys().iter().filter(|key| !is_counter(key)).count();
     assert!(cluster.iter().all(|node| locks(node) == 0), "{:?}", cluster.keys_per_node());
     expect_nothing_runs(&cluster).await;
-    for lease in [plain, kept_up, fenced, set, extended, lost] {
+    for lease in [plain, renewed, fenced, set, extended, lost] {
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::AlreadyReleased));
     }
 }
 
 #[tokio::test]
-async fn what_is_to_stand_for_a_time_stands_and_nobody_owns_it() {
+async fn close_keeps_at_least_keys_without_an_owner() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
     let lease = redlock.acquire("r").at_least(ms(25_000)).wait(SOON).await.expect("free");
-    // A node that was not connected in time has nothing to keep.
-    eventually("it stands everywhere", || lease.report().granted() == 3).await;
+    // `at_least` only applies to nodes that have granted the lock.
+    eventually("all nodes have granted", || lease.report().granted() == 3).await;
     let value = lease.value().as_bytes().to_vec();
     close(&redlock).await.expect("all nodes can be reached");
     for node in &cluster {
-        let stands = node.get("r").expect("it is kept");
-        assert!(stands != value && node.pttl("r") <= 25_000, "it is still ours");
+        let left = node.get("r").expect("at_least has not passed");
+        assert!(left != value && node.pttl("r") <= 25_000, "the key still has the lease's value");
     }
     expect_nothing_runs(&cluster).await;
 }
 
 #[tokio::test]
-async fn twice_at_once_and_dropped_half_way_it_is_closed_all_the_same() {
+async fn concurrent_and_dropped_closes_complete() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let (twice, half) = (patient_through(&proxies), patient_through(&proxies));
+    let (thrice, dropped) = (patient_through(&proxies), patient_through(&proxies));
     let leases = [
-        twice.acquire("a").wait(SOON).await.expect("free"),
-        half.acquire("b").wait(SOON).await.expect("free"),
+        thrice.acquire("a").wait(SOON).await.expect("free"),
+        dropped.acquire("b").wait(SOON).await.expect("free"),
     ];
     for proxy in &proxies {
         proxy.delay(Direction::Replies, ms(200));
     }
-    let closing = [twice.clone(), twice.clone(), twice.clone()];
+    let closing = [thrice.clone(), thrice.clone(), thrice.clone()];
     let closing = closing.map(|one| tokio::spawn(async move { close(&one).await }));
     for closing in closing {
         closing.await.expect("no panic").expect("all nodes can be reached");
     }
     assert!(leases[0].loss() == Some(Loss::Closed) && leases[1].is_valid());
-    timeout(ms(20), half.close()).await.expect_err("the answers take longer");
-    assert_eq!(half.try_acquire("r").await.expect_err("closed"), AcquireError::Closed);
+    timeout(ms(20), dropped.close()).await.expect_err("the replies take longer");
+    assert_eq!(dropped.try_acquire("r").await.expect_err("closed"), AcquireError::Closed);
     assert_eq!(leases[1].loss(), Some(Loss::Closed));
-    eventually("its releases go on", || cluster.is_empty()).await;
-    // Whoever asks again is told when it is done.
-    expect_clean(&cluster, &half).await;
-    expect_clean(&cluster, &twice).await;
+    eventually("the releases are delivered", || cluster.is_empty()).await;
+    // A later `close()` waits for the result of the dropped one.
+    expect_clean(&cluster, &dropped).await;
+    expect_clean(&cluster, &thrice).await;
 }

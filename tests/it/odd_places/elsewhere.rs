@@ -1,4 +1,4 @@
-//! `close()` on another runtime than that of the acquires, and on none.
+//! `close()` on another runtime than the acquires', and outside of runtimes.
 
 use super::closing::{LONG, close, patient};
 use crate::{SOON, client, current_thread, eventually, multi_thread};
@@ -13,7 +13,7 @@ fn tasks(runtime: &Handle) -> usize {
 }
 
 #[test]
-fn on_another_runtime_everything_of_the_first_ends() {
+fn close_on_another_runtime_ends_everything() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
     let (first, second) = (multi_thread(1), current_thread());
@@ -26,37 +26,38 @@ fn on_another_runtime_everything_of_the_first_ends() {
     second.block_on(async {
         close(&redlock).await.expect("all nodes can be reached");
         assert!(cluster.is_empty(), "a key is left: {:?}", cluster.keys_per_node());
-        let refused = timeout(LONG / 2, waiting).await.expect("it is told").expect("no panic");
+        let refused =
+            timeout(LONG / 2, waiting).await.expect("the acquire ends").expect("no panic");
         assert_eq!(refused.expect_err("closed"), AcquireError::Closed);
         assert_eq!(unpolled.await.expect_err("closed"), AcquireError::Closed);
         let left = || tasks(first.handle()) + tasks(&Handle::current());
-        eventually("no task is left on either", || left() == 0).await;
+        eventually("no task is left on either runtime", || left() == 0).await;
     });
     assert!(!lease.is_valid());
 }
 
 #[test]
-fn where_the_first_runtime_is_not_driven_it_says_the_truth() {
+fn close_reports_pending_releases_if_runtime_is_idle() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let (first, second) = (current_thread(), current_thread());
     let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
-    let said = second.block_on(close(&redlock));
-    // What was written and not answered by then is named, although it may have been done.
-    let named = said.err().map_or_else(Vec::new, |error| error.undelivered().to_vec());
+    let closed = second.block_on(close(&redlock));
+    // Releases that were written but not confirmed are reported as pending, although they may have run.
+    let named = closed.err().map_or_else(Vec::new, |error| error.undelivered().to_vec());
     for (node, keys) in cluster.iter().zip(cluster.keys_per_node()) {
         let is_named = named.iter().any(|(name, _)| *name == node.addr().to_string());
         assert!(keys.is_empty() || is_named, "{} is not named: {named:?}", node.addr());
     }
     drop(lease);
     first.block_on(async {
-        eventually("it delivers when it is driven", || cluster.is_empty()).await;
-        close(&redlock).await.expect("nothing is owed");
+        eventually("the releases are delivered once the runtime runs", || cluster.is_empty()).await;
+        close(&redlock).await.expect("no release is pending");
     });
 }
 
 #[test]
-fn after_its_runtime_was_shut_down_what_is_owed_goes_by_another() {
+fn close_after_runtime_shutdown_uses_another_runtime() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
     let first = current_thread();
@@ -76,20 +77,20 @@ fn after_its_runtime_was_shut_down_what_is_owed_goes_by_another() {
 }
 
 #[test]
-fn outside_of_runtimes_it_ends_at_once_and_what_is_owed_goes_by_the_one_that_lives() {
+fn close_outside_of_runtimes_ends_at_once() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let first = multi_thread(1);
     let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
-    let said = thread::scope(|scope| {
+    let closed = thread::scope(|scope| {
         let closing = scope.spawn(|| futures::executor::block_on(redlock.close()));
-        kit::eventually(SOON, "it ends", || closing.is_finished());
+        kit::eventually(SOON, "close() ends", || closing.is_finished());
         closing.join().expect("no panic")
     });
-    // It cannot wait there.
-    assert!(said.is_err() || cluster.is_empty(), "{said:?}");
-    kit::eventually(SOON, "it is delivered", || cluster.is_empty());
-    first.block_on(close(&redlock)).expect("nothing is owed");
+    // Outside of a runtime, `close()` cannot wait for replies.
+    assert!(closed.is_err() || cluster.is_empty(), "{closed:?}");
+    kit::eventually(SOON, "the releases are delivered", || cluster.is_empty());
+    first.block_on(close(&redlock)).expect("no release is pending");
     kit::eventually(SOON, "no task is left", || tasks(first.handle()) == 0);
     assert!(!lease.is_valid());
 }

@@ -1,4 +1,4 @@
-//! Users who may run everything but one command: on one node of three, and on all.
+//! Users who may run all commands but one: on one node of three, and on all nodes.
 
 use crate::{SOON, builder_of, eventually, ms};
 use futures::future::join_all;
@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 const PASSWORD: &str = "secret";
 
-/// What a lock needs, or likes to have.
+/// The commands that the client needs or can use.
 const COMMANDS: [&str; 19] = [
     "set",
     "get",
@@ -32,19 +32,18 @@ const COMMANDS: [&str; 19] = [
     "time",
 ];
 
-/// Short enough to be sat out, and longer than all that is done under it.
+/// Short enough to wait for, and longer than the operations of a lease in this test.
 const TTL: Duration = ms(12_000);
 
-/// More commands in a second, of all clients together, are a loop without a pause. What a node refuses
-/// is repeated twice a second and more: a few releases of some clients, each with what it does in its
-/// script.
-const MOST_PER_SECOND: u64 = 2_000;
+/// More commands per second, over all clients, would be a retry loop without a pause. Refused releases are
+/// repeated about twice per second, and each runs a script of several commands.
+const MAX_PER_SECOND: u64 = 2_000;
 
 fn user(command: &str) -> String {
     format!("no-{}", command.replace('|', "-"))
 }
 
-/// Servers that know for each command a user who may run all others.
+/// Servers with one user per command, who may run all other commands.
 fn cluster() -> Cluster {
     let cluster = Cluster::start(3);
     for node in &cluster {
@@ -54,17 +53,18 @@ fn cluster() -> Cluster {
                 let rules = ["ACL", "SETUSER", &user, "on", &password, "~*", "&*", "+@all", &rule];
                 node.try_cmd(&rules)
             };
-            // Before Redis 7.0 a command is forbidden with all of its subcommands.
+            // Before Redis 7.0, a command can only be forbidden together with its subcommands.
             let whole = command.split('|').next().unwrap_or(command);
             if rule(format!("-{command}")).is_err() {
-                rule(format!("-{whole}")).expect("users are known");
+                rule(format!("-{whole}")).expect("the server supports users");
             }
         }
     }
     cluster
 }
 
-/// A client that may not run `command` on the first `nodes`, and shares its locks with those that may.
+/// A client whose user lacks `command` on the first `nodes` nodes. Its key prefix is that of the clients with
+/// all permissions.
 fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     let user = user(command);
     let url = |(at, node): (usize, &Server)| {
@@ -72,10 +72,10 @@ fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     };
     let builder = builder_of(cluster.iter().enumerate().map(url)).ttl(TTL);
     let builder = builder.key_prefix(format!("{user}:")).connect_timeout(ms(5_000));
-    builder.build().expect("good settings")
+    builder.build().expect("valid settings")
 }
 
-/// The keys of locks (and not of counters) with the prefix for `command`, on each node.
+/// The keys of locks, without counters, with the prefix for `command`, on each node.
 fn keys(cluster: &Cluster, command: &str) -> Vec<Vec<String>> {
     let prefix = format!("{}:", user(command));
     let is_lock = |key: &String| key.starts_with(&prefix) && !key.contains("#quorlock:");
@@ -86,7 +86,7 @@ fn keys(cluster: &Cluster, command: &str) -> Vec<Vec<String>> {
     cluster.iter().map(texts).collect()
 }
 
-fn asked_for(cluster: &Cluster) -> u64 {
+fn total_calls(cluster: &Cluster) -> u64 {
     cluster.iter().map(Server::all_calls).sum()
 }
 
@@ -95,12 +95,12 @@ async fn release(lease: Lease, what: &str) {
     assert_eq!(released, ReleaseOutcome::Released, "{what}");
 }
 
-/// Every verb works, though one node refuses `command`.
-async fn all_verbs_work(redlock: &Redlock, theirs: &Redlock, command: &str) {
+/// Checks that every operation succeeds although one node refuses `command`.
+async fn all_operations_work(redlock: &Redlock, other: &Redlock, command: &str) {
     let lease = redlock.acquire("plain").wait(SOON).await;
     let lease = lease.unwrap_or_else(|error| panic!("{command}: acquire: {error}"));
     lease.extend(TTL * 2).await.unwrap_or_else(|error| panic!("{command}: extend: {error}"));
-    let status = redlock.status("plain").await.expect("nodes can be asked");
+    let status = redlock.status("plain").await.expect("the client is open");
     assert!(status.to_string().len() > 1, "{command}");
     release(lease, command).await;
 
@@ -114,32 +114,32 @@ async fn all_verbs_work(redlock: &Redlock, theirs: &Redlock, command: &str) {
     set.extend(TTL * 2).await.unwrap_or_else(|error| panic!("{command}: set: {error}"));
     release(set, command).await;
 
-    let given = theirs.acquire("given").wait(SOON).await.expect("free");
-    // It must stand on the nodes that can take it over.
-    eventually("all have granted", || given.report().granted() == 3).await;
+    let given = other.acquire("given").wait(SOON).await.expect("free");
+    // The nodes on which the key can be adopted must have it.
+    eventually("all nodes have granted", || given.report().granted() == 3).await;
     let adopted = redlock.adopt("given", given.value()).await;
     let adopted = adopted.unwrap_or_else(|error| panic!("{command}: adopt: {error}"));
     drop(given);
     release(adopted, command).await;
 
-    let held = theirs.acquire("held").wait(SOON).await.expect("free");
+    let held = other.acquire("held").wait(SOON).await.expect("free");
     let waiting = tokio::spawn(redlock.acquire("held").wait(SOON * 2));
     sleep(ms(300)).await;
     assert!(!waiting.is_finished(), "{command}: it is held");
     release(held, command).await;
-    let had = waiting.await.expect("no panic");
-    let had = had.unwrap_or_else(|error| panic!("{command}: waited in vain: {error}"));
-    release(had, command).await;
+    let acquired = waiting.await.expect("no panic");
+    let acquired = acquired.unwrap_or_else(|error| panic!("{command}: the wait failed: {error}"));
+    release(acquired, command).await;
 }
 
-/// It ends, and says the truth: either no key is left, or the nodes are named that keep some.
-async fn close(redlock: &Redlock, cluster: &Cluster, command: &str, crippled: usize) {
+/// Closes the client within the time limit, and checks that every node with a key left is reported.
+async fn close(redlock: &Redlock, cluster: &Cluster, command: &str, restricted: usize) {
     let closed = timeout(SOON, redlock.close()).await;
     let left = keys(cluster, command);
-    match closed.unwrap_or_else(|_| panic!("{command}: close() hangs")) {
+    match closed.unwrap_or_else(|_| panic!("{command}: close() does not end")) {
         Ok(()) => assert!(left.iter().all(Vec::is_empty), "{command}: {left:?} are left"),
         Err(error) => {
-            let names = || cluster.iter().take(crippled).map(|node| node.addr().to_string());
+            let names = || cluster.iter().take(restricted).map(|node| node.addr().to_string());
             for (name, _) in error.undelivered() {
                 assert!(names().any(|one| one == *name), "{command}: {error}");
             }
@@ -153,47 +153,47 @@ async fn close(redlock: &Redlock, cluster: &Cluster, command: &str, crippled: us
 }
 
 #[tokio::test]
-async fn with_one_command_forbidden_on_one_node_nothing_is_lost() {
+async fn operations_succeed_if_one_node_forbids_a_command() {
     let cluster = cluster();
     let clients = COMMANDS.map(|command| without(&cluster, command, 1));
     let verbs = COMMANDS.iter().zip(&clients).map(async |(command, redlock)| {
-        let theirs = without(&cluster, command, 0);
-        all_verbs_work(redlock, &theirs, command).await;
-        theirs.close().await.unwrap_or_else(|error| panic!("{command}: {error}"));
+        let other = without(&cluster, command, 0);
+        all_operations_work(redlock, &other, command).await;
+        other.close().await.unwrap_or_else(|error| panic!("{command}: {error}"));
     });
     join_all(verbs).await;
-    expect_calm(&cluster, &clients).await;
+    expect_no_retry_loop(&cluster, &clients).await;
     for command in COMMANDS {
         let left = keys(&cluster, command);
         assert!(left[1..].iter().all(Vec::is_empty), "{command}: {left:?}");
     }
     let closing = COMMANDS.iter().zip(&clients);
     join_all(closing.map(|(command, redlock)| close(redlock, &cluster, command, 1))).await;
-    expect_gone(&cluster).await;
+    expect_keys_to_expire(&cluster).await;
 }
 
-/// What could not be released ends with its ttl.
-async fn expect_gone(cluster: &Cluster) {
-    let begun = std::time::Instant::now();
+/// Waits until keys that could not be released have expired.
+async fn expect_keys_to_expire(cluster: &Cluster) {
+    let started = std::time::Instant::now();
     while COMMANDS.iter().any(|command| keys(cluster, command).iter().any(|keys| !keys.is_empty()))
     {
-        assert!(begun.elapsed() < SOON + TTL * 3, "keys are left after their ttl");
+        assert!(started.elapsed() < SOON + TTL * 3, "keys are left after their ttl");
         sleep(ms(50)).await;
     }
 }
 
-/// Nothing is done over and over while nobody asks for anything.
-async fn expect_calm(cluster: &Cluster, clients: &[Redlock]) {
-    let before = asked_for(cluster);
+/// Checks that no retry loop runs while no operation is active.
+async fn expect_no_retry_loop(cluster: &Cluster, clients: &[Redlock]) {
+    let before = total_calls(cluster);
     sleep(ms(1_000)).await;
-    let asked = asked_for(cluster) - before;
-    println!("{asked} commands in a second, of {} clients", clients.len());
-    assert!(asked < MOST_PER_SECOND, "{asked} commands in a second, and nobody asks");
+    let calls = total_calls(cluster) - before;
+    println!("{calls} commands in a second, of {} clients", clients.len());
+    assert!(calls < MAX_PER_SECOND, "{calls} commands in a second without an active operation");
 }
 
-/// Each verb ends, with whatever it has to say.
-async fn all_verbs_end(redlock: &Redlock, theirs: &Redlock, command: &str) -> usize {
-    let hangs = |what: &str| -> ! { panic!("{command}: {what} hangs") };
+/// Calls each operation, and checks that it ends. Returns the number of successful ones.
+async fn all_operations_end(redlock: &Redlock, other: &Redlock, command: &str) -> usize {
+    let hangs = |what: &str| -> ! { panic!("{command}: {what} does not end") };
     let mut works = 0;
     let acquires = [
         ("try", redlock.try_acquire("plain")),
@@ -201,7 +201,7 @@ async fn all_verbs_end(redlock: &Redlock, theirs: &Redlock, command: &str) -> us
         ("fenced", redlock.acquire("fenced").fenced().wait(ms(500))),
         ("set", redlock.acquire_all(["one", "two"]).wait(ms(500))),
         ("fenced set", redlock.try_acquire_all(["three", "four"]).fenced()),
-        ("kept up", redlock.try_acquire("kept up").auto_extend_forever()),
+        ("renewed", redlock.try_acquire("renewed").auto_extend_forever()),
     ];
     for (what, acquire) in acquires {
         let Ok(lease) = timeout(SOON, acquire).await.unwrap_or_else(|_| hangs(what)) else {
@@ -214,14 +214,14 @@ async fn all_verbs_end(redlock: &Redlock, theirs: &Redlock, command: &str) -> us
         works += usize::from(released.unwrap_or_else(|_| hangs("release")).is_ok());
     }
     let status = timeout(SOON, redlock.status("plain")).await;
-    let status = status.unwrap_or_else(|_| hangs("status")).expect("nodes can be asked");
+    let status = status.unwrap_or_else(|_| hangs("status")).expect("the client is open");
     assert!(status.to_string().len() > 1, "{command}");
-    let given = theirs.acquire("given").wait(SOON).await.expect("free");
+    let given = other.acquire("given").wait(SOON).await.expect("free");
     let adopted = timeout(SOON, redlock.adopt("given", given.value())).await;
     works += usize::from(adopted.unwrap_or_else(|_| hangs("adopt")).is_ok());
     let forced = timeout(SOON, redlock.force_release("given")).await;
-    forced.unwrap_or_else(|_| hangs("force_release")).expect("nodes can be asked");
-    let held = theirs.acquire("held").wait(SOON).await.expect("free");
+    forced.unwrap_or_else(|_| hangs("force_release")).expect("the client is open");
+    let held = other.acquire("held").wait(SOON).await.expect("free");
     let waited = timeout(SOON, redlock.acquire("held").wait(ms(600))).await;
     let waited = waited.unwrap_or_else(|_| hangs("a wait for a held lock"));
     assert!(waited.is_err(), "{command}: it is held");
@@ -230,24 +230,24 @@ async fn all_verbs_end(redlock: &Redlock, theirs: &Redlock, command: &str) -> us
 }
 
 #[tokio::test]
-async fn with_one_command_forbidden_on_all_nodes_every_verb_ends() {
+async fn operations_end_if_all_nodes_forbid_a_command() {
     let cluster = cluster();
     let clients = COMMANDS.map(|command| without(&cluster, command, 3));
     let verbs = COMMANDS.iter().zip(&clients).map(async |(command, redlock)| {
-        let theirs = without(&cluster, command, 0);
-        let works = all_verbs_end(redlock, &theirs, command).await;
-        theirs.close().await.unwrap_or_else(|error| panic!("{command}: {error}"));
+        let other = without(&cluster, command, 0);
+        let works = all_operations_end(redlock, &other, command).await;
+        other.close().await.unwrap_or_else(|error| panic!("{command}: {error}"));
         (*command, works)
     });
     let works = join_all(verbs).await;
     println!("verbs that work: {works:?}");
-    // Six acquires, each extended and released, and an adoption.
-    let liked = ["script|load", "client", "client|id", "ping", "hello", "config|get", "time"];
-    for (command, works) in works.iter().filter(|(command, _)| liked.contains(command)) {
+    // 19 operations: six acquires, each with an extension and a release, and one adoption.
+    let optional = ["script|load", "client", "client|id", "ping", "hello", "config|get", "time"];
+    for (command, works) in works.iter().filter(|(command, _)| optional.contains(command)) {
         assert_eq!(*works, 19, "{command}");
     }
-    expect_calm(&cluster, &clients).await;
+    expect_no_retry_loop(&cluster, &clients).await;
     let closing = COMMANDS.iter().zip(&clients);
     join_all(closing.map(|(command, redlock)| close(redlock, &cluster, command, 3))).await;
-    expect_gone(&cluster).await;
+    expect_keys_to_expire(&cluster).await;
 }
