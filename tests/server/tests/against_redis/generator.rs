@@ -1,10 +1,10 @@
-//! What is said to servers: mostly what quorlock says, on few keys, so that it meets.
+//! Generates random commands: mostly those of quorlock, on few keys, so that clients interact.
 
-use crate::dice::Dice;
-use crate::scripts::{Follow, Script, Scripts, companion};
+use crate::rng::Rng;
+use crate::scripts::{CounterArgs, Script, Scripts, counter_key};
 use quorlock_test::internals::{Config, Version};
 
-/// One command.
+/// The words of one command.
 pub type Words = Vec<String>;
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -12,7 +12,7 @@ const VALUES: [&str; 4] = ["mine", "yours", "theirs+2", ""];
 const TTLS: [&str; 8] = ["1", "2", "10", "50", "100", "1000", "9000", "60000"];
 const COUNTS: [&str; 7] =
     ["0", "1", "7", "12", "9007199254740990", "9007199254740991", "9007199254740992"];
-/// What others write where counters stand.
+/// What other programs may write to the counters' keys.
 const ODD_COUNTS: [&str; 12] = [
     "3",
     "x",
@@ -28,9 +28,9 @@ const ODD_COUNTS: [&str; 12] = [
     "-0",
 ];
 
-pub struct Author {
-    pub dice: Dice,
-    /// The server that is spoken to.
+pub struct Generator {
+    pub rng: Rng,
+    /// The version of the server that receives the commands.
     pub version: Version,
     scripts: Scripts,
 }
@@ -39,66 +39,66 @@ fn words(line: &str) -> Words {
     line.split(' ').map(str::to_owned).collect()
 }
 
-impl Author {
+impl Generator {
     pub fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), version: Config::default().version, scripts: Scripts::new() }
+        Self { rng: Rng::new(seed), version: Config::default().version, scripts: Scripts::new() }
     }
 
     fn key(&mut self) -> String {
-        self.dice.pick(&KEYS).to_owned()
+        self.rng.pick(&KEYS).to_owned()
     }
 
     fn value(&mut self) -> String {
-        // Mostly the same, so that locks are held.
-        let value = if self.dice.once_in(2) { VALUES[0] } else { self.dice.pick(&VALUES) };
+        // One value is the most likely, so that clients often hold each other's locks.
+        let value = if self.rng.once_in(2) { VALUES[0] } else { self.rng.pick(&VALUES) };
         value.to_owned()
     }
 
     fn ttl(&mut self) -> String {
-        self.dice.pick(&TTLS).to_owned()
+        self.rng.pick(&TTLS).to_owned()
     }
 
-    /// One key, or a sorted set of them.
+    /// Returns one key or a sorted set of keys.
     fn keys(&mut self) -> Vec<String> {
-        let from = self.dice.below(KEYS.len());
+        let from = self.rng.below(KEYS.len());
         let most = KEYS.len() - from;
-        let count = if self.dice.once_in(2) { 1 } else { 1 + self.dice.below(most) };
+        let count = if self.rng.once_in(2) { 1 } else { 1 + self.rng.below(most) };
         KEYS[from..from + count].iter().map(|key| (*key).to_owned()).collect()
     }
 
-    fn follow(&mut self, modes: &[&'static str]) -> Option<Follow> {
-        let least = self.dice.pick(&COUNTS).to_owned();
-        let follow = Follow { least, mode: self.dice.pick(modes), ttl: self.ttl() };
-        Some(follow).filter(|_| self.dice.once_in(2))
+    fn counter_args(&mut self, modes: &[&'static str]) -> Option<CounterArgs> {
+        let least = self.rng.pick(&COUNTS).to_owned();
+        let counter = CounterArgs { least, mode: self.rng.pick(modes), ttl: self.ttl() };
+        Some(counter).filter(|_| self.rng.once_in(2))
     }
 
-    /// A pipeline of quorlock's: commands of several claims, and the node's time.
+    /// Returns a pipeline of quorlock: commands of several requests, and usually `TIME`.
     pub fn quorlock(&mut self, tracks: bool) -> Vec<Words> {
-        match self.dice.below(60) {
+        match self.rng.below(60) {
             0 => return self.set_up(),
             1 => return self.inspection(),
             _ => {}
         }
         let mut pipeline = Vec::new();
-        for _ in 0..=self.dice.below(4) {
+        for _ in 0..=self.rng.below(4) {
             self.command(tracks, &mut pipeline);
         }
-        if !self.dice.once_in(8) {
+        if !self.rng.once_in(8) {
             pipeline.push(words("TIME"));
         }
         pipeline
     }
 
     fn command(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
-        match self.dice.below(10) {
+        match self.rng.below(10) {
             0..3 => self.acquire_one(tracks, pipeline),
             3..5 => self.acquire(tracks, pipeline),
             5..7 => self.extend(tracks, pipeline),
             7..9 => self.release(pipeline),
             _ => {
                 let key = [self.key()];
-                let by_source = self.dice.once_in(6);
-                pipeline.push(self.scripts.look.call(by_source, &key, None));
+                let by_source = self.rng.once_in(6);
+                pipeline.push(self.scripts.read_script.call(by_source, &key, None));
             }
         }
     }
@@ -107,66 +107,66 @@ impl Author {
         let (key, value, ttl) = (self.key(), self.value(), self.ttl());
         let set = ["SET", &key, &value, "NX", "PX", &ttl];
         pipeline.push(set.map(str::to_owned).to_vec());
-        let wants = self.dice.below(3);
-        if wants > 0 {
+        let extras = self.rng.below(3);
+        if extras > 0 {
             watch(tracks, &key, pipeline);
         }
-        if wants > 1 {
+        if extras > 1 {
             pipeline.push(["GETRANGE", &key, "0", "4200"].map(str::to_owned).to_vec());
         }
     }
 
     fn acquire(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
-        let (keys, follow) = (self.keys(), self.follow(&["incr", "incr", "touch"]));
-        if tracks && self.dice.once_in(2) {
+        let (keys, counter) = (self.keys(), self.counter_args(&["incr", "incr", "touch"]));
+        if tracks && self.rng.once_in(2) {
             for key in &keys {
                 watch(true, key, pipeline);
             }
         }
         let arguments = [self.value(), self.ttl()];
-        let by_source = self.dice.once_in(6);
-        if let ([key], Some(follow)) = (keys.as_slice(), &follow)
-            && follow.mode == "incr"
+        let by_source = self.rng.once_in(6);
+        if let ([key], Some(counter)) = (keys.as_slice(), &counter)
+            && counter.mode == "incr"
         {
-            let call = self.scripts.draw(by_source, key, follow);
+            let call = self.scripts.draw(by_source, key, counter);
             pipeline.push(with(call, &arguments));
             return;
         }
-        let call = self.scripts.acquire.call(by_source, &keys, follow.as_ref());
+        let call = self.scripts.acquire.call(by_source, &keys, counter.as_ref());
         pipeline.push(with(call, &arguments));
     }
 
     fn extend(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
-        let (keys, follow) = (self.keys(), self.follow(&["touch"]));
+        let (keys, counter) = (self.keys(), self.counter_args(&["touch"]));
         let arguments = [self.value(), self.ttl()];
-        let by_source = self.dice.once_in(6);
-        let call = self.scripts.extend.call(by_source, &keys, follow.as_ref());
+        let by_source = self.rng.once_in(6);
+        let call = self.scripts.extend.call(by_source, &keys, counter.as_ref());
         pipeline.push(with(call, &arguments));
-        if tracks && self.dice.once_in(2) {
+        if tracks && self.rng.once_in(2) {
             for key in &keys {
                 watch(true, key, pipeline);
             }
         }
     }
 
-    /// Also a release with a cool-down, and taking over what was handed over.
+    /// Pushes a release, also with a cooldown or with the value of an adopting client.
     fn release(&mut self, pipeline: &mut Vec<Words>) {
-        let (keys, follow) = (self.keys(), self.follow(&["try", "try", "incr"]));
+        let (keys, counter) = (self.keys(), self.counter_args(&["try", "try", "incr"]));
         let mut arguments = vec![self.value()];
-        if self.dice.once_in(3) {
+        if self.rng.once_in(3) {
             arguments.extend([self.value(), self.ttl()]);
         }
-        let by_source = self.dice.once_in(6);
-        if let ([key], [_], None) = (keys.as_slice(), arguments.as_slice(), &follow)
+        let by_source = self.rng.once_in(6);
+        if let ([key], [_], None) = (keys.as_slice(), arguments.as_slice(), &counter)
             && let Some(delete) = self.version.deletes_by(key)
         {
             pipeline.push(with(delete, &arguments));
         }
-        let call = self.scripts.release.call(by_source, &keys, follow.as_ref());
+        let call = self.scripts.release.call(by_source, &keys, counter.as_ref());
         pipeline.push(with(call, &arguments));
     }
 
-    /// What quorlock asks on a new connection.
+    /// Returns the pipeline that quorlock sends on a new connection.
     pub fn set_up(&mut self) -> Vec<Words> {
         let lines = ["TIME", "CLIENT ID", "INFO server", "INFO replication", "INFO memory"];
         let mut pipeline: Vec<_> = lines.map(words).to_vec();
@@ -177,7 +177,7 @@ impl Author {
         pipeline
     }
 
-    /// What quorlock asks at a check.
+    /// Returns the pipeline of quorlock's node check.
     fn inspection(&mut self) -> Vec<Words> {
         let key = self.key();
         let mut pipeline =
@@ -206,57 +206,57 @@ impl Author {
         pipeline
     }
 
-    /// A command or two of somebody else, who may use a lock's keys and counters for anything.
-    pub fn stranger(&mut self) -> Vec<Words> {
-        let key = if self.dice.once_in(3) { companion(&self.key()) } else { self.key() };
+    /// Returns a command of another program, which may use a lock's keys and counters in any way.
+    pub fn foreign_command(&mut self) -> Vec<Words> {
+        let key = if self.rng.once_in(3) { counter_key(&self.key()) } else { self.key() };
         let (value, ttl, long) = (self.value(), self.ttl(), "v".repeat(4_201));
-        let line = match self.dice.below(28) {
+        let line = match self.rng.below(28) {
             0 => vec!["SET", &key, &value],
             1 => vec!["SET", &key, &value, "PX", &ttl],
             2 => vec!["SET", &key, &value, "XX", "PX", &ttl],
-            3..6 => vec!["SET", &key, self.dice.pick(&ODD_COUNTS)],
+            3..6 => vec!["SET", &key, self.rng.pick(&ODD_COUNTS)],
             6 => vec!["GET", &key],
             7 => vec!["DEL", &key],
             8 => vec!["DEL", "a", "b", &key],
             9 => vec!["PTTL", &key],
             10 => vec!["PEXPIRE", &key, &ttl],
-            11 => vec!["PEXPIRE", &key, self.dice.pick(&["0", "-1", "x", "9223372036854775807"])],
+            11 => vec!["PEXPIRE", &key, self.rng.pick(&["0", "-1", "x", "9223372036854775807"])],
             12 => vec![
                 "SET",
                 &key,
                 "v",
                 "PX",
-                self.dice.pick(&["0", "-1", "x", "9223372036854775807"]),
+                self.rng.pick(&["0", "-1", "x", "9223372036854775807"]),
             ],
             13..15 => vec!["SADD", &key, &value],
             15..17 => vec!["LPUSH", &key, &value],
-            17 => vec![self.dice.pick(&["FLUSHALL", "FLUSHDB"])],
-            18 => vec!["SCRIPT", self.dice.pick(&["FLUSH", "KILL"])],
+            17 => vec![self.rng.pick(&["FLUSHALL", "FLUSHDB"])],
+            18 => vec!["SCRIPT", self.rng.pick(&["FLUSH", "KILL"])],
             19 => vec![
                 "SET",
                 &key,
                 "v",
-                self.dice.pick(&["NX", "XX"]),
-                self.dice.pick(&["XX", "PX", "FOO"]),
+                self.rng.pick(&["NX", "XX"]),
+                self.rng.pick(&["XX", "PX", "FOO"]),
             ],
-            20 => vec![self.dice.pick(&["GET", "TIME", "SET", "EVAL"]), &key, "more", "words"],
-            21 => vec![self.dice.pick(&["FOO", "CLIENT", "SCRIPT"]), &key],
+            20 => vec![self.rng.pick(&["GET", "TIME", "SET", "EVAL"]), &key, "more", "words"],
+            21 => vec![self.rng.pick(&["FOO", "CLIENT", "SCRIPT"]), &key],
             22 => vec!["EVALSHA", "0123456789012345678901234567890123456789", "0"],
-            23 => vec!["EVAL", "return 1", self.dice.pick(&["x", "-1", "7"])],
+            23 => vec!["EVAL", "return 1", self.rng.pick(&["x", "-1", "7"])],
             24 => vec!["PING"],
-            25 => vec!["SET", &key, self.dice.pick(&[&long, &long[1..]])],
+            25 => vec!["SET", &key, self.rng.pick(&[&long, &long[1..]])],
             26 => {
                 let places = ["0", "1", "-1", "-3", "5", "99", "x", "9223372036854775807"];
-                vec!["GETRANGE", &key, self.dice.pick(&places), self.dice.pick(&places)]
+                vec!["GETRANGE", &key, self.rng.pick(&places), self.rng.pick(&places)]
             }
             _ => vec!["HELLO"],
         };
         vec![line.into_iter().map(str::to_owned).collect()]
     }
 
-    /// What changes the connection itself.
-    pub fn about_connection(&mut self, login: &str) -> Vec<Words> {
-        let line = match self.dice.below(18) {
+    /// Returns a pipeline that changes the state of the connection.
+    pub fn connection_command(&mut self, login: &str) -> Vec<Words> {
+        let line = match self.rng.below(18) {
             14 => return vec![words("AUTH bob x")],
             16 => "CLIENT SETNAME quorlock:nodes=5-9f3ac21b,quorum=3",
             17 => return vec![vec!["CLIENT".into(), "SETNAME".into(), "no space".into()]],
@@ -270,22 +270,22 @@ impl Author {
             9 => "CLIENT CACHING NO",
             10 => "HELLO 2",
             11 => "HELLO 4",
-            12 => self.dice.pick(&["SELECT 0", "SELECT 0", "SELECT 1", "SELECT 99", "SELECT x"]),
+            12 => self.rng.pick(&["SELECT 0", "SELECT 0", "SELECT 1", "SELECT 99", "SELECT x"]),
             _ => return vec![words(login)],
         };
-        // What it is told is told in the newer protocol, mostly.
-        let hello = if self.dice.once_in(4) { "CLIENT ID" } else { "HELLO 3" };
+        // Mostly switch to RESP3, in which servers push invalidations.
+        let hello = if self.rng.once_in(4) { "CLIENT ID" } else { "HELLO 3" };
         vec![words(line), words(hello)]
     }
 
-    /// By how many microseconds the clock moves on, or back.
+    /// Returns by how many microseconds the clock steps forwards or backwards.
     pub fn step_us(&mut self) -> i64 {
-        match self.dice.below(24) {
+        match self.rng.below(24) {
             0..10 => 0,
             10 => 1,
             11 => 999,
             12..15 => 1_000,
-            15..19 => 1_000 * i64::try_from(self.dice.below(40)).expect("few"),
+            15..19 => 1_000 * i64::try_from(self.rng.below(40)).expect("a small number"),
             19..22 => 37_123,
             22 => 1_000_001,
             _ => -5_500,

@@ -1,9 +1,9 @@
-//! Choices that hang on a seed alone.
+//! Random choices that depend only on a seed.
 
 /// The generator `SplitMix64`.
-pub struct Dice(u64);
+pub struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -18,10 +18,10 @@ impl Dice {
 
     pub fn below(&mut self, count: usize) -> usize {
         let count = u64::try_from(count).expect("a small number");
-        usize::try_from(self.next() % count).expect("below it")
+        usize::try_from(self.next() % count).expect("less than `count`")
     }
 
-    /// True once in so many times.
+    /// Returns true with a probability of 1 in `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

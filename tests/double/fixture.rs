@@ -1,4 +1,4 @@
-//! Five nodes, real or not: what is done to them, and how what came of it is told.
+//! The five real or in-process nodes of a scenario: actions on them, and observations as text.
 
 use crate::{SOON, eventually, ms, secs};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -11,61 +11,61 @@ use tokio::runtime;
 
 const COUNT: usize = 5;
 
-/// What somebody else sets.
-const THEIRS: &str = "00000000000000000000000000000000:somebody else";
+/// The lock value of the other holder.
+const OTHER_VALUE: &str = "00000000000000000000000000000000:somebody else";
 
-/// The nodes of one play.
-pub(crate) enum Stage {
-    /// Servers, each behind a proxy.
+/// The nodes that a scenario runs on.
+pub(crate) enum Fixture {
+    /// Each server is behind a proxy.
     Real(Cluster, Vec<Proxy>),
     Double(Nodes),
 }
 
-/// What is done to some nodes.
+/// An action on some of the nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
+pub(crate) enum Action {
     Hang,
     Resume,
     Kill,
     Restart,
     FillMemory,
-    Follow,
+    MakeReplica,
     Delay(Duration),
     StepAhead(Duration),
 }
 
-/// Plays `scene` on real nodes and on those in the process, and compares what is told of it.
-#[allow(clippy::needless_pass_by_value, reason = "a scene is written where it is played")]
-pub(crate) fn same(scene: impl AsyncFn(&Stage) -> Vec<String>) {
-    same_after(Cluster::start(COUNT), &scene);
+/// Runs `scenario` on real and on in-process nodes, and asserts that both report the same observations.
+#[allow(clippy::needless_pass_by_value, reason = "callers pass a closure")]
+pub(crate) fn same(scenario: impl AsyncFn(&Fixture) -> Vec<String>) {
+    same_after(Cluster::start(COUNT), &scenario);
 }
 
-/// The same, with real nodes whose clocks can be moved.
+/// Like [`same`], with real nodes whose clocks the test can step.
 #[cfg(target_os = "linux")]
-#[allow(clippy::needless_pass_by_value, reason = "a scene is written where it is played")]
-pub(crate) fn same_with_clocks(scene: impl AsyncFn(&Stage) -> Vec<String>) {
-    same_after(Cluster::start_with(COUNT, &Server::builder().clock()), &scene);
+#[allow(clippy::needless_pass_by_value, reason = "callers pass a closure")]
+pub(crate) fn same_with_clocks(scenario: impl AsyncFn(&Fixture) -> Vec<String>) {
+    same_after(Cluster::start_with(COUNT, &Server::builder().clock()), &scenario);
 }
 
-fn same_after(cluster: Cluster, scene: &impl AsyncFn(&Stage) -> Vec<String>) {
+fn same_after(cluster: Cluster, scenario: &impl AsyncFn(&Fixture) -> Vec<String>) {
     let runtime = || {
         let mut builder = runtime::Builder::new_current_thread();
         builder.enable_all();
         builder
     };
     let proxies = cluster.iter().map(|server| Proxy::start(server.addr())).collect();
-    let real = Stage::Real(cluster, proxies);
-    let expected = runtime().build().expect("a runtime").block_on(scene(&real));
+    let real = Fixture::Real(cluster, proxies);
+    let expected = runtime().build().expect("a runtime").block_on(scenario(&real));
     drop(real);
     assert!(!expected.is_empty());
     let paused = runtime().start_paused(true).build().expect("a runtime");
-    let told = paused.block_on(async { scene(&Stage::Double(Nodes::start(COUNT))).await });
-    assert_eq!(told, expected, "on real nodes: right");
+    let observed = paused.block_on(async { scenario(&Fixture::Double(Nodes::start(COUNT))).await });
+    assert_eq!(observed, expected, "left: in-process nodes; right: real nodes");
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) fn client(&self) -> Redlock {
-        self.builder().build().expect("good settings")
+        self.builder().build().expect("valid settings")
     }
 
     pub(crate) fn builder(&self) -> Builder {
@@ -76,8 +76,8 @@ impl Stage {
         settings(builder)
     }
 
-    /// By a way that can be made slow.
-    pub(crate) fn slow_way(&self) -> Builder {
+    /// Returns a builder whose client reaches real nodes through the proxies, which can delay requests.
+    pub(crate) fn delayable_builder(&self) -> Builder {
         match self {
             Self::Real(_, proxies) => {
                 settings(Redlock::builder().nodes(proxies.iter().map(Proxy::url)))
@@ -86,23 +86,23 @@ impl Stage {
         }
     }
 
-    pub(crate) fn act(&self, which: Range<usize>, act: Act) {
+    pub(crate) fn apply(&self, which: Range<usize>, action: Action) {
         match self {
             Self::Real(cluster, proxies) => {
                 for (server, proxy) in cluster[which.clone()].iter().zip(&proxies[which]) {
-                    act.on_real(server, proxy);
+                    action.on_real(server, proxy);
                 }
             }
-            Self::Double(nodes) => act.on_double(&nodes.only(which)),
+            Self::Double(nodes) => action.on_double(&nodes.only(which)),
         }
     }
 
-    /// Somebody else holds it.
+    /// Sets the key for another holder.
     pub(crate) fn hold(&self, which: Range<usize>, key: &str) {
         match self {
             Self::Real(cluster, _) => {
                 for server in &cluster[which] {
-                    server.cmd(&["SET", key, THEIRS, "PX", "600000"]);
+                    server.cmd(&["SET", key, OTHER_VALUE, "PX", "600000"]);
                 }
             }
             Self::Double(nodes) => nodes.only(which).hold(key, secs(600)),
@@ -118,22 +118,22 @@ impl Stage {
         }
     }
 
-    /// On how many of all nodes the key stands; of real ones, those that are well.
+    /// Returns how many nodes hold the key; of the real ones, stopped nodes do not count.
     pub(crate) fn count(&self, key: &str) -> usize {
         match self {
             Self::Real(cluster, _) => {
-                let well = cluster.iter().filter(|it| it.is_running() && !it.is_stopped());
-                well.filter(|server| server.get(key).is_some()).count()
+                let running = cluster.iter().filter(|it| it.is_running() && !it.is_stopped());
+                running.filter(|server| server.get(key).is_some()).count()
             }
             Self::Double(nodes) => nodes.count(key),
         }
     }
 
-    pub(crate) async fn gone(&self, key: &str) {
-        eventually("the key is gone everywhere", || self.count(key) == 0).await;
+    pub(crate) async fn wait_until_gone(&self, key: &str) {
+        eventually("no node holds the key", || self.count(key) == 0).await;
     }
 
-    /// Time passes.
+    /// Sleeps on real nodes, and advances the time of in-process nodes.
     pub(crate) async fn pass(&self, time: Duration) {
         match self {
             Self::Real(..) => tokio::time::sleep(time).await,
@@ -141,10 +141,10 @@ impl Stage {
         }
     }
 
-    /// A lease, when all nodes have told how they vote.
+    /// Acquires the lock, and waits for the votes of all nodes.
     pub(crate) async fn lease(&self, redlock: &Redlock, resource: &str) -> Lease {
-        let lease = redlock.acquire(resource).wait(SOON).await.expect("a free lock");
-        all_told(&lease).await;
+        let lease = redlock.acquire(resource).wait(SOON).await.expect("the lock is free");
+        wait_for_votes(&lease).await;
         lease
     }
 }
@@ -153,7 +153,7 @@ fn settings(builder: Builder) -> Builder {
     builder.node_timeout(ms(1_000)).ttl(secs(30)).max_ttl(secs(3_600))
 }
 
-impl Act {
+impl Action {
     fn on_real(self, server: &Server, proxy: &Proxy) {
         match self {
             Self::Hang => server.stop(),
@@ -161,7 +161,7 @@ impl Act {
             Self::Kill => server.kill(),
             Self::Restart => server.restart(),
             Self::FillMemory => drop(server.cmd(&["CONFIG", "SET", "maxmemory", "1"])),
-            Self::Follow => drop(server.cmd(&["REPLICAOF", "127.0.0.1", "1"])),
+            Self::MakeReplica => drop(server.cmd(&["REPLICAOF", "127.0.0.1", "1"])),
             Self::Delay(by) => proxy.delay(Direction::Requests, by),
             Self::StepAhead(by) => server.clock().jump(by),
         }
@@ -174,17 +174,17 @@ impl Act {
             Self::Kill => nodes.kill(),
             Self::Restart => nodes.restart(),
             Self::FillMemory => nodes.refuse(Trouble::OutOfMemory),
-            Self::Follow => nodes.refuse(Trouble::ReadOnly),
+            Self::MakeReplica => nodes.refuse(Trouble::ReadOnly),
             Self::Delay(by) => nodes.delay(by),
             Self::StepAhead(by) => nodes.step_ahead(by),
         }
     }
 }
 
-/// Waits until all nodes have told how they vote.
-pub(crate) async fn all_told(lease: &Lease) {
+/// Waits until no vote is pending.
+pub(crate) async fn wait_for_votes(lease: &Lease) {
     let is_pending = |node: &NodeReport| *node.vote() == NodeVote::Pending;
-    eventually("all have voted", || !lease.report().nodes().iter().any(is_pending)).await;
+    eventually("all nodes have voted", || !lease.report().nodes().iter().any(is_pending)).await;
 }
 
 /// How each node voted.
@@ -192,16 +192,17 @@ pub(crate) fn votes(lease: &Lease) -> String {
     lease.report().nodes().iter().map(vote).collect::<Vec<_>>().join(", ")
 }
 
-/// How it was refused, and what speaks against it. Who had not voted by then does not count.
+/// Returns the kind of the refusal and the set of votes against it. Pending votes depend on timing and are left
+/// out.
 pub(crate) fn refusal(refused: &AcquireError) -> String {
     let kind = format!("{refused:?}");
     let kind = kind.split([' ', '(']).next().unwrap_or_default();
     let nodes = refused.report().expect("the nodes were asked").nodes();
-    let against =
+    let opposing =
         nodes.iter().filter(|node| !matches!(node.vote(), NodeVote::Pending | NodeVote::Granted));
-    let against: BTreeSet<_> = against.map(vote).collect();
+    let opposing: BTreeSet<_> = opposing.map(vote).collect();
     let (is_contended, is_unavailable) = (refused.is_contended(), refused.is_unavailable());
-    format!("{kind} {is_contended} {is_unavailable} {against:?}")
+    format!("{kind} {is_contended} {is_unavailable} {opposing:?}")
 }
 
 fn vote(node: &NodeReport) -> String {
