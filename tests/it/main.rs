@@ -9,8 +9,9 @@
 mod agreement;
 #[cfg(feature = "blocking")]
 mod blocking;
+#[cfg(feature = "blocking")]
+mod blocking_in_async;
 mod bounds;
-mod bystanders;
 mod cancellation;
 mod checks;
 mod clocks;
@@ -19,10 +20,11 @@ mod cool_down;
 mod credentials;
 mod dead;
 mod deployments;
-mod endings;
+mod dropped_clients;
 mod errors;
 mod failovers;
 mod fencing;
+mod foreign_changes;
 mod forks;
 mod fresh;
 mod garbage;
@@ -30,59 +32,57 @@ mod guarded;
 mod handover;
 mod hung;
 mod incomplete;
-#[cfg(feature = "blocking")]
-mod inside;
 mod interop;
+mod invalid_counters;
 mod late_keys;
 mod late_packets;
+mod lease_end;
 mod lifecycle;
 mod limits;
-mod lingering;
 mod many_waiters;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod names;
-mod natives;
+mod native_deletes;
 mod nodes;
 mod observer;
-mod odd_places;
 mod operations;
 mod own_clock;
 mod ownership;
 mod processes;
 mod profiles;
 mod quorum;
+mod rare_conditions;
+mod rarely_polled;
 mod reconnect;
 mod refusals;
+mod refused_writes;
 mod renewal;
 #[cfg(feature = "blocking")]
 mod resolver;
 mod restarts;
 mod rolling;
 mod runtimes;
-mod seldom;
 #[cfg(feature = "serde")]
 mod serialized;
+mod set_notifications;
+mod set_queues;
 mod sets;
-mod sets_in_line;
-mod sets_told;
 mod settings;
 mod setups;
 mod silence;
-mod spoilt;
 #[path = "../../examples/fencing/stale.rs"]
 mod stale;
 mod steps;
+mod stopped_runtimes;
 mod stopping;
+mod stuck_waiters;
 mod suspects;
 mod tampered;
 mod tampering;
 #[cfg(feature = "tls-rustls")]
 mod tls;
-mod touched;
 mod transport;
-mod undriven;
-mod unserved;
 mod using;
 mod validity;
 mod variables;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// A runtime that owns the client's tasks and does not run.
-fn undriven(redlock: &Redlock) -> Runtime {
+fn stopped_runtime(redlock: &Redlock) -> Runtime {
     let runtime = current_thread();
     runtime.block_on(async {
-        let lease = redlock.try_acquire("undriven").await.expect("the lock is free");
+        let lease = redlock.try_acquire("stopped").await.expect("the lock is free");
         lease.release().await.expect("nodes are up");
     });
     runtime
@@ -27,7 +27,7 @@ fn orphan(redlock: &Redlock, resource: &str) -> Lease {
 fn release_avoids_a_runtime_that_does_not_run() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let _kept = undriven(&redlock);
+    let _kept = stopped_runtime(&redlock);
     let driven = current_thread();
     driven.block_on(async {
         let (before, after) = (orphan_elsewhere(&redlock, "1"), orphan_elsewhere(&redlock, "2"));
@@ -49,7 +49,7 @@ fn orphan_elsewhere(redlock: &Redlock, resource: &'static str) -> Lease {
 fn lease_outside_of_runtimes_uses_a_running_runtime() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let _kept = undriven(&redlock);
+    let _kept = stopped_runtime(&redlock);
     let driven = multi_thread(1);
     let _other = driven.block_on(async { redlock.try_acquire("other").await.expect("free") });
     let lease = orphan(&redlock, "r");
