@@ -1,8 +1,8 @@
-//! What acquire and release take on five real servers, healthy and not, in percentiles:
+//! Duration of acquires and releases on five real servers, with and without a fault, in percentiles:
 //! `cargo bench --bench cluster [-- part-of-a-row's-name]`.
 //!
-//! The last columns are what must hold with a node that hangs: every operation ends within the node
-//! timeout + 20 ms at the 99th percentile, none fails, and once the node goes on, no key is left.
+//! The last columns show requirements with an unresponsive node: the 99th percentile of every operation is at
+//! most the node timeout + 20 ms, no operation fails, and after the node resumes no key is left.
 
 use kit::Cluster;
 use quorlock::Redlock;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const BOUND: Duration = Duration::from_millis(70);
 
-/// What is done to the fifth node.
+/// Fault of the fifth node.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
     Killed,
-    Hung,
+    Stopped,
 }
 
 struct Row {
@@ -28,9 +28,9 @@ struct Row {
     warm: bool,
 }
 
-/// What one task saw.
+/// Measurements of one task.
 #[derive(Default)]
-struct Seen {
+struct Measured {
     acquires: Vec<Duration>,
     releases: Vec<Duration>,
     failures: usize,
@@ -45,36 +45,36 @@ fn rows() -> Vec<Row> {
         row("healthy, 512 tasks", Fault::None, 512, long, true),
         row("one killed, 64 tasks, warm", Fault::Killed, 64, long, true),
         row("one killed, 64 tasks, new", Fault::Killed, 64, long, false),
-        row("one hung, 64 tasks, warm, ttl 10 s", Fault::Hung, 64, long, true),
-        row("one hung, 64 tasks, new, ttl 10 s", Fault::Hung, 64, long, false),
-        row("one hung, 64 tasks, warm, ttl 300 ms", Fault::Hung, 64, short, true),
-        row("one hung, 64 tasks, new, ttl 300 ms", Fault::Hung, 64, short, false),
+        row("one stopped, 64 tasks, warm, ttl 10 s", Fault::Stopped, 64, long, true),
+        row("one stopped, 64 tasks, new, ttl 10 s", Fault::Stopped, 64, long, false),
+        row("one stopped, 64 tasks, warm, ttl 300 ms", Fault::Stopped, 64, short, true),
+        row("one stopped, 64 tasks, new, ttl 300 ms", Fault::Stopped, 64, short, false),
     ]
 }
 
-async fn task(redlock: Redlock, key: String, end: Instant) -> Seen {
-    let mut seen = Seen::default();
+async fn task(redlock: Redlock, key: String, end: Instant) -> Measured {
+    let mut measured = Measured::default();
     while Instant::now() < end {
-        let begun = Instant::now();
+        let started = Instant::now();
         let acquired = redlock.try_acquire(&key).await;
-        seen.acquires.push(begun.elapsed());
+        measured.acquires.push(started.elapsed());
         let Ok(lease) = acquired else {
-            seen.failures += 1;
+            measured.failures += 1;
             continue;
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let released = lease.release().await;
-        seen.releases.push(begun.elapsed());
-        seen.failures += usize::from(released.is_err());
+        measured.releases.push(started.elapsed());
+        measured.failures += usize::from(released.is_err());
     }
-    seen
+    measured
 }
 
-/// Runs the tasks of a row for so long; returns what they saw, and how many keys are left.
-async fn run(row: &Row, lasting: Duration) -> (Seen, usize) {
+/// Runs the tasks of a row for `lasting`. Returns their measurements, and the number of keys left.
+async fn run(row: &Row, lasting: Duration) -> (Measured, usize) {
     let cluster = Cluster::start(5);
     let builder = Redlock::builder().nodes(cluster.urls()).node_timeout(NODE_TIMEOUT).ttl(row.ttl);
-    let redlock = builder.build().expect("these settings can work");
+    let redlock = builder.build().expect("valid settings");
     if row.warm {
         for _ in 0..50 {
             if let Ok(lease) = redlock.try_acquire("warm").await {
@@ -85,17 +85,17 @@ async fn run(row: &Row, lasting: Duration) -> (Seen, usize) {
     match row.fault {
         Fault::None => {}
         Fault::Killed => cluster[4].kill(),
-        Fault::Hung => cluster[4].stop(),
+        Fault::Stopped => cluster[4].stop(),
     }
     let end = Instant::now() + lasting;
     let tasks =
         (0..row.tasks).map(|i| tokio::spawn(task(redlock.clone(), format!("key/{i}"), end)));
-    let mut all = Seen::default();
+    let mut all = Measured::default();
     for task in tasks.collect::<Vec<_>>() {
-        let seen = task.await.expect("no task panics");
-        all.acquires.extend(seen.acquires);
-        all.releases.extend(seen.releases);
-        all.failures += seen.failures;
+        let measured = task.await.expect("no task panics");
+        all.acquires.extend(measured.acquires);
+        all.releases.extend(measured.releases);
+        all.failures += measured.failures;
     }
     cluster[4].is_stopped().then(|| cluster[4].cont());
     let settled = Instant::now() + Duration::from_secs(5);
@@ -126,18 +126,18 @@ fn main() {
     println!("|---|---|---|---|---|---|---|");
     let lasting = Duration::from_secs(3);
     for row in rows().iter().filter(|row| row.name.contains(&only)) {
-        let (seen, left) = runtime.block_on(run(row, lasting));
+        let (measured, left) = runtime.block_on(run(row, lasting));
         #[allow(clippy::cast_precision_loss)] // far below 2^52
-        let rate = seen.releases.len() as f64 / lasting.as_secs_f64();
-        let (acquire, slow_acquire) = percentiles(seen.acquires);
-        let (release, slow_release) = percentiles(seen.releases);
+        let rate = measured.releases.len() as f64 / lasting.as_secs_f64();
+        let (acquire, slow_acquire) = percentiles(measured.acquires);
+        let (release, slow_release) = percentiles(measured.releases);
         let is_bounded = slow_acquire <= BOUND && slow_release <= BOUND;
         println!(
             "| {} | {rate:.0} | {} | {} | {} | {} | {left} |",
             row.name,
             acquire.join(" / "),
             release.join(" / "),
-            seen.failures,
+            measured.failures,
             if is_bounded { "yes" } else { "NO" },
         );
     }

@@ -1,10 +1,10 @@
-//! The pure core: what a round costs apart from Redis. `cargo bench --bench core`.
+//! Cost of a round in the protocol, without I/O: `cargo bench --bench core`.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::time::Duration;
 
-// The protocol imports nothing of the crate, so it can be measured as it stands, without being public.
+// The protocol imports no other module of the crate, so it can be compiled here without being public.
 #[allow(dead_code, unreachable_pub, unused_imports)]
 #[path = "../src/protocol/mod.rs"]
 mod protocol;
@@ -14,7 +14,7 @@ use protocol::{
 };
 
 fn ttl() -> Ttl {
-    Ttl::from_duration(Duration::from_secs(10)).expect("a good ttl")
+    Ttl::from_duration(Duration::from_secs(10)).expect("a valid ttl")
 }
 
 /// A round that all of `nodes` grant.

@@ -1,8 +1,8 @@
-//! What acquire, release and a hand-over take on nodes that are far away, in round trips:
+//! Duration of acquires, releases and hand-overs on distant nodes:
 //! `cargo bench --bench distance [-- part-of-a-row's-name]`.
 //!
-//! Each node stands behind a proxy that holds what passes it back for half of the round trip, each way. The handshake of
-//! TCP, which costs a new connection one round trip more, is not delayed.
+//! A proxy before each node delays each direction by half of the round trip. The TCP handshake, which costs a
+//! new connection one more round trip, is not delayed.
 
 use kit::{Cluster, Direction, Proxy};
 use quorlock::Redlock;
@@ -13,8 +13,8 @@ const CYCLES: usize = 100;
 const HAND_OVERS: usize = 30;
 const CLIENTS: usize = 15;
 
-/// Five nodes, each behind a proxy of its own.
-struct Far {
+/// Five nodes, each behind a proxy.
+struct DistantNodes {
     proxies: Vec<Proxy>,
     _cluster: Cluster,
 }
@@ -26,9 +26,9 @@ struct Row {
     node_timeout: Duration,
 }
 
-/// What a row saw. What failed is not among the times.
+/// Measurements of a row. Durations of failed operations are not included.
 #[derive(Default)]
-struct Seen {
+struct Measured {
     firsts: Vec<Duration>,
     acquires: Vec<Duration>,
     releases: Vec<Duration>,
@@ -47,11 +47,11 @@ fn rows() -> [Row; 6] {
         row("5 ms", 5_000, 50),
         row("40 ms", 40_000, 50),
         row("40 ms, longer timeout", 40_000, 200),
-        row("80 ms, too short a timeout", 80_000, 50),
+        row("80 ms, timeout too short", 80_000, 50),
     ]
 }
 
-impl Far {
+impl DistantNodes {
     fn new(round_trip: Duration) -> Self {
         let cluster = Cluster::start(5);
         let proxies = cluster.proxies();
@@ -65,42 +65,42 @@ impl Far {
     fn client(&self, row: Row) -> Redlock {
         let urls = self.proxies.iter().map(Proxy::url);
         let builder = Redlock::builder().nodes(urls).node_timeout(row.node_timeout);
-        builder.build().expect("these settings can work")
+        builder.build().expect("valid settings")
     }
 }
 
-impl Seen {
-    /// One cycle of a client whose connections are made.
+impl Measured {
+    /// One cycle of a client whose connections are open.
     async fn cycle(&mut self, redlock: &Redlock, key: &str) {
-        let begun = Instant::now();
+        let started = Instant::now();
         let Ok(lease) = redlock.try_acquire(key).await else {
             self.failures += 1;
             return;
         };
-        self.acquires.push(begun.elapsed());
-        let begun = Instant::now();
+        self.acquires.push(started.elapsed());
+        let started = Instant::now();
         match lease.release().await {
-            Ok(_) => self.releases.push(begun.elapsed()),
+            Ok(_) => self.releases.push(started.elapsed()),
             Err(_) => self.failures += 1,
         }
     }
 
-    /// From the release of one client until another one, which waits, has the lock.
+    /// Time from the release by one client until another client, which waits, has acquired the lock.
     async fn hand_over(&mut self, [from, to]: [&Redlock; 2]) {
-        let Ok(lease) = from.try_acquire("passed on").await else {
+        let Ok(lease) = from.try_acquire("handed over").await else {
             self.failures += 1;
             return;
         };
         let to = to.clone();
-        let waiter = tokio::spawn(async move { (to.acquire("passed on").await, Instant::now()) });
-        // It has been refused by then, and is told when the lock is free.
+        let waiter = tokio::spawn(async move { (to.acquire("handed over").await, Instant::now()) });
+        // By the end of this pause the waiter has been refused, and receives pushes.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         let released = lease.release().await;
         let (acquired, at) = waiter.await.expect("no task panics");
         match (released, acquired) {
             (Ok(_), Ok(lease)) => {
-                self.hand_overs.push(at.duration_since(begun));
+                self.hand_overs.push(at.duration_since(started));
                 self.failures += usize::from(lease.release().await.is_err());
             }
             _ => self.failures += 1,
@@ -108,33 +108,33 @@ impl Seen {
     }
 }
 
-async fn run(row: Row) -> Seen {
-    let far = Far::new(row.round_trip);
-    let mut seen = Seen::default();
-    let mut last = far.client(row);
+async fn run(row: Row) -> Measured {
+    let nodes = DistantNodes::new(row.round_trip);
+    let mut measured = Measured::default();
+    let mut last = nodes.client(row);
     for client in 0..CLIENTS {
-        let redlock = far.client(row);
-        let begun = Instant::now();
+        let redlock = nodes.client(row);
+        let started = Instant::now();
         match redlock.acquire(format!("first/{client}")).await {
             Ok(lease) => {
-                seen.firsts.push(begun.elapsed());
-                seen.failures += usize::from(lease.release().await.is_err());
+                measured.firsts.push(started.elapsed());
+                measured.failures += usize::from(lease.release().await.is_err());
             }
-            Err(_) => seen.failures += 1,
+            Err(_) => measured.failures += 1,
         }
         last = redlock;
     }
     for cycle in 0..CYCLES {
-        seen.cycle(&last, &format!("warm/{cycle}")).await;
+        measured.cycle(&last, &format!("warm/{cycle}")).await;
     }
-    let other = far.client(row);
+    let other = nodes.client(row);
     for _ in 0..HAND_OVERS {
-        seen.hand_over([&last, &other]).await;
+        measured.hand_over([&last, &other]).await;
     }
-    seen
+    measured
 }
 
-/// p50 and p99, in milliseconds; a dash where nothing succeeded.
+/// p50 and p99 in milliseconds, or a dash if no operation succeeded.
 fn percentiles(mut durations: Vec<Duration>) -> String {
     durations.sort_unstable();
     let last = durations.len().saturating_sub(1);
@@ -155,16 +155,16 @@ fn main() {
     );
     println!("|---|---|---|---|---|---|---|");
     for row in rows().into_iter().filter(|row| row.name.contains(&only)) {
-        let seen = runtime.block_on(run(row));
+        let measured = runtime.block_on(run(row));
         println!(
             "| {} | {:?} | {} | {} | {} | {} | {} |",
             row.name,
             row.node_timeout,
-            percentiles(seen.firsts),
-            percentiles(seen.acquires),
-            percentiles(seen.releases),
-            percentiles(seen.hand_overs),
-            seen.failures,
+            percentiles(measured.firsts),
+            percentiles(measured.acquires),
+            percentiles(measured.releases),
+            percentiles(measured.hand_overs),
+            measured.failures,
         );
     }
 }

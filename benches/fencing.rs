@@ -1,8 +1,7 @@
 //! Cost of a fencing token: `cargo bench --bench fencing [-- part-of-a-row's-name]`.
 //!
-//! Acquires with and without a token take turns in slices of a second on the same five servers, so that
-//! both meet the same machine. Ends with an error if a token takes a second round more often than it
-//! must not; how long things take is only printed.
+//! Acquires with and without a token alternate in slices of one second on the same five servers, so both run
+//! under the same load. Exits with an error if too many tokens need a second round. Durations are only printed.
 
 use kit::Cluster;
 use quorlock::{Acquire, Redlock};
@@ -12,42 +11,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Pairs of slices of a row.
+/// Number of pairs of slices per row.
 const PAIRS: usize = 8;
 const SLICE: Duration = Duration::from_secs(1);
 
-/// Tasks that do the same thing at the same time.
+/// Concurrent tasks that do the same.
 struct Row {
     name: &'static str,
     clients: usize,
     tasks: usize,
-    /// True if all want the same lock.
+    /// True if all tasks use the same lock.
     one_key: bool,
-    /// The least share of the tokens that must have cost no round trip of their own.
-    least_at_once: f64,
+    /// Minimum share of tokens without a second round.
+    min_one_round: f64,
 }
 
 const ROWS: [Row; 5] = [
-    Row { name: "1 task", clients: 1, tasks: 1, one_key: false, least_at_once: 0.99 },
-    Row { name: "64 tasks", clients: 1, tasks: 64, one_key: false, least_at_once: 0.99 },
-    Row { name: "512 tasks", clients: 1, tasks: 512, one_key: false, least_at_once: 0.99 },
-    Row { name: "one key, 8 tasks", clients: 1, tasks: 8, one_key: true, least_at_once: 0.90 },
-    Row { name: "one key, 8 clients", clients: 8, tasks: 8, one_key: true, least_at_once: 0.90 },
+    Row { name: "1 task", clients: 1, tasks: 1, one_key: false, min_one_round: 0.99 },
+    Row { name: "64 tasks", clients: 1, tasks: 64, one_key: false, min_one_round: 0.99 },
+    Row { name: "512 tasks", clients: 1, tasks: 512, one_key: false, min_one_round: 0.99 },
+    Row { name: "one key, 8 tasks", clients: 1, tasks: 8, one_key: true, min_one_round: 0.90 },
+    Row { name: "one key, 8 clients", clients: 8, tasks: 8, one_key: true, min_one_round: 0.90 },
 ];
 
-/// What a slice saw.
+/// Measurements of a slice.
 #[derive(Default)]
 struct Slice {
     cycles: usize,
     failed: usize,
-    /// Of each acquire and each release that succeeded, in microseconds.
+    /// Durations of successful acquires and releases, in microseconds.
     acquires_us: Vec<f64>,
     releases_us: Vec<f64>,
-    /// The servers' time per cycle and server, in microseconds.
+    /// Processing time per cycle and server, in microseconds.
     server_us: f64,
 }
 
-/// What one kind of acquire came to, slice by slice.
+/// Measurements of one kind of acquire, per slice.
 #[derive(Default)]
 struct Side {
     slices: Vec<Slice>,
@@ -78,7 +77,7 @@ fn percentile(values: &mut [f64], share: f64) -> f64 {
     values.get(place).copied().unwrap_or(f64::NAN)
 }
 
-/// Acquires and releases in `tasks` tasks until the slice is over.
+/// Acquires and releases in `tasks` tasks until the end of the slice.
 async fn play(row: &Row, clients: &[Redlock], fenced: bool) -> Slice {
     let end = Instant::now() + SLICE;
     let failed = Arc::new(AtomicUsize::new(0));
@@ -86,31 +85,31 @@ async fn play(row: &Row, clients: &[Redlock], fenced: bool) -> Slice {
         let (redlock, failed) = (clients[task % clients.len()].clone(), failed.clone());
         let key = if row.one_key { "one".to_owned() } else { format!("key/{task}") };
         tokio::spawn(async move {
-            let mut seen = Vec::new();
+            let mut durations = Vec::new();
             while Instant::now() < end {
                 let acquire: Acquire = redlock.acquire(&key);
-                let begun = Instant::now();
+                let started = Instant::now();
                 let won = if fenced { acquire.fenced().await } else { acquire.await };
-                let acquired = begun.elapsed();
+                let acquired = started.elapsed();
                 let Ok(lease) = won else {
                     failed.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };
-                let begun = Instant::now();
+                let started = Instant::now();
                 match lease.release().await {
-                    Ok(_) => seen.push((acquired, begun.elapsed())),
+                    Ok(_) => durations.push((acquired, started.elapsed())),
                     Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
                 }
             }
-            seen
+            durations
         })
     });
-    let seen = futures::future::try_join_all(each).await.expect("no task panics").concat();
+    let durations = futures::future::try_join_all(each).await.expect("no task panics").concat();
     let us = |of: fn(&(Duration, Duration)) -> Duration| {
-        seen.iter().map(|both| of(both).as_secs_f64() * 1e6).collect()
+        durations.iter().map(|both| of(both).as_secs_f64() * 1e6).collect()
     };
     Slice {
-        cycles: seen.len(),
+        cycles: durations.len(),
         failed: failed.load(Ordering::Relaxed),
         acquires_us: us(|both| both.0),
         releases_us: us(|both| both.1),
@@ -118,33 +117,33 @@ async fn play(row: &Row, clients: &[Redlock], fenced: bool) -> Slice {
     }
 }
 
-/// The time that the servers have spent on what they were sent, since this was asked last. `INFO commandstats` counts
-/// what a script runs twice, as the script's time and by itself; so what of these commands was sent alone, by those who
-/// wait, is not in it.
+/// Processing time of the servers since the last call. `INFO commandstats` counts commands of a script twice:
+/// as part of the script and individually. The individual counts are skipped, and with them the same commands
+/// that waiting clients sent directly.
 fn server_us(cluster: &Cluster, fenced: bool) -> f64 {
     let counts = |command: &str| match command {
-        // With tokens, every SET is made by a script.
+        // With tokens, every `SET` is part of a script.
         "set" => !fenced,
         "get" | "del" | "pttl" | "pexpire" => false,
-        // The questions of this function are none of the library's.
+        // Commands of this function itself are skipped.
         _ => !["info", "config|resetstat"].contains(&command),
     };
     let spent = cluster.iter().flat_map(|node| {
         let stats = node.info("commandstats");
         node.cmd(&["CONFIG", "RESETSTAT"]);
-        stats.into_iter().filter_map(|(name, told)| {
-            let usec = told.split(',').find_map(|part| part.strip_prefix("usec="))?;
+        stats.into_iter().filter_map(|(name, stats)| {
+            let usec = stats.split(',').find_map(|part| part.strip_prefix("usec="))?;
             counts(name.strip_prefix("cmdstat_")?).then(|| usec.parse::<f64>().ok())?
         })
     });
     spent.sum()
 }
 
-/// Prints the row; true if enough tokens were committed at once.
-#[allow(clippy::cast_precision_loss)] // Of counts below 2^53.
+/// Prints the row. Returns true if enough tokens needed only one round.
+#[allow(clippy::cast_precision_loss)] // Counts are below 2^53.
 fn run(row: &Row, runtime: &Runtime) -> bool {
     let cluster = Cluster::start(5);
-    let client = || Redlock::builder().nodes(cluster.urls()).build().expect("good settings");
+    let client = || Redlock::builder().nodes(cluster.urls()).build().expect("valid settings");
     let clients: Vec<_> = (0..row.clients).map(|_| client()).collect();
     let (mut plain, mut fenced) = (Side::default(), Side::default());
     for pair in 0..=PAIRS {
@@ -152,7 +151,7 @@ fn run(row: &Row, runtime: &Runtime) -> bool {
             server_us(&cluster, is_fenced);
             let mut slice = runtime.block_on(play(row, &clients, is_fenced));
             slice.server_us = server_us(&cluster, is_fenced) / (5 * slice.cycles.max(1)) as f64;
-            // The first pair warms up.
+            // The first pair is the warm-up.
             if pair > 0 {
                 side.slices.push(slice);
             }
@@ -160,13 +159,13 @@ fn run(row: &Row, runtime: &Runtime) -> bool {
     }
     let tokens = fenced.cycles() + fenced.failed();
     let confirmations: u64 = clients.iter().map(quorlock_test::token_confirmations).sum();
-    let at_once = 1.0 - confirmations as f64 / tokens.max(1) as f64;
+    let one_round = 1.0 - confirmations as f64 / tokens.max(1) as f64;
     let rates = plain.slices.iter().zip(&fenced.slices);
     let mut rates: Vec<_> = rates.map(|(p, f)| f.cycles as f64 / p.cycles.max(1) as f64).collect();
     let ratio = |of: fn(&Slice) -> &Vec<f64>, share| {
         percentile(&mut fenced.all(of), share) / percentile(&mut plain.all(of), share)
     };
-    let is_good = at_once >= row.least_at_once;
+    let is_good = one_round >= row.min_one_round;
     println!(
         "| {} | {:.0} | {:.0} | {:.2}x ({:.2} to {:.2}) | {:.2}x / {:.2}x | {:.2}x / {:.2}x | {:.1} us | {:.1} us | \
          {:.2} % of {tokens} (at least {:.0} %: {}) | {} / {} |",
@@ -182,8 +181,8 @@ fn run(row: &Row, runtime: &Runtime) -> bool {
         ratio(|slice| &slice.releases_us, 0.99),
         plain.median(|slice| slice.server_us),
         fenced.median(|slice| slice.server_us),
-        at_once * 100.0,
-        row.least_at_once * 100.0,
+        one_round * 100.0,
+        row.min_one_round * 100.0,
         if is_good { "yes" } else { "NO" },
         plain.failed(),
         fenced.failed(),
@@ -197,7 +196,7 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime");
     println!(
         "| case | plain cycles/s | fenced | rate | acquire p50 / p99 | release p50 / p99 | server per cycle, plain | \
-         fenced | tokens at once | failed |\n|---|---|---|---|---|---|---|---|---|---|"
+         fenced | tokens in one round | failed |\n|---|---|---|---|---|---|---|---|---|---|"
     );
     let mut is_good = true;
     for row in ROWS.iter().filter(|row| row.name.contains(&part)) {

@@ -1,15 +1,19 @@
-//! Clients that wait for one lock, each a process with connections of its own:
+//! Clients that wait for one lock, each in a separate process with its own connections:
 //! `cargo bench --bench waiting [-- part-of-a-row's-name]`.
 //!
-//! - "once": all clients begin together, and each acquires the lock once. Prints the time until the last one had it.
+//! - "once": all clients start together, and each acquires the lock once. Prints the time until the last
+//!   acquire.
 //! - "set": the same with three locks together.
-//! - "loop": each client acquires the lock again as soon as it has released it, for three seconds.
-//! - "queue": the same for ten seconds with ten tasks in each client, which queue for the lock.
+//! - "loop": each client acquires the lock again directly after its release, for three seconds.
+//! - "queue": the same for ten seconds with ten tasks per client, which queue for the lock.
 //! - "queue of sets": the same with three locks together.
-//! - "greedy": one client does that. The others pause for 10 to 30 ms after each release, and only their waits count.
-//! - "alone": one client holds the lock, and another waits for it. Prints the time from the release to the acquire.
+//! - "greedy": one client loops. The others pause for 10 to 30 ms after each release, and only their waits
+//!   count.
+//! - "alone": one client holds the lock, and another waits for it. Prints the time from the release to the
+//!   acquire.
 //!
-//! "By client" are the fewest and the most turns of a client. The commands are all that the nodes have run, by `INFO commandstats`, for each hand-over and on all nodes together.
+//! "By client" shows the minimum and maximum number of turns of a client. Commands are all commands that the
+//! nodes have run, by `INFO commandstats`, per hand-over and summed over the nodes.
 
 use futures::future::join_all;
 use kit::{Cluster, Rerun, Server};
@@ -19,17 +23,17 @@ use std::env;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
-const PART: &str = "QUORLOCK_PART";
+const ASSIGNMENT: &str = "QUORLOCK_ASSIGNMENT";
 const NODES: &str = "QUORLOCK_NODES";
 const BOARD: &str = "QUORLOCK_BOARD";
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long it takes at most until all clients wait.
+/// Upper bound of the time until all clients wait.
 const ALL_WAIT: Duration = Duration::from_millis(500);
 const LOOPS_FOR: Duration = Duration::from_secs(3);
 const QUEUES_FOR: Duration = Duration::from_secs(10);
-/// Tasks in each client of a row of the kind "queue".
+/// Tasks per client in a row of the kind "queue".
 const TASKS: usize = 10;
-/// Releases that a client sees which waits alone.
+/// Number of measured releases in a row of the kind "alone".
 const RELEASES: usize = 100;
 
 struct Row {
@@ -70,7 +74,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// One acquire: when the lock was acquired, by the clock that all processes of a machine share, and after which wait.
+/// One acquire: its time, by a clock that all processes of a machine share, and its wait.
 struct Turn {
     client: usize,
     at: Duration,
@@ -78,16 +82,16 @@ struct Turn {
 }
 
 fn shared_now() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970")
+    SystemTime::UNIX_EPOCH.elapsed().expect("after 1970")
 }
 
 fn connect(nodes: &str) -> Redlock {
     let builder = Redlock::builder().nodes(nodes.split(',')).ttl(Duration::from_secs(30));
-    builder.wait(LIMIT).build().expect("good settings")
+    builder.wait(LIMIT).build().expect("valid settings")
 }
 
-/// The part of one client.
-async fn play(part: &str) {
+/// Runs one client.
+async fn play(assignment: &str) {
     let of = |name| env::var(name).expect("set by the parent");
     let redlock = connect(&of(NODES));
     let board = redis::Client::open(of(BOARD)).expect("a URL");
@@ -100,12 +104,12 @@ async fn play(part: &str) {
     let patient = AsyncConnectionConfig::new().set_response_timeout(Some(LIMIT));
     let board = board.get_multiplexed_async_connection_with_config(&patient).await;
     let mut board = board.expect("the board is up");
-    let mut words = part.split(' ');
+    let mut words = assignment.split(' ');
     let (kind, number) = (words.next().expect("a kind"), words.next().expect("a number"));
     let hold = Duration::from_micros(words.next().expect("a hold").parse().expect("a number"));
     let number: u64 = number.parse().expect("a number");
-    // All connections are made before the beginning.
-    drop(redlock.acquire(format!("own {number}")).await.expect("a free lock"));
+    // All connections are open before the start.
+    drop(redlock.acquire(format!("own {number}")).await.expect("the lock is free"));
     let all_up = || redlock.nodes().iter().all(|node| *node.state() == quorlock::NodeState::Up);
     while !all_up() {
         sleep(Duration::from_millis(5)).await;
@@ -122,7 +126,7 @@ async fn play(part: &str) {
     redlock.close().await.expect("nodes are up");
 }
 
-/// Acquires the lock as the row says, and returns each turn as text.
+/// Acquires the lock as described for the row. Returns each turn as text.
 async fn take_turns(redlock: &Redlock, kind: &str, number: u64, hold: Duration) -> Vec<String> {
     let lasting = if kind.starts_with("queue") { QUEUES_FOR } else { LOOPS_FOR };
     let end = Instant::now() + ALL_WAIT + lasting;
@@ -131,13 +135,13 @@ async fn take_turns(redlock: &Redlock, kind: &str, number: u64, hold: Duration) 
     loop {
         let asked = Instant::now();
         let names: &[_] = if kind.ends_with("set") { &["q", "r", "s"] } else { &["r"] };
-        let lease = redlock.acquire_all(names).await.expect("its turn comes");
+        let lease = redlock.acquire_all(names).await.expect("the lock becomes free");
         let (at, waited) = (shared_now().as_micros(), asked.elapsed().as_micros());
         if kind != "greedy" || number > 0 {
             turns.push(format!("{number} {at} {waited}"));
         }
         sleep(hold).await;
-        assert!(lease.is_valid(), "it was held for longer than its ttl");
+        assert!(lease.is_valid(), "the lease expired");
         // On a busy machine, nodes confirm some releases only after the node timeout.
         let _ = lease.release().await;
         if kind == "once" || kind == "set" || Instant::now() >= end {
@@ -164,27 +168,27 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
 }
 
-/// Plays the row, and prints it.
+/// Runs the row, and prints it.
 #[allow(clippy::cast_precision_loss)] // far below 2^52
 async fn run(row: &Row) {
     let (cluster, board) = (Cluster::start(row.nodes), Server::start());
     let (nodes, url) = (cluster.urls().join(","), board.url());
     let hold = row.hold.as_micros();
     let start = |number| {
-        let part = format!("{} {number} {hold}", row.kind);
-        Rerun::start(&[], &[(PART, &part), (NODES, &nodes), (BOARD, &url)])
+        let assignment = format!("{} {number} {hold}", row.kind);
+        Rerun::start(&[], &[(ASSIGNMENT, &assignment), (NODES, &nodes), (BOARD, &url)])
     };
     let clients: Vec<_> = (0..row.clients).map(start).collect();
     let has_failed = || clients.iter().find(|client| client.has_ended());
-    kit::eventually(LIMIT, "all are ready", || {
+    kit::eventually(LIMIT, "all clients are ready", || {
         number(&board, "ready") == row.clients || has_failed().is_some()
     });
-    // All wait for a lock that is held.
-    let lease = connect(&nodes).acquire("r").await.expect("a free lock");
+    // All clients wait for a lock that is held.
+    let lease = connect(&nodes).acquire("r").await.expect("the lock is free");
     board.cmd(&[&["RPUSH", "begin"][..], &vec!["x"; row.clients]].concat());
     sleep(ALL_WAIT).await;
     cluster.iter().for_each(Server::reset_stats);
-    let begun = shared_now();
+    let started = shared_now();
     lease.release().await.expect("nodes are up");
     let deadline = Instant::now() + LIMIT;
     while number(&board, "ended") < row.clients && Instant::now() < deadline {
@@ -194,7 +198,7 @@ async fn run(row: &Row) {
     let ended = number(&board, "ended");
     let failures = board.cmd(&["LRANGE", "failures", "0", "-1"]);
     for failure in redis::from_redis_value::<Vec<String>>(failures).expect("texts") {
-        eprintln!("a client has failed: {failure}");
+        eprintln!("a client failed: {failure}");
     }
     let turns = board.cmd(&["LRANGE", "turns", "0", "-1"]);
     let turns: Vec<String> = redis::from_redis_value(turns).expect("texts");
@@ -203,11 +207,11 @@ async fn run(row: &Row) {
         let mut next = || numbers.next().expect("three numbers");
         let (client, at, waited) = (next(), next(), next());
         let at = Duration::from_micros(at);
-        let waited = Duration::from_micros(waited).min(at.saturating_sub(begun));
+        let waited = Duration::from_micros(waited).min(at.saturating_sub(started));
         Turn { client: usize::try_from(client).expect("few"), at, waited }
     };
     let turns: Vec<_> = turns.iter().map(parse).collect();
-    let last = turns.iter().map(|turn| turn.at).max().unwrap_or_default().saturating_sub(begun);
+    let last = turns.iter().map(|turn| turn.at).max().unwrap_or_default().saturating_sub(started);
     let mut waits: Vec<_> = turns.iter().map(|turn| turn.waited).collect();
     waits.sort_unstable();
     let turns_of = |client| turns.iter().filter(|turn| turn.client == client).count();
@@ -233,13 +237,13 @@ async fn run(row: &Row) {
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
-    if let Ok(part) = env::var(PART) {
-        runtime.block_on(play(&part));
+    if let Ok(assignment) = env::var(ASSIGNMENT) {
+        runtime.block_on(play(&assignment));
         return;
     }
     let part = env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
     println!(
-        "| case | clients done | turns | by client | time | turns/s | commands a turn | wait p50 ms | p95 | p99 | max |"
+        "| case | clients done | turns | by client | time | turns/s | commands per turn | wait p50 ms | p95 | p99 | max |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for row in rows().iter().filter(|row| row.name.contains(&part)) {
@@ -247,29 +251,29 @@ fn main() {
     }
 }
 
-/// A client that waits alone: how long after each release it has the lock.
+/// Measures a single waiting client: the time from each release to its acquire.
 async fn alone(row: &Row) {
     let cluster = Cluster::start(row.nodes);
     let nodes = cluster.urls().join(",");
-    let [ours, theirs] = [(); 2].map(|()| connect(&nodes));
+    let [waiter, holder] = [(); 2].map(|()| connect(&nodes));
     let mut took = Vec::new();
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..RELEASES {
-        let held = theirs.acquire("r").await.expect("free in time");
-        let waiting = ours.acquire("r");
+        let held = holder.acquire("r").await.expect("the lock is free");
+        let waiting = waiter.acquire("r");
         let released = async {
             sleep(Duration::from_millis(20)).await;
             let at = Instant::now();
             held.release().await.expect("nodes are up");
             at
         };
-        let waited = async { waiting.await.map(|lease| (lease, Instant::now())) };
-        let (released, acquired) = tokio::join!(released, waited);
-        let (lease, at) = acquired.expect("its turn comes");
+        let acquired = async { waiting.await.map(|lease| (lease, Instant::now())) };
+        let (released, acquired) = tokio::join!(released, acquired);
+        let (lease, at) = acquired.expect("the lock becomes free");
         took.push(at - released);
         lease.release().await.expect("nodes are up");
     }
-    let time = begun.elapsed().as_secs_f64();
+    let time = started.elapsed().as_secs_f64();
     took.sort_unstable();
     println!(
         "| {} | {} of {} | {} | | {time:.2} s | | | {:.2} | {:.2} | {:.2} | {:.2} |",

@@ -1,5 +1,5 @@
-//! What is written to the log with the feature `tracing`: at three in the morning, and when everything is
-//! subscribed to. In a process of its own, whose subscriber is that of all threads.
+//! The log of the feature `tracing`: during an outage at the default level, and at the most verbose level. These
+//! tests are a separate target, because their subscriber is global.
 
 use kit::{Cluster, Server};
 use quorlock::{Builder, NodeState, Redlock};
@@ -15,16 +15,16 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Held by the test that is played.
-static STAGE: Mutex<()> = Mutex::new(());
+/// Held by the running test: all tests share the log.
+static RUNNING: Mutex<()> = Mutex::new(());
 static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
-/// 3 for warn and info, as by default; 5 for everything.
-static MOST: AtomicUsize = AtomicUsize::new(3);
+/// 3 for `INFO` and above, the usual level of a service; 5 for everything.
+static LEVEL: AtomicUsize = AtomicUsize::new(3);
 
-/// Writes down all that it is told.
+/// Records spans and events in [`LINES`].
 struct Log(AtomicU64);
 
-/// The fields of a line or a span.
+/// The fields of an event or span, as text.
 struct Fields(String);
 
 impl Visit for Fields {
@@ -46,7 +46,7 @@ impl Log {
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let most = if MOST.load(Ordering::Relaxed) == 5 { Level::TRACE } else { Level::INFO };
+        let most = if LEVEL.load(Ordering::Relaxed) == 5 { Level::TRACE } else { Level::INFO };
         *metadata.level() <= most
     }
 
@@ -75,54 +75,53 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// Plays `scene`, and writes down what is told by default meanwhile, or all of it. The runtime is gone before the
-/// next scene begins.
-fn play(most: usize, scene: impl Future<Output = ()>) {
-    let _alone = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    // It is there from the first test on.
+/// Runs `test`, and records meanwhile at the level `most`. The runtime is dropped before the next test starts.
+fn run(level: usize, test: impl Future<Output = ()>) {
+    let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    // Only the first test sets the subscriber.
     let _ = tracing::subscriber::set_global_default(Log(AtomicU64::new(0)));
-    MOST.store(most, Ordering::Relaxed);
+    LEVEL.store(level, Ordering::Relaxed);
     LINES.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(scene);
+    runtime.expect("a runtime").block_on(test);
 }
 
 fn lines() -> Vec<(Level, String)> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// One below the other.
+/// Joins the lines with newlines.
 fn shown(lines: &[(Level, String)]) -> String {
     let lines: Vec<_> = lines.iter().map(|(level, line)| format!("{level} {line}")).collect();
     lines.join("\n")
 }
 
-/// How many lines have `part` in them.
+/// Returns the number of lines that contain `part`.
 fn count(part: &str) -> usize {
     lines().iter().filter(|(_, line)| line.contains(part)).count()
 }
 
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < SOON, "it did not happen in {SOON:?}: {what}: {:#?}", lines());
+        assert!(started.elapsed() < SOON, "timed out after {SOON:?}: {what}: {:#?}", lines());
         sleep(Duration::from_millis(2)).await;
     }
 }
 
-/// A client that ends with the runtime of its test: it writes no lines during later tests.
+/// Builds a client that ends with the runtime of its test, so that it logs nothing during later tests.
 async fn client(builder: Builder) -> Redlock {
     let builder = builder.runtime(tokio::runtime::Handle::current());
-    let redlock = builder.build().expect("good settings");
+    let redlock = builder.build().expect("valid settings");
     redlock.ready().await.expect("nodes are up");
     let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
     eventually("all nodes are up", is_up).await;
     redlock
 }
 
-/// A service that holds a hundred locks, and wants more all the time. Three of its five nodes stop: it has ten
-/// lines to tell that in the first minute, and twenty in an hour.
-async fn night(stop: impl Fn(&Server), is_gone: impl Fn(&NodeState) -> bool) {
+/// A service holds a hundred locks and keeps acquiring another. When `stop` stops three of its five nodes, it
+/// logs at most ten lines in the first minute and twenty in an hour.
+async fn outage_of_three_nodes(stop: impl Fn(&Server), is_down: impl Fn(&NodeState) -> bool) {
     const LEASES: usize = 100;
     let cluster = Cluster::start(5);
     let clock = Clock::default();
@@ -131,47 +130,50 @@ async fn night(stop: impl Fn(&Server), is_gone: impl Fn(&NodeState) -> bool) {
     let mut leases = Vec::new();
     for number in 0..LEASES {
         let acquire = redlock.acquire(format!("account/{number}")).class("account");
-        leases.push(acquire.auto_extend_forever().await.expect("a free lock"));
+        leases.push(acquire.auto_extend_forever().await.expect("the lock is free"));
     }
-    assert_eq!(lines(), [], "all is well");
+    assert_eq!(lines(), [], "nothing is logged while nodes are up");
     cluster.iter().take(3).for_each(&stop);
-    let gone = || redlock.nodes().iter().filter(|node| is_gone(node.state())).count();
+    let down_count = || redlock.nodes().iter().filter(|node| is_down(node.state())).count();
     let mut seconds = 0;
-    // What nodes do takes its time.
+    // The nodes need real time to answer or to time out.
     for _ in 0..60 {
         clock.advance(Duration::from_secs(1));
         seconds += 1;
         let _ = redlock.try_acquire("another").await;
-        if gone() < 3 || leases.iter().any(|lease| lease.is_valid()) && seconds > 5 {
+        if down_count() < 3 || leases.iter().any(|lease| lease.is_valid()) && seconds > 5 {
             sleep(Duration::from_millis(100)).await;
         }
     }
-    eventually("all three are gone", || gone() == 3).await;
-    eventually("all are lost", || leases.iter().all(|lease| !lease.is_valid())).await;
-    eventually("it is told", || count("was lost") > 0).await;
+    eventually("three nodes are down", || down_count() == 3).await;
+    eventually("all leases have ended", || leases.iter().all(|lease| !lease.is_valid())).await;
+    eventually("the loss is logged", || count("was lost") > 0).await;
     let first_minute = lines();
     let shown = shown(&first_minute);
     assert!(first_minute.len() <= 10, "{shown}");
-    for told in [
-        "of 5 nodes count, need 3", // what is wrong
-        " until it is lost; ",      // what is at risk, and for how long
+    for part in [
+        "of 5 nodes count, need 3", // the cause
+        " until it is lost; ",      // the leases at risk, and the time left
         "100 resources held in total",
         "was lost after ",
         "its validity ended",
         "no quorum: neither \"another\" nor any other lock can be acquired",
         "/5 granted (need 3): ",
     ] {
-        assert!(shown.contains(told), "{told}: {shown}");
+        assert!(shown.contains(part), "{part}: {shown}");
     }
-    assert_eq!(count("was counted for"), 3, "each node once: {shown}");
+    assert_eq!(count("was counted for"), 3, "one line for each node: {shown}");
     for _ in 0..354 {
         clock.advance(Duration::from_secs(10));
         let refused = redlock.try_acquire("another").await;
-        refused.expect_err("three of five are gone");
+        refused.expect_err("three of five nodes are down");
     }
     let hour = lines();
     assert!(hour.len() <= 20, "{hour:#?}");
-    assert!(count("more acquires found no quorum within") >= 3, "it goes on: {hour:#?}");
+    assert!(
+        count("more acquires found no quorum within") >= 3,
+        "too few summaries of refused acquires: {hour:#?}"
+    );
     assert!(hour.iter().all(|(level, _)| *level == Level::WARN), "{hour:#?}");
     println!("{} lines in a minute, {} in an hour:", first_minute.len(), hour.len());
     cluster.iter().take(3).filter(|node| node.is_stopped()).for_each(Server::cont);
@@ -179,18 +181,23 @@ async fn night(stop: impl Fn(&Server), is_gone: impl Fn(&NodeState) -> bool) {
 }
 
 #[test]
-fn three_nodes_that_hang_at_night_are_ten_lines_in_a_minute_and_twenty_in_an_hour() {
-    play(3, night(Server::stop, |state| matches!(state, NodeState::Stalled | NodeState::Down(_))));
+fn outage_of_hung_nodes_logs_ten_lines_a_minute() {
+    run(
+        3,
+        outage_of_three_nodes(Server::stop, |state| {
+            matches!(state, NodeState::Stalled | NodeState::Down(_))
+        }),
+    );
 }
 
 #[test]
-fn three_nodes_that_die_at_night_are_ten_lines_in_a_minute_and_twenty_in_an_hour() {
-    play(3, night(Server::kill, |state| matches!(state, NodeState::Down(_))));
+fn outage_of_dead_nodes_logs_ten_lines_a_minute() {
+    run(3, outage_of_three_nodes(Server::kill, |state| matches!(state, NodeState::Down(_))));
 }
 
 #[test]
-fn a_node_that_is_down_for_long_is_two_lines() {
-    play(3, one_node_down());
+fn outage_of_one_node_logs_two_lines() {
+    run(3, one_node_down());
 }
 
 async fn one_node_down() {
@@ -200,18 +207,18 @@ async fn one_node_down() {
     let redlock = client(builder.node_timeout(Duration::from_secs(1))).await;
     cluster[1].kill();
     for _ in 0..30 {
-        drop(redlock.acquire("r").await.expect("two of three"));
+        drop(redlock.acquire("r").await.expect("two of three nodes are up"));
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!((lines().len(), count("is down, was counted")), (1, 1), "{:#?}", lines());
     cluster[1].restart();
-    eventually("it is back", || count("counts again, was down") == 1).await;
+    eventually("the node counts again", || count("counts again, was down") == 1).await;
     assert_eq!(lines().len(), 2, "{:#?}", lines());
 }
 
 #[test]
 fn unconfirmed_release_of_finished_work_is_one_warning() {
-    play(3, unconfirmed_release());
+    run(3, unconfirmed_release());
 }
 
 async fn unconfirmed_release() {
@@ -223,15 +230,15 @@ async fn unconfirmed_release() {
     let warnings = count("release of \"r\" is not confirmed and continues in the background");
     assert_eq!(warnings, 1, "{:#?}", lines());
     cluster.iter().for_each(Server::cont);
-    eventually("it is delivered", || cluster.is_empty()).await;
+    eventually("the release is delivered", || cluster.is_empty()).await;
 }
 
 #[test]
 fn missing_permission_for_time_is_one_warning() {
-    play(3, clocks_that_cannot_be_read());
+    run(3, missing_time_permission());
 }
 
-async fn clocks_that_cannot_be_read() {
+async fn missing_time_permission() {
     let cluster = Cluster::start(3);
     for node in &cluster {
         node.cmd(&["ACL", "SETUSER", "default", "-time"]);
@@ -242,33 +249,33 @@ async fn clocks_that_cannot_be_read() {
 }
 
 #[test]
-fn everything_can_be_subscribed_to_and_shows_no_secret() {
-    play(5, everything());
+fn verbose_log_is_complete_and_contains_no_secret() {
+    run(5, verbose_log());
 }
 
-async fn everything() {
+async fn verbose_log() {
     let secret = "correct-horse";
     let cluster = Cluster::start_with(3, &Server::builder().password(secret));
     let urls = cluster.iter().map(Server::url_with_auth);
     let redlock = client(Redlock::builder().nodes(urls).key_prefix("app:")).await;
     let name = b"two\r\nlines \xff";
-    let lease = redlock.acquire(name).class("odd").fenced().await.expect("a free lock");
+    let lease = redlock.acquire(name).class("odd").fenced().await.expect("the lock is free");
     let values = [lease.value().to_owned()];
-    redlock.try_acquire(name).await.expect_err("it is held");
-    redlock.acquire(name).max_attempts(1).await.expect_err("it is held, and by whom is asked");
+    redlock.try_acquire(name).await.expect_err("the lock is held");
+    redlock.acquire(name).max_attempts(1).await.expect_err("the lock is held");
     lease.extend(Duration::from_secs(30)).await.expect("nodes are up");
     lease.release().await.expect("nodes are up");
-    redlock.adopt(name, &values[0]).await.expect_err("it is released");
+    redlock.adopt(name, &values[0]).await.expect_err("the lock is released");
     let renewed = redlock.acquire("renewed").ttl(Duration::from_secs(3)).auto_extend_forever();
-    let renewed = renewed.await.expect("a free lock");
-    eventually("it is renewed", || count("was renewed with") > 0).await;
+    let renewed = renewed.await.expect("the lock is free");
+    eventually("the lease is renewed", || count("was renewed with") > 0).await;
     cluster[0].kill();
-    eventually("it is told", || count("is down, was counted") == 1).await;
+    eventually("the outage is logged", || count("is down, was counted") == 1).await;
     let values = [&values[0], renewed.value()].map(str::to_owned);
     drop(renewed);
     redlock.close().await.ok();
-    let told = lines();
-    let shown = shown(&told);
+    let recorded = lines();
+    let shown = shown(&recorded);
     for part in [
         "span acquire:",
         "span extend:",
@@ -285,7 +292,7 @@ async fn everything() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    for (_, line) in &told {
+    for (_, line) in &recorded {
         assert!(!line.contains(['\r', '\n']), "{line:?}");
         let has = |secret: &str| line.contains(secret);
         assert!(!has(secret) && !values.iter().any(|value| has(&value[..12])), "{line}");

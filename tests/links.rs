@@ -1,24 +1,25 @@
-//! Links in the documents lead to files and headings that exist. Counts and names that the documents quote are true.
+//! Checks that links in the documents lead to existing files and headings, and that quoted counts and names are
+//! correct.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The texts that people begin with.
-fn texts() -> Vec<PathBuf> {
+/// Returns the documents: the Markdown files in these directories.
+fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files =
         ["", "docs", "testing", "tests"].into_iter().map(|dir| root.join(dir)).flat_map(|dir| {
             let entries = fs::read_dir(dir).expect("a directory");
             entries.map(|entry| entry.expect("an entry").path())
         });
-    let mut texts: Vec<_> =
+    let mut documents: Vec<_> =
         files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
-    texts.sort();
-    texts
+    documents.sort();
+    documents
 }
 
-/// The lines that are no code.
+/// Returns the lines outside code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;
     text.lines().filter(move |line| {
@@ -28,12 +29,12 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A line without what is quoted in it as code.
+/// Removes inline code from a line.
 fn unquoted(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// Where links lead, as they are written: `[…](there)` and `[…]: there`.
+/// Returns the targets of links, `[…](target)` and `[…]: target`.
 fn targets(line: &str) -> Vec<&str> {
     let inline = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let mut targets: Vec<_> = inline.map(|(target, _)| target).collect();
@@ -42,7 +43,7 @@ fn targets(line: &str) -> Vec<&str> {
     targets
 }
 
-/// What GitHub and rustdoc call a heading.
+/// Returns the anchor that GitHub and rustdoc generate for a heading.
 fn slug(heading: &str) -> String {
     let kept =
         heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -56,8 +57,8 @@ fn headings(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What is wrong with `target`, a link in the text at `from`.
-fn fault(from: &Path, target: &str) -> Option<String> {
+/// Returns the problem with `target`, a link in the document `from`.
+fn problem(from: &Path, target: &str) -> Option<String> {
     if target.starts_with("http://") || target.starts_with("https://") {
         return None;
     }
@@ -69,19 +70,19 @@ fn fault(from: &Path, target: &str) -> Option<String> {
         Err(error) => return Some(format!("{}: {target}: {error}", from.display())),
     };
     let heading = heading.filter(|heading| !headings(&text).contains(*heading))?;
-    Some(format!("{}: {target}: there is no heading {heading}", from.display()))
+    Some(format!("{}: {target}: no heading {heading}", from.display()))
 }
 
 #[test]
-fn every_link_to_a_file_and_a_heading_leads_there() {
+fn links_to_files_and_headings_resolve() {
     let (mut links, mut wrong) = (0, Vec::new());
-    for path in texts() {
-        let text = fs::read_to_string(&path).expect("a text");
+    for path in documents() {
+        let text = fs::read_to_string(&path).expect("a readable document");
         for line in prose(&text) {
             let line = unquoted(line);
             let targets = targets(&line);
             links += targets.len();
-            wrong.extend(targets.into_iter().filter_map(|target| fault(&path, target)));
+            wrong.extend(targets.into_iter().filter_map(|target| problem(&path, target)));
         }
     }
     assert!(links > 30, "{links}");
@@ -89,10 +90,10 @@ fn every_link_to_a_file_and_a_heading_leads_there() {
 }
 
 #[test]
-fn every_link_that_is_used_is_defined() {
+fn reference_links_are_defined() {
     let mut wrong = Vec::new();
-    for path in texts() {
-        let text = fs::read_to_string(&path).expect("a text");
+    for path in documents() {
+        let text = fs::read_to_string(&path).expect("a readable document");
         let defined: BTreeSet<_> = prose(&text)
             .filter_map(|line| Some(line.strip_prefix('[')?.split_once("]: ")?.0.to_lowercase()))
             .collect();
@@ -106,7 +107,7 @@ fn every_link_that_is_used_is_defined() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Words after a number that counts the mutation patches.
+/// Phrases that follow a quoted count of the mutation patches.
 const PATCHES: [&str; 3] = ["mutation patches", "plausible defects", "ways to break"];
 
 fn patches(dir: &Path) -> usize {
@@ -118,7 +119,7 @@ fn patches(dir: &Path) -> usize {
     counts.sum()
 }
 
-/// Numbers in `text` that are followed by one of `nouns`, with the word before each.
+/// Returns the numbers in `text` that one of `nouns` follows, each with the word before it.
 fn quoted_counts<'a>(text: &'a str, nouns: &[&str]) -> Vec<(&'a str, usize)> {
     let words: Vec<_> = text.split_whitespace().collect();
     let counts = words.windows(4).filter_map(|words| {
@@ -129,21 +130,21 @@ fn quoted_counts<'a>(text: &'a str, nouns: &[&str]) -> Vec<(&'a str, usize)> {
     counts.collect()
 }
 
-/// True if a document may say `quoted` of `count` items. "About" allows 5 %.
+/// Returns whether a document may quote this number for `count` items. "About" allows 5 %.
 fn is_true(before: &str, quoted: usize, count: usize) -> bool {
     let is_rough = ["about", "some", "over"].contains(&&*before.to_lowercase());
     quoted.abs_diff(count) * 20 <= if is_rough { count } else { 0 }
 }
 
 #[test]
-fn quoted_numbers_of_patches_are_true() {
+fn quoted_numbers_of_patches_are_correct() {
     let text = "There are some 1,340 plausible defects.";
     assert_eq!(quoted_counts(text, &PATCHES), [("some", 1_340)]);
     let count = patches(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutants/patches"));
     assert!(count > 100, "{count}");
     let mut wrong = Vec::new();
-    for path in texts() {
-        let text = fs::read_to_string(&path).expect("a text");
+    for path in documents() {
+        let text = fs::read_to_string(&path).expect("a readable document");
         let quoted = quoted_counts(&text, &PATCHES);
         let quoted = quoted.into_iter().filter(|(before, number)| !is_true(before, *number, count));
         wrong.extend(quoted.map(|(_, number)| format!("{}: {number}", path.display())));
@@ -153,11 +154,11 @@ fn quoted_numbers_of_patches_are_true() {
 
 #[test]
 fn configuration_lists_every_variable() {
-    // cargo sets variables with this prefix, and none of them is a setting.
+    // Cargo sets variables with this prefix, and none of them is a setting.
     let Err(quorlock::ConfigError::UnknownVariable { known, .. }) =
         quorlock::Config::from_env("CARGO")
     else {
-        panic!("run by cargo");
+        panic!("cargo sets variables such as CARGO_PKG_NAME");
     };
     let known: BTreeSet<_> =
         known.split(", ").map(|name| name.replacen("CARGO", "QUORLOCK", 1)).collect();

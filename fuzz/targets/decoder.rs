@@ -1,4 +1,5 @@
-//! What a server may send, beside the redis crate's parser. The first byte says in what pieces the others come.
+//! Parses arbitrary server output, and compares the first reply with the redis crate's result. The first
+//! input byte is the chunk size minus one; the rest is the output.
 #![no_main]
 
 #[allow(dead_code)]
@@ -8,8 +9,8 @@ mod decoder;
 use decoder::Decoder;
 use libfuzzer_sys::fuzz_target;
 
-/// All replies in the bytes, which come in pieces of that size; and whether they ended in an error. As text: a
-/// number that is none does not equal itself.
+/// Decodes `bytes` in chunks of `size`. Returns the `Debug` text of each reply, because NaN is not equal to
+/// itself, and whether decoding ended in an error.
 fn decoded(bytes: &[u8], size: usize) -> (Vec<String>, bool) {
     let (mut decoder, mut replies) = (Decoder::default(), Vec::new());
     for piece in bytes.chunks(size) {
@@ -28,10 +29,11 @@ fn decoded(bytes: &[u8], size: usize) -> (Vec<String>, bool) {
 fuzz_target!(|data: &[u8]| {
     let Some((size, bytes)) = data.split_first() else { return };
     let whole = decoded(bytes, bytes.len().max(1));
-    assert_eq!(decoded(bytes, 1 + usize::from(*size)), whole, "it hangs on how the bytes come");
-    // The first reply is what the crate reads; and what it reads is one here, or is refused for its bounds.
+    assert_eq!(decoded(bytes, 1 + usize::from(*size)), whole, "the replies depend on the chunk size");
+    // The crate must read the same first reply. Input that only the crate accepts must have been refused here
+    // for exceeding a bound.
     let (replies, is_refused) = whole;
-    // An error need not be text here.
+    // The decoder accepts errors that are not UTF-8; the crate does not.
     let text = String::from_utf8_lossy(bytes);
     let bytes = if bytes.starts_with(b"-") { text.as_bytes() } else { bytes };
     let crates = redis::parse_redis_value(bytes).ok().map(|value| format!("{value:?}"));

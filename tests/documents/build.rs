@@ -1,30 +1,31 @@
-//! Cuts the Rust blocks out of README.md and docs/, each into a file that a test includes: `README.import.rs` by the
-//! first function of the block, `README.6.rs` where it has none, as the sixth of its document.
+//! Extracts the Rust blocks of README.md and docs/ into files that tests include. A file is named after its
+//! document and the first function of the block, such as `README.import.rs`, or the position of the block if it
+//! has none, such as `README.6.rs`.
 //!
-//! Blocks that run as doctests are left out, and so are the programs of docs/RECIPES.md: `tests/examples.rs` runs the files that
-//! it shows. Addresses of nodes that do not exist are replaced.
+//! Blocks that run as doctests are skipped, and so is docs/RECIPES.md, whose programs are files that
+//! `tests/examples.rs` runs. The addresses of test servers replace the nodes' addresses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// What is written in place of what the machine of a test has not got, or of what others may have there.
+/// Replacements for addresses, timeouts and ports that do not suit a test machine.
 const PLACES: [(&str, &str); 4] = [
     (r#"["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]"#, "crate::urls()"),
     (
         r#"["redis://127.0.0.1:7001", "redis://127.0.0.1:7002", "redis://127.0.0.1:7003"]"#,
         "crate::urls()",
     ),
-    // A busy machine may need longer than 50 ms.
+    // A busy machine may take longer than the default of 50 ms.
     ("Redlock::builder()", "Redlock::builder().node_timeout(crate::PATIENCE)"),
-    // A port of its own, in place of 9000.
+    // A free port in place of 9000.
     (".install()?", ".with_http_listener(crate::listener()).install()?"),
 ];
 
-/// Words after a fence that make it Rust for rustdoc, beside none at all.
+/// The words that may follow a fence whose block rustdoc takes for Rust.
 const RUST: [&str; 5] = ["rust", "no_run", "ignore", "should_panic", "compile_fail"];
 
-/// One of them keeps it from being run.
+/// The words that keep rustdoc from running a block.
 const NOT_RUN: [&str; 3] = ["no_run", "ignore", "compile_fail"];
 
 fn main() {
@@ -38,11 +39,12 @@ fn main() {
         for (position, block) in cut(&read(&document), is_in_rustdoc).into_iter().enumerate() {
             let what = function(&block).unwrap_or_else(|| (position + 1).to_string());
             let before = blocks.insert(format!("{stem}.{what}"), block);
-            assert!(before.is_none(), "{name} has two blocks that begin with {what}");
+            assert!(before.is_none(), "{name} has two blocks with the function {what}");
         }
     }
-    // Blocks that are gone leave no file.
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says it")).join("blocks");
+    // Delete the files of removed blocks.
+    let out =
+        PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR is set by cargo")).join("blocks");
     let _ = fs::remove_dir_all(&out);
     fs::create_dir_all(&out).expect("a directory");
     for (name, block) in &blocks {
@@ -52,10 +54,10 @@ fn main() {
     fs::write(out.join("names"), names).expect("a file");
 }
 
-/// Reads a file that this depends on.
+/// Reads a file and makes the build depend on it.
 fn read(path: &Path) -> String {
     println!("cargo::rerun-if-changed={}", path.display());
-    fs::read_to_string(path).expect("a text")
+    fs::read_to_string(path).expect("a readable text file")
 }
 
 fn documents(root: &Path) -> Vec<PathBuf> {
@@ -71,7 +73,7 @@ fn documents(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The Rust blocks that no doctest runs.
+/// Returns the Rust blocks that no doctest runs.
 fn cut(text: &str, is_in_rustdoc: bool) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();
@@ -90,14 +92,14 @@ fn cut(text: &str, is_in_rustdoc: bool) -> Vec<String> {
     blocks
 }
 
-/// The first function of a block, but for the `main` that every program has.
+/// Returns the name of the first function of a block, except `main`.
 fn function(block: &str) -> Option<String> {
     let mut lines = block.lines().map(|line| line.trim_start_matches("async "));
     let name = lines.find_map(|line| line.strip_prefix("fn ")?.split(['(', '<']).next())?;
     (name != "main").then(|| name.to_owned())
 }
 
-/// What a test includes: items as they are, statements as one expression.
+/// Returns the code that a test includes: items as they are, statements as one block expression.
 fn playable(block: &str) -> String {
     let is_function = |line: &str| line.starts_with("fn ") || line.starts_with("async fn ");
     let has_items = block.lines().any(is_function);

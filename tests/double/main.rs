@@ -1,16 +1,17 @@
-//! Nodes in the process of a test (`quorlock_test::Nodes`): they do what real nodes do, in time that the test moves.
+//! Tests of the in-process nodes (`quorlock_test::Nodes`): they act like real nodes, in time that the test
+//! controls.
 
 mod clocks;
-mod scenes;
-mod stage;
+mod controls;
+mod fixture;
+mod scenarios;
 mod time;
-mod verbs;
 mod wakeups;
 mod work;
 
 use std::time::Duration;
 
-/// How long to wait for something that takes milliseconds, on the slowest machine.
+/// The longest wait for something that takes milliseconds on an idle machine.
 const SOON: Duration = Duration::from_secs(20);
 
 const fn ms(ms: u64) -> Duration {
@@ -21,11 +22,11 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Waits until `condition` holds, and lets the runtime run meanwhile.
+/// Polls `condition` until it holds; the runtime runs between two polls.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < SOON, "it did not happen in {SOON:?}: {what}");
+        assert!(started.elapsed() < SOON, "timed out after {SOON:?}: {what}");
         tokio::time::sleep(ms(2)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Time for nodes in the process: as it passes, paused, moved; with and without a runtime.
+//! Time of the in-process nodes: running, paused and advanced; with and without a runtime.
 
 use crate::{SOON, eventually, ms, secs};
 use quorlock::{Loss, ReleaseOutcome};
@@ -11,86 +11,86 @@ use tokio::time::Instant;
 const HOUR: Duration = secs(3_600);
 
 #[tokio::test(start_paused = true)]
-async fn nothing_takes_time_while_the_nodes_are_well() {
-    let begun = Instant::now();
+async fn no_time_passes_while_nodes_are_up() {
+    let started = Instant::now();
     let nodes = Nodes::start(5);
-    let redlock = nodes.client().build().expect("good settings");
+    let redlock = nodes.client().build().expect("valid settings");
     for _ in 0..10 {
-        let lease = redlock.acquire("r").await.expect("a free lock");
+        let lease = redlock.acquire("r").await.expect("the lock is free");
         assert_eq!(nodes.count("r"), 5);
-        lease.release().await.expect("all are well");
+        lease.release().await.expect("nodes are up");
     }
-    redlock.close().await.expect("nothing is owed");
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    redlock.close().await.expect("no release is pending");
+    assert_eq!(started.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_an_hour_takes_none_of_ours() {
-    let began = std::time::Instant::now();
+async fn an_hour_of_paused_time_passes_quickly() {
+    let real_start = std::time::Instant::now();
     let nodes = Nodes::start(5);
-    let redlock = nodes.client().build().expect("good settings");
-    let lease = redlock.acquire("r").auto_extend(2 * HOUR).await.expect("a free lock");
+    let redlock = nodes.client().build().expect("valid settings");
+    let lease = redlock.acquire("r").auto_extend(2 * HOUR).await.expect("the lock is free");
     tokio::time::sleep(HOUR).await;
-    assert!(lease.is_valid(), "it was renewed all the time");
+    assert!(lease.is_valid(), "the lease is renewed");
     nodes.hang();
     assert_eq!(lease.lost().await, Loss::Expired);
     nodes.resume();
-    eventually("its keys end", || nodes.count("r") == 0).await;
-    assert!(began.elapsed() < HOUR / 10);
+    eventually("the keys expire", || nodes.count("r") == 0).await;
+    assert!(real_start.elapsed() < HOUR / 10);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_happens_in_each_run() {
+async fn runs_are_deterministic() {
     let mut runs = Vec::new();
     for _ in 0..2 {
         let nodes = Nodes::start(3);
-        let redlock = nodes.client().fenced().build().expect("good settings");
-        let first = redlock.acquire("first").await.expect("a free lock");
+        let redlock = nodes.client().fenced().build().expect("valid settings");
+        let first = redlock.acquire("first").await.expect("the lock is free");
         runs.push((first.value().to_owned(), first.token(), 0));
         nodes.hold("r", secs(5));
-        let begun = Instant::now();
-        let lease = redlock.acquire("r").wait(secs(60)).await.expect("theirs ends");
-        runs.push((lease.value().to_owned(), lease.token(), begun.elapsed().as_millis()));
-        let other = nodes.client().build().expect("good settings");
-        let another = other.acquire("s").await.expect("a free lock");
+        let started = Instant::now();
+        let lease = redlock.acquire("r").wait(secs(60)).await.expect("the holder's ttl ends");
+        runs.push((lease.value().to_owned(), lease.token(), started.elapsed().as_millis()));
+        let other = nodes.client().build().expect("valid settings");
+        let another = other.acquire("s").await.expect("the lock is free");
         runs.push((another.value().to_owned(), None, 0));
     }
     assert_eq!(runs[..3], runs[3..]);
-    assert_ne!(runs[0].0, runs[2].0, "two clients draw different values");
+    assert_ne!(runs[0].0, runs[2].0, "two clients have different lock values");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_has_the_lock_when_the_time_of_the_holder_is_over() {
+async fn waiting_acquire_succeeds_when_the_holder_expires() {
     let nodes = Nodes::start(5);
-    let redlock = nodes.client().build().expect("good settings");
+    let redlock = nodes.client().build().expect("valid settings");
     nodes.hold("r", secs(5));
-    let begun = Instant::now();
-    drop(redlock.acquire("r").wait(secs(60)).await.expect("theirs ends"));
-    let waited = begun.elapsed();
+    let started = Instant::now();
+    drop(redlock.acquire("r").wait(secs(60)).await.expect("the holder's ttl ends"));
+    let waited = started.elapsed();
     assert!(waited >= secs(5) && waited < secs(6), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_or_waits_is_told_at_once_of_what_is_removed() {
+async fn removal_of_a_key_is_noticed_at_once() {
     let nodes = Nodes::start(5);
-    let redlock = nodes.client().build().expect("good settings");
-    let lease = redlock.acquire("r").auto_extend(HOUR).await.expect("a free lock");
+    let redlock = nodes.client().build().expect("valid settings");
+    let lease = redlock.acquire("r").auto_extend(HOUR).await.expect("the lock is free");
     nodes.hold("s", HOUR);
     let waiting = tokio::spawn(redlock.acquire("s").wait(HOUR).into_future());
     tokio::time::sleep(ms(2_500)).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     nodes.remove("r");
     assert_eq!(lease.lost().await, Loss::QuorumLost);
     nodes.remove("s");
-    drop(waiting.await.expect("no panic").expect("it is free"));
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    drop(waiting.await.expect("no panic").expect("the lock is free"));
+    assert_eq!(started.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_is_moved_passes_for_clients_and_nodes() {
+async fn advanced_time_passes_for_clients_and_nodes() {
     let nodes = Nodes::start(5);
-    let redlock = nodes.client().build().expect("good settings");
-    let lease = redlock.acquire("r").ttl(secs(30)).await.expect("a free lock");
+    let redlock = nodes.client().build().expect("valid settings");
+    let lease = redlock.acquire("r").ttl(secs(30)).await.expect("the lock is free");
     nodes.advance(secs(20));
     assert!(lease.is_valid() && lease.validity() <= secs(10));
     nodes.advance(secs(20));
@@ -100,77 +100,77 @@ async fn time_that_is_moved_passes_for_clients_and_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn time_passes_by_itself_where_it_is_not_paused() {
+async fn unpaused_time_passes_by_itself() {
     let nodes = Nodes::start(5);
     let builder = || nodes.client().node_timeout(secs(1));
-    let [one, other] = [(); 2].map(|()| builder().build().expect("good settings"));
-    let lease = one.acquire("r").ttl(secs(2)).wait(SOON).await.expect("a free lock");
-    let next = other.acquire("r").ttl(secs(50)).wait(SOON).await.expect("it ends by itself");
+    let [one, other] = [(); 2].map(|()| builder().build().expect("valid settings"));
+    let lease = one.acquire("r").ttl(secs(2)).wait(SOON).await.expect("the lock is free");
+    let next = other.acquire("r").ttl(secs(50)).wait(SOON).await.expect("the lease expires");
     assert_eq!(lease.lost().await, Loss::Expired);
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::TakenOver));
     let waiting = tokio::spawn(one.acquire("r").wait(HOUR).into_future());
-    eventually("it waits", || pending_work(&one).waiters == 1).await;
+    eventually("the acquire waits", || pending_work(&one).waiters == 1).await;
     nodes.advance(secs(60));
-    let had = tokio::time::timeout(SOON, waiting).await.expect("time was moved");
-    drop(had.expect("no panic").expect("its time is over"));
+    let acquired = tokio::time::timeout(SOON, waiting).await.expect("time was advanced");
+    drop(acquired.expect("no panic").expect("the lease has expired"));
     drop(next);
 }
 
 #[tokio::test]
-async fn a_client_with_a_clock_of_its_own_keeps_it() {
+async fn client_with_its_own_clock_keeps_it() {
     let nodes = Nodes::start(5);
     let clock = Clock::default();
     let builder = nodes.client().node_timeout(secs(1)).clock(&clock);
-    let redlock = builder.build().expect("good settings");
-    let lease = redlock.acquire("r").ttl(secs(30)).wait(SOON).await.expect("a free lock");
+    let redlock = builder.build().expect("valid settings");
+    let lease = redlock.acquire("r").ttl(secs(30)).wait(SOON).await.expect("the lock is free");
     clock.advance(secs(60));
     assert_eq!(lease.lost().await, Loss::Expired);
-    eventually("it stands on the nodes", || nodes.count("r") == 5).await;
+    eventually("the keys remain on the nodes", || nodes.count("r") == 5).await;
 }
 
 #[test]
-fn alarms_ring_also_when_their_runtime_is_gone_and_without_one() {
+fn alarms_ring_without_a_runtime() {
     let nodes = Nodes::start(5);
     let [first, second] = [(); 2].map(|()| Runtime::new().expect("a runtime"));
-    let redlock = nodes.client().node_timeout(secs(1)).build().expect("good settings");
+    let redlock = nodes.client().node_timeout(secs(1)).build().expect("valid settings");
     let acquiring = redlock.acquire("r").ttl(secs(30)).wait(SOON);
-    let lease = first.block_on(acquiring.into_future()).expect("a free lock");
+    let lease = first.block_on(acquiring.into_future()).expect("the lock is free");
     let losing = second.spawn(async move { lease.lost().await });
     drop(first);
-    // So long that it waits, on any machine that is not very busy.
+    // Long enough for the task to wait for the loss, except on a very busy machine.
     thread::sleep(ms(200));
     assert!(!losing.is_finished());
     nodes.advance(secs(60));
     let lost = second.block_on(async { tokio::time::timeout(SOON, losing).await });
-    assert_eq!(lost.expect("it is told").expect("no panic"), Loss::Expired);
+    assert_eq!(lost.expect("the loss is reported in time").expect("no panic"), Loss::Expired);
 
-    // Here no runtime is entered: the end of what is held is told all the same.
+    // No runtime is entered here; the in-process nodes must still report that the key expired.
     let waiting = second.spawn(redlock.acquire("s").wait(SOON).into_future());
-    drop(second.block_on(waiting).expect("no panic").expect("a free lock"));
+    drop(second.block_on(waiting).expect("no panic").expect("the lock is free"));
     nodes.hold("s", ms(300));
     let waiting = second.spawn(redlock.acquire("s").wait(SOON).into_future());
-    drop(second.block_on(waiting).expect("no panic").expect("theirs has ended"));
+    drop(second.block_on(waiting).expect("no panic").expect("the holder's ttl ends"));
 }
 
 #[cfg(feature = "blocking")]
 #[test]
-fn the_client_without_async_has_them_too() {
+fn blocking_client_uses_the_nodes_too() {
     use quorlock::AcquireError;
     use quorlock::blocking::Error;
 
     let nodes = Nodes::start(3);
     let builder = nodes.client().node_timeout(secs(1));
-    let redlock = builder.build_blocking().expect("good settings");
-    let lease = redlock.acquire("r").ttl(secs(30)).call().expect("a free lock");
+    let redlock = builder.build_blocking().expect("valid settings");
+    let lease = redlock.acquire("r").ttl(secs(30)).call().expect("the lock is free");
     nodes.advance(secs(31));
     assert_eq!(lease.lost_within(SOON), Some(Loss::Expired));
     nodes.hold("r", secs(3_600));
-    let refused = redlock.try_acquire("r").call().expect_err("somebody else has it");
+    let refused = redlock.try_acquire("r").call().expect_err("another client has the lock");
     assert!(matches!(refused, Error::Failed(AcquireError::Contended { .. })), "{refused}");
     let waiting = thread::spawn({
         let redlock = redlock.clone();
         move || redlock.acquire("r").wait(2 * HOUR).call()
     });
     nodes.advance(secs(3_600));
-    drop(waiting.join().expect("no panic").expect("their time is over"));
+    drop(waiting.join().expect("no panic").expect("the holder's ttl ends"));
 }

@@ -1,4 +1,4 @@
-//! Who waits for a lock is told when it is free, whoever has let go of it, and how.
+//! An acquire that waits is notified when the lock is free, in whichever way it was freed.
 
 use crate::{ms, secs};
 use quorlock::{AcquireError, Lease, Redlock, ReleaseOutcome, RetryPolicy};
@@ -7,74 +7,75 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// Nobody tries so seldom by accident.
-const SELDOM: Duration = secs(20);
+/// Longer than a test waits for the notification, so that polling cannot be mistaken for it.
+const RETRY_DELAY: Duration = secs(20);
 
 fn client(nodes: &Nodes) -> Redlock {
-    nodes.client().build().expect("good settings")
+    nodes.client().build().expect("valid settings")
 }
 
-/// Waits for the lock, and tries seldom: how long that took since `begun`.
-async fn waits(redlock: &Redlock) -> JoinHandle<Instant> {
-    let acquire = redlock.acquire("r").wait(secs(45)).retry(RetryPolicy::fixed(SELDOM));
+/// Waits for the lock, with retries every [`RETRY_DELAY`]. The task returns when it was acquired.
+async fn spawn_waiter(redlock: &Redlock) -> JoinHandle<Instant> {
+    let acquire = redlock.acquire("r").wait(secs(45)).retry(RetryPolicy::fixed(RETRY_DELAY));
     let waiting = tokio::spawn(async move {
-        acquire.await.map(drop).expect("it is let go of");
+        acquire.await.map(drop).expect("the lock becomes free");
         Instant::now()
     });
     sleep(ms(1_500)).await;
     waiting
 }
 
-async fn held(redlock: &Redlock) -> Lease {
-    redlock.acquire("r").ttl(secs(50)).await.expect("a free lock")
+async fn acquire(redlock: &Redlock) -> Lease {
+    redlock.acquire("r").ttl(secs(50)).await.expect("the lock is free")
 }
 
-async fn assert_is_told(waiting: JoinHandle<Instant>, since: Instant) {
+async fn assert_acquired_soon(waiting: JoinHandle<Instant>, since: Instant) {
     let took = waiting.await.expect("no panic") - since;
     assert!(took < secs(1), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_lock_that_was_taken_away_those_of_the_same_client_are_told_as_well() {
-    for is_own in [false, true] {
+async fn forced_release_notifies_waiters_of_every_client() {
+    for by_same_client in [false, true] {
         let nodes = Nodes::start(3);
-        let (ours, theirs) = (client(&nodes), client(&nodes));
-        let _lease = held(&theirs).await;
-        let waiting = waits(&ours).await;
-        let (by, begun) = (if is_own { &ours } else { &theirs }, Instant::now());
-        by.force_release("r").await.expect("all are well");
-        assert_is_told(waiting, begun).await;
+        let (redlock, other_client) = (client(&nodes), client(&nodes));
+        let _lease = acquire(&other_client).await;
+        let waiting = spawn_waiter(&redlock).await;
+        let (releaser, started) =
+            (if by_same_client { &redlock } else { &other_client }, Instant::now());
+        releaser.force_release("r").await.expect("nodes are up");
+        assert_acquired_soon(waiting, started).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_free_later_in_one_way_is_free_now_in_another() {
+async fn early_release_by_another_client_ends_the_wait_for_a_cooldown() {
     let nodes = Nodes::start(3);
-    let (ours, theirs) = (client(&nodes), client(&nodes));
-    let lost = held(&ours).await;
-    theirs.force_release("r").await.expect("all are well");
-    let taken = held(&theirs).await;
-    let waiting = waits(&ours).await;
-    // As far as is known here, nobody can have it for as long: but the nodes have another's.
-    let outcome = lost.release_after(secs(30)).await;
-    assert_eq!(outcome.expect("all are well"), ReleaseOutcome::TakenOver);
+    let (redlock, other_client) = (client(&nodes), client(&nodes));
+    let superseded = acquire(&redlock).await;
+    other_client.force_release("r").await.expect("nodes are up");
+    let taken = acquire(&other_client).await;
+    let waiting = spawn_waiter(&redlock).await;
+    // The client knows of a cooldown of 30 s of its own, but the nodes hold another client's key.
+    let outcome = superseded.release_after(secs(30)).await;
+    assert_eq!(outcome.expect("nodes are up"), ReleaseOutcome::TakenOver);
     sleep(ms(100)).await;
-    let begun = Instant::now();
-    taken.release().await.expect("all are well");
-    assert_is_told(waiting, begun).await;
+    let started = Instant::now();
+    taken.release().await.expect("nodes are up");
+    assert_acquired_soon(waiting, started).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_locks_are_tried_again_when_it_is_time_as_one_is() {
+async fn sets_are_retried_after_the_same_delay_as_one_lock() {
     for keys in [&["a"][..], &["a", "b"]] {
         let nodes = Nodes::start(3);
-        let ours = client(&nodes);
-        ours.ready().await.expect("all are well");
+        let redlock = client(&nodes);
+        redlock.ready().await.expect("nodes are up");
         nodes.hold("a", secs(50));
-        let begun = Instant::now();
-        let acquire = ours.acquire_all(keys).wait(secs(40));
+        let started = Instant::now();
+        let acquire = redlock.acquire_all(keys).wait(secs(40));
         let refused = acquire.retry(RetryPolicy::fixed(secs(5)).limit(1)).await;
         assert!(matches!(refused, Err(AcquireError::Contended { .. })), "{refused:?}");
-        assert!(begun.elapsed() >= secs(5), "{keys:?}: {:?}", begun.elapsed());
+        assert!(started.elapsed() >= secs(5), "{keys:?}: {:?}", started.elapsed());
     }
 }

@@ -1,4 +1,4 @@
-//! Work under a lock, through an outage that ends the lease and lets nobody confirm the release.
+//! Work under a lock, during an outage that ends the lease and prevents a confirmed release.
 
 use crate::ms;
 use quorlock::{ReleaseError, UsingError};
@@ -15,12 +15,12 @@ fn assert_overrun(done: Result<bool, UsingError<bool>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_goes_on_after_its_lease_is_not_said_to_have_had_it_to_the_end() {
+async fn work_that_outlasts_its_lease_is_reported_as_overrun() {
     let nodes = Nodes::start(3);
-    let redlock = nodes.client().ttl(ms(700)).build().expect("good settings");
+    let redlock = nodes.client().ttl(ms(700)).build().expect("valid settings");
     let work = async |lease: &quorlock::Lease| {
         nodes.hang();
-        // It blocks its thread meanwhile.
+        // The work blocks its thread while time passes.
         nodes.advance(ms(1_500));
         lease.is_valid()
     };
@@ -30,7 +30,7 @@ async fn work_that_goes_on_after_its_lease_is_not_said_to_have_had_it_to_the_end
 
 #[cfg(feature = "blocking")]
 #[test]
-fn nor_is_work_in_a_thread() {
+fn blocking_work_that_outlasts_its_lease_is_an_overrun() {
     use quorlock::blocking::{Error, Lease};
     let nodes = Nodes::start(3);
     let redlock = nodes.client().ttl(ms(300)).node_timeout(ms(50)).build_blocking();
@@ -39,10 +39,10 @@ fn nor_is_work_in_a_thread() {
         std::thread::sleep(ms(600));
         lease.is_valid()
     };
-    let done = redlock.expect("good settings").using("r", work);
+    let done = redlock.expect("valid settings").using("r", work);
     assert_overrun(done.map_err(|error| match error {
         Error::Failed(error) => error,
-        Error::InsideRuntime => panic!("there is none"),
+        Error::InsideRuntime => panic!("no runtime is entered"),
     }));
     nodes.resume();
 }

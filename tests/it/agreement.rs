@@ -1,4 +1,4 @@
-//! Fencing tokens on which the nodes agree, or not, once more of them have answered than a quorum.
+//! Fencing tokens when more nodes than a quorum have replied, with equal or different numbers.
 
 use crate::fencing::tomorrow_us;
 use crate::{builder, granted_by_all, ms, through};
@@ -7,18 +7,18 @@ use kit::{Cluster, Direction, Server};
 use quorlock::{FencingToken, Lease};
 use std::time::{Duration, Instant};
 
-/// Lets the next number that `node` draws for this lock be this one.
+/// Sets the counter of `key` on `node`, so that the next drawn number is `number`.
 fn will_draw(node: &Server, key: &str, number: u64) {
     node.set(format!("{key}#quorlock:token:{{{key}}}"), (number - 1).to_string());
 }
 
-/// Two of the first three nodes say the same, and so do the others, a little later.
+/// Of the first three nodes, two reply with the same number. The other two nodes reply with it 150 ms later.
 #[tokio::test]
-async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
+async fn agreeing_reply_after_quorum_avoids_a_second_round() {
     let cluster = Cluster::start(5);
     let proxies = cluster.proxies();
     let builder = through(&proxies).ttl(ms(60_000));
-    let redlock = builder.node_timeout(ms(5_000)).build().expect("good settings");
+    let redlock = builder.node_timeout(ms(5_000)).build().expect("valid settings");
     let _first = granted_by_all(&redlock, "first").await;
     let keys: Vec<_> = (0..8).map(|number| format!("lock-{number}")).collect();
     let tomorrow = tomorrow_us();
@@ -30,19 +30,19 @@ async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
     }
     let acquires = keys.iter().map(|key| {
         let acquire = redlock.acquire(key).fenced();
-        async move { acquire.await.expect("a free lock") }
+        async move { acquire.await.expect("the lock is free") }
     });
     let leases = join_all(acquires).await;
     let is_at_once = |lease: &&Lease| lease.token().expect("fenced").get() < tomorrow;
     let at_once = leases.iter().filter(is_at_once).count();
-    assert!(at_once > 0, "each token was confirmed in a round of its own");
+    assert!(at_once > 0, "each token needed a second round");
 }
 
-/// Whichever number the silent nodes would say, it could be that of a quorum.
+/// The numbers of the silent nodes cannot give a quorum that agrees, so a second round is needed in any case.
 #[tokio::test]
-async fn nodes_that_hang_are_not_waited_for_where_the_others_disagree() {
+async fn disagreement_is_resolved_without_stopped_nodes() {
     let cluster = Cluster::start(5);
-    let redlock = builder(&cluster).node_timeout(ms(20_000)).build().expect("good settings");
+    let redlock = builder(&cluster).node_timeout(ms(20_000)).build().expect("valid settings");
     let lease = granted_by_all(&redlock, "r").await;
     lease.release().await.expect("nodes are up");
     let tomorrow = tomorrow_us();
@@ -50,9 +50,9 @@ async fn nodes_that_hang_are_not_waited_for_where_the_others_disagree() {
         will_draw(node, "r", tomorrow + more);
     }
     cluster.servers()[3..].iter().for_each(Server::stop);
-    let begun = Instant::now();
-    let lease = redlock.acquire("r").fenced().await.expect("a free lock");
-    let took = begun.elapsed();
+    let started = Instant::now();
+    let lease = redlock.acquire("r").fenced().await.expect("the lock is free");
+    let took = started.elapsed();
     assert_eq!(lease.token().map(FencingToken::get), Some(tomorrow + 30));
-    assert!(took < Duration::from_secs(10), "it waited for nodes that hang: {took:?}");
+    assert!(took < Duration::from_secs(10), "the acquire waited for stopped nodes: {took:?}");
 }

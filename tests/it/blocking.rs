@@ -1,4 +1,4 @@
-//! The client without async.
+//! The blocking client.
 
 use crate::{SOON, builder, ms, multi_thread};
 use kit::{Cluster, Server, eventually};
@@ -9,14 +9,14 @@ use std::thread;
 use std::time::Instant;
 
 fn client(cluster: &Cluster) -> Redlock {
-    builder(cluster).build_blocking().expect("good settings")
+    builder(cluster).build_blocking().expect("valid settings")
 }
 
 #[test]
-fn the_same_verbs_work_without_a_runtime() {
+fn blocking_client_supports_all_operations() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let lease = redlock.try_acquire("r").metadata("me").call().expect("a free lock");
+    let lease = redlock.try_acquire("r").metadata("me").call().expect("the lock is free");
     assert!(lease.is_valid() && lease.resource() == b"r");
     let refused = redlock.acquire("r").wait(ms(50)).call().expect_err("it is held");
     assert!(
@@ -25,20 +25,20 @@ fn the_same_verbs_work_without_a_runtime() {
     );
     lease.extend(ms(60_000)).expect("nodes are up");
     assert!(lease.validity() > ms(40_000));
-    let status = redlock.status("r").expect("a client that works");
+    let status = redlock.status("r").expect("the client is open");
     assert_eq!(status.holder().expect("it is held").metadata(), Some("me"));
     let again = lease.reenter().expect("it is held");
     assert_eq!(lease.release(), Ok(ReleaseOutcome::StillHeld { guards: 1 }));
-    let adopted = redlock.adopt("r", again.value()).call().expect("it stands there");
+    let adopted = redlock.adopt("r", again.value()).call().expect("the key exists");
     assert_eq!(again.release(), Ok(ReleaseOutcome::TakenOver));
     assert_eq!(adopted.release(), Ok(ReleaseOutcome::Released));
-    let set = redlock.acquire_all(["b", "a"]).call().expect("free locks");
+    let set = redlock.acquire_all(["b", "a"]).call().expect("the locks are free");
     assert_eq!(set.release_after(ms(200)), Ok(ReleaseOutcome::Released));
     assert_eq!(redlock.using("a", |lease| lease.is_valid()).ok(), Some(true), "free after a while");
-    let _kept = redlock.try_acquire("x").call().expect("a free lock");
-    assert_eq!(redlock.force_release("x").expect("a client that works").granted(), 3);
+    let _kept = redlock.try_acquire("x").call().expect("the lock is free");
+    assert_eq!(redlock.force_release("x").expect("the client is open").granted(), 3);
     assert_eq!(redlock.release_all().expect("outside of a runtime").len(), 1);
-    redlock.close().expect("all is delivered");
+    redlock.close().expect("releases are delivered");
     let refused = redlock.try_acquire("r").call().expect_err("closed");
     assert_eq!(refused, AcquireError::Closed.into());
     assert!(redlock.nodes().len() == 3);
@@ -53,7 +53,8 @@ fn threads_exclude_each_other() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    let lease = redlock.acquire("r").wait(SOON).call().expect("its turn comes");
+                    let lease =
+                        redlock.acquire("r").wait(SOON).call().expect("the lock becomes free");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
                     thread::sleep(ms(1));
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -65,10 +66,11 @@ fn threads_exclude_each_other() {
 }
 
 #[test]
-fn a_lease_is_renewed_and_its_loss_noticed_while_the_thread_does_something_else() {
+fn blocking_lease_is_renewed_and_reports_its_loss() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(200)).build_blocking().expect("good settings");
-    let lease = redlock.acquire("r").ttl(ms(2_000)).auto_extend(SOON).call().expect("a free lock");
+    let redlock = builder(&cluster).node_timeout(ms(200)).build_blocking().expect("valid settings");
+    let lease =
+        redlock.acquire("r").ttl(ms(2_000)).auto_extend(SOON).call().expect("the lock is free");
     thread::sleep(ms(4_000));
     assert!(lease.is_valid(), "{:?}", lease.loss());
     assert_eq!(lease.lost_within(ms(10)), None);
@@ -78,7 +80,7 @@ fn a_lease_is_renewed_and_its_loss_noticed_while_the_thread_does_something_else(
     cluster.servers().iter().for_each(Server::cont);
     let work = |lease: &quorlock::blocking::Lease| {
         assert!(lease.is_valid());
-        cluster.iter().for_each(|node| node.set("other", "the thief's"));
+        cluster.iter().for_each(|node| node.set("other", "other"));
         "done"
     };
     match redlock.using("other", work).expect_err("stolen") {
@@ -90,27 +92,27 @@ fn a_lease_is_renewed_and_its_loss_noticed_while_the_thread_does_something_else(
 }
 
 #[test]
-fn the_last_handle_waits_until_its_releases_are_delivered() {
+fn dropping_the_last_handle_delivers_pending_releases() {
     let cluster = Cluster::start(3);
     for _ in 0..20 {
-        let lease = client(&cluster).try_acquire("r").call().expect("a free lock");
+        let lease = client(&cluster).try_acquire("r").call().expect("the lock is free");
         drop(lease);
         assert!(cluster.is_empty(), "delivered when the drop returns");
     }
-    // It waits for one connect timeout at the most.
+    // The drop waits for at most one connect timeout.
     let redlock = builder(&cluster).connect_timeout(ms(300)).node_timeout(ms(200));
-    let redlock = redlock.build_blocking().expect("good settings");
-    let lease = redlock.try_acquire("r").call().expect("a free lock");
+    let redlock = redlock.build_blocking().expect("valid settings");
+    let lease = redlock.try_acquire("r").call().expect("the lock is free");
     cluster[0].stop();
     drop(redlock);
-    let begun = Instant::now();
+    let started = Instant::now();
     drop(lease);
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
     cluster[0].cont();
 }
 
 #[tokio::test]
-async fn inside_of_a_runtime_it_refuses_and_on_a_blocking_thread_it_works() {
+async fn blocking_client_refuses_calls_inside_a_runtime() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let refused = redlock.try_acquire("r").call().expect_err("a task must not wait");
@@ -118,11 +120,11 @@ async fn inside_of_a_runtime_it_refuses_and_on_a_blocking_thread_it_works() {
     assert_eq!(redlock.status("r"), Err(Error::InsideRuntime));
     assert!(redlock.release_all().is_err());
     let task = tokio::spawn(async { tokio::task::yield_now().await });
-    task.await.expect("the task's budget is as it was");
+    task.await.expect("the task can still yield");
     let on_a_thread = redlock.clone();
     let lease = tokio::task::spawn_blocking(move || on_a_thread.try_acquire("r").call());
-    let lease = lease.await.expect("no panic").expect("a free lock");
-    assert!(lease.lost_within(SOON).is_none(), "it does not wait here");
+    let lease = lease.await.expect("no panic").expect("the lock is free");
+    assert!(lease.lost_within(SOON).is_none(), "it returns at once in a runtime");
     assert!(matches!(lease.extend(ms(10_000)), Err(Error::InsideRuntime)));
     assert_eq!(lease.release(), Err(Error::InsideRuntime));
     eventually(SOON, "it is released in the background", || cluster.is_empty());
@@ -132,12 +134,12 @@ async fn inside_of_a_runtime_it_refuses_and_on_a_blocking_thread_it_works() {
 }
 
 #[test]
-fn a_runtime_of_ones_own_can_be_used() {
+fn blocking_client_can_use_a_given_runtime() {
     let runtime = multi_thread(1);
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).runtime(runtime.handle().clone());
-    let redlock = redlock.build_blocking().expect("good settings");
-    let lease = redlock.try_acquire("r").call().expect("a free lock");
+    let redlock = redlock.build_blocking().expect("valid settings");
+    let lease = redlock.try_acquire("r").call().expect("the lock is free");
     assert_eq!(lease.release(), Ok(ReleaseOutcome::Released));
-    redlock.close().expect("all is delivered");
+    redlock.close().expect("releases are delivered");
 }

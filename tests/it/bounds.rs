@@ -1,7 +1,7 @@
-//! Bounds of an acquire and of what is left of it: the first connections, the client's own overload,
-//! holders without an end, locks that are kept from others for a while, and clients that close.
+//! Limits of an acquire and of its clean-up: connecting, overload of the client, keys without expiry,
+//! `at_least`, and closing.
 
-use crate::errors::told;
+use crate::errors::display;
 use crate::{SOON, all_up, builder, client, eventually, ms, through};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -25,7 +25,7 @@ fn failures(refused: &AcquireError) -> Vec<NodeFailure> {
 }
 
 #[tokio::test]
-async fn the_first_attempt_of_a_client_waits_for_its_connections() {
+async fn first_attempt_waits_for_connections() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     for proxy in &proxies {
@@ -35,30 +35,30 @@ async fn the_first_attempt_of_a_client_waits_for_its_connections() {
     let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
     let fresh = || {
         let builder = Redlock::builder().nodes(&urls).node_timeout(ms(200));
-        builder.connect_timeout(SOON).build().expect("good settings")
+        builder.connect_timeout(SOON).build().expect("valid settings")
     };
-    // Several round trips for the set-up, and one for the lock: more than a node timeout in all.
+    // Set-up and acquire need several round trips: longer in total than the node timeout.
     for _ in 0..3 {
-        let lease = fresh().try_acquire("r").await.expect("nodes are well");
-        lease.release().await.expect("nodes are well");
+        let lease = fresh().try_acquire("r").await.expect("nodes are up");
+        lease.release().await.expect("nodes are up");
     }
     let redlock = fresh();
-    timeout(SOON, redlock.ready()).await.expect("nodes are well").expect("there is a runtime");
+    timeout(SOON, redlock.ready()).await.expect("nodes are up").expect("there is a runtime");
     let up = redlock.nodes().iter().filter(|node| *node.state() == NodeState::Up).count();
     assert!(up >= 2, "{up} are up");
 }
 
 #[tokio::test]
-async fn a_node_that_is_being_connected_to_is_said_to_be() {
+async fn node_without_connection_is_reported_as_connecting() {
     let cluster = Cluster::start(3);
     for node in &cluster {
         node.stop();
     }
     let redlock = builder(&cluster).node_timeout(ms(100)).connect_timeout(SOON);
-    let redlock = redlock.build().expect("good settings");
+    let redlock = redlock.build().expect("valid settings");
     let ready = timeout(ms(100), redlock.ready()).await;
-    assert!(ready.is_err(), "none can be connected to: {ready:?}");
-    let refused = redlock.acquire("r").wait(ms(300)).await.expect_err("none can be asked");
+    assert!(ready.is_err(), "no node accepts the connection: {ready:?}");
+    let refused = redlock.acquire("r").wait(ms(300)).await.expect_err("no node is connected");
     assert!(matches!(refused, AcquireError::Timeout { .. }), "{refused:?}");
     let connecting = |failure: &NodeFailure| matches!(failure, NodeFailure::Connecting(_));
     assert!(failures(&refused).iter().all(connecting), "{refused}");
@@ -71,10 +71,10 @@ async fn a_node_that_is_being_connected_to_is_said_to_be() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_acquires_than_a_client_can_send_are_its_own_overload_and_no_outage() {
+async fn too_many_acquires_fail_as_overloaded() {
     const CROWD: usize = 40_000;
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(50)).build().expect("good settings");
+    let redlock = builder(&cluster).node_timeout(ms(50)).build().expect("valid settings");
     redlock.ready().await.expect("there is a runtime");
     eventually("all nodes are up", || all_up(&redlock)).await;
     let each = (0..CROWD).map(|n| tokio::spawn(redlock.try_acquire(format!("r{n}"))));
@@ -88,45 +88,45 @@ async fn more_acquires_than_a_client_can_send_are_its_own_overload_and_no_outage
     }
     let few = others.iter().take(3).collect::<Vec<_>>();
     let counted = format!("{won} won, {overloaded} overloaded, {} others: {few:?}", others.len());
-    // A machine that is too busy to run this process may well make nodes look slow.
+    // A machine that is too busy to run this process can make nodes look slow.
     assert!(others.len() < CROWD / 20, "{counted}");
     assert!(overloaded > 0 && won > 0, "{counted}");
     let closing = Redlock::close(&redlock);
-    drop(timeout(SOON, closing).await.expect("it is bounded"));
+    drop(timeout(SOON, closing).await.expect("close returns"));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn giving_up_early_does_not_wait_for_a_key_that_has_no_end() {
+async fn give_up_early_does_not_wait_for_a_key_without_expiry() {
     let cluster = Cluster::start(3);
-    cluster.iter().for_each(|node| node.set("r", "for ever"));
+    cluster.iter().for_each(|node| node.set("r", "no expiry"));
     let redlock = client(&cluster);
     for acquire in [redlock.acquire("r"), redlock.acquire_all(["q", "r"])] {
-        let begun = Instant::now();
-        let refused = acquire.wait(LONG).give_up_early().await.expect_err("held for ever");
+        let started = Instant::now();
+        let refused = acquire.wait(LONG).give_up_early().await.expect_err("the key has no expiry");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{refused:?}");
-        assert!(begun.elapsed() < LONG / 2, "it waited");
+        assert!(started.elapsed() < LONG / 2, "the acquire waited");
     }
 }
 
 #[tokio::test]
-async fn a_single_attempt_that_is_told_to_try_again_is_bounded_by_the_clients_wait() {
+async fn try_acquire_with_retry_is_bounded_by_the_default_wait() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).wait(ms(400)).build().expect("good settings");
+    let redlock = builder(&cluster).wait(ms(400)).build().expect("valid settings");
     let held = redlock.try_acquire("r").await.expect("free");
     let retried = redlock.try_acquire("r").retry(RetryPolicy::fixed(ms(20)));
-    let refused = timeout(SOON, retried).await.expect("it is bounded").expect_err("held");
+    let refused = timeout(SOON, retried).await.expect("the acquire is bounded").expect_err("held");
     assert!(matches!(refused, AcquireError::Contended { held_here: true, .. }), "{refused:?}");
     drop(held);
 }
 
 #[tokio::test]
-async fn who_stands_behind_a_holder_is_told_so_however_short_the_wait() {
+async fn queued_acquire_with_short_wait_fails_as_contended() {
     let cluster = Cluster::start(3);
-    let (redlock, theirs) = (client(&cluster), client(&cluster));
+    let (redlock, other_client) = (client(&cluster), client(&cluster));
     let held = redlock.try_acquire("r").await.expect("free");
-    let others = theirs.try_acquire("s").await.expect("free");
-    // The first in line of each is refused by the nodes.
+    let others = other_client.try_acquire("s").await.expect("free");
+    // The head of each queue is refused by the nodes.
     let first = ["r", "s"].map(|resource| tokio::spawn(redlock.acquire(resource).wait(SOON)));
     sleep(ms(300)).await;
     for wait in [0, 1, 5, 40].map(ms) {
@@ -137,76 +137,77 @@ async fn who_stands_behind_a_holder_is_told_so_however_short_the_wait() {
     }
     drop((held, others));
     for waiting in first {
-        drop(waiting.await.expect("no panic").expect("free by now"));
+        drop(waiting.await.expect("no panic").expect("the lock is free"));
     }
 }
 
 #[tokio::test]
-async fn a_lock_that_is_kept_for_a_time_is_kept_by_release_and_by_drop() {
+async fn at_least_delays_release_and_drop() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let (kept, stands) =
+    let (minimum, copies) =
         (ms(20_000), |key: &str| cluster.iter().filter(|n| n.get(key).is_some()).count());
     drop(redlock.acquire("warm-up").await.expect("free"));
-    eventually("a node is asked that is connected", || all_up(&redlock)).await;
-    let dropped = redlock.acquire("dropped").at_least(kept).await.expect("free");
-    let released = redlock.acquire("released").at_least(kept).await.expect("free");
+    eventually("all nodes are up", || all_up(&redlock)).await;
+    let dropped = redlock.acquire("dropped").at_least(minimum).await.expect("free");
+    let released = redlock.acquire("released").at_least(minimum).await.expect("free");
     let value = released.value().to_owned();
     let by_all = |lease: &Lease| lease.report().granted() == 3;
-    eventually("all have them", || by_all(&dropped) && by_all(&released)).await;
+    eventually("all nodes have the keys", || by_all(&dropped) && by_all(&released)).await;
     drop(dropped);
     assert_eq!(released.release().await, Ok(ReleaseOutcome::Released));
-    let set = redlock.acquire_all(["one", "two"]).at_least(kept).await.expect("free");
-    eventually("all have it", || by_all(&set)).await;
+    let set = redlock.acquire_all(["one", "two"]).at_least(minimum).await.expect("free");
+    eventually("all nodes have the keys", || by_all(&set)).await;
     drop(set);
-    let is_ours = || cluster.iter().any(|node| node.get("released") == Some(value.clone().into()));
-    eventually("nobody owns it", || !is_ours()).await;
+    let has_value =
+        || cluster.iter().any(|node| node.get("released") == Some(value.clone().into()));
+    eventually("the owner's value is replaced", || !has_value()).await;
     for key in ["dropped", "released", "one", "two"] {
-        eventually("it stands on every node", || stands(key) == 3).await;
-        let refused = redlock.try_acquire(key).await.expect_err("it is kept");
+        eventually("the key is on every node", || copies(key) == 3).await;
+        let refused = redlock.try_acquire(key).await.expect_err("at_least has not passed");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{key}: {refused:?}");
-        // From the acquisition on, and not from the release.
+        // `at_least` counts from the acquire, not from the release.
         assert!(cluster.iter().all(|node| node.pttl(key) <= 20_000), "{key}");
     }
 
     let brief = redlock.acquire("brief").at_least(ms(30)).await.expect("free");
     sleep(ms(60)).await;
     drop(brief);
-    eventually("its time was over", || stands("brief") == 0).await;
+    eventually("the key is deleted, because at_least has passed", || copies("brief") == 0).await;
 
     let refused = redlock.acquire("r").ttl(ms(5_000)).at_least(ms(5_001)).await;
     let (at_least, ttl) = (ms(5_001), ms(5_000));
     let longer = ConfigError::AtLeastExceedsTtl { at_least, ttl };
-    assert_eq!(refused.expect_err("it could not be kept"), AcquireError::Invalid(longer));
-    assert_eq!(stands("r"), 0, "nothing was asked");
+    assert_eq!(refused.expect_err("at_least exceeds the ttl"), AcquireError::Invalid(longer));
+    assert_eq!(copies("r"), 0, "no command was sent");
 }
 
 #[tokio::test]
-async fn closing_gives_up_what_futures_have_won_that_nobody_polls() {
+async fn close_releases_locks_won_by_unpolled_futures() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     redlock.ready().await.expect("there is a runtime");
     let won = || cluster.all_have("r");
     let mut forgotten = redlock.acquire("r").wait(LONG);
     assert!((&mut forgotten).now_or_never().is_none());
-    eventually("it has won", won).await;
-    redlock.close().await.expect("all nodes are well");
-    eventually("it was given up", || cluster.is_empty()).await;
+    eventually("the lock is acquired", won).await;
+    redlock.close().await.expect("nodes are up");
+    eventually("the lock is released", || cluster.is_empty()).await;
     assert_eq!(forgotten.await.expect_err("closed"), AcquireError::Closed);
 
-    // An acquire that does not wait is ended as well.
+    // The same for an acquire that does not wait.
     let redlock = client(&cluster);
     redlock.ready().await.expect("there is a runtime");
     let mut forgotten = redlock.try_acquire("r");
     assert!((&mut forgotten).now_or_never().is_none());
-    eventually("it has won", won).await;
-    redlock.close().await.expect("all nodes are well");
+    eventually("the lock is acquired", won).await;
+    redlock.close().await.expect("nodes are up");
     assert_eq!(forgotten.await.expect_err("closed"), AcquireError::Closed);
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn closing_wakes_everybody_who_waits_also_in_an_outage() {
+async fn close_wakes_all_waiters_during_an_outage() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     redlock.ready().await.expect("there is a runtime");
@@ -216,22 +217,23 @@ async fn closing_wakes_everybody_who_waits_also_in_an_outage() {
     let waits = [redlock.acquire("r"), redlock.acquire("r"), redlock.acquire_all(["a", "b"])];
     let waits = waits.map(|acquire| tokio::spawn(acquire.retry(never.clone()).wait(LONG)));
     sleep(ms(1_500)).await;
-    let begun = Instant::now();
-    // What had been written to those that were killed is owed.
+    let started = Instant::now();
+    // Releases for the killed nodes may still be pending.
     drop(redlock.close().await);
     for waiting in waits {
         let refused = waiting.await.expect("no panic").expect_err("closed");
         assert_eq!(refused, AcquireError::Closed);
     }
-    assert!(begun.elapsed() < LONG / 2, "they sat it out");
+    assert!(started.elapsed() < LONG / 2, "the acquires waited until their deadline");
 }
 
 #[tokio::test]
-async fn a_refusal_tells_when_to_come_back_and_who_is_in_the_way() {
+async fn refusal_reports_retry_time_and_holder() {
     let cluster = Cluster::start(3);
-    let (redlock, theirs) = (client(&cluster), client(&cluster));
-    let held = theirs.acquire("r").ttl(ms(25_000)).metadata("worker\n7").await.expect("free");
-    let set = theirs.acquire_all(["a", "b"]).ttl(ms(25_000)).metadata("both").await.expect("free");
+    let (redlock, other_client) = (client(&cluster), client(&cluster));
+    let held = other_client.acquire("r").ttl(ms(25_000)).metadata("worker\n7").await.expect("free");
+    let set =
+        other_client.acquire_all(["a", "b"]).ttl(ms(25_000)).metadata("both").await.expect("free");
     let once = redlock.acquire("r").max_attempts(1);
     let again = redlock.acquire("r").wait(ms(600)).retry(RetryPolicy::fixed(ms(50)));
     let fenced = redlock.acquire("r").fenced().max_attempts(1);
@@ -241,7 +243,7 @@ async fn a_refusal_tells_when_to_come_back_and_who_is_in_the_way() {
     {
         let refused = acquire.await.expect_err("it is held");
         assert!(refused.is_contended(), "{refused}");
-        let retry_after = refused.retry_after().expect("the nodes have told");
+        let retry_after = refused.retry_after().expect("the nodes reported the ttl");
         assert!((ms(1_000)..=ms(25_000)).contains(&retry_after), "{retry_after:?}");
         assert!(refused.to_string().contains(&format!(" held by {told} ")), "{refused}");
         let nodes = refused.report().expect("they were asked").nodes();
@@ -250,29 +252,31 @@ async fn a_refusal_tells_when_to_come_back_and_who_is_in_the_way() {
             assert!(!refused.to_string().contains(&lease.value()[..32]), "it shows a value");
         }
     }
-    let brief = redlock.try_acquire("r").await.expect_err("it is held");
-    assert_eq!(brief.retry_after(), None, "it asks for nothing that it does not need");
+    let single = redlock.try_acquire("r").await.expect_err("it is held");
+    assert_eq!(single.retry_after(), None, "try_acquire does not ask for the remaining ttl");
 
-    cluster.iter().for_each(|node| node.set("for-ever", "x"));
-    let refused = redlock.acquire("for-ever").max_attempts(1).await.expect_err("held for ever");
+    cluster.iter().for_each(|node| node.set("persistent", "x"));
+    let refused =
+        redlock.acquire("persistent").max_attempts(1).await.expect_err("the key has no expiry");
     assert_eq!(refused.retry_after(), None);
     drop((held, set));
 }
 
-/// Closes a client, or drops it, once an idle node hangs as `is_so` waits for: nothing is kept for that node.
-async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlock)) {
+/// Closes or drops a client once `wait` has returned, while an idle node is stopped. The client's tasks must
+/// end.
+async fn client_ends_while_a_node_is_stopped(is_closed: bool, wait: impl AsyncFnOnce(&Redlock)) {
     let cluster = Cluster::start(3);
-    // A connection that is silent is given up after ten times the node timeout.
+    // A silent connection is closed after ten node timeouts.
     let builder = builder(&cluster).node_timeout(ms(5_000)).ttl(ms(60_000));
-    let redlock = builder.build().expect("good settings");
+    let redlock = builder.build().expect("valid settings");
     redlock.try_acquire("r").await.expect("free").release().await.expect("nodes are up");
     redlock.ready().await.expect("there is a runtime");
-    let is_owed = || quorlock_test::pending_work(&redlock).releases > 0;
-    eventually("nothing is owed", || !is_owed()).await;
+    let is_pending = || quorlock_test::pending_work(&redlock).releases > 0;
+    eventually("no release is pending", || !is_pending()).await;
     cluster[2].stop();
-    is_so(&redlock).await;
+    wait(&redlock).await;
     if is_closed {
-        redlock.close().await.expect("nothing is owed");
+        redlock.close().await.expect("no release is pending");
     } else {
         drop(redlock);
     }
@@ -281,90 +285,94 @@ async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlo
 }
 
 #[tokio::test]
-async fn a_closed_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time() {
-    // Idle connections are asked for the time every five seconds.
-    ends_while_a_node_hangs(true, async |_| tokio::time::sleep(ms(6_000)).await).await;
+async fn close_does_not_wait_for_the_time_of_a_stopped_node() {
+    // Idle connections send `TIME` every five seconds.
+    client_ends_while_a_node_is_stopped(true, async |_| tokio::time::sleep(ms(6_000)).await).await;
 }
 
 #[tokio::test]
-async fn a_dropped_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time() {
-    ends_while_a_node_hangs(false, async |_| tokio::time::sleep(ms(6_000)).await).await;
+async fn drop_does_not_wait_for_the_time_of_a_stopped_node() {
+    client_ends_while_a_node_is_stopped(false, async |_| tokio::time::sleep(ms(6_000)).await).await;
 }
 
 #[tokio::test]
-async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
-    let is_known = async |redlock: &Redlock| {
-        let is_stalled = |node: &quorlock::NodeInfo| *node.state() == NodeState::Stalled;
-        eventually("it is known", || redlock.nodes().iter().any(is_stalled)).await;
-        // Until after its task has looked whether others are silent, too.
+async fn close_does_not_wait_for_a_stalled_node() {
+    let is_stalled = async |redlock: &Redlock| {
+        let stalled = |node: &quorlock::NodeInfo| *node.state() == NodeState::Stalled;
+        eventually("the node is stalled", || redlock.nodes().iter().any(stalled)).await;
+        // Long enough for the check whether other nodes are silent too.
         tokio::time::sleep(ms(11_000)).await;
     };
-    ends_while_a_node_hangs(true, is_known).await;
+    client_ends_while_a_node_is_stopped(true, is_stalled).await;
 }
 
-/// A node that has refused a lock is asked to raise its counter all the same. Nobody needs its answer.
+/// A node that has refused the lock still receives the command that raises its counter. Closing must not wait
+/// for the reply.
 #[tokio::test]
-async fn a_closed_client_does_not_wait_for_a_node_that_others_have_outvoted() {
+async fn close_does_not_wait_for_a_node_that_refused_the_lock() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    // A connection that is silent is given up after ten times the node timeout.
+    // A silent connection is closed after ten node timeouts.
     let redlock =
-        through(&proxies).ttl(ms(60_000)).node_timeout(ms(5_000)).build().expect("good settings");
+        through(&proxies).ttl(ms(60_000)).node_timeout(ms(5_000)).build().expect("valid settings");
     redlock.ready().await.expect("there is a runtime");
     eventually("all are connected", || all_up(&redlock)).await;
-    // One counter is ahead, so that the token has to be confirmed in a second round; and one node refuses.
+    // One counter is ahead, so the token is confirmed in a second round. One node refuses.
     cluster[0].set("r#quorlock:token:{r}", "9000000000000000");
     cluster[2].set("r", "theirs");
     proxies[..2].iter().for_each(|proxy| proxy.delay(Direction::Replies, ms(1_000)));
     let asked = cluster[2].calls("evalsha");
     let acquiring = tokio::spawn(redlock.try_acquire("r").fenced().into_future());
-    eventually("one has refused", || cluster[2].calls("evalsha") > asked).await;
+    eventually("one node has refused", || cluster[2].calls("evalsha") > asked).await;
     tokio::time::sleep(ms(200)).await;
     proxies[2].hold(Direction::Replies);
     let lease = acquiring.await.expect("no panic").expect("two of three grant");
     assert_eq!(lease.token().map(u64::from), Some(9_000_000_000_000_001));
-    lease.release().await.expect("two are up");
-    redlock.close().await.expect("nothing is owed");
+    lease.release().await.expect("two nodes are up");
+    redlock.close().await.expect("no release is pending");
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     eventually("its tasks have ended", || tasks() == 0).await;
 }
 
 #[tokio::test]
-async fn a_wait_that_is_shorter_than_an_answer_ends_in_timeout() {
+async fn acquire_with_wait_shorter_than_a_reply_times_out() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let urls = || proxies.iter().map(Proxy::url);
     let redlock = Redlock::builder().nodes(urls()).node_timeout(ms(5_000)).ttl(ms(60_000));
-    let (warm, cold) = (redlock.clone().build().expect("good"), redlock.build().expect("good"));
-    drop(warm.try_acquire("r").await.expect("a free lock"));
-    eventually("it is free again", || cluster.is_empty()).await;
+    let (warm, cold) = (
+        redlock.clone().build().expect("valid settings"),
+        redlock.build().expect("valid settings"),
+    );
+    drop(warm.try_acquire("r").await.expect("the lock is free"));
+    eventually("the lock is released", || cluster.is_empty()).await;
 
     for proxy in &proxies {
         proxy.delay(Direction::Replies, ms(400));
         proxy.hold_connects(true);
     }
     for redlock in [&warm, &cold] {
-        let begun = Instant::now();
+        let started = Instant::now();
         let refused = redlock.acquire("r").wait(ms(80)).await.expect_err("no answer in time");
-        assert!(begun.elapsed() >= ms(80), "it tried for as long as it may");
+        assert!(started.elapsed() >= ms(80), "the acquire used its whole wait");
         let AcquireError::Timeout { report: Some(report) } = &refused else {
-            panic!("{}", told(&refused));
+            panic!("{}", display(&refused));
         };
-        let text = told(&refused);
+        let text = display(&refused);
         for node in report.nodes() {
             let NodeVote::Failed(NodeFailure::Timeout(after) | NodeFailure::Connecting(after)) =
                 node.vote()
             else {
                 panic!("{text}")
             };
-            // Counted from when it was begun, which a busy machine can put off.
+            // The node's time starts with its command, which a busy machine can delay.
             assert!(*after >= ms(40), "{text}");
         }
     }
     proxies.iter().for_each(Proxy::heal);
     for redlock in [warm, cold] {
-        let lease = redlock.acquire("r").wait(SOON).await.expect("it was only slow");
-        assert_eq!(lease.release().await.expect("all are up"), ReleaseOutcome::Released);
+        let lease = redlock.acquire("r").wait(SOON).await.expect("the nodes were slow");
+        assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
     }
     eventually("no key is left", || cluster.is_empty()).await;
 }

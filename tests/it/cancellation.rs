@@ -1,4 +1,4 @@
-//! Futures and leases that are dropped wherever that is possible.
+//! Futures and leases that are dropped at every possible moment.
 
 use crate::{SOON, all_up, builder, eventually, ms, multi_thread};
 use futures::future::{join_all, try_join_all};
@@ -13,25 +13,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Longer than any wait of these tests, so that no key goes by expiring.
+/// Longer than any wait in these tests, so that no key is deleted by its expiry.
 const LONG: Duration = Duration::from_mins(2);
 
-/// No future of these tests is polled as often as that.
+/// Upper bound for the number of polls of any future in these tests.
 const MOST_POLLS: usize = 200;
 
 fn client(cluster: &Cluster) -> Redlock {
-    // With a limit, retries do not rely on what the nodes tell: there are many.
+    // With a limit, a policy ignores the times that nodes report: retries are frequent.
     let retry = RetryPolicy::jittered(ms(0)..ms(3)).limit(u32::MAX);
     let builder = builder(cluster).ttl(LONG).retry(retry).connect_timeout(SOON);
-    builder.build().expect("good settings")
+    builder.build().expect("valid settings")
 }
 
 async fn lease(redlock: &Redlock, resource: &str) -> Lease {
     redlock.acquire(resource).wait(SOON).await.expect("free, or free soon")
 }
 
-/// Polls `future` at most so many times, lets it lie for a while, and drops it. What it came to, if
-/// it was ready by then.
+/// Polls `future` at most `polls` times, sometimes pauses, and drops it. Returns its output, if it was ready
+/// before that.
 async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -53,32 +53,32 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
     output
 }
 
-/// Ends the client, and checks that everything is released by then: nothing can come late.
-async fn nothing_stays(redlock: &Redlock, cluster: &Cluster) {
-    redlock.close().await.expect("all nodes are well");
+/// Closes the client, and checks that no key is left. After a close no release is sent.
+async fn close_and_expect_no_keys(redlock: &Redlock, cluster: &Cluster) {
+    redlock.close().await.expect("nodes are up");
     let text = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
     let left: Vec<_> = cluster.keys_per_node().into_iter().flatten().map(text).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Drops each kind of acquire after 0, 1, 2, … polls, until it is ready before that.
+/// Drops each kind of acquire after 0, 1, 2, ... polls, until one is ready.
 async fn acquires_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     for polls in 0..MOST_POLLS {
         if dropped_after(polls, redlock.try_acquire(resource)).await.is_some() {
             break;
         }
-        assert!(polls + 1 < MOST_POLLS, "an acquire is ready in the end");
+        assert!(polls + 1 < MOST_POLLS, "the acquire is ready");
     }
     for polls in 0..MOST_POLLS {
         let patient = redlock.acquire(resource).wait(SOON);
         if dropped_after(polls, patient).await.is_some() {
             break;
         }
-        assert!(polls + 1 < MOST_POLLS, "an acquire is ready in the end");
+        assert!(polls + 1 < MOST_POLLS, "the acquire is ready");
     }
 }
 
-/// Drops acquires of a held lock after 0, 1, 2, … polls: between attempts, too.
+/// Drops acquires of a held lock after 0, 1, 2, ... polls, also between attempts.
 async fn waits_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     let holder = lease(redlock, resource).await;
     for polls in 0..16 {
@@ -88,22 +88,22 @@ async fn waits_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
         assert!(!matches!(refused, Some(Ok(_))), "it is held: {refused:?}");
     }
     let held = dropped_after(MOST_POLLS, redlock.try_acquire(resource)).await;
-    held.expect("it is ready soon").expect_err("it is held");
+    held.expect("the attempt ends").expect_err("it is held");
     assert_eq!(holder.release().await, Ok(ReleaseOutcome::Released));
 }
 
-/// Drops extensions and releases after 0, 1, 2, … polls.
+/// Drops extensions and releases after 0, 1, 2, ... polls.
 async fn leases_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     let held = lease(redlock, resource).await;
     for polls in 0..MOST_POLLS {
         let extended = dropped_after(polls, held.extend(2 * LONG)).await;
         assert!(held.is_valid());
         if let Some(extended) = extended {
-            extended.expect("a quorum is well");
+            extended.expect("a quorum is up");
             break;
         }
     }
-    assert!(held.validity() > LONG, "the last one was not dropped");
+    assert!(held.validity() > LONG, "the last extension was not dropped");
     assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     for polls in 0..MOST_POLLS {
         let released = dropped_after(polls, lease(redlock, resource).await.release()).await;
@@ -112,14 +112,14 @@ async fn leases_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
             return;
         }
     }
-    panic!("a release is ready in the end");
+    panic!("the release is ready");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_future_dropped_at_every_poll_leaves_no_key() {
+async fn dropped_futures_leave_no_keys() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
-    // The first ones also while the connections are being made.
+    // The first futures are dropped while the connections are being made.
     let each = (0..40).map(|n| {
         let redlock = redlock.clone();
         tokio::spawn(async move {
@@ -132,11 +132,11 @@ async fn every_future_dropped_at_every_poll_leaves_no_key() {
         })
     });
     try_join_all(each).await.expect("no panic");
-    nothing_stays(&redlock, &cluster).await;
+    close_and_expect_no_keys(&redlock, &cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_future_dropped_at_every_poll_leaves_no_key_on_a_node_that_hung_meanwhile() {
+async fn dropped_futures_leave_no_keys_on_stopped_nodes() {
     let cluster = Cluster::start(5);
     for is_warm in [false, true] {
         let redlock = client(&cluster);
@@ -153,14 +153,15 @@ async fn every_future_dropped_at_every_poll_leaves_no_key_on_a_node_that_hung_me
         }
         sleep(ms(300)).await;
         cluster[2].cont();
-        nothing_stays(&redlock, &cluster).await;
+        close_and_expect_no_keys(&redlock, &cluster).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_dropped_while_its_round_is_open_is_released_then_and_not_when_it_closes() {
+async fn acquire_dropped_during_a_round_is_released_at_once() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(12_000)).ttl(LONG).build().expect("good");
+    let redlock =
+        builder(&cluster).node_timeout(ms(12_000)).ttl(LONG).build().expect("valid settings");
     drop(lease(&redlock, "warm-up").await);
     eventually("all nodes are up", || all_up(&redlock)).await;
     cluster[1].stop();
@@ -171,16 +172,16 @@ async fn an_acquire_dropped_while_its_round_is_open_is_released_then_and_not_whe
         eventually("one node has granted", is_there).await;
         acquiring.abort();
         let aborted = Instant::now();
-        eventually("it is released there", || !is_there()).await;
-        assert!(aborted.elapsed() < ms(6_000), "it waited for the hung nodes");
+        eventually("the key is deleted on that node", || !is_there()).await;
+        assert!(aborted.elapsed() < ms(6_000), "the release waited for the stopped nodes");
     }
     cluster[1].cont();
     cluster[2].cont();
-    nothing_stays(&redlock, &cluster).await;
+    close_and_expect_no_keys(&redlock, &cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_timeout_of_any_length_leaves_no_key() {
+async fn timeout_of_any_length_leaves_no_keys() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
     for round in 0..4 {
@@ -194,21 +195,21 @@ async fn a_timeout_of_any_length_leaves_no_key() {
             drop(timeout(limit, held.release()).await);
         }
     }
-    nothing_stays(&redlock, &cluster).await;
+    close_and_expect_no_keys(&redlock, &cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_aborted_task_leaves_no_key() {
+async fn aborted_tasks_leave_no_keys() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
     for n in 0..300 {
         let tasks = (0..4).map(|task| {
             let redlock = redlock.clone();
             tokio::spawn(async move {
-                // Two by two they wait for each other.
+                // Two tasks share each resource, so one waits for the other.
                 let held = lease(&redlock, &format!("r{n}/{}", task / 2)).await;
-                held.extend(2 * LONG).await.expect("all nodes are well");
-                held.release().await.expect("all nodes are well");
+                held.extend(2 * LONG).await.expect("nodes are up");
+                held.release().await.expect("nodes are up");
             })
         });
         let tasks: Vec<_> = tasks.collect();
@@ -218,11 +219,11 @@ async fn an_aborted_task_leaves_no_key() {
             assert!(!task.await.is_err_and(|error| error.is_panic()));
         }
     }
-    nothing_stays(&redlock, &cluster).await;
+    close_and_expect_no_keys(&redlock, &cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_losing_branch_of_a_select_leaves_no_key() {
+async fn losing_select_branch_leaves_no_keys() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
     let (mut won, mut lost) = (0, 0);
@@ -232,26 +233,26 @@ async fn the_losing_branch_of_a_select_leaves_no_key() {
                 won += 1;
                 drop(held);
             }
-            held = redlock.acquire("other").wait(SOON) => drop(held.expect("free soon")),
+            held = redlock.acquire("other").wait(SOON) => drop(held.expect("the lock becomes free")),
             () = sleep(Duration::from_micros(20 * (n % 100))) => lost += 1,
         }
     }
     assert!(lost > 0 && won < 400, "won {won}, lost {lost}");
-    nothing_stays(&redlock, &cluster).await;
+    close_and_expect_no_keys(&redlock, &cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_can_be_dropped_anywhere() {
+async fn lease_can_be_dropped_in_any_context() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
-    let is_gone = |key: &str| cluster.none_has(key);
+    let is_deleted = |key: &str| cluster.none_has(key);
     let in_task = lease(&redlock, "task").await;
     tokio::spawn(async move { drop(in_task) }).await.expect("no panic");
-    eventually("dropped in a task", || is_gone("task")).await;
+    eventually("dropped in a task", || is_deleted("task")).await;
 
     let on_thread = lease(&redlock, "thread").await;
     thread::spawn(move || drop(on_thread)).join().expect("no panic");
-    eventually("dropped on a thread without a runtime", || is_gone("thread")).await;
+    eventually("dropped on a thread without a runtime", || is_deleted("thread")).await;
 
     let unwound = lease(&redlock, "unwound").await;
     let panicked = thread::spawn(move || {
@@ -259,7 +260,7 @@ async fn a_lease_can_be_dropped_anywhere() {
         panic!("on purpose");
     });
     panicked.join().expect_err("it panics");
-    eventually("dropped by a panic on a thread", || is_gone("unwound")).await;
+    eventually("dropped by a panic on a thread", || is_deleted("unwound")).await;
 
     let unwound = lease(&redlock, "unwound").await;
     let panicked = tokio::spawn(async move {
@@ -267,7 +268,7 @@ async fn a_lease_can_be_dropped_anywhere() {
         panic!("on purpose");
     });
     panicked.await.expect_err("it panics");
-    eventually("dropped by a panic in a task", || is_gone("unwound")).await;
+    eventually("dropped by a panic in a task", || is_deleted("unwound")).await;
 
     let last = lease(&redlock, "last").await;
     drop(redlock);
@@ -284,7 +285,7 @@ async fn a_lease_can_be_dropped_anywhere() {
 }
 
 #[test]
-fn leases_that_outlive_their_runtime_are_released_by_the_next() {
+fn next_runtime_releases_leases_of_an_ended_runtime() {
     static KEPT: Mutex<Vec<Lease>> = Mutex::new(Vec::new());
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
@@ -293,7 +294,7 @@ fn leases_that_outlive_their_runtime_are_released_by_the_next() {
         for n in 0..10 {
             let held = lease(&redlock, &format!("static/{n}")).await;
             KEPT.lock().expect("no panic").push(held);
-            // Owned by a task that never ends: dropped by the shutdown itself.
+            // A task that never ends owns this lease, so the shutdown drops it.
             let held = lease(&redlock, &format!("task/{n}")).await;
             tokio::spawn(async move {
                 std::future::pending::<()>().await;
@@ -306,12 +307,12 @@ fn leases_that_outlive_their_runtime_are_released_by_the_next() {
     assert!(moved_out.is_valid());
     drop(moved_out);
     KEPT.lock().expect("no panic").clear();
-    assert!(!cluster.is_empty(), "nobody was there to deliver");
-    multi_thread(2).block_on(nothing_stays(&redlock, &cluster));
+    assert!(!cluster.is_empty(), "no runtime could deliver the releases");
+    multi_thread(2).block_on(close_and_expect_no_keys(&redlock, &cluster));
 }
 
-/// Acquires, extends, drops and releases until its runtime is shut down. `alive` is for counting
-/// who may still hold something.
+/// Acquires, extends, drops and releases until its runtime is shut down. Clones of `alive` count the owners of
+/// leases.
 async fn work(redlock: Redlock, task: usize, alive: Arc<()>) {
     loop {
         let Ok(held) = redlock.acquire(format!("r{}", task / 2)).wait(SOON).await else { return };
@@ -327,7 +328,7 @@ async fn work(redlock: Redlock, task: usize, alive: Arc<()>) {
 }
 
 #[test]
-fn runtimes_shut_down_at_any_moment_leave_nothing_that_the_next_one_does_not_release() {
+fn next_runtime_cleans_up_after_a_shutdown_at_any_moment() {
     let cluster = Cluster::start(3);
     for round in 0..60 {
         let redlock = client(&cluster);
@@ -344,16 +345,16 @@ fn runtimes_shut_down_at_any_moment_leave_nothing_that_the_next_one_does_not_rel
             } else {
                 runtime.shutdown_background();
             }
-            // The second one may still be busy with what the first one left.
+            // The second runtime may still be executing the work of the first.
             longest_us = 1_500;
         }
-        kit::eventually(SOON, "all tasks are gone", || Arc::strong_count(&alive) == 1);
-        multi_thread(2).block_on(nothing_stays(&redlock, &cluster));
+        kit::eventually(SOON, "all tasks have ended", || Arc::strong_count(&alive) == 1);
+        multi_thread(2).block_on(close_and_expect_no_keys(&redlock, &cluster));
     }
 }
 
 #[test]
-fn an_acquire_that_waits_goes_on_in_another_runtime_when_its_own_is_shut_down() {
+fn waiting_acquire_continues_in_another_runtime() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let (first, second) = (multi_thread(2), multi_thread(2));
@@ -363,15 +364,16 @@ fn an_acquire_that_waits_goes_on_in_another_runtime_when_its_own_is_shut_down() 
         .collect();
     first.block_on(async {
         for wait in &mut waits {
-            // Some are asking then, and some sleep until they ask again.
+            // Some acquires are in an attempt at the time, others between attempts.
             assert!(timeout(ms(10), wait).await.is_err(), "it is held");
         }
     });
     drop(first);
     second.block_on(async {
         assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
-        let wins = waits.into_iter().map(async |wait| drop(wait.await.expect("free soon")));
-        timeout(SOON, join_all(wins)).await.expect("each in its turn");
-        nothing_stays(&redlock, &cluster).await;
+        let wins =
+            waits.into_iter().map(async |wait| drop(wait.await.expect("the lock becomes free")));
+        timeout(SOON, join_all(wins)).await.expect("every acquire is served");
+        close_and_expect_no_keys(&redlock, &cluster).await;
     });
 }

@@ -1,6 +1,6 @@
-//! What a check of the nodes finds.
+//! Findings of a check of the nodes.
 
-use crate::errors::{PASSWORD, USER, told};
+use crate::errors::{PASSWORD, USER, display};
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Child, Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{
@@ -15,19 +15,19 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 fn of(servers: &[&Server]) -> Redlock {
     let builder = Redlock::builder().nodes(servers.iter().map(|server| server.url()));
-    builder.node_timeout(ms(5_000)).ttl(ms(60_000)).build().expect("good settings")
+    builder.node_timeout(ms(5_000)).ttl(ms(60_000)).build().expect("valid settings")
 }
 
-/// What is found in a server that is the only node.
-async fn alone(setup: &ServerBuilder) -> NodeCheck {
+/// Starts a server, and returns the check of a client with that one node.
+async fn check_new_server(setup: &ServerBuilder) -> NodeCheck {
     only(&setup.start()).await
 }
 
 async fn only(server: &Server) -> NodeCheck {
-    let mut nodes = of(&[server]).check().await.expect("a client that works");
+    let mut nodes = of(&[server]).check().await.expect("the client is open");
     assert_eq!(nodes.len(), 1);
     let node = nodes.pop().expect("one node");
-    told(&node);
+    display(&node);
     let changes = &server.info("persistence")["rdb_changes_since_last_save"];
     assert!(changes == "0" && server.keys().is_empty(), "{changes} changes");
     node
@@ -43,10 +43,10 @@ fn texts(node: &NodeCheck, severity: Severity) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nodes_that_are_as_they_should_be_are_not_blamed() {
+async fn check_of_correctly_configured_nodes_finds_nothing() {
     let cluster = Cluster::start_with(3, &Server::builder().durable());
-    let redlock = builder(&cluster).node_timeout(ms(5_000)).build().expect("good settings");
-    for (node, server) in redlock.check().await.expect("a client that works").iter().zip(&cluster) {
+    let redlock = builder(&cluster).node_timeout(ms(5_000)).build().expect("valid settings");
+    for (node, server) in redlock.check().await.expect("the client is open").iter().zip(&cluster) {
         assert_eq!((node.findings(), node.worst()), (&[][..], None), "{node}");
         assert_eq!(node.name(), server.addr().to_string());
         assert_eq!(node.role(), Some(Role::Master));
@@ -54,27 +54,29 @@ async fn nodes_that_are_as_they_should_be_are_not_blamed() {
         assert_eq!((node.maxmemory(), node.eviction_policy()), (Some(0), Some("noeviction")));
         assert!(node.uptime().is_some_and(|uptime| uptime < MINUTE), "{node}");
         assert!(node.latency().is_some_and(|latency| latency > Duration::ZERO));
-        let offset = node.clock_offset().expect("there are others");
-        assert!(offset.distance() <= offset.uncertainty(), "it is one machine: {node}");
+        let offset = node.clock_offset().expect("other nodes were compared");
+        assert!(offset.distance() <= offset.uncertainty(), "equal clocks: {node}");
         let info = server.info("server");
         let version = info.get("valkey_version").unwrap_or(&info["redis_version"]);
-        assert!(node.version().is_some_and(|told| told.ends_with(version)), "{node}");
-        let line = format!("{}: {}, master, up ", server.addr(), node.version().expect("told"));
-        assert!(told(node).starts_with(&line) && !told(node).contains('\n'), "{node}");
+        assert!(node.version().is_some_and(|reported| reported.ends_with(version)), "{node}");
+        let line =
+            format!("{}: {}, master, up ", server.addr(), node.version().expect("a version"));
+        assert!(display(node).starts_with(&line) && !display(node).contains('\n'), "{node}");
     }
-    assert!(cluster.is_empty(), "nothing is set");
+    assert!(cluster.is_empty(), "the check sets no key");
 }
 
 #[tokio::test]
-async fn what_a_restart_forgets_is_told_for_each_kind_of_persistence() {
-    let nothing = alone(&Server::builder()).await;
+async fn check_reports_data_loss_for_each_persistence_mode() {
+    let nothing = check_new_server(&Server::builder()).await;
     assert_eq!(nothing.persistence(), Some(Persistence::Nothing));
     let server = Server::start();
     server.cmd(&["CONFIG", "SET", "save", "3600 1"]);
     let snapshots = only(&server).await;
     assert_eq!(snapshots.persistence(), Some(Persistence::Snapshots));
-    let appended =
-        |fsync| async move { alone(&with(&["--appendonly", "yes", "--appendfsync", fsync])).await };
+    let appended = |fsync| async move {
+        check_new_server(&with(&["--appendonly", "yes", "--appendfsync", fsync])).await
+    };
     let (every_second, never) = (appended("everysec").await, appended("no").await);
     let is = |fsync| Some(Persistence::AppendOnly(Some(fsync)));
     assert_eq!(every_second.persistence(), is(Fsync::EverySecond));
@@ -90,13 +92,13 @@ async fn what_a_restart_forgets_is_told_for_each_kind_of_persistence() {
         assert!(texts.len() == 1 && texts[0].contains(words), "{node}");
         assert!(texts[0].contains("set appendonly yes, appendfsync always"), "{node}");
     }
-    assert_eq!(alone(&Server::builder().durable()).await.worst(), None);
+    assert_eq!(check_new_server(&Server::builder().durable()).await.worst(), None);
     let resting = Server::builder().durable().arg("--no-appendfsync-on-rewrite").arg("yes");
-    assert_eq!(alone(&resting).await.findings(), [Finding::NoFsyncOnRewrite]);
+    assert_eq!(check_new_server(&resting).await.findings(), [Finding::NoFsyncOnRewrite]);
 }
 
 #[tokio::test]
-async fn a_node_that_may_evict_keys_is_a_danger_with_what_to_set() {
+async fn check_reports_eviction_and_the_setting_to_change() {
     let limit = |policy| {
         Server::builder()
             .durable()
@@ -105,32 +107,32 @@ async fn a_node_that_may_evict_keys_is_a_danger_with_what_to_set() {
             .arg("--maxmemory-policy")
             .arg(policy)
     };
-    let node = alone(&limit("volatile-lru")).await;
+    let node = check_new_server(&limit("volatile-lru")).await;
     let policy = "volatile-lru".to_owned();
     assert_eq!(node.findings(), [Finding::Evicting { policy, evicted: 0 }], "{node}");
     assert_eq!(node.worst(), Some(Severity::Danger));
-    assert!(told(&node).contains("set maxmemory-policy noeviction"), "{node}");
+    assert!(display(&node).contains("set maxmemory-policy noeviction"), "{node}");
     assert_eq!(node.maxmemory(), Some(100 << 20));
-    assert_eq!(alone(&limit("noeviction")).await.worst(), None, "it refuses instead");
+    assert_eq!(check_new_server(&limit("noeviction")).await.worst(), None, "writes are refused");
     let unlimited = Server::builder().durable().arg("--maxmemory-policy").arg("allkeys-lru");
-    assert_eq!(alone(&unlimited).await.worst(), None, "it has no limit");
+    assert_eq!(check_new_server(&unlimited).await.worst(), None, "no memory limit");
 }
 
 #[tokio::test]
-async fn a_replica_is_told_and_so_is_a_master_that_has_one() {
+async fn check_reports_a_replica_and_its_master() {
     let master = Server::builder().durable().start();
     let port = master.port().to_string();
     let replica = Server::builder().durable().arg("--replicaof").arg("127.0.0.1").arg(port).start();
-    eventually("it follows", || master.info("replication")["connected_slaves"] == "1").await;
-    let nodes = of(&[&master, &replica]).check().await.expect("a client that works");
+    eventually("connected", || master.info("replication")["connected_slaves"] == "1").await;
+    let nodes = of(&[&master, &replica]).check().await.expect("the client is open");
     assert_eq!(nodes[0].findings(), [Finding::HasReplicas { count: 1 }]);
     assert_eq!((nodes[0].role(), nodes[1].role()), (Some(Role::Master), Some(Role::Replica)));
     assert!(nodes[1].findings().contains(&Finding::Replica), "{}", nodes[1]);
-    assert!(told(&nodes[1]).contains("SET is refused (READONLY"), "{}", nodes[1]);
+    assert!(display(&nodes[1]).contains("SET is refused (READONLY"), "{}", nodes[1]);
 }
 
 #[tokio::test]
-async fn a_node_that_sentinels_watch_is_told() {
+async fn check_reports_a_node_watched_by_sentinels() {
     let server = Server::builder().durable().start();
     let directory = env::temp_dir().join(format!("sentinel-{}", std::process::id()));
     fs::create_dir(&directory).expect("a directory");
@@ -144,32 +146,33 @@ async fn a_node_that_sentinels_watch_is_told() {
     let program = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
     let (sentinel, _pipes) = Child::spawn(Command::new(program).arg(&config).arg("--sentinel"));
     let redlock = of(&[&server]);
-    let found = async || redlock.check().await.expect("a client that works").swap_remove(0);
-    let begun = Instant::now();
-    let mut node = found().await;
-    while node.findings().is_empty() && begun.elapsed() < SOON {
+    let check = async || redlock.check().await.expect("the client is open").swap_remove(0);
+    let started = Instant::now();
+    let mut node = check().await;
+    while node.findings().is_empty() && started.elapsed() < SOON {
         sleep(ms(100)).await;
-        node = found().await;
+        node = check().await;
     }
     assert_eq!(node.findings(), [Finding::Watched { sentinels: 1 }], "{node}");
     assert_eq!(node.worst(), Some(Severity::Warning));
     drop(sentinel);
-    fs::remove_dir_all(directory).expect("it is ours");
+    fs::remove_dir_all(directory).expect("the test created it");
 }
 
 #[tokio::test]
-async fn one_server_under_two_addresses_is_found() {
+async fn check_reports_one_server_under_two_addresses() {
     let cluster = Cluster::start(2);
     let proxy = Proxy::start(cluster[0].addr());
     let urls = [cluster[0].url(), cluster[1].url(), proxy.url()];
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(5_000)).build().expect("good");
-    let nodes = redlock.check().await.expect("a client that works");
+    let redlock =
+        Redlock::builder().nodes(urls).node_timeout(ms(5_000)).build().expect("valid settings");
+    let nodes = redlock.check().await.expect("the client is open");
     let twin_of = |other: usize| Finding::SameServer { other: nodes[other].name().to_owned() };
     assert!(nodes[0].findings().contains(&twin_of(2)) && nodes[2].findings().contains(&twin_of(0)));
-    assert!(!told(&nodes[1]).contains("same server as"), "{}", nodes[1]);
+    assert!(!display(&nodes[1]).contains("same server as"), "{}", nodes[1]);
 }
 
-/// A user with these rights and no others.
+/// Starts a server whose user has only these permissions.
 fn limited(rights: &[&str]) -> Server {
     let server = Server::builder().user(USER, PASSWORD).durable().start();
     server.cmd(&[&["ACL", "SETUSER", USER, "-@all"], rights].concat());
@@ -178,14 +181,14 @@ fn limited(rights: &[&str]) -> Server {
 
 async fn as_user(server: &Server) -> NodeCheck {
     let redlock = Redlock::builder().nodes([server.url_with_auth()]).node_timeout(ms(5_000));
-    let redlock = redlock.build().expect("good settings");
-    let node = redlock.check().await.expect("a client that works").pop().expect("one node");
-    told(&node);
+    let redlock = redlock.build().expect("valid settings");
+    let node = redlock.check().await.expect("the client is open").pop().expect("one node");
+    display(&node);
     node
 }
 
 #[tokio::test]
-async fn what_a_user_may_not_do_is_named_and_what_it_may_not_see_is_unknown() {
+async fn check_reports_missing_permissions_and_unknown_facts() {
     let node = as_user(&limited(&["+set", "+evalsha"])).await;
     let refused = |finding: &Finding| match finding {
         Finding::Refused { command, failure } => {
@@ -204,7 +207,7 @@ async fn what_a_user_may_not_do_is_named_and_what_it_may_not_see_is_unknown() {
         _ => None,
     };
     let unknown: Vec<_> = node.findings().iter().filter_map(unknown).collect();
-    // A greeting is answered to everybody, and tells the version and the role.
+    // Every user receives the reply to `HELLO`, which contains the version and the role.
     assert_eq!(
         unknown,
         ["+info", "+info", "+info +config|get", "+pubsub|numsub", "+client|list", "+scan"],
@@ -216,11 +219,11 @@ async fn what_a_user_may_not_do_is_named_and_what_it_may_not_see_is_unknown() {
     let no_pushes = |finding: &Finding| matches!(finding, Finding::NoPushes { .. });
     assert!(node.findings().iter().any(no_pushes), "{node}");
     let severities: Vec<_> = node.findings().iter().map(Finding::severity).collect();
-    assert!(severities.is_sorted_by(|one, next| one >= next), "the worst first: {node}");
+    assert!(severities.is_sorted_by(|one, next| one >= next), "sorted: {node}");
 }
 
 #[tokio::test]
-async fn the_rights_that_the_readme_names_are_enough() {
+async fn permissions_listed_in_the_readme_are_sufficient() {
     let readme = [
         "+set",
         "+get",
@@ -235,49 +238,49 @@ async fn the_rights_that_the_readme_names_are_enough() {
     let more = ["+client", "+info", "+time", "+config|get", "+pubsub|numsub", "+scan", "~lock:*"];
     let server = limited(&[&["resetkeys"], &readme[..], &more].concat());
     let redlock = Redlock::builder().nodes([server.url_with_auth()]).node_timeout(ms(5_000));
-    let right = redlock.clone().key_prefix("lock:").build().expect("good settings");
-    let node = &right.check().await.expect("a client that works")[0];
+    let right = redlock.clone().key_prefix("lock:").build().expect("valid settings");
+    let node = &right.check().await.expect("the client is open")[0];
     assert_eq!(node.findings(), [], "{node}");
-    let wrong = redlock.key_prefix("other:").build().expect("good settings");
-    let node = &wrong.check().await.expect("a client that works")[0];
-    assert!(told(node).contains("SET is refused (NOPERM"), "it may not use these keys: {node}");
+    let wrong = redlock.key_prefix("other:").build().expect("valid settings");
+    let node = &wrong.check().await.expect("the client is open")[0];
+    assert!(display(node).contains("SET is refused (NOPERM"), "other keys: {node}");
 }
 
 #[tokio::test]
-async fn a_server_that_tells_nothing_of_its_settings_is_not_guessed_at() {
-    let node = alone(&with(&["--rename-command", "CONFIG", ""])).await;
-    assert_eq!(node.persistence(), None, "it may save snapshots: {node}");
+async fn check_reports_hidden_settings_as_unknown() {
+    let node = check_new_server(&with(&["--rename-command", "CONFIG", ""])).await;
+    assert_eq!(node.persistence(), None, "the persistence is unknown: {node}");
     let unknown = Finding::Unknown { what: "persistence", needs: "+info +config|get" };
     assert_eq!(node.findings(), [unknown], "{node}");
 }
 
 #[tokio::test]
-async fn server_without_time_is_a_danger() {
-    let node = alone(&with(&["--rename-command", "TIME", ""])).await;
+async fn check_reports_a_server_without_time_as_danger() {
+    let node = check_new_server(&with(&["--rename-command", "TIME", ""])).await;
     let dangers = node.findings().iter().filter(|found| found.severity() == Severity::Danger);
     assert_eq!(dangers.collect::<Vec<_>>(), [&Finding::ClockUnreadable], "{node}");
-    assert!(told(&node).contains("permit +time"), "{node}");
+    assert!(display(&node).contains("permit +time"), "{node}");
 }
 
 #[tokio::test]
-async fn nodes_that_are_down_or_hang_are_told_within_the_bound_and_the_others_are_looked_at() {
+async fn check_reports_unreachable_nodes_and_checks_the_others() {
     let cluster = Cluster::start_with(5, &Server::builder().durable());
     let proxy = Proxy::start(cluster[4].addr());
     let urls = [&cluster.urls()[..4], &[proxy.url()]].concat();
     let timeouts = Redlock::builder().connect_timeout(ms(1_500)).node_timeout(ms(1_000));
-    let redlock = timeouts.nodes(urls).build().expect("good settings");
+    let redlock = timeouts.nodes(urls).build().expect("valid settings");
     cluster[1].kill();
     cluster[3].stop();
-    // It accepts connections, and every byte is lost.
+    // The proxy accepts connections, and discards every byte.
     proxy.black_hole(Direction::Replies);
-    let begun = Instant::now();
-    let nodes = redlock.check().await.expect("a client that works");
-    assert!(begun.elapsed() < SOON, "it is bounded");
+    let started = Instant::now();
+    let nodes = redlock.check().await.expect("the client is open");
+    assert!(started.elapsed() < SOON, "the check is bounded");
     for (node, reason) in [(1, "connection refused"), (3, "timeout"), (4, "timeout")] {
         let node = &nodes[node];
         assert!(matches!(node.findings(), [Finding::Unreachable { .. }]), "{node}");
         assert_eq!((node.worst(), node.version()), (Some(Severity::Danger), None));
-        assert!(told(node).contains(&format!("danger: cannot be used: {reason}")), "{node}");
+        assert!(display(node).contains(&format!("danger: cannot be used: {reason}")), "{node}");
     }
     for node in [&nodes[0], &nodes[2]] {
         assert_eq!(node.worst(), None, "{node}");
@@ -286,26 +289,27 @@ async fn nodes_that_are_down_or_hang_are_told_within_the_bound_and_the_others_ar
 }
 
 #[tokio::test]
-async fn a_node_that_hangs_after_the_connection_was_made_is_told() {
+async fn check_reports_a_node_unresponsive_after_connecting() {
     let server = Server::start();
     let proxy = Proxy::start(server.addr());
-    // Slower than the node timeout, and as slow as the connect timeout can bear.
+    // The replies take longer than the node timeout, and less than the connect timeout.
     let redlock = Redlock::builder().nodes([proxy.url()]);
-    let redlock = redlock.connect_timeout(SOON).node_timeout(ms(50)).build().expect("good");
+    let redlock =
+        redlock.connect_timeout(SOON).node_timeout(ms(50)).build().expect("valid settings");
     proxy.delay(Direction::Replies, ms(400));
-    let node = redlock.check().await.expect("a client that works").pop().expect("one node");
+    let node = redlock.check().await.expect("the client is open").pop().expect("one node");
     let timeout = NodeFailure::Timeout(ms(50));
     assert_eq!(node.findings(), [Finding::Unreachable { failure: timeout }], "{node}");
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_clock_that_is_ahead_or_behind_is_found_within_the_uncertainty() {
+async fn check_reports_clock_offsets_within_the_uncertainty() {
     let cluster = Cluster::start_with(3, &Server::builder().durable().clock());
-    let redlock = builder(&cluster).node_timeout(ms(5_000)).build().expect("good settings");
+    let redlock = builder(&cluster).node_timeout(ms(5_000)).build().expect("valid settings");
     cluster[1].clock().jump(MINUTE);
     for (jumped, is_ahead) in [(1, true), (2, false)] {
-        let nodes = redlock.check().await.expect("a client that works");
+        let nodes = redlock.check().await.expect("the client is open");
         for (place, node) in nodes.iter().enumerate() {
             let offset = node.clock_offset().expect("all clocks were read");
             let is = if place == jumped { MINUTE } else { Duration::ZERO };
@@ -325,46 +329,46 @@ async fn a_clock_that_is_ahead_or_behind_is_found_within_the_uncertainty() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_clock_that_is_put_while_it_is_read_is_a_danger() {
+async fn check_reports_a_clock_that_moves_during_the_check() {
     let server = Server::builder().durable().clock().start();
     let proxy = Proxy::start(server.addr());
     let redlock = Redlock::builder().nodes([proxy.url()]).node_timeout(ms(5_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = redlock.build().expect("valid settings");
     proxy.delay(Direction::Replies, ms(20));
-    // Ten times too fast: from one reading to the next it gains more than a reading can be wrong by.
+    // The clock runs ten times too fast, so it advances between two readings by more than their uncertainty.
     server.clock().drift(9_000_000);
-    let node = redlock.check().await.expect("a client that works").pop().expect("one node");
+    let node = redlock.check().await.expect("the client is open").pop().expect("one node");
     assert!(matches!(node.findings(), [Finding::ClockMoved { .. }]), "{node}");
     server.clock().drift(0);
-    let node = redlock.check().await.expect("a client that works").pop().expect("one node");
+    let node = redlock.check().await.expect("the client is open").pop().expect("one node");
     assert_eq!(node.findings(), [], "{node}");
 }
 
 #[tokio::test]
-async fn a_check_that_is_done_or_dropped_leaves_no_connection() {
+async fn completed_or_dropped_check_leaves_no_connections() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
-    // Longer than the test waits.
+    // Longer than the duration of the test.
     let redlock = redlock.node_timeout(ms(5_000)).connect_timeout(10 * MINUTE);
-    let redlock = redlock.build().expect("good settings");
-    redlock.check().await.expect("a client that works");
-    assert!(proxies.iter().all(|proxy| proxy.accepted() == 1), "a connection of its own each");
-    eventually("they are closed", || proxies.iter().all(|proxy| proxy.live() == 0)).await;
+    let redlock = redlock.build().expect("valid settings");
+    redlock.check().await.expect("the client is open");
+    assert!(proxies.iter().all(|proxy| proxy.accepted() == 1), "one per node");
+    eventually("disconnected", || proxies.iter().all(|proxy| proxy.live() == 0)).await;
 
     for proxy in &proxies {
         proxy.hold(Direction::Replies);
     }
     let checking = redlock.clone();
     let checking = tokio::spawn(async move { checking.check().await });
-    eventually("it has begun", || proxies.iter().all(|proxy| proxy.accepted() == 2)).await;
-    // The proxies keep what they withhold, so the servers are asked, by one client more.
+    eventually("connecting", || proxies.iter().all(|proxy| proxy.accepted() == 2)).await;
+    // While the proxies withhold bytes, their own counts are unreliable. `INFO` itself uses one more client.
     let have = |clients: &str| {
         cluster.iter().all(|server| server.info("clients")["connected_clients"] == clients)
     };
-    eventually("they are connected", || have("2")).await;
+    eventually("the check is connected", || have("2")).await;
     checking.abort();
-    eventually("they are closed", || have("1")).await;
+    eventually("disconnected", || have("1")).await;
 }
 
 #[test]
@@ -374,18 +378,18 @@ fn check_works_without_a_runtime_and_is_refused_once_the_client_is_closed() {
     let checked = futures::executor::block_on(redlock.check()).expect("on the library's runtime");
     assert_eq!(checked[0].role(), Some(Role::Master));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let pinned = builder(&cluster).runtime(runtime.handle().clone()).build().expect("good");
+    let pinned = builder(&cluster).runtime(runtime.handle().clone()).build().expect("valid");
     let checked = futures::executor::block_on(pinned.check()).expect("it has one");
     assert_eq!(checked[0].role(), Some(Role::Master));
-    runtime.block_on(redlock.close()).expect("nothing is owed");
+    runtime.block_on(redlock.close()).expect("no release is pending");
     assert_eq!(runtime.block_on(redlock.check()), Err(ClientError::Closed));
 }
 
 #[cfg(feature = "blocking")]
 #[test]
-fn the_blocking_client_checks_too() {
+fn blocking_client_checks_nodes() {
     let cluster = Cluster::start_with(3, &Server::builder().durable());
-    let redlock = builder(&cluster).build_blocking().expect("good settings");
+    let redlock = builder(&cluster).build_blocking().expect("valid settings");
     let nodes = redlock.check().expect("outside of a runtime");
     assert!(nodes.len() == 3 && nodes.iter().all(|node| node.role() == Some(Role::Master)));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

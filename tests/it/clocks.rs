@@ -1,4 +1,4 @@
-//! Nodes whose wall clocks drift and jump. Keys expire by those clocks, leases end by ours.
+//! Nodes whose wall clocks drift and jump. Keys expire by the nodes' clocks, leases by the client's.
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
@@ -16,7 +16,6 @@ pub(crate) fn clocked(nodes: usize) -> Cluster {
     Cluster::start_with(nodes, &Server::builder().clock())
 }
 
-/// For short ttls.
 fn short(cluster: &Cluster) -> Builder {
     builder(cluster).node_timeout(ms(200))
 }
@@ -26,78 +25,78 @@ fn is_everywhere(cluster: &Cluster, value: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_lease_outlives_the_jump_of_one_clock_and_nobody_else_gets_it() {
+async fn lease_survives_clock_jump_of_one_node() {
     let cluster = clocked(5);
-    let holder = short(&cluster).ttl(ms(3_000)).build().expect("good");
-    let other = builder(&cluster).build().expect("good settings");
-    let lease = holder.acquire("r").auto_extend(MINUTE).await.expect("a free lock");
+    let holder = short(&cluster).ttl(ms(3_000)).build().expect("valid settings");
+    let other = builder(&cluster).build().expect("valid settings");
+    let lease = holder.acquire("r").auto_extend(MINUTE).await.expect("the lock is free");
     let value = lease.value().to_owned();
     for jump in 0..3 {
-        eventually("the key is everywhere", || is_everywhere(&cluster, &value)).await;
-        // Another node each time, and past the end of every key. It may have it back at once; and Valkey 9.1 may
-        // answer by an earlier reading of its clock for a moment.
+        eventually("all nodes have the key", || is_everywhere(&cluster, &value)).await;
+        // Another node each time, and past the expiry of every key. The client may restore the key at once.
+        // Valkey 9.1 may use an earlier reading of its clock for a short time.
         let expired =
             || cluster[jump].info("stats")["expired_keys"].parse::<u64>().expect("digits");
         let before = expired();
         cluster[jump].clock().jump(MINUTE);
-        let has_forgotten = || cluster[jump].get("r").is_none() || expired() > before;
-        eventually("this node has forgotten the lock", has_forgotten).await;
-        let refused = other.try_acquire("r").await.expect_err("four of five remember it");
+        let has_expired = || cluster[jump].get("r").is_none() || expired() > before;
+        eventually("the key has expired on this node", has_expired).await;
+        let refused = other.try_acquire("r").await.expect_err("four of five nodes have the key");
         let AcquireError::Contended { report, .. } = &refused else { panic!("{refused}") };
         assert!(report.granted() <= 1, "{report}");
         assert!(lease.is_valid(), "{:?}", lease.loss());
     }
-    eventually("and they get it back", || is_everywhere(&cluster, &value)).await;
+    eventually("the key is restored", || is_everywhere(&cluster, &value)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
     lease.release().await.expect("nodes are up");
-    other.try_acquire("r").await.expect("a free lock").release().await.expect("nodes are up");
+    other.try_acquire("r").await.expect("the lock is free").release().await.expect("nodes are up");
 }
 
 #[tokio::test]
-async fn a_majority_of_nodes_whose_clocks_jump_forgets_the_lock_which_redlock_cannot_prevent() {
+async fn clock_jumps_on_a_majority_allow_a_second_holder() {
     let cluster = clocked(5);
-    let first = builder(&cluster).build().expect("good settings");
-    let second = builder(&cluster).build().expect("good settings");
-    let lease = first.try_acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || is_everywhere(&cluster, lease.value())).await;
+    let first = builder(&cluster).build().expect("valid settings");
+    let second = builder(&cluster).build().expect("valid settings");
+    let lease = first.try_acquire("r").await.expect("the lock is free");
+    eventually("all nodes have the key", || is_everywhere(&cluster, lease.value())).await;
     for node in &cluster.servers()[..3] {
         node.clock().jump(MINUTE);
     }
-    let thief = second.try_acquire("r").await.expect("a majority has forgotten the lock");
-    assert!(lease.is_valid() && thief.is_valid(), "two hold it: the documented limit");
+    let thief = second.try_acquire("r").await.expect("the key has expired on a majority");
+    assert!(lease.is_valid() && thief.is_valid(), "two holders: the documented limit");
 }
 
 #[tokio::test]
-async fn a_renewed_lease_is_told_that_the_clocks_of_a_majority_have_jumped() {
+async fn renewed_lease_reports_loss_after_majority_clock_jump() {
     let cluster = clocked(5);
-    let redlock = builder(&cluster).build().expect("good settings");
-    let lease = redlock.acquire("r").auto_extend(MINUTE).await.expect("a free lock");
-    eventually("the key is everywhere", || is_everywhere(&cluster, lease.value())).await;
+    let redlock = builder(&cluster).build().expect("valid settings");
+    let lease = redlock.acquire("r").auto_extend(MINUTE).await.expect("the lock is free");
+    eventually("all nodes have the key", || is_everywhere(&cluster, lease.value())).await;
     for node in &cluster.servers()[..3] {
         node.clock().jump(MINUTE);
     }
-    // The nodes push that the key is gone, long before the next renewal.
-    assert_eq!(timeout(SOON, lease.lost()).await.expect("the loss is told"), Loss::QuorumLost);
+    // The nodes push the expiry of the key, long before the next renewal.
+    assert_eq!(timeout(SOON, lease.lost()).await.expect("the loss is reported"), Loss::QuorumLost);
     assert!(!lease.is_valid());
 }
 
 #[tokio::test]
-async fn clocks_that_are_put_back_only_make_a_lost_lock_last_longer() {
+async fn clocks_set_back_only_prolong_keys() {
     let cluster = clocked(5);
-    let [one, other] = [(); 2].map(|()| short(&cluster).ttl(TTL).build().expect("good"));
-    let lease = one.acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || is_everywhere(&cluster, lease.value())).await;
+    let [one, other] = [(); 2].map(|()| short(&cluster).ttl(TTL).build().expect("valid settings"));
+    let lease = one.acquire("r").await.expect("the lock is free");
+    eventually("all nodes have the key", || is_everywhere(&cluster, lease.value())).await;
     cluster.iter().map(Server::clock).for_each(|clock| clock.jump_back(MINUTE));
     sleep(ms(1_500)).await;
     assert!(!lease.is_valid(), "the validity goes by the client's clock");
-    other.try_acquire("r").await.expect_err("the nodes still have it");
+    other.try_acquire("r").await.expect_err("the keys have not expired");
     lease.release().await.expect("nodes are up");
-    eventually("what is released is gone", || cluster.is_empty()).await;
-    drop(other.try_acquire("r").await.expect("a free lock"));
+    eventually("the keys are deleted", || cluster.is_empty()).await;
+    drop(other.try_acquire("r").await.expect("the lock is free"));
 }
 
-/// Holds every lease to the very end of its validity, and never releases it: so the next holder has
-/// to wait until a quorum of the nodes finds that it has expired.
+/// Holds every lease until the end of its validity without releasing it, so the next holder must wait until the
+/// key has expired on a quorum.
 async fn hold_to_the_end(
     redlock: Redlock,
     holds: Arc<Holds>,
@@ -109,17 +108,17 @@ async fn hold_to_the_end(
         let lease = match redlock.acquire("r").wait(SOON).await {
             Ok(lease) => lease,
             Err(_) if may_be_refused => return,
-            Err(refused) => panic!("the ones before expire: {refused}"),
+            Err(refused) => panic!("the lock expires: {refused}"),
         };
         let since = Instant::now();
-        holds.note_until(since, lease.valid_until());
+        holds.record_until(since, lease.valid_until());
         sleep(lease.validity()).await;
         leases.push(lease);
     }
 }
 
-/// Three clients with this allowance compete on five nodes that drift.
-async fn contest(
+/// Runs three clients with this drift factor on five nodes whose clocks drift.
+async fn compete_on_drifting_nodes(
     parts_per_million: [i32; 5],
     drift_factor: f64,
     may_be_refused: bool,
@@ -132,7 +131,7 @@ async fn contest(
     let clients = (0..3).map(|_| {
         let retry = RetryPolicy::jittered(ms(1)..ms(6));
         let settings = short(&cluster).ttl(TTL).retry(retry).drift_factor(drift_factor);
-        let redlock = settings.build().expect("good settings");
+        let redlock = settings.build().expect("valid settings");
         tokio::spawn(hold_to_the_end(redlock, holds.clone(), until, may_be_refused))
     });
     for client in clients.collect::<Vec<_>>() {
@@ -142,34 +141,33 @@ async fn contest(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn leases_exclude_each_other_on_nodes_that_drift_less_than_the_allowance() {
-    // The default allowance is 1 %, and 2 ms.
-    let holds = contest([5_000, -5_000, 5_000, -5_000, 5_000], 0.01, false).await;
-    assert!(holds.assert_disjoint() >= 3, "it was handed on");
+async fn leases_stay_disjoint_if_drift_is_within_the_allowance() {
+    // The default allowance is 1 % plus 2 ms.
+    let holds = compete_on_drifting_nodes([5_000, -5_000, 5_000, -5_000, 5_000], 0.01, false).await;
+    assert!(holds.assert_disjoint() >= 3, "several clients held the lock");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_majority_that_drifts_more_than_the_allowance_is_found_out_and_a_larger_one_allows_for_it()
- {
+async fn drift_above_the_allowance_is_refused_until_it_is_raised() {
     let fast = [200_000, 200_000, 200_000, 0, 0];
-    let holds = contest(fast, 0.01, true).await;
-    assert!(holds.assert_disjoint() >= 1, "served at first, and then no more");
-    let holds = contest(fast, 0.2, false).await;
-    assert!(holds.assert_disjoint() >= 3, "it was handed on");
+    let holds = compete_on_drifting_nodes(fast, 0.01, true).await;
+    assert!(holds.assert_disjoint() >= 1, "the first acquire succeeds");
+    let holds = compete_on_drifting_nodes(fast, 0.2, false).await;
+    assert!(holds.assert_disjoint() >= 3, "several clients held the lock");
 }
 
 #[tokio::test]
-async fn majority_clocks_put_back_are_disputed_and_the_lock_is_too_long() {
+async fn clocks_set_back_are_reported_with_excessive_ttls() {
     let hour = Duration::from_hours(1);
     let cluster = Cluster::start_with(3, &Server::builder().durable().clock());
     let builder = builder(&cluster).node_timeout(ms(5_000)).max_ttl(MINUTE);
-    let redlock = builder.build().expect("good settings");
-    let held = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.all_have("r")).await;
+    let redlock = builder.build().expect("valid settings");
+    let held = redlock.try_acquire("r").await.expect("the lock is free");
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
     for put_back in [0, 2] {
         cluster[put_back].clock().jump_back(hour);
     }
-    let nodes = redlock.check().await.expect("a client that works");
+    let nodes = redlock.check().await.expect("the client is open");
     for (node, is_too_long) in nodes.iter().zip([true, false, true]) {
         let [Finding::ClocksDisagree { by, near_client, others }, excess @ ..] = node.findings()
         else {
@@ -186,7 +184,7 @@ async fn majority_clocks_put_back_are_disputed_and_the_lock_is_too_long() {
         assert_eq!((near_client.len(), others.len()), (1, 2), "{node}");
         assert!(near_client[0].ends_with(&cluster[1].port().to_string()), "{node}");
     }
-    let status = redlock.status("r").await.expect("a client that works");
+    let status = redlock.status("r").await.expect("the client is open");
     for (node, is_too_long) in status.nodes().iter().zip([true, false, true]) {
         let holder = node.holder().expect("it is held");
         assert_eq!(holder.exceeds_max_ttl(), is_too_long, "{status}");

@@ -1,15 +1,14 @@
-//! The library's own keys beside a lock's key, such as fencing counters: where they are, and that
-//! no lock meets them.
+//! The library's own keys beside a lock's key, such as fencing counters. They never collide with a lock's key.
 
 use crate::{builder, client, eventually, ms};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, ClientError, ConfigError, Lease, Redlock};
 use std::collections::HashSet;
 
-/// What the keys of the library's own contain, and those of locks never.
+/// The mark that every key of the library contains, and that no lock's key may contain.
 const MARK: &str = "#quorlock:";
 
-/// Names, of which one is what the counter of another was once called, or could be.
+/// Pairs of names. One name is, or resembles, a former counter name of the other.
 const NEIGHBOURS: [(&str, &str); 6] = [
     ("{user:7}", "{user:7}:token"),
     ("{user:7}:token", "{user:7}"),
@@ -23,46 +22,46 @@ async fn release(lease: Lease) {
     lease.release().await.expect("nodes are up");
 }
 
-/// The keys of locks that any node has.
+/// Keys of locks on all nodes, without the library's own keys.
 fn locks(cluster: &Cluster) -> Vec<Vec<u8>> {
     let is_lock = |key: &Vec<u8>| !key.windows(MARK.len()).any(|part| part == MARK.as_bytes());
     cluster.keys_per_node().into_iter().flatten().filter(is_lock).collect()
 }
 
 #[tokio::test]
-async fn no_lock_meets_the_counter_of_another() {
+async fn lock_names_do_not_collide_with_counters() {
     let cluster = Cluster::start(3);
-    let (ours, theirs) = (client(&cluster), client(&cluster));
+    let (redlock, other_client) = (client(&cluster), client(&cluster));
     for (name, other) in NEIGHBOURS {
         cluster.iter().for_each(Server::flushall);
-        let first = ours.try_acquire(name).fenced().await.expect("a free lock");
+        let first = redlock.try_acquire(name).fenced().await.expect("the lock is free");
         release(first).await;
-        let plain = theirs.try_acquire(other).await;
+        let plain = other_client.try_acquire(other).await;
         let plain = plain.unwrap_or_else(|error| panic!("{other} after {name}: {error}"));
-        let fenced = ours.try_acquire(name).fenced().await;
+        let fenced = redlock.try_acquire(name).fenced().await;
         let fenced = fenced.unwrap_or_else(|error| panic!("{name} beside {other}: {error}"));
         assert!(fenced.token().is_some());
         release(plain).await;
         release(fenced).await;
-        let set = ours.try_acquire_all([name, other]).fenced().await;
+        let set = redlock.try_acquire_all([name, other]).fenced().await;
         release(set.unwrap_or_else(|error| panic!("{name} with {other}: {error}"))).await;
-        eventually("no lock is left", || locks(&cluster).is_empty()).await;
-        // A node that was not needed for the quorum may not have been asked.
+        eventually("the locks are released", || locks(&cluster).is_empty()).await;
+        // A node that was not needed for the quorum may have received no command.
         let counters: HashSet<_> = cluster.iter().flat_map(Server::keys).collect();
-        assert_eq!(counters.len(), 2, "one for each: {counters:?}");
+        assert_eq!(counters.len(), 2, "one counter for each lock: {counters:?}");
     }
 }
 
 #[tokio::test]
-async fn one_key_has_one_counter_whatever_the_prefix() {
+async fn key_has_one_counter_for_any_prefix_split() {
     let cluster = Cluster::start(3);
     for key in ["lock:r", "lock:{u}:r", "{lock}:r"] {
         cluster.iter().for_each(Server::flushall);
         let mut last = None;
         for length in 0..=key.len() {
             let (prefix, resource) = key.split_at(length);
-            let redlock = builder(&cluster).key_prefix(prefix).build().expect("good settings");
-            let lease = redlock.try_acquire(resource).fenced().await.expect("a free lock");
+            let redlock = builder(&cluster).key_prefix(prefix).build().expect("valid settings");
+            let lease = redlock.try_acquire(resource).fenced().await.expect("the lock is free");
             assert!(lease.token() > last, "{prefix} {resource}");
             last = lease.token();
             release(lease).await;
@@ -73,7 +72,7 @@ async fn one_key_has_one_counter_whatever_the_prefix() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_use_one_prefix_only_gets_tokens_there() {
+async fn user_restricted_to_a_prefix_can_draw_tokens() {
     let setup = Server::builder().user("walter", "secret");
     let cluster = Cluster::start_with(3, &setup);
     for node in &cluster {
@@ -81,20 +80,23 @@ async fn a_user_who_may_use_one_prefix_only_gets_tokens_there() {
     }
     let urls = cluster.iter().map(Server::url_with_auth);
     let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).key_prefix("lock:");
-    let redlock = redlock.build().expect("good settings");
+    let redlock = redlock.build().expect("valid settings");
     for name in ["r", "{u}:r"] {
-        let lease = redlock.try_acquire(name).fenced().await.expect("a free lock");
+        let lease = redlock.try_acquire(name).fenced().await.expect("the lock is free");
         assert!(lease.token().is_some());
         release(lease).await;
     }
 }
 
 #[tokio::test]
-async fn keys_of_the_library_are_refused_by_name_in_every_verb_and_nothing_is_sent() {
+async fn reserved_names_are_refused_before_any_command() {
     let cluster = Cluster::start(3);
     let free = Redlock::builder().nodes(cluster.urls());
     let plain = client(&cluster);
-    let part = builder(&cluster).key_prefix("lock:#quor").build().expect("it is no whole mark");
+    let part = builder(&cluster)
+        .key_prefix("lock:#quor")
+        .build()
+        .expect("the prefix contains only a part of the mark");
     for (redlock, resource) in [
         (&plain, "r#quorlock:token:{r}"),
         (&plain, "{u}#quorlock:token"),
@@ -123,14 +125,14 @@ async fn keys_of_the_library_are_refused_by_name_in_every_verb_and_nothing_is_se
             assert_eq!(node.calls(command), 0, "{command}");
         }
     }
-    release(part.try_acquire("x").await.expect("no mark in it")).await;
+    release(part.try_acquire("x").await.expect("the name contains no mark")).await;
 }
 
 #[cfg(feature = "blocking")]
 #[test]
-fn the_blocking_verbs_refuse_them_too() {
+fn blocking_client_refuses_reserved_names() {
     let cluster = Cluster::start(1);
-    let redlock = builder(&cluster).build_blocking().expect("good settings");
+    let redlock = builder(&cluster).build_blocking().expect("valid settings");
     let resource = "r#quorlock:token:{r}";
     let reason = ConfigError::ReservedResource { resource: resource.into() };
     let invalid = Some(AcquireError::Invalid(reason.clone()).into());
@@ -144,7 +146,7 @@ fn the_blocking_verbs_refuse_them_too() {
     assert!(cluster.is_empty());
 }
 
-/// Servers in cluster mode, each with all slots.
+/// Starts servers in cluster mode, each of which owns all slots.
 async fn in_cluster_mode() -> Cluster {
     let setup = Server::builder().arg("--cluster-enabled").arg("yes");
     let cluster = Cluster::start_with(3, &setup);
@@ -156,12 +158,12 @@ async fn in_cluster_mode() -> Cluster {
     }
     let is_ok =
         |node: &Server| format!("{:?}", node.cmd(&["CLUSTER", "INFO"])).contains("state:ok");
-    eventually("they take commands", || cluster.iter().all(is_ok)).await;
+    eventually("the servers accept commands", || cluster.iter().all(is_ok)).await;
     cluster
 }
 
 #[tokio::test]
-async fn in_cluster_mode_a_counter_is_in_the_slot_of_its_lock_or_refused_by_name() {
+async fn cluster_mode_counter_is_in_the_slot_of_its_lock() {
     let cluster = in_cluster_mode().await;
     let slot = |key: &[u8]| cluster[0].cmd(&[b"CLUSTER", b"KEYSLOT", key]);
     for (prefix, resource, has_token) in [
@@ -183,7 +185,7 @@ async fn in_cluster_mode_a_counter_is_in_the_slot_of_its_lock_or_refused_by_name
         ("{lock}:", "}", true),
         ("a{b", "c}d", true),
     ] {
-        let redlock = builder(&cluster).key_prefix(prefix).build().expect("good settings");
+        let redlock = builder(&cluster).key_prefix(prefix).build().expect("valid settings");
         let what = format!("{prefix:?} {resource:?}");
         let key = [prefix.as_bytes(), resource.as_bytes()].concat();
         cluster.iter().for_each(Server::flushall);
@@ -191,7 +193,7 @@ async fn in_cluster_mode_a_counter_is_in_the_slot_of_its_lock_or_refused_by_name
         release(plain.unwrap_or_else(|error| panic!("{what}: {error}"))).await;
         let fenced = redlock.try_acquire(resource).fenced().await;
         if !has_token {
-            let refused = fenced.expect_err("no key is in its slot");
+            let refused = fenced.expect_err("no counter name is in the lock's slot");
             let reason = ConfigError::NoCounter { resource: resource.into() };
             assert_eq!(refused, AcquireError::Invalid(reason), "{what}");
             assert!(refused.to_string().contains(&format!("{resource:?}")), "{refused}");
@@ -201,11 +203,11 @@ async fn in_cluster_mode_a_counter_is_in_the_slot_of_its_lock_or_refused_by_name
         lease.extend(ms(60_000)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         release(lease).await;
         eventually("released", || locks(&cluster).is_empty()).await;
-        let counter = cluster[0].keys().pop().expect("it outlives the lock");
+        let counter = cluster[0].keys().pop().expect("the counter outlives the lock");
         assert!(counter.starts_with(&key), "{what}");
         assert_eq!(slot(&counter), slot(&key), "{what}");
     }
-    // The unit tests go by what a key's slot hangs on, without numbers.
+    // The unit tests compare hash tags. Here the server computes the slots.
     for (key, other, is_same) in [
         ("a{b}c}", "b", true),
         ("{{}}", "{", true),
@@ -217,5 +219,5 @@ async fn in_cluster_mode_a_counter_is_in_the_slot_of_its_lock_or_refused_by_name
         assert_eq!(slot(key.as_bytes()) == slot(other.as_bytes()), is_same, "{key} {other}");
     }
     let set = client(&cluster).try_acquire_all(["{u}:a", "{u}:b"]).fenced().await;
-    release(set.expect("all are in one slot")).await;
+    release(set.expect("all keys are in one slot")).await;
 }

@@ -1,4 +1,4 @@
-//! Users and passwords that are asked for before each connection, and change.
+//! Users and passwords from `Builder::credentials`, which change during a test.
 
 use crate::{SOON, all_up, builder, eventually, is_up, ms, state};
 use kit::{Cluster, Server};
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What the servers' own user keeps, for the test to look inside by.
+/// Password of the servers' default user, with which the test inspects the nodes.
 const ROOT: &str = "root";
 
-/// How many locks are kept up, renewed one after the other.
+/// Number of locks, whose renewals are spread over time.
 const LOCKS: usize = 10;
 
-/// Long enough for a busy machine, and sat out twice.
+/// Long enough for a busy machine. The test takes at least twice this time.
 const TTL: Duration = ms(10_000);
 
-/// Who knows the passwords: by the node's name, with how often it was asked for.
+/// A source of credentials: per node name, the credentials and the number of requests.
 #[derive(Clone, Default)]
 struct Vault(Arc<Mutex<BTreeMap<String, (Credentials, usize)>>>);
 
@@ -30,7 +30,7 @@ impl Vault {
 
     fn get(&self, node: &str) -> Result<Credentials, String> {
         let mut known = self.0.lock().expect("no panic");
-        let (credentials, asked) = known.get_mut(node).ok_or("who is that?")?;
+        let (credentials, asked) = known.get_mut(node).ok_or("unknown node")?;
         *asked += 1;
         Ok(credentials.clone())
     }
@@ -50,11 +50,11 @@ fn with(builder: Builder, vault: &Vault) -> Redlock {
         let vault = vault.clone();
         async move { vault.get(&node) }
     };
-    builder.credentials(ask).build().expect("good settings")
+    builder.credentials(ask).build().expect("valid settings")
 }
 
-/// Lets `user` in by the password `number`, and by no earlier one.
-fn let_in(node: &Server, user: &str, number: usize) {
+/// Sets the user's password to number `number`, and removes the previous one.
+fn set_password(node: &Server, user: &str, number: usize) {
     let (old, new) = (format!("<secret-{}", number.wrapping_sub(1)), format!(">secret-{number}"));
     if number > 0 {
         node.cmd(&["ACL", "SETUSER", user, &old]);
@@ -62,7 +62,7 @@ fn let_in(node: &Server, user: &str, number: usize) {
     node.cmd(&["ACL", "SETUSER", user, "on", &new, "~*", "&*", "+@all"]);
 }
 
-/// The user who is let in at the node at `place`: some servers know a password only.
+/// User on the node with this index. The first two nodes use a password without a user name.
 fn user(place: usize) -> &'static str {
     if place < 2 { "default" } else { "locks" }
 }
@@ -72,7 +72,7 @@ fn credentials(place: usize, number: usize) -> Credentials {
     if place < 2 { Credentials::password(password) } else { ("locks", password).into() }
 }
 
-/// What is left of all locks on a node together: it rises with a renewal, and at no other time.
+/// Sum of the remaining TTLs of all locks on a node. It only rises when a lock is renewed.
 fn left(node: &Server) -> i64 {
     let sum = "local sum = 0 for at = 1, #KEYS do sum = sum + redis.call('PTTL', KEYS[at]) end return sum";
     let mut command = vec!["EVAL".to_owned(), sum.to_owned(), LOCKS.to_string()];
@@ -95,18 +95,18 @@ async fn is_renewed(node: &Server, what: &str) {
 }
 
 #[tokio::test]
-async fn twenty_rotations_two_nodes_at_a_time_and_no_lock_is_lost() {
+async fn leases_survive_password_rotation_on_two_nodes_at_a_time() {
     let cluster = Cluster::start_with(5, &Server::builder().password(ROOT));
     let vault = Vault::default();
     let mut numbers = [0; 5];
     for (place, node) in cluster.iter().enumerate() {
-        let_in(node, user(place), 0);
+        set_password(node, user(place), 0);
         vault.put(node, credentials(place, 0));
     }
     let redlock = with(builder(&cluster).ttl(TTL), &vault);
-    redlock.ready().await.expect("they let us in");
+    redlock.ready().await.expect("the credentials are valid");
     let mut leases = Vec::new();
-    let begun = Instant::now();
+    let started = Instant::now();
     for place in 0..LOCKS {
         leases
             .push(redlock.acquire(format!("r{place}")).auto_extend_forever().await.expect("free"));
@@ -118,8 +118,8 @@ async fn twenty_rotations_two_nodes_at_a_time_and_no_lock_is_lost() {
         let before = rotated.map(|place| vault.asked(&cluster[place]));
         for place in rotated {
             numbers[place] += 1;
-            let_in(&cluster[place], user(place), numbers[place]);
-            // Half of the time the new password is known here too late for the first try.
+            set_password(&cluster[place], user(place), numbers[place]);
+            // In half of the rotations the source returns the old password at first.
             if rotation % 2 == 0 {
                 vault.put(&cluster[place], credentials(place, numbers[place]));
             }
@@ -132,71 +132,71 @@ async fn twenty_rotations_two_nodes_at_a_time_and_no_lock_is_lost() {
                 eventually("the old password is refused", is_refused).await;
                 vault.put(node, credentials(place, numbers[place]));
             }
-            let is_back = || vault.asked(node) > before && is_up(&redlock, place);
-            eventually("it is let in by the new one", is_back).await;
-            is_renewed(node, "locks are kept up there").await;
+            let is_connected = || vault.asked(node) > before && is_up(&redlock, place);
+            eventually("the node accepts the new password", is_connected).await;
+            is_renewed(node, "locks are renewed on this node").await;
         }
         let lost: Vec<_> = leases.iter().filter_map(|lease| lease.loss()).collect();
         assert!(lost.is_empty(), "rotation {rotation}: {lost:?}");
     }
-    tokio::time::sleep((2 * TTL).saturating_sub(begun.elapsed())).await;
+    tokio::time::sleep((2 * TTL).saturating_sub(started.elapsed())).await;
     for lease in leases {
         assert!(lease.is_valid(), "{:?}", lease.loss());
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
-    redlock.close().await.expect("they answer");
+    redlock.close().await.expect("nodes are up");
 }
 
 #[tokio::test]
-async fn a_connection_that_stands_is_kept_when_the_password_changes() {
+async fn open_connection_survives_a_password_change() {
     let cluster = Cluster::start_with(3, &Server::builder().password(ROOT));
     let vault = Vault::default();
     for (place, node) in cluster.iter().enumerate() {
-        let_in(node, user(place), 0);
+        set_password(node, user(place), 0);
         vault.put(node, credentials(place, 0));
     }
     let redlock = with(builder(&cluster), &vault);
     let lease = redlock.acquire("r").await.expect("free");
-    eventually("all are connected", || all_up(&redlock)).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     let asked = || cluster.iter().map(|node| vault.asked(node)).sum::<usize>();
     let before = asked();
     for (place, node) in cluster.iter().enumerate() {
-        let_in(node, user(place), 1);
+        set_password(node, user(place), 1);
     }
-    lease.extend(ms(60_000)).await.expect("the connections are good");
+    lease.extend(ms(60_000)).await.expect("the connections are still open");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     assert_eq!(asked(), before);
-    // A look has connections of its own, which ask.
-    let looked = redlock.check().await.expect("nodes can be looked at");
-    assert!(looked.iter().all(|node| node.to_string().contains("WRONGPASS")), "{looked:?}");
+    // A check opens its own connections, so it requests credentials.
+    let checked = redlock.check().await.expect("the client is open");
+    assert!(checked.iter().all(|node| node.to_string().contains("WRONGPASS")), "{checked:?}");
     assert_eq!(asked(), before + 3);
     for (place, node) in cluster.iter().enumerate() {
         vault.put(node, credentials(place, 1));
     }
-    let looked = redlock.check().await.expect("nodes can be looked at");
-    assert!(looked.iter().all(|node| node.version().is_some()), "{looked:?}");
+    let checked = redlock.check().await.expect("the client is open");
+    assert!(checked.iter().all(|node| node.version().is_some()), "{checked:?}");
 }
 
 #[tokio::test]
-async fn they_take_the_place_of_what_a_url_says_and_its_database_stays() {
+async fn credentials_replace_the_login_of_a_url_but_not_its_database() {
     let cluster = Cluster::start_with(3, &Server::builder().password(ROOT));
     let vault = Vault::default();
     for (place, node) in cluster.iter().enumerate() {
-        let_in(node, user(place), 0);
+        set_password(node, user(place), 0);
         vault.put(node, credentials(place, 0));
     }
     let urls = cluster.iter().map(|node| format!("redis://nobody:wrong@{}/7", node.addr()));
     let builder = Redlock::builder().nodes(urls).node_timeout(ms(1_000));
     let redlock = with(builder, &vault);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("they let us in");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the credentials are valid");
     let in_seven = |node: &Server| node.info("keyspace").contains_key("db7");
     assert!(cluster.iter().filter(|node| in_seven(node)).count() >= 2);
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
-/// What becomes of a question.
+/// Result of a request for credentials.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Mood {
+enum CallbackBehaviour {
     Fails,
     Panics,
     PanicsAtOnce,
@@ -205,49 +205,55 @@ enum Mood {
 }
 
 #[tokio::test]
-async fn whoever_fails_to_tell_them_costs_a_connection_and_is_asked_again() {
+async fn failing_credentials_callback_is_reported_and_retried() {
     let cluster = Cluster::start_with(3, &Server::builder().password(ROOT));
     let odd = name(&cluster[0]);
-    for (mood, told) in [
-        (Mood::Fails, "no credentials: the vault is sealed"),
-        (Mood::Panics, "no credentials: the callback panicked"),
-        (Mood::PanicsAtOnce, "no credentials: the callback panicked"),
-        (Mood::Hangs, "no credentials: no result within 300ms"),
+    for (behaviour, reason) in [
+        (CallbackBehaviour::Fails, "no credentials: the vault is sealed"),
+        (CallbackBehaviour::Panics, "no credentials: the callback panicked"),
+        (CallbackBehaviour::PanicsAtOnce, "no credentials: the callback panicked"),
+        (CallbackBehaviour::Hangs, "no credentials: no result within 300ms"),
     ] {
-        let current = Arc::new(Mutex::new(mood));
+        let current = Arc::new(Mutex::new(behaviour));
         let asked = Arc::new(AtomicUsize::new(0));
-        let (theirs, odd, count) = (current.clone(), odd.clone(), asked.clone());
+        let (shared, odd, count) = (current.clone(), odd.clone(), asked.clone());
         let ask = move |node: String| {
-            let mood = if node == odd { *theirs.lock().expect("no panic") } else { Mood::Answers };
+            let behaviour = if node == odd {
+                *shared.lock().expect("no panic")
+            } else {
+                CallbackBehaviour::Answers
+            };
             count.fetch_add(usize::from(node == odd), Ordering::Relaxed);
-            assert!(mood != Mood::PanicsAtOnce, "the password is {ROOT}");
+            assert!(behaviour != CallbackBehaviour::PanicsAtOnce, "the password is {ROOT}");
             async move {
-                match mood {
-                    Mood::Fails => Err(format!("\nthe vault is sealed\nby {ROOT}")),
-                    Mood::Hangs => std::future::pending().await,
-                    Mood::Answers => Ok(Credentials::password(ROOT)),
-                    Mood::Panics | Mood::PanicsAtOnce => panic!("the password is {ROOT}"),
+                match behaviour {
+                    CallbackBehaviour::Fails => Err(format!("\nthe vault is sealed\nby {ROOT}")),
+                    CallbackBehaviour::Hangs => std::future::pending().await,
+                    CallbackBehaviour::Answers => Ok(Credentials::password(ROOT)),
+                    CallbackBehaviour::Panics | CallbackBehaviour::PanicsAtOnce => {
+                        panic!("the password is {ROOT}")
+                    }
                 }
             }
         };
         let builder = builder(&cluster).connect_timeout(ms(300)).credentials(ask);
         assert!(!format!("{builder:?}").contains(ROOT));
-        let redlock = builder.build().expect("good settings");
-        let lease = redlock.acquire("r").wait(SOON).await.expect("two are a quorum");
-        let is_told = || state(&redlock, 0).to_string() == format!("down: {told}");
-        eventually(&format!("{mood:?}: {told}"), is_told).await;
-        let looked = redlock.check().await.expect("nodes can be looked at");
-        assert!(looked[0].to_string().contains(told), "{looked:?}");
-        assert!(looked[1].version().is_some(), "{looked:?}");
+        let redlock = builder.build().expect("valid settings");
+        let lease = redlock.acquire("r").wait(SOON).await.expect("two nodes are up");
+        let is_reported = || state(&redlock, 0).to_string() == format!("down: {reason}");
+        eventually(&format!("{behaviour:?}: {reason}"), is_reported).await;
+        let checked = redlock.check().await.expect("the client is open");
+        assert!(checked[0].to_string().contains(reason), "{checked:?}");
+        assert!(checked[1].version().is_some(), "{checked:?}");
         let before = asked.load(Ordering::Relaxed);
         let is_asked = || asked.load(Ordering::Relaxed) > before + 1;
-        eventually("it is asked again and again", is_asked).await;
+        eventually("the callback is called again", is_asked).await;
         let shown = format!("{redlock:?} {:?} {}", redlock.nodes(), lease.report());
         assert!(!shown.contains(ROOT), "{shown}");
 
-        *current.lock().expect("no panic") = Mood::Answers;
-        eventually("it is mended", || is_up(&redlock, 0)).await;
-        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "{mood:?}");
-        redlock.close().await.expect("they answer");
+        *current.lock().expect("no panic") = CallbackBehaviour::Answers;
+        eventually("the node is up", || is_up(&redlock, 0)).await;
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "{behaviour:?}");
+        redlock.close().await.expect("nodes are up");
     }
 }

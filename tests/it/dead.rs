@@ -1,4 +1,4 @@
-//! Nodes that die, stay dead, and come back, empty or not; connections that die under a command.
+//! Nodes that crash, stay down, and restart with or without data; connections that break during a command.
 
 use crate::{MAX_TTL, SOON, builder, client, eventually, is_down, is_up, ms, through};
 use futures::future::try_join_all;
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than any wait of these tests, so that no key goes by expiring.
+/// Longer than any wait in these tests, so that no key is deleted by its expiry.
 const LONG: Duration = Duration::from_mins(2);
 
-/// A client that is connected to all nodes, and a lease whose key is on all of them.
+/// A client connected to all nodes, and a lease whose key is on all of them.
 async fn held_everywhere(cluster: &Cluster) -> (Redlock, quorlock::Lease) {
-    let redlock = builder(cluster).ttl(LONG).build().expect("good settings");
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+    let redlock = builder(cluster).ttl(LONG).build().expect("valid settings");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
     let is_there = |server: &Server| server.get("r").as_deref() == Some(lease.value().as_bytes());
     eventually("the key is on all nodes", || cluster.iter().all(is_there)).await;
     (redlock, lease)
 }
 
-/// The nodes that refused the connection, by number.
+/// Indices of the nodes that refused the connection.
 fn refusing(report: &Report) -> Vec<usize> {
     let is_refusing = |vote: &NodeVote| match vote {
         NodeVote::Failed(failure @ NodeFailure::Unreachable(_)) => {
@@ -35,47 +35,50 @@ fn refusing(report: &Report) -> Vec<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_dead_from_the_start_fails_nobody() {
+async fn operations_succeed_with_a_node_down_from_the_start() {
     let cluster = Cluster::start(5);
     cluster[1].kill();
     let redlock = client(&cluster);
     for n in 0..50 {
-        let lease = redlock.try_acquire(format!("r{n}")).await.expect("four nodes are well");
-        lease.extend(LONG).await.expect("four nodes are well");
+        let lease = redlock.try_acquire(format!("r{n}")).await.expect("four nodes are up");
+        lease.extend(LONG).await.expect("four nodes are up");
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
-    redlock.close().await.expect("nothing is owed to a node that was never told anything");
+    redlock
+        .close()
+        .await
+        .expect("no release is pending, because the dead node received no command");
     assert!(cluster.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_killed_under_a_warm_client_fails_nobody_and_is_named() {
+async fn killed_node_is_reported_and_operations_succeed() {
     let cluster = Cluster::start(5);
     let (redlock, lease) = held_everywhere(&cluster).await;
     cluster[4].kill();
-    lease.extend(2 * LONG).await.expect("four nodes are well");
+    lease.extend(2 * LONG).await.expect("four nodes are up");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
-    let lease = redlock.try_acquire("r").await.expect("four nodes are well");
+    let lease = redlock.try_acquire("r").await.expect("four nodes are up");
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
-    // At first the report may say that the connection broke.
+    // The first reports may name the broken connection instead.
     let is_named = || async {
-        let lease = redlock.try_acquire("named").await.expect("four nodes are well");
+        let lease = redlock.try_acquire("named").await.expect("four nodes are up");
         refusing(&lease.report()) == [4]
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     while !is_named().await {
-        assert!(begun.elapsed() < SOON, "it must be named as refusing connections");
+        assert!(started.elapsed() < SOON, "the report never named the refused connection");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_die_and_return_empty_one_by_one_under_load_fail_nobody() {
+async fn operations_succeed_under_load_while_nodes_restart_empty() {
     const TASKS: usize = 64;
     let cluster = Arc::new(Cluster::start(5));
-    // They count again at once, or a quorum would soon be away.
+    // With a restart guard, the grants of a quorum would soon not count.
     let redlock = builder(&cluster).ttl(LONG).restart_guard(RestartGuard::Off);
-    let redlock = redlock.build().expect("good settings");
+    let redlock = redlock.build().expect("valid settings");
     let (is_over, cycles) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let unknowns = Arc::new(AtomicUsize::new(0));
     let tasks = (0..TASKS).map(|task| {
@@ -84,11 +87,11 @@ async fn nodes_that_die_and_return_empty_one_by_one_under_load_fail_nobody() {
         tokio::spawn(async move {
             while !is_over.load(Ordering::Relaxed) {
                 let lease = redlock.try_acquire(format!("task/{task}")).await.expect("free");
-                lease.extend(LONG).await.expect("four nodes know it");
+                lease.extend(LONG).await.expect("four nodes hold the key");
                 match lease.release().await {
                     Ok(outcome) => assert_eq!(outcome, ReleaseOutcome::Released),
-                    // It was won on the quickest three, one of which has just died: nobody can
-                    // know any more. It happens once per task and death, at most.
+                    // The lock was won on three nodes, and one of them has crashed since: the outcome is
+                    // unknown. This happens at most once per task and crash.
                     Err(unknown) => {
                         assert!(unknown.to_string().contains("connect"), "{unknown}");
                         unknowns.fetch_add(1, Ordering::Relaxed);
@@ -105,14 +108,16 @@ async fn nodes_that_die_and_return_empty_one_by_one_under_load_fail_nobody() {
             let cycles = cycles.clone();
             move || cycles.load(Ordering::Relaxed) > seen + 2 * TASKS
         };
-        eventually("all is well", goes_on(seen)).await;
+        eventually("all tasks make progress", goes_on(seen)).await;
         cluster[killed].kill();
         seen = cycles.load(Ordering::Relaxed);
         eventually("four nodes serve", goes_on(seen)).await;
         let back = cluster.clone();
-        tokio::task::spawn_blocking(move || back[killed].restart()).await.expect("it starts");
-        eventually("it is up again", || is_up(&redlock, killed)).await;
-        // What was acquired without it must be over before the next one dies.
+        tokio::task::spawn_blocking(move || back[killed].restart())
+            .await
+            .expect("the server starts");
+        eventually("the node is up", || is_up(&redlock, killed)).await;
+        // Leases acquired without this node must end before the next crash.
         seen = cycles.load(Ordering::Relaxed);
         eventually("five nodes serve", goes_on(seen)).await;
     }
@@ -123,7 +128,7 @@ async fn nodes_that_die_and_return_empty_one_by_one_under_load_fail_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attempts_to_reconnect_are_few_however_a_node_fails() {
+async fn reconnect_rate_is_limited_for_every_kind_of_failure() {
     const WATCH: Duration = Duration::from_secs(3);
     let cluster = Cluster::start(7);
     let proxies: Vec<_> = cluster[..3].iter().map(|node| Proxy::start(node.addr())).collect();
@@ -133,8 +138,8 @@ async fn attempts_to_reconnect_are_few_however_a_node_fails() {
     }
     let redlock = Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(1_000)).ttl(LONG);
     let redlock = redlock.connect_timeout(ms(100)).restart_guard(RestartGuard::Off);
-    let redlock = redlock.build().expect("good settings");
-    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
+    let redlock = redlock.build().expect("valid settings");
+    drop(redlock.acquire("r").wait(SOON).await.expect("the lock is free"));
     eventually("all nodes are up", || (0..7).all(|node| is_up(&redlock, node))).await;
 
     let dropping = &proxies[1];
@@ -148,48 +153,50 @@ async fn attempts_to_reconnect_are_few_however_a_node_fails() {
         stats["total_connections_received"].parse::<u64>().expect("a number")
     };
     let before: Vec<_> = proxies.iter().map(Proxy::accepted).collect();
-    let begun = Instant::now();
-    while begun.elapsed() < WATCH {
-        // Under use; and one of them loses each connection soon after it was made.
+    let started = Instant::now();
+    while started.elapsed() < WATCH {
+        // The client is in use, and one node loses each connection soon after it was made.
         let lease = redlock.acquire("r").wait(SOON).await.expect("four nodes are well");
         lease.release().await.expect("four nodes are well");
         dropping.reset();
         tokio::time::sleep(ms(2)).await;
     }
-    let watched = begun.elapsed().as_secs() + 1;
+    let watched = started.elapsed().as_secs() + 1;
     let attempts = proxies.iter().zip(before).map(|(proxy, before)| proxy.accepted() - before);
     let attempts: Vec<_> = attempts.collect();
     for (attempts, what) in attempts.iter().zip(["refusing", "dropping", "silent"]) {
-        assert!(*attempts > 0, "{what}: it is tried again");
+        assert!(*attempts > 0, "{what}: no attempt to reconnect");
         assert!(*attempts < 12 * watched, "{what}: {attempts} attempts in {watched} s");
     }
-    // Some of these are the kit's own.
-    assert!(received() < 30, "{} connections to a node that came back", received());
+    // The count includes the kit's own connections.
+    assert!(received() < 30, "{} connections to a restarted node", received());
     proxies.iter().for_each(Proxy::heal);
-    eventually("all are up again", || (0..7).all(|node| is_up(&redlock, node))).await;
+    eventually("all nodes are up", || (0..7).all(|node| is_up(&redlock, node))).await;
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_three_of_five_dead_a_refusal_names_exactly_those() {
+async fn refusal_names_exactly_the_dead_nodes() {
     let cluster = Cluster::start(5);
     let warm = client(&cluster);
-    drop(warm.acquire("r").wait(SOON).await.expect("a free lock"));
+    drop(warm.acquire("r").wait(SOON).await.expect("the lock is free"));
     eventually("all nodes are up", || (0..5).all(|node| is_up(&warm, node))).await;
     for dead in [0, 2, 3] {
         cluster[dead].kill();
     }
-    eventually("they are found dead", || [0, 2, 3].iter().all(|node| is_down(&warm, *node))).await;
+    eventually("the three nodes are down", || [0, 2, 3].iter().all(|node| is_down(&warm, *node)))
+        .await;
     for redlock in [client(&cluster), warm] {
-        let begun = Instant::now();
-        let mut refused = redlock.acquire("r").wait(ms(700)).await.expect_err("two nodes are left");
-        assert!(begun.elapsed() < SOON, "the wait is bounded");
-        // The last attempt of the warm client may have met a connection that broke.
+        let started = Instant::now();
+        let mut refused =
+            redlock.acquire("r").wait(ms(700)).await.expect_err("only two nodes are up");
+        assert!(started.elapsed() < SOON, "the wait is bounded");
+        // The last attempt of the warm client may have used a connection that broke.
         while let AcquireError::NoQuorum { report } = &refused
             && refusing(report) != [0, 2, 3]
-            && begun.elapsed() < SOON
+            && started.elapsed() < SOON
         {
-            refused = redlock.try_acquire("r").await.expect_err("two nodes are left");
+            refused = redlock.try_acquire("r").await.expect_err("only two nodes are up");
         }
         let AcquireError::NoQuorum { report } = &refused else { panic!("{refused:?}") };
         assert_eq!(refusing(report), [0, 2, 3], "{report}");
@@ -203,84 +210,84 @@ async fn with_three_of_five_dead_a_refusal_names_exactly_those() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_were_dead_at_acquire_and_are_back_at_release_do_not_matter() {
+async fn release_succeeds_after_dead_nodes_have_restarted() {
     let cluster = Cluster::start(5);
     cluster[0].kill();
     cluster[1].kill();
-    let redlock = builder(&cluster).ttl(LONG).build().expect("good settings");
-    let lease = redlock.acquire("r").wait(SOON).await.expect("three nodes are well");
+    let redlock = builder(&cluster).ttl(LONG).build().expect("valid settings");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("three nodes are up");
     cluster[0].restart();
     cluster[1].restart();
-    eventually("they are up", || is_up(&redlock, 0) && is_up(&redlock, 1)).await;
+    eventually("both nodes are up", || is_up(&redlock, 0) && is_up(&redlock, 1)).await;
     lease.extend(2 * LONG).await.expect("three nodes still hold it");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
-    redlock.close().await.expect("all nodes are well");
+    redlock.close().await.expect("nodes are up");
     assert!(cluster.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_whose_node_dies_and_returns_empty_is_held_to_the_end() {
+async fn lease_survives_a_node_that_restarts_empty() {
     let cluster = Cluster::start(5);
-    for is_seen in [false, true] {
+    for is_noticed in [false, true] {
         let (redlock, lease) = held_everywhere(&cluster).await;
         cluster[2].kill();
-        if is_seen {
-            eventually("it is found dead", || is_down(&redlock, 2)).await;
+        if is_noticed {
+            eventually("the node is down", || is_down(&redlock, 2)).await;
         }
         cluster[2].restart();
-        lease.extend(2 * LONG).await.expect("four nodes hold it");
+        lease.extend(2 * LONG).await.expect("four nodes hold the key");
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         eventually("no key is left", || cluster.is_empty()).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_owed_to_a_durable_node_is_delivered_when_it_returns() {
+async fn pending_release_is_delivered_after_durable_node_restarts() {
     let cluster = Cluster::start_with(5, &Server::builder().durable());
     let (redlock, lease) = held_everywhere(&cluster).await;
     cluster[2].kill();
     cluster[3].kill();
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
-    let given_up = redlock.try_acquire("s").await.expect("three nodes are well");
-    drop(given_up);
-    // Long enough to fail a few times to connect.
+    let dropped = redlock.try_acquire("s").await.expect("three nodes are up");
+    drop(dropped);
+    // Long enough for several failed attempts to connect.
     tokio::time::sleep(ms(1_200)).await;
     cluster[2].restart();
     cluster[3].restart();
     eventually("no key is left", || cluster.is_empty()).await;
-    assert!(cluster[2].info("persistence")["aof_enabled"] == "1", "it had not forgotten the key");
-    redlock.close().await.expect("all nodes are well");
+    assert!(cluster[2].info("persistence")["aof_enabled"] == "1", "the node is durable");
+    redlock.close().await.expect("nodes are up");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_is_used_as_soon_as_it_is_up() {
+async fn restarted_node_is_used_soon() {
     let cluster = Cluster::start(5);
     cluster[4].kill();
-    let redlock = builder(&cluster).ttl(LONG).build().expect("good settings");
-    let first = redlock.acquire("first").wait(SOON).await.expect("four nodes are well");
-    eventually("it is found dead", || is_down(&redlock, 4)).await;
-    // The pause between two tries has grown to its longest.
+    let redlock = builder(&cluster).ttl(LONG).build().expect("valid settings");
+    let first = redlock.acquire("first").wait(SOON).await.expect("four nodes are up");
+    eventually("the node is down", || is_down(&redlock, 4)).await;
+    // The pause between attempts to connect reaches its maximum.
     tokio::time::sleep(ms(2_500)).await;
     cluster[4].restart();
-    let begun = Instant::now();
-    eventually("it is up", || is_up(&redlock, 4)).await;
-    assert!(begun.elapsed() < ms(8_000), "found after {:?}", begun.elapsed());
-    let next = redlock.try_acquire("next").await.expect("all nodes are well");
-    eventually("the next lock is there", || cluster[4].get("next").is_some()).await;
+    let started = Instant::now();
+    eventually("the node is up", || is_up(&redlock, 4)).await;
+    assert!(started.elapsed() < ms(8_000), "up after {:?}", started.elapsed());
+    let next = redlock.try_acquire("next").await.expect("nodes are up");
+    eventually("the next lock's key is on the node", || cluster[4].get("next").is_some()).await;
     assert_eq!(first.release().await, Ok(ReleaseOutcome::Released));
     assert_eq!(next.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
+async fn acquire_with_all_nodes_dead_fails_without_busy_retries() {
     let cluster = Cluster::start(5);
     let proxies = cluster.proxies();
     cluster.servers().iter().for_each(Server::kill);
     let redlock = through(&proxies).node_timeout(ms(50)).ttl(LONG).build();
-    let redlock = redlock.expect("good settings");
+    let redlock = redlock.expect("valid settings");
     let eager = RetryPolicy::fixed(ms(0));
-    let begun = Instant::now();
+    let started = Instant::now();
     let second = tokio::spawn(async {
         tokio::time::sleep(ms(1_000)).await;
         Instant::now()
@@ -290,18 +297,18 @@ async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
         tokio::spawn(acquire)
     });
     for wait in waits.collect::<Vec<_>>() {
-        let refused = wait.await.expect("no panic").expect_err("nobody is there");
+        let refused = wait.await.expect("no panic").expect_err("no node is up");
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused:?}");
     }
-    let elapsed = begun.elapsed();
-    // A machine that stands still holds up both.
+    let elapsed = started.elapsed();
+    // A suspended machine delays both durations.
     let late = Instant::now().saturating_duration_since(second.await.expect("no panic"));
     assert!(elapsed >= ms(900) && late < ms(4_000), "{elapsed:?}");
     let seconds = elapsed.as_secs() + 1;
     for proxy in &proxies {
         let (attempts, bytes) = (proxy.accepted(), proxy.bytes(Direction::Requests));
         assert!((1..20 * seconds).contains(&attempts), "{attempts} attempts to connect");
-        // What is said before the reset: a greeting at most, never a SET.
+        // Bytes sent before the reset: at most the greeting, never a `SET`.
         assert!(bytes < 1_000 * attempts, "{bytes} bytes in {attempts} attempts");
     }
 }

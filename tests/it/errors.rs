@@ -1,6 +1,6 @@
-//! What went wrong, told apart, and told without secrets.
+//! Errors: their causes are distinguished, and no text contains a secret.
 
-use crate::{SOON, all_up, begun, builder_of, client, eventually, ms, multi_thread};
+use crate::{SOON, all_up, builder_of, client, eventually, ms, multi_thread, pending_acquire};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
     AcquireError, ConfigError, ExtendError, Lease, Loss, NodeFailure, NodeState, NodeVote, Redlock,
@@ -16,10 +16,10 @@ use std::time::Instant;
 pub(crate) const USER: &str = "walter";
 pub(crate) const PASSWORD: &str = "hunter2-hunter2";
 
-/// What `thing` shows to a developer; panics if a value, the user or the password is in it.
-pub(crate) fn shown(thing: &impl Debug) -> String {
+/// Debug output of `thing`. Panics if it contains a lock value, the user or the password.
+pub(crate) fn debug(thing: &impl Debug) -> String {
     let text = format!("{thing:?} {thing:#?}");
-    // The hash of a script, which some servers put into their errors, has 40 digits.
+    // Some servers put a script's hash into their errors. It has 40 digits.
     let runs = text.split(|c: char| !c.is_ascii_hexdigit()).map(str::len);
     let longest = runs.filter(|digits| *digits != 40).max();
     assert!(longest < Some(16), "(most of) a value: {text}");
@@ -27,22 +27,22 @@ pub(crate) fn shown(thing: &impl Debug) -> String {
     text
 }
 
-/// What `thing` tells a user; panics like [`shown`], also for what it shows to a developer.
-pub(crate) fn told(thing: &(impl Debug + Display)) -> String {
-    shown(thing);
+/// Display output of `thing`. Panics like [`debug`], for both outputs.
+pub(crate) fn display(thing: &(impl Debug + Display)) -> String {
+    debug(thing);
     let text = thing.to_string();
-    shown(&text);
+    debug(&text);
     text
 }
 
 #[tokio::test]
-async fn no_setting_and_no_refusal_of_one_shows_a_user_or_password() {
+async fn settings_and_config_errors_hide_credentials() {
     let secret = format!("{USER}:{PASSWORD}@");
     let builder = Redlock::builder().nodes([format!("redis://{secret}127.0.0.1:1")]);
-    shown(&builder);
+    debug(&builder);
     let unix = format!("unix:///tmp/redis.sock?user={USER}&pass={PASSWORD}");
-    shown(&builder.clone().nodes([&unix]));
-    shown(&builder.clone().build().expect("good settings"));
+    debug(&builder.clone().nodes([&unix]));
+    debug(&builder.clone().build().expect("valid settings"));
     for bad in [
         format!("redis://{secret}127.0.0.1:port"),
         format!("redis://{secret}127.0.0.1:1/database"),
@@ -53,74 +53,78 @@ async fn no_setting_and_no_refusal_of_one_shows_a_user_or_password() {
     ] {
         let refused = builder.clone().nodes([&bad]).build().expect_err("a bad address");
         assert!(matches!(refused, ConfigError::BadUrl { position: 2, .. }), "{refused}");
-        told(&refused);
+        display(&refused);
     }
     let refused = builder.clone().nodes(["redis://127.0.0.1:1"]).build().expect_err("twice");
-    told(&refused);
-    let redlock = builder.build().expect("good settings");
-    shown(&redlock.acquire("r"));
-    told(&redlock.try_acquire("r").await.expect_err("nobody listens on port 1"));
-    told(&redlock.try_acquire("r").ttl(ms(0)).await.expect_err("no ttl"));
-    redlock.close().await.expect("nothing is owed");
-    told(&redlock.try_acquire("r").await.expect_err("closed"));
+    display(&refused);
+    let redlock = builder.build().expect("valid settings");
+    debug(&redlock.acquire("r"));
+    display(&redlock.try_acquire("r").await.expect_err("port 1 is closed"));
+    display(&redlock.try_acquire("r").ttl(ms(0)).await.expect_err("no ttl"));
+    redlock.close().await.expect("no release is pending");
+    display(&redlock.try_acquire("r").await.expect_err("closed"));
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_held_by_another() {
+async fn key_of_another_type_counts_as_held() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let put_hash = |server: &Server| drop(server.cmd(&["HSET", "r", "field", "value"]));
     let is_hash = |server: &Server| server.try_cmd(&["HGET", "r", "field"]).is_ok();
     cluster.iter().for_each(put_hash);
     let refused = redlock.try_acquire("r").await.expect_err("it is held");
-    assert!(matches!(refused, AcquireError::Contended { .. }), "{}", told(&refused));
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{}", display(&refused));
     redlock.close().await.expect("the releases were delivered");
-    assert!(cluster.iter().all(is_hash), "nobody's but its owner's");
+    assert!(cluster.iter().all(is_hash), "the hash is unchanged");
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_under_a_lease_has_taken_it_over() {
+async fn lease_is_taken_over_by_a_key_of_another_type() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let lease = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("it is on all nodes", || lease.report().granted() == 3).await;
+    let lease = redlock.try_acquire("r").await.expect("the lock is free");
+    eventually("all nodes have the key", || lease.report().granted() == 3).await;
     let replace = |server: &Server| {
         assert!(server.del("r"));
         server.cmd(&["HSET", "r", "field", "value"]);
     };
     replace(&cluster[0]);
-    lease.extend(ms(40_000)).await.expect("two of three still hold it");
+    lease.extend(ms(40_000)).await.expect("two of three nodes hold the key");
     replace(&cluster[1]);
     replace(&cluster[2]);
-    let lost = lease.extend(ms(50_000)).await.expect_err("none holds it");
-    assert!(matches!(lost, ExtendError::Lost { reason: Loss::TakenOver, .. }), "{}", told(&lost));
+    let lost = lease.extend(ms(50_000)).await.expect_err("no node holds the key");
+    assert!(
+        matches!(lost, ExtendError::Lost { reason: Loss::TakenOver, .. }),
+        "{}",
+        display(&lost)
+    );
     assert_eq!(lease.loss(), Some(Loss::TakenOver));
-    assert_eq!(lease.release().await.expect("all are up"), ReleaseOutcome::TakenOver);
-    redlock.close().await.expect("all is delivered");
+    assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::TakenOver);
+    redlock.close().await.expect("releases are delivered");
     for server in &cluster {
         let reply = server.cmd(&["HGET", "r", "field"]);
-        assert_eq!(reply, redis::Value::BulkString(b"value".into()), "untouched");
-        assert_eq!(server.pttl("r"), -1, "not even its expiry");
+        assert_eq!(reply, redis::Value::BulkString(b"value".into()), "the hash is unchanged");
+        assert_eq!(server.pttl("r"), -1, "the expiry is unchanged");
     }
 }
 
 #[tokio::test]
-async fn contention_and_outage_are_told_apart_also_when_both_are_there() {
+async fn contention_and_outage_are_distinguished_if_both_occur() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
-    let held = |server: &Server| server.set("r", "somebody else's");
+    let held = |server: &Server| server.set("r", "other");
     cluster[..2].iter().for_each(held);
     drop(redlock.try_acquire("r").await.expect("three of five are free"));
-    // Down, held, refused because of.
+    // Number of nodes down, nodes held, and whether that is an outage.
     for (down, held, is_outage) in [(1, 2, false), (2, 1, false), (2, 3, false), (3, 1, true)] {
         cluster[5 - down].kill();
         cluster[..5 - down].iter().for_each(|server| {
             server.del("r");
         });
-        cluster[..held.min(5 - down)].iter().for_each(|server| server.set("r", "another's"));
+        cluster[..held.min(5 - down)].iter().for_each(|server| server.set("r", "other"));
         let case = format!("{down} down, {held} held");
-        let refused = redlock.try_acquire("r").await.expect_err("two or three are left");
-        let text = told(&refused);
+        let refused = redlock.try_acquire("r").await.expect_err("too few nodes grant");
+        let text = display(&refused);
         match refused {
             AcquireError::Contended { report, .. } if !is_outage => {
                 assert!(report.nodes().iter().any(|node| *node.vote() == NodeVote::Held), "{text}");
@@ -131,7 +135,7 @@ async fn contention_and_outage_are_told_apart_also_when_both_are_there() {
     }
 }
 
-/// Keys that stay for a minute, but a validity of 600 ms: what is left over would be seen.
+/// Keys last for a minute with a validity of only 600 ms, so a key that is left over is noticed.
 fn short_lived(urls: impl IntoIterator<Item = String>) -> quorlock::Builder {
     let builder = builder_of(urls).node_timeout(ms(300)).ttl(ms(60_000));
     builder.drift_factor(0.0).drift_constant(ms(59_400))
@@ -143,41 +147,41 @@ async fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn a_quorum_whose_caller_slept_through_the_validity_is_no_lease() {
+fn quorum_polled_after_its_validity_gives_no_lease() {
     let cluster = Cluster::start(3);
     let runtime = multi_thread(1);
     let redlock = short_lived(cluster.urls()).runtime(runtime.handle().clone()).build();
-    let redlock = redlock.expect("good settings");
+    let redlock = redlock.expect("valid settings");
     futures::executor::block_on(async {
-        redlock.ready().await.expect("it has a runtime");
-        let acquire = begun(|| redlock.try_acquire("r"));
-        kit::eventually(SOON, "granted by all", || {
+        redlock.ready().await.expect("the client has a runtime");
+        let acquire = pending_acquire(|| redlock.try_acquire("r"));
+        kit::eventually(SOON, "all nodes have the key", || {
             cluster.iter().all(|node| !node.keys().is_empty())
         });
         thread::sleep(ms(700));
-        let refused = acquire.await.expect_err("its validity has ended");
-        let AcquireError::NotPolled { report } = &refused else { panic!("{}", told(&refused)) };
-        assert_eq!(report.granted(), 3, "{}", told(&refused));
+        let refused = acquire.await.expect_err("the validity has ended");
+        let AcquireError::NotPolled { report } = &refused else { panic!("{}", display(&refused)) };
+        assert_eq!(report.granted(), 3, "{}", display(&refused));
     });
     kit::eventually(SOON, "no key is left", || cluster.is_empty());
 }
 
 #[test]
-fn grants_that_come_after_the_validity_are_no_lease() {
+fn grants_after_the_validity_give_no_lease() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let runtime = multi_thread(1);
     let redlock = short_lived(proxies.iter().map(Proxy::url)).runtime(runtime.handle().clone());
-    let redlock = redlock.build().expect("good settings");
+    let redlock = redlock.build().expect("valid settings");
     let all_are = |state: NodeState| {
         let what = format!("all nodes are {state:?}");
         kit::eventually(SOON, &what, || redlock.nodes().iter().all(|node| *node.state() == state));
     };
     futures::executor::block_on(async {
         let first = redlock.acquire("first").wait(SOON).await;
-        drop(first.expect("a free lock"));
+        drop(first.expect("the lock is free"));
         all_are(NodeState::Up);
-        kit::eventually(SOON, "it is free again", || cluster.is_empty());
+        kit::eventually(SOON, "the lock is released", || cluster.is_empty());
         for proxy in &proxies {
             proxy.hold(Direction::Replies);
         }
@@ -187,20 +191,20 @@ fn grants_that_come_after_the_validity_are_no_lease() {
         thread::sleep(ms(400));
         proxies.iter().for_each(Proxy::heal);
         all_are(NodeState::Up);
-        let refused = acquire.await.expect_err("its validity has ended");
-        // The node timeout has ended before.
-        let AcquireError::NoQuorum { report } = &refused else { panic!("{}", told(&refused)) };
+        let refused = acquire.await.expect_err("the validity has ended");
+        // The node timeout ends before the validity.
+        let AcquireError::NoQuorum { report } = &refused else { panic!("{}", display(&refused)) };
         assert_eq!(report.granted(), 0, "{report}");
     });
     kit::eventually(SOON, "no key is left", || cluster.is_empty());
 }
 
 #[tokio::test]
-async fn on_a_runtime_that_was_blocked_beyond_the_validity_nothing_is_held() {
+async fn runtime_blocked_beyond_the_validity_gives_no_lease() {
     let cluster = Cluster::start(3);
     let redlock = short_lived(cluster.urls()).node_timeout(ms(50)).drift_constant(ms(59_900));
-    let redlock = redlock.build().expect("good settings");
-    redlock.ready().await.expect("it has a runtime");
+    let redlock = redlock.build().expect("valid settings");
+    redlock.ready().await.expect("the client has a runtime");
     for turns in 0..12 {
         let mut acquire = pin!(redlock.try_acquire("r"));
         match poll_once(acquire.as_mut()).await {
@@ -210,15 +214,15 @@ async fn on_a_runtime_that_was_blocked_beyond_the_validity_nothing_is_held() {
                     tokio::task::yield_now().await;
                 }
                 thread::sleep(ms(120));
-                let refused = acquire.await.expect_err("its validity has ended");
-                let is_honest = matches!(
+                let refused = acquire.await.expect_err("the validity has ended");
+                let is_expected = matches!(
                     refused,
                     AcquireError::Expired { .. }
                         | AcquireError::NoQuorum { .. }
                         | AcquireError::NotPolled { .. }
                         | AcquireError::Overloaded { .. }
                 );
-                assert!(is_honest, "{}", told(&refused));
+                assert!(is_expected, "{}", display(&refused));
             }
         }
         eventually("no key is left", || cluster.is_empty()).await;
@@ -226,10 +230,10 @@ async fn on_a_runtime_that_was_blocked_beyond_the_validity_nothing_is_held() {
 }
 
 #[tokio::test]
-async fn an_extension_that_was_slept_through_does_not_bring_a_lease_back() {
+async fn late_extension_does_not_revive_an_expired_lease() {
     let cluster = Cluster::start(3);
-    let redlock = short_lived(cluster.urls()).build().expect("good settings");
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+    let redlock = short_lived(cluster.urls()).build().expect("valid settings");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
     {
         let mut extend = pin!(lease.extend(ms(61_000)));
         assert!(poll_once(extend.as_mut()).await.is_pending());
@@ -243,14 +247,14 @@ async fn an_extension_that_was_slept_through_does_not_bring_a_lease_back() {
             }
             Err(lost) => {
                 let has_expired = matches!(lost, ExtendError::Lost { reason: Loss::Expired, .. });
-                assert!(has_expired, "{}", told(&lost));
+                assert!(has_expired, "{}", display(&lost));
             }
         }
     }
     assert!(!lease.is_valid());
-    let lost = lease.extend(ms(90_000)).await.expect_err("it stays lost");
-    assert!(matches!(lost, ExtendError::Lost { reason: Loss::Expired, .. }), "{}", told(&lost));
-    shown(&lease);
+    let lost = lease.extend(ms(90_000)).await.expect_err("the lease stays lost");
+    assert!(matches!(lost, ExtendError::Lost { reason: Loss::Expired, .. }), "{}", display(&lost));
+    debug(&lease);
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
 }
@@ -260,16 +264,16 @@ async fn one_server_under_two_addresses_has_one_vote() {
     let cluster = Cluster::start(2);
     let proxy = Proxy::start(cluster[0].addr());
     let localhost = format!("redis://localhost:{}", cluster[0].port());
-    // Where there is a proxy, the report may name what it did to the connection instead.
+    // Behind a proxy, the report may name a broken connection instead.
     for (second_address, says) in [(localhost, "same server as"), (proxy.url(), "")] {
         let urls = [cluster[0].url(), second_address, cluster[1].url()];
-        let redlock = builder_of(urls).build().expect("nobody can know before they are asked");
+        let redlock = builder_of(urls).build().expect("the addresses differ");
         for _ in 0..10 {
             let lease = redlock.acquire("r").wait(SOON).await.expect("two servers are up");
             let is_same =
                 |it: &NodeState| matches!(it, NodeState::Down(NodeFailure::SameServer(_)));
             let is_down = || redlock.nodes().iter().any(|node| is_same(node.state()));
-            let is_refused = || is_down() && told(&lease.report()).contains(says);
+            let is_refused = || is_down() && display(&lease.report()).contains(says);
             eventually("the second address is refused", is_refused).await;
             assert_eq!(lease.report().granted(), 2);
             assert_eq!(lease.release().await.expect("both are up"), ReleaseOutcome::Released);
@@ -277,9 +281,11 @@ async fn one_server_under_two_addresses_has_one_vote() {
         }
         cluster[1].kill();
         for _ in 0..10 {
-            let refused = redlock.try_acquire("r").await.expect_err("one server is no quorum");
-            let AcquireError::NoQuorum { report } = &refused else { panic!("{}", told(&refused)) };
-            assert!(report.granted() <= 1, "{}", told(&refused));
+            let refused = redlock.try_acquire("r").await.expect_err("one server has only one vote");
+            let AcquireError::NoQuorum { report } = &refused else {
+                panic!("{}", display(&refused))
+            };
+            assert!(report.granted() <= 1, "{}", display(&refused));
             proxy.reset();
         }
         eventually("no key is left", || cluster.is_empty()).await;
@@ -288,13 +294,13 @@ async fn one_server_under_two_addresses_has_one_vote() {
 }
 
 #[tokio::test]
-async fn servers_that_swap_their_addresses_are_still_two() {
+async fn servers_that_swap_addresses_still_count_as_two() {
     let cluster = Cluster::start(3);
     let addresses = [Proxy::start(cluster[0].addr()), Proxy::start(cluster[1].addr())];
     let urls = [addresses[0].url(), addresses[1].url(), cluster[2].url()];
-    // Each of the two is, under its address, another server than before.
+    // The restart guard is off, because each address now leads to a different server.
     let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
-    let redlock = redlock.build().expect("good settings");
+    let redlock = redlock.build().expect("valid settings");
     for turn in 0..3 {
         let lease = redlock.acquire("r").wait(SOON).await.expect("three servers are up");
         lease.release().await.expect("three servers are up");
@@ -304,19 +310,19 @@ async fn servers_that_swap_their_addresses_are_still_two() {
         for node in &cluster[..2] {
             node.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
         }
-        eventually("it is noticed", || !all_up(&redlock)).await;
+        eventually("the client notices the change", || !all_up(&redlock)).await;
     }
-    eventually("all nodes are up again", || all_up(&redlock)).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// What locking itself needs, and nothing of what the set-up asks for.
+/// Permissions for locking only. The optional commands of the set-up are refused.
 pub(crate) const FEW_RIGHTS: &str =
     "-@all +set +evalsha +eval +get +del +pttl +pexpire +hello +auth +ping ~* resetchannels";
 
-/// A lease on "r" that all nodes granted, once all are connected.
+/// Acquires "r" until all nodes have granted it.
 async fn retry_until_granted(redlock: &Redlock, nodes: usize) -> Lease {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let lease = redlock.acquire("r").wait(SOON).await.expect("free");
         let asked = Instant::now();
@@ -326,41 +332,44 @@ async fn retry_until_granted(redlock: &Redlock, nodes: usize) -> Lease {
             }
             tokio::time::sleep(ms(2)).await;
         }
-        assert!(begun.elapsed() < SOON, "{}", lease.report());
+        assert!(started.elapsed() < SOON, "{}", lease.report());
         lease.release().await.expect("a quorum is up");
     }
 }
 
 #[tokio::test]
-async fn a_user_with_few_rights_can_lock() {
+async fn user_with_minimal_permissions_can_lock() {
     let setup = Server::builder().arg("--user").arg(USER).arg("on").arg(format!(">{PASSWORD}"));
     let setup = FEW_RIGHTS.split(' ').fold(setup, kit::ServerBuilder::arg);
     let cluster = Cluster::start_with(3, &setup);
     let urls = cluster.iter().map(|node| format!("redis://{USER}:{PASSWORD}@{}", node.addr()));
-    // It cannot know whether a node whose connection was lost has been restarted.
+    // Without `INFO`, a client cannot check whether a node was restarted while disconnected.
     let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
-    let (ours, theirs) = (redlock.clone().build().expect("good"), redlock.build().expect("good"));
+    let (redlock, other_client) = (
+        redlock.clone().build().expect("valid settings"),
+        redlock.build().expect("valid settings"),
+    );
     for connection in 0..3 {
-        let lease = retry_until_granted(&ours, 3).await;
-        // Its connections have been closed as well, and it may not be back yet.
-        let begun = Instant::now();
+        let lease = retry_until_granted(&redlock, 3).await;
+        // The other client's connections were killed too, and may not be re-established yet.
+        let started = Instant::now();
         let refused = loop {
-            let refused = theirs.try_acquire("r").await.expect_err("it is held");
-            let is_back = !matches!(refused, AcquireError::NoQuorum { .. });
-            if is_back || begun.elapsed() > SOON {
+            let refused = other_client.try_acquire("r").await.expect_err("it is held");
+            let is_connected = !matches!(refused, AcquireError::NoQuorum { .. });
+            if is_connected || started.elapsed() > SOON {
                 break refused;
             }
             tokio::time::sleep(ms(5)).await;
         };
-        assert!(matches!(refused, AcquireError::Contended { .. }), "{}", told(&refused));
+        assert!(matches!(refused, AcquireError::Contended { .. }), "{}", display(&refused));
         lease.extend(ms(40_000)).await.expect("still held");
         if connection == 1 {
             cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
         }
-        assert_eq!(lease.release().await.expect("all are up"), ReleaseOutcome::Released);
+        assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
         eventually("no key is left", || cluster.is_empty()).await;
         cluster.iter().for_each(|node| drop(node.cmd(&["CLIENT", "KILL", "USER", USER])));
     }
-    shown(&ours);
-    assert!(ours.nodes().iter().all(|node| node.version().is_none()), "INFO is forbidden");
+    debug(&redlock);
+    assert!(redlock.nodes().iter().all(|node| node.version().is_none()), "INFO is forbidden");
 }

@@ -1,4 +1,4 @@
-//! Fencing tokens: numbers that grow with every holder.
+//! Fencing tokens: each holder receives a greater number than all before it.
 
 use crate::MAX_TTL;
 use crate::{builder, client, eventually, granted_by_all, ms};
@@ -6,7 +6,7 @@ use kit::Cluster;
 use quorlock::{AcquireError, FencingToken, NodeVote, Redlock, ReleaseOutcome};
 use std::time::{Duration, SystemTime};
 
-/// Puts something else in the place of a counter.
+/// Replaces the counter on a node by an invalid value.
 type Spoil<'a> = &'a dyn Fn(&kit::Server);
 
 const COUNTER: &str = "r#quorlock:token:{r}";
@@ -14,10 +14,10 @@ const COUNTER: &str = "r#quorlock:token:{r}";
 /// Microseconds since 1970, a day from now: above every hint.
 pub(crate) fn tomorrow_us() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    u64::try_from(now.as_micros()).expect("64 bits are enough") + 86_400_000_000
+    u64::try_from(now.as_micros()).expect("within u64") + 86_400_000_000
 }
 
-/// Where the counter of `r` stands on each node.
+/// Value of the counter of `r` on each node.
 fn counters(cluster: &Cluster) -> Vec<Option<u64>> {
     let number = |bytes: Vec<u8>| String::from_utf8(bytes).ok()?.parse().ok();
     cluster.iter().map(|node| node.get(COUNTER).and_then(number)).collect()
@@ -25,8 +25,8 @@ fn counters(cluster: &Cluster) -> Vec<Option<u64>> {
 
 /// Acquires `r` with a token, and releases it.
 async fn token_of(redlock: &Redlock) -> FencingToken {
-    let lease = redlock.acquire("r").fenced().await.expect("a free lock");
-    let token = lease.token().expect("it is fenced");
+    let lease = redlock.acquire("r").fenced().await.expect("the lock is free");
+    let token = lease.token().expect("the lease is fenced");
     lease.release().await.expect("nodes are up");
     token
 }
@@ -41,7 +41,7 @@ fn reasons(refused: &AcquireError) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_token_is_higher_than_the_last_whoever_holds() {
+async fn tokens_increase_across_clients() {
     let cluster = Cluster::start(5);
     let clients = [client(&cluster), client(&cluster)];
     let mut last = FencingToken::new(0);
@@ -50,17 +50,17 @@ async fn each_token_is_higher_than_the_last_whoever_holds() {
         assert!(token > last, "round {round}: {token} after {last}");
         last = token;
     }
-    let plain = clients[0].acquire("r").await.expect("a free lock");
+    let plain = clients[0].acquire("r").await.expect("the lock is free");
     assert_eq!(plain.token(), None);
 }
 
 #[tokio::test]
-async fn the_counter_stands_beside_the_lock_and_outlives_it_for_its_ttl() {
+async fn counter_outlives_the_lock_by_token_ttl() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).fenced().token_ttl(Duration::from_hours(2)).build();
-    let redlock = redlock.expect("good settings");
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    let token = lease.token().expect("all are fenced").get();
+    let redlock = redlock.expect("valid settings");
+    let lease = redlock.acquire("r").await.expect("the lock is free");
+    let token = lease.token().expect("the lease is fenced").get();
     eventually("all nodes granted", || counters(&cluster) == [Some(token); 3]).await;
     for node in &cluster {
         assert_eq!(node.get("r").as_deref(), Some(lease.value().as_bytes()), "a plain lock");
@@ -69,52 +69,53 @@ async fn the_counter_stands_beside_the_lock_and_outlives_it_for_its_ttl() {
     }
     lease.extend(ms(20_000)).await.expect("nodes are up");
     let is_fresh = || cluster.iter().all(|node| node.pttl(COUNTER) > 7_000_000);
-    eventually("an extension lets it stand for longer", is_fresh).await;
+    eventually("the extension refreshes the counter's expiry", is_fresh).await;
     cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "600000"])));
     lease.release().await.expect("nodes are up");
-    eventually("the lock is gone", || cluster.none_has("r")).await;
+    eventually("the key is deleted", || cluster.none_has("r")).await;
     assert_eq!(counters(&cluster), [Some(token); 3]);
 }
 
-/// A plain release costs a third of one that goes to the counter, too.
+/// A release that does not refresh the counter costs a third of one that does.
 #[tokio::test]
-async fn a_release_goes_to_the_counter_only_where_half_of_its_time_is_over() {
+async fn release_refreshes_the_counter_after_half_its_ttl() {
     let cluster = Cluster::start(3);
-    let is_gone = || cluster.none_has("r");
+    let is_released = || cluster.none_has("r");
     let shorten = || cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "9000"])));
     let touched = || cluster.iter().filter(|node| node.pttl(COUNTER) > 9_000).count();
     for (late, are_touched) in [(MAX_TTL / 3, 0), (MAX_TTL * 2 / 3, 3)] {
         let clock = quorlock_test::Clock::default();
         let redlock = builder(&cluster).fenced().ttl(MAX_TTL).token_ttl(MAX_TTL).clock(&clock);
-        let redlock = redlock.build().expect("good settings");
+        let redlock = redlock.build().expect("valid settings");
         let lease = granted_by_all(&redlock, "r").await;
         shorten();
         clock.advance(late);
         lease.release().await.expect("nodes are up");
-        eventually("released", || is_gone() && touched() == are_touched).await;
+        eventually("released", || is_released() && touched() == are_touched).await;
     }
 }
 
 #[tokio::test]
-async fn counters_that_differ_are_brought_together_by_a_second_round() {
+async fn different_counters_are_aligned_by_a_second_round() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let start = tomorrow_us();
     for round in 0..20 {
-        let stands = [start + 100 * round + 10, start + 100 * round + 20, start + 100 * round + 30];
-        for (node, number) in cluster.iter().zip(stands) {
+        let numbers =
+            [start + 100 * round + 10, start + 100 * round + 20, start + 100 * round + 30];
+        for (node, number) in cluster.iter().zip(numbers) {
             node.set(COUNTER, number.to_string());
         }
         let confirmations = quorlock_test::token_confirmations(&redlock);
-        let lease = redlock.acquire("r").fenced().await.expect("a free lock");
+        let lease = redlock.acquire("r").fenced().await.expect("the lock is free");
         assert_eq!(quorlock_test::token_confirmations(&redlock), confirmations + 1);
-        let token = lease.token().expect("it is fenced").get();
-        // It depends on who answered first.
-        assert!([stands[1] + 1, stands[2] + 1].contains(&token), "{token} of {stands:?}");
+        let token = lease.token().expect("the lease is fenced").get();
+        // The token depends on which nodes reply first.
+        assert!([numbers[1] + 1, numbers[2] + 1].contains(&token), "{token} of {numbers:?}");
         let committed = counters(&cluster).iter().filter(|n| **n == Some(token)).count();
         assert!(committed >= 2, "{token}: {:?}", counters(&cluster));
         lease.release().await.expect("nodes are up");
-        eventually("all know the token of who has released", || {
+        eventually("all counters have reached the token", || {
             counters(&cluster).iter().all(|number| number.is_some_and(|number| number >= token))
         })
         .await;
@@ -122,10 +123,10 @@ async fn counters_that_differ_are_brought_together_by_a_second_round() {
 }
 
 #[tokio::test]
-async fn a_token_is_above_every_counter_of_a_quorum_before_it() {
+async fn token_exceeds_every_counter_of_an_earlier_quorum() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
-    // As if an earlier holder had committed there.
+    // Simulates an earlier holder that committed this token.
     let committed = tomorrow_us();
     for node in &cluster.servers()[2..] {
         node.set(COUNTER, committed.to_string());
@@ -136,16 +137,16 @@ async fn a_token_is_above_every_counter_of_a_quorum_before_it() {
 }
 
 #[tokio::test]
-async fn counters_that_were_lost_start_again_above_their_past() {
+async fn lost_counters_restart_above_earlier_tokens() {
     let cluster = Cluster::start(3);
     let before = token_of(&client(&cluster)).await;
     cluster.iter().for_each(kit::Server::flushall);
     let after = token_of(&client(&cluster)).await;
-    assert!(after > before, "by the wall clock: {after} after {before}");
+    assert!(after > before, "counters restart at the wall clock: {after} after {before}");
 }
 
 #[tokio::test]
-async fn what_is_no_counter_fails_by_name_and_is_never_taken_for_a_holder() {
+async fn invalid_counter_is_reported_as_failure_not_contention() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let at_end = "9007199254740991".to_owned();
@@ -162,46 +163,47 @@ async fn what_is_no_counter_fails_by_name_and_is_never_taken_for_a_holder() {
     for (reason, spoil) in breaks {
         cluster.iter().for_each(kit::Server::flushall);
         spoil(&cluster[0]);
-        assert!(token_of(&redlock).await.get() > 0, "the other two are enough");
+        assert!(token_of(&redlock).await.get() > 0, "two counters are a quorum");
         spoil(&cluster[1]);
         let refused = redlock.try_acquire("r").fenced().await.expect_err("no quorum of counters");
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
         let reasons = reasons(&refused);
         assert_eq!(reasons.len(), 2, "{refused}");
         assert!(reasons.iter().all(|text| text.starts_with("COUNTER") && text.contains(reason)));
-        eventually("nothing is held", || cluster.none_has("r")).await;
-        drop(redlock.try_acquire("r").await.expect("without a token it can be had"));
+        eventually("no key is left", || cluster.none_has("r")).await;
+        drop(redlock.try_acquire("r").await.expect("a plain acquire needs no counter"));
         eventually("released", || cluster.none_has("r")).await;
     }
 }
 
 #[tokio::test]
-async fn what_is_extended_or_released_lowers_no_counter() {
+async fn extension_and_release_do_not_lower_counters() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let lease = redlock.acquire("r").fenced().await.expect("a free lock");
+    let lease = redlock.acquire("r").fenced().await.expect("the lock is free");
     let higher = tomorrow_us().to_string();
-    eventually("all have it", || counters(&cluster).iter().all(Option::is_some)).await;
+    eventually("all nodes have the counter", || counters(&cluster).iter().all(Option::is_some))
+        .await;
     cluster.iter().for_each(|node| node.set(COUNTER, &higher));
     let extended = || cluster.iter().all(|node| node.pttl("r") > 15_000);
     lease.extend(ms(20_000)).await.expect("nodes are up");
-    eventually("all are extended", extended).await;
+    eventually("all nodes have extended the key", extended).await;
     lease.release().await.expect("nodes are up");
-    eventually("all are released", || cluster.none_has("r")).await;
+    eventually("the keys are deleted", || cluster.none_has("r")).await;
     for node in &cluster {
         assert_eq!(node.get(COUNTER).as_deref(), Some(higher.as_bytes()));
     }
 }
 
-/// Nodes that missed a grant agree with the others again, as they are asked to go on from the highest number.
+/// The client sends its highest number with each acquire, so nodes that missed a grant agree again.
 #[tokio::test]
-async fn a_client_whose_wall_clock_is_behind_goes_on_from_what_it_has_seen() {
+async fn client_with_slow_wall_clock_continues_from_known_tokens() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let (start, released) = (tomorrow_us(), || cluster.none_has("r"));
     cluster.iter().for_each(|node| node.set(COUNTER, start.to_string()));
     assert_eq!(token_of(&redlock).await.get(), start + 1);
-    eventually("all are released", released).await;
+    eventually("the keys are deleted", released).await;
     for (node, missed) in cluster.iter().zip([0, 5, 10]) {
         node.set(COUNTER, (start - missed).to_string());
     }
@@ -210,45 +212,45 @@ async fn a_client_whose_wall_clock_is_behind_goes_on_from_what_it_has_seen() {
 }
 
 #[tokio::test]
-async fn nodes_that_lost_all_get_key_and_counter_back() {
+async fn repair_restores_key_and_counter_on_a_flushed_node() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let lease = redlock.acquire("r").ttl(ms(3_000)).fenced().auto_extend(ms(60_000)).await;
-    let lease = lease.expect("a free lock");
-    let token = lease.token().expect("it is fenced").get();
-    eventually("all have it", || counters(&cluster) == [Some(token); 3]).await;
+    let lease = lease.expect("the lock is free");
+    let token = lease.token().expect("the lease is fenced").get();
+    eventually("all nodes have the counter", || counters(&cluster) == [Some(token); 3]).await;
     cluster[1].flushall();
-    eventually("repaired", || {
+    eventually("key and counter are restored", || {
         cluster[1].get("r").is_some() && counters(&cluster) == [Some(token); 3]
     })
     .await;
-    assert_eq!(lease.token().map(FencingToken::get), Some(token), "extended, and the same");
+    assert_eq!(lease.token().map(FencingToken::get), Some(token), "the repair keeps the token");
 }
 
 #[tokio::test]
-async fn a_counter_follows_only_where_the_key_is_still_ours() {
+async fn counter_is_only_restored_where_the_key_is_held() {
     let cluster = Cluster::start(3);
-    let lease = client(&cluster).acquire("r").fenced().await.expect("a free lock");
-    let token = lease.token().expect("it is fenced").get();
-    eventually("all have it", || counters(&cluster) == [Some(token); 3]).await;
-    cluster[0].set("r", "the thief's");
+    let lease = client(&cluster).acquire("r").fenced().await.expect("the lock is free");
+    let token = lease.token().expect("the lease is fenced").get();
+    eventually("all nodes have the counter", || counters(&cluster) == [Some(token); 3]).await;
+    cluster[0].set("r", "other");
     cluster[0].set(COUNTER, "5");
     cluster[1].set(COUNTER, "5");
-    lease.extend(ms(20_000)).await.expect("two nodes still hold it");
+    lease.extend(ms(20_000)).await.expect("two nodes hold the key");
     let kept = [Some(5), Some(token), Some(token)];
-    eventually("the extension keeps counters up", || counters(&cluster) == kept).await;
-    lease.release().await.expect("two nodes still hold it");
+    eventually("the extension restores a lower counter", || counters(&cluster) == kept).await;
+    lease.release().await.expect("two nodes hold the key");
     eventually("released", || cluster[1..].iter().all(|node| node.get("r").is_none())).await;
     assert_eq!(counters(&cluster), kept);
 }
 
-/// Counters beyond the token would keep its holder from confirming it.
+/// If counters exceeded the holder's token, the holder could not confirm it.
 #[tokio::test]
-async fn who_is_refused_draws_no_number() {
+async fn refused_acquire_draws_no_token() {
     let cluster = Cluster::start(3);
-    let lease = client(&cluster).acquire("r").fenced().await.expect("a free lock");
-    let token = lease.token().expect("it is fenced").get();
-    eventually("all have it", || counters(&cluster) == [Some(token); 3]).await;
+    let lease = client(&cluster).acquire("r").fenced().await.expect("the lock is free");
+    let token = lease.token().expect("the lease is fenced").get();
+    eventually("all nodes have the counter", || counters(&cluster) == [Some(token); 3]).await;
     let other = client(&cluster);
     for attempt in [other.try_acquire("r"), other.try_acquire_all(["r", "s"])] {
         let refused = attempt.fenced().await.expect_err("it is held");
@@ -258,7 +260,7 @@ async fn who_is_refused_draws_no_number() {
 }
 
 #[tokio::test]
-async fn who_has_seen_no_token_draws_one_more_than_the_last() {
+async fn new_client_draws_the_next_token() {
     let cluster = Cluster::start(3);
     let start = tomorrow_us();
     cluster.iter().for_each(|node| node.set(COUNTER, start.to_string()));
@@ -271,34 +273,35 @@ async fn who_has_seen_no_token_draws_one_more_than_the_last() {
 }
 
 #[tokio::test]
-async fn a_set_has_one_token_above_those_of_all_its_resources() {
+async fn token_of_several_locks_exceeds_all_their_counters() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let start = tomorrow_us();
     for node in &cluster {
         node.set("b#quorlock:token:{b}", (start + 500).to_string());
     }
-    let set = redlock.acquire_all(["a", "b", "c"]).fenced().await.expect("free locks");
-    let of_set = set.token().expect("it is fenced");
+    let set = redlock.acquire_all(["a", "b", "c"]).fenced().await.expect("the locks are free");
+    let of_set = set.token().expect("the lease is fenced");
     assert!(of_set.get() > start + 500, "{of_set}");
     set.release().await.expect("nodes are up");
     for resource in ["a", "b", "c"] {
-        // A client that has seen nothing: only the counters can tell it.
+        // A new client knows no token, so the number comes from the counters.
         let redlock = client(&cluster);
-        let lease = redlock.acquire(resource).fenced().await.expect("a free lock");
+        let lease = redlock.acquire(resource).fenced().await.expect("the lock is free");
         assert!(lease.token() > Some(of_set), "{resource}");
         lease.release().await.expect("nodes are up");
     }
-    let overlapping = client(&cluster).acquire_all(["c", "d"]).fenced().await.expect("free locks");
+    let overlapping =
+        client(&cluster).acquire_all(["c", "d"]).fenced().await.expect("the locks are free");
     assert!(overlapping.token() > Some(of_set));
 }
 
 #[tokio::test]
-async fn who_adopts_a_lock_is_a_new_holder() {
+async fn adoption_draws_a_new_token() {
     let cluster = Cluster::start(3);
     let (old, new) = (client(&cluster), client(&cluster));
-    let lease = old.acquire("r").fenced().await.expect("a free lock");
-    let adopted = new.adopt("r", lease.value()).fenced().await.expect("it stands there");
+    let lease = old.acquire("r").fenced().await.expect("the lock is free");
+    let adopted = new.adopt("r", lease.value()).fenced().await.expect("the lock is held");
     assert!(adopted.token() > lease.token(), "{:?} {:?}", adopted.token(), lease.token());
     let cooling = adopted.token();
     adopted.release_after(ms(50)).await.expect("nodes are up");
@@ -306,37 +309,37 @@ async fn who_adopts_a_lock_is_a_new_holder() {
 }
 
 #[tokio::test]
-async fn scripts_that_a_node_forgot_are_sent_again() {
+async fn flushed_scripts_are_sent_again() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let first = token_of(&redlock).await;
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    let lease = redlock.acquire("r").fenced().await.expect("the source follows");
+    let lease = redlock.acquire("r").fenced().await.expect("the client sends EVAL");
     assert!(lease.token() > Some(first));
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    lease.extend(ms(20_000)).await.expect("the source follows");
+    lease.extend(ms(20_000)).await.expect("the client sends EVAL");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
     let adopted = client(&cluster).adopt("r", lease.value()).fenced().await;
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    let cooled = adopted.expect("the source follows").release_after(ms(1)).await;
-    assert_eq!(cooled, Ok(ReleaseOutcome::Released), "the source follows");
-    let lease = redlock.acquire("r").fenced().await.expect("free after a while");
+    let cooled = adopted.expect("the client sends EVAL").release_after(ms(1)).await;
+    assert_eq!(cooled, Ok(ReleaseOutcome::Released), "the client sends EVAL");
+    let lease = redlock.acquire("r").fenced().await.expect("the cool-down ends");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    lease.release().await.expect("the source follows");
+    lease.release().await.expect("the client sends EVAL");
     // The same without counters.
-    let lease = redlock.acquire("r").await.expect("a free lock");
+    let lease = redlock.acquire("r").await.expect("the lock is free");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    let adopted = client(&cluster).adopt("r", lease.value()).await.expect("the source follows");
+    let adopted = client(&cluster).adopt("r", lease.value()).await.expect("the client sends EVAL");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    adopted.release().await.expect("the source follows");
+    adopted.release().await.expect("the client sends EVAL");
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_but_a_plain_set_is_sent() {
+async fn acquire_without_token_sends_only_a_plain_set() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let lease = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("all have it", || cluster.all_have("r")).await;
+    let lease = redlock.try_acquire("r").await.expect("the lock is free");
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
     for node in &cluster {
         assert_eq!(node.calls("evalsha") + node.calls("eval"), 0);
         assert_eq!(node.keys(), [b"r"]);
@@ -345,7 +348,7 @@ async fn without_a_token_nothing_but_a_plain_set_is_sent() {
 }
 
 #[tokio::test]
-async fn a_hung_node_costs_no_more_than_it_does_without_a_token() {
+async fn fenced_acquire_does_not_wait_for_a_stopped_node() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
     let mut last = token_of(&redlock).await;
@@ -357,7 +360,7 @@ async fn a_hung_node_costs_no_more_than_it_does_without_a_token() {
     }
     cluster[4].cont();
     let refused = {
-        let _held = redlock.acquire("r").fenced().await.expect("a free lock");
+        let _held = redlock.acquire("r").fenced().await.expect("the lock is free");
         client(&cluster).try_acquire("r").fenced().await.expect_err("it is held")
     };
     assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");

@@ -1,7 +1,7 @@
-//! Deployments that are new, or only look as if they were.
+//! New deployments, and restarted nodes that resemble one.
 #![cfg(target_os = "linux")]
 
-use crate::restarts::{grow_old, old};
+use crate::restarts::{advance_past_quarantine, past_quarantine};
 use crate::{SOON, all_up, builder, builder_of, eventually, granted_by_all, is_up, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, NodeFailure, NodeVote, Redlock, Report};
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-/// Above a connect timeout, to be free of a busy machine.
+/// Margin above the connect timeout for a busy machine.
 const GENEROUS: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn a_new_deployment_works_at_once_also_without_one_of_its_nodes() {
+async fn new_deployment_works_at_once_without_one_of_its_nodes() {
     let (alive, timeout) = (Server::is_running as fn(&Server) -> bool, ms(1_000));
     for (name, hurt) in [
-        ("all are there", None),
-        ("one is dead", Some(Server::kill as fn(&Server))),
-        ("one hangs", Some(Server::stop as fn(&Server))),
+        ("all nodes are up", None),
+        ("one node is dead", Some(Server::kill as fn(&Server))),
+        ("one node is stopped", Some(Server::stop as fn(&Server))),
     ] {
         for nodes in [3, 5] {
             let cluster = Cluster::start(nodes);
@@ -27,19 +27,20 @@ async fn a_new_deployment_works_at_once_also_without_one_of_its_nodes() {
                 hurt(&cluster[nodes - 1]);
             }
             assert!(cluster[..nodes - 1].iter().all(alive));
-            let redlock = builder(&cluster).connect_timeout(timeout).build().expect("good");
-            let begun = Instant::now();
+            let redlock =
+                builder(&cluster).connect_timeout(timeout).build().expect("valid settings");
+            let started = Instant::now();
             let lease = redlock.acquire("r").wait(SOON).await;
             let lease = lease.unwrap_or_else(|refused| panic!("{name}, {nodes}: {refused}"));
-            let took = begun.elapsed();
+            let took = started.elapsed();
             assert!(took < timeout + GENEROUS, "{name}, {nodes}: {took:?}");
             lease.release().await.expect("a quorum is up");
-            drop(redlock.try_acquire("r").await.expect("it goes on"));
+            drop(redlock.try_acquire("r").await.expect("a quorum is up"));
         }
     }
 }
 
-/// Servers that do not run yet.
+/// Servers that have an address but are not started yet.
 async fn planned(nodes: usize) -> Arc<Cluster> {
     let cluster = spawn_blocking(move || Cluster::start(nodes)).await.expect("servers start");
     cluster.iter().for_each(Server::kill);
@@ -57,9 +58,9 @@ fn start_apart(cluster: Arc<Cluster>, apart: Duration) -> JoinHandle<()> {
     })
 }
 
-/// Whether nothing but a busy machine speaks against the nodes.
-fn is_only_late(report: &Report, dead: &[usize]) -> bool {
-    report.nodes().iter().enumerate().all(|(node, said)| match said.vote() {
+/// True if the votes show no other failure than slow replies, apart from the `dead` nodes.
+fn has_only_timeouts(report: &Report, dead: &[usize]) -> bool {
+    report.nodes().iter().enumerate().all(|(node, entry)| match entry.vote() {
         NodeVote::Failed(NodeFailure::Timeout(_) | NodeFailure::Stalled(_)) => true,
         NodeVote::Failed(NodeFailure::Restarted { .. }) => false,
         NodeVote::Failed(_) => dead.contains(&node),
@@ -67,142 +68,144 @@ fn is_only_late(report: &Report, dead: &[usize]) -> bool {
     })
 }
 
-/// Has the lock again and again until `until`; panics if it is refused because of what nodes are,
-/// unless those are `dead`.
-async fn come_and_go(redlock: &Redlock, dead: &[usize], until: Instant) -> usize {
-    let mut had = 0;
+/// Acquires and releases the lock until `until`. Returns how often it was acquired. Panics on a refusal, except
+/// for timeouts and failures of `dead` nodes.
+async fn acquire_and_release_until(redlock: &Redlock, dead: &[usize], until: Instant) -> usize {
+    let mut acquired = 0;
     while Instant::now() < until {
         match redlock.try_acquire("r").await {
             Ok(lease) => {
-                had += 1;
-                // Too late, on a busy machine.
+                acquired += 1;
+                // A release may time out on a busy machine.
                 drop(lease.release().await);
             }
             Err(AcquireError::NoQuorum { report }) => {
-                assert!(is_only_late(&report, dead), "{had} had it before: {report}");
+                assert!(has_only_timeouts(&report, dead), "after {acquired} acquires: {report}");
             }
             Err(AcquireError::Expired { .. }) => {}
-            Err(refused) => panic!("nobody else is there, and {had} had it before: {refused}"),
+            Err(refused) => panic!("no other client exists, after {acquired} acquires: {refused}"),
         }
         sleep(ms(20)).await;
     }
-    had
+    acquired
 }
 
-/// Nodes start so far apart, a client is there from the start: once it has had the lock it has it
-/// again, also when the first nodes are old and the last are not; and then without two of the old.
+/// Starts the nodes `apart` from each other, with a client from the start. After its first acquire, the client
+/// can always acquire the lock again: also when the first nodes have passed the quarantine period and the last
+/// have not, and then after the `deaths` oldest nodes have been killed.
 async fn serve_from_the_start(nodes: usize, apart: Duration, deaths: usize) {
     const SHORT: Duration = Duration::from_secs(3);
     let term = SHORT.mul_f64(1.02) + ms(1_000);
     let cluster = planned(nodes).await;
     let last = apart * u32::try_from(nodes - 1).expect("few");
-    assert!(last < term, "this would be no new deployment");
+    assert!(last < term, "the deployment would not count as new");
     let settings = builder(&cluster).max_ttl(SHORT).ttl(SHORT);
-    let redlock = settings.build().expect("good settings");
-    let begun = Instant::now();
+    let redlock = settings.build().expect("valid settings");
+    let started = Instant::now();
     let starting = start_apart(cluster.clone(), apart);
     drop(redlock.acquire("r").wait(SOON).await.expect("a quorum starts"));
     let not_yet: Vec<_> = (0..nodes).collect();
-    let turns_old = |place: usize| begun + apart * u32::try_from(place).expect("few") + term;
-    // Nodes that have not been started are refused, until all are there.
-    let had = come_and_go(&redlock, &not_yet, begun + last).await;
+    let turns_old = |place: usize| started + apart * u32::try_from(place).expect("few") + term;
+    // Nodes that are not started yet may refuse connections.
+    let had = acquire_and_release_until(&redlock, &not_yet, started + last).await;
     starting.await.expect("all start");
     eventually("all nodes are up", || all_up(&redlock)).await;
-    let had = had + come_and_go(&redlock, &[], turns_old(nodes - 3) + ms(200)).await;
-    // Those that are left are old and young, half and half.
+    let had = had + acquire_and_release_until(&redlock, &[], turns_old(nodes - 3) + ms(200)).await;
+    // Of the remaining nodes, half have passed the quarantine period.
     let dead: Vec<_> = (0..deaths).collect();
     cluster[..deaths].iter().for_each(Server::kill);
-    let still = come_and_go(&redlock, &dead, turns_old(nodes - 1) + ms(500)).await;
-    assert!(had > 10 && still > 10, "{had}, {still}: this shows nothing");
+    let still = acquire_and_release_until(&redlock, &dead, turns_old(nodes - 1) + ms(500)).await;
+    assert!(had > 10 && still > 10, "{had}, {still}: too few acquires for a result");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_are_started_one_after_the_other_serve_on_when_the_first_turn_old() {
+async fn nodes_started_one_by_one_keep_serving_past_quarantine() {
     tokio::join!(
         serve_from_the_start(5, ms(900), 0),
-        // Within the term with what the client may take to see that one is there, a second.
+        // Nodes start within the quarantine period, less one second for a client to notice them.
         serve_from_the_start(5, ms(500), 2),
         serve_from_the_start(3, ms(1_000), 1),
     );
 }
 
-/// What a client tries until all that it is connected to are `up`, and then some more: it must not get
-/// the lock.
-async fn is_refused(case: &str, redlock: &Redlock, up: &[usize]) {
+/// Tries to acquire until all nodes in `up` are connected, and five times more. The lock must never be
+/// acquired.
+async fn expect_refusals(case: &str, redlock: &Redlock, up: &[usize]) {
     let are_up = || up.iter().all(|node| is_up(redlock, *node));
-    let (begun, mut seen) = (Instant::now(), 0);
+    let (started, mut seen) = (Instant::now(), 0);
     while seen < 5 {
-        assert!(begun.elapsed() < SOON, "{case}: {:?}", redlock.nodes());
+        assert!(started.elapsed() < SOON, "{case}: {:?}", redlock.nodes());
         if let Ok(lease) = redlock.try_acquire("r").await {
-            panic!("{case}: two hold it: {}", lease.report());
+            panic!("{case}: two clients hold the lock: {}", lease.report());
         }
         seen += usize::from(are_up());
         sleep(ms(10)).await;
     }
 }
 
-/// 1. B sees one node that is old, and none of the others, which are down. 2. That one hangs or dies. 3.
-///    The others come back empty, and young.
-async fn one_was_old(nodes: usize, hurt: fn(&Server), case: &str) {
-    let cluster = old(nodes).await;
+/// 1. B connects to one old node; the others are down.
+/// 2. That node is stopped or killed.
+/// 3. The others restart without data.
+async fn restart_majority_after_old_node_failed(nodes: usize, hurt: fn(&Server), case: &str) {
+    let cluster = past_quarantine(nodes).await;
     let [a, b, knew_all] = [(); 3].map(|()| {
         let builder = builder(&cluster).node_timeout(ms(300)).connect_timeout(ms(500));
-        builder.build().expect("good settings")
+        builder.build().expect("valid settings")
     });
     warm_up(&knew_all).await;
     let lease = granted_by_all(&a, "r").await;
     let majority = nodes / 2 + 1;
     cluster[..majority].iter().for_each(Server::kill);
-    b.try_acquire("r").await.expect_err("too few are there");
-    eventually("the old one is seen", || is_up(&b, majority)).await;
+    b.try_acquire("r").await.expect_err("a majority is down");
+    eventually("B is connected to the old node", || is_up(&b, majority)).await;
     cluster[majority..].iter().for_each(hurt);
     cluster[..majority].iter().for_each(Server::restart);
     let up: Vec<_> = (0..majority).collect();
-    is_refused(&format!("{case}, {nodes}, knew one"), &b, &up).await;
-    is_refused(&format!("{case}, {nodes}, knew all"), &knew_all, &up).await;
-    assert!(lease.is_valid(), "this shows nothing");
+    expect_refusals(&format!("{case}, {nodes}, knows one node"), &b, &up).await;
+    expect_refusals(&format!("{case}, {nodes}, knows all nodes"), &knew_all, &up).await;
+    assert!(lease.is_valid(), "the lease ended early: repeat the test");
 }
 
 #[tokio::test]
-async fn an_old_node_speaks_against_a_new_deployment_also_when_it_hangs() {
+async fn stopped_old_node_prevents_a_new_deployment() {
     for nodes in [3, 5] {
-        one_was_old(nodes, Server::stop, "hangs").await;
+        restart_majority_after_old_node_failed(nodes, Server::stop, "stopped").await;
     }
 }
 
 #[tokio::test]
-async fn an_old_node_speaks_against_a_new_deployment_also_when_it_has_died() {
+async fn killed_old_node_prevents_a_new_deployment() {
     for nodes in [3, 5] {
-        one_was_old(nodes, Server::kill, "died").await;
+        restart_majority_after_old_node_failed(nodes, Server::kill, "killed").await;
     }
 }
 
 #[tokio::test]
-async fn the_first_attempt_waits_for_an_old_node_that_is_far_away() {
-    let cluster = old(3).await;
-    let far = Proxy::start(cluster[2].addr());
-    let urls = [cluster[0].url(), cluster[1].url(), far.url()];
+async fn first_attempt_waits_for_a_slow_old_node() {
+    let cluster = past_quarantine(3).await;
+    let slow = Proxy::start(cluster[2].addr());
+    let urls = [cluster[0].url(), cluster[1].url(), slow.url()];
     let client = || {
         let builder = builder_of(&urls).node_timeout(ms(2_000)).connect_timeout(SOON);
-        builder.build().expect("good settings")
+        builder.build().expect("valid settings")
     };
     let [a, b] = [client(), client()];
     let lease = granted_by_all(&a, "r").await;
     cluster[..2].iter().for_each(Server::restart);
-    far.delay(Direction::Replies, ms(300));
-    is_refused("far away", &b, &[0, 1, 2]).await;
-    assert!(lease.is_valid(), "this shows nothing");
+    slow.delay(Direction::Replies, ms(300));
+    expect_refusals("slow node", &b, &[0, 1, 2]).await;
+    assert!(lease.is_valid(), "the lease ended early: repeat the test");
 }
 
 #[tokio::test]
-async fn a_durable_node_that_is_old_speaks_against_a_new_deployment() {
+async fn durable_old_node_prevents_a_new_deployment() {
     let young = Server::builder().clock();
     let mut cluster = Cluster::start_with(3, &young);
     cluster.servers_mut()[2] = Server::builder().durable().clock().start();
-    grow_old(&cluster).await;
-    let [a, b] = [(); 2].map(|()| builder(&cluster).build().expect("good settings"));
+    advance_past_quarantine(&cluster).await;
+    let [a, b] = [(); 2].map(|()| builder(&cluster).build().expect("valid settings"));
     let lease = granted_by_all(&a, "r").await;
     cluster[..2].iter().for_each(Server::restart);
-    is_refused("durable", &b, &[0, 1, 2]).await;
-    assert!(lease.is_valid(), "this shows nothing");
+    expect_refusals("durable", &b, &[0, 1, 2]).await;
+    assert!(lease.is_valid(), "the lease ended early: repeat the test");
 }

@@ -1,4 +1,4 @@
-//! Peers that speak RESP, and say what no server says.
+//! Peers that send valid RESP with replies that no server would send.
 
 use crate::{SOON, all_down, eventually, ms};
 use quorlock::{AcquireError, Redlock};
@@ -9,76 +9,76 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// The most that a peer says unasked, so that a test that goes wrong ends.
-const MOST_SAID: usize = 24 << 20;
+/// Limit of unsolicited bytes per peer, so that a failing test ends.
+const MAX_UNSOLICITED: usize = 24 << 20;
 
-/// How many bytes a flood has at the most.
+/// Maximum size of a flood of pushes, in bytes.
 const LONGEST_FLOOD: usize = 40 << 20;
 
-/// What a peer does besides answering as a server does.
+/// How a peer deviates from a server.
 #[derive(Clone, Copy, PartialEq)]
-enum Manner {
-    /// It pushes invalidations without end.
+enum Behaviour {
+    /// Sends invalidation pushes without end.
     Floods,
-    /// It answers whatever comes after the set-up by `+OK`, so many times.
-    SaysOk(usize),
-    /// It answers even the set-up so.
-    AlwaysSaysOk,
-    /// It does not tell what time it is.
+    /// Replies `+OK` this many times to every command after the set-up.
+    RepliesOk(usize),
+    /// Replies `+OK` to every command, also during the set-up.
+    AlwaysRepliesOk,
+    /// Refuses `TIME`.
     RefusesTime,
 }
 
-/// A peer that stands where a server should, until the end of the test process.
+/// A fake server, which runs until it is dropped.
 struct Peer {
     url: String,
-    /// How many bytes it has said unasked.
-    said: Arc<AtomicUsize>,
-    is_over: Arc<AtomicBool>,
+    /// Number of bytes sent, including unsolicited ones.
+    sent: Arc<AtomicUsize>,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.is_stopped.store(true, Ordering::Relaxed);
     }
 }
 
 impl Peer {
-    fn start(manner: Manner) -> Self {
+    fn start(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it listens").port();
-        let (said, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let (counted, over) = (said.clone(), is_over.clone());
+        let port = listener.local_addr().expect("the socket is bound").port();
+        let (sent, is_stopped) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (counted, over) = (sent.clone(), is_stopped.clone());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (counted, over) = (counted.clone(), over.clone());
-                thread::spawn(move || serve(&stream, port, manner, &counted, &over));
+                thread::spawn(move || serve(&stream, port, behaviour, &counted, &over));
             }
         });
-        Self { url: format!("redis://127.0.0.1:{port}"), said, is_over }
+        Self { url: format!("redis://127.0.0.1:{port}"), sent, is_stopped }
     }
 }
 
 fn serve(
     stream: &TcpStream,
     port: u16,
-    manner: Manner,
-    said: &Arc<AtomicUsize>,
-    is_over: &Arc<AtomicBool>,
+    behaviour: Behaviour,
+    sent: &Arc<AtomicUsize>,
+    is_stopped: &Arc<AtomicBool>,
 ) {
     let mut requests = BufReader::new(stream);
     let replies = Arc::new(Mutex::new(stream.try_clone().expect("a socket")));
     let replying = Arc::new(AtomicBool::new(false));
-    let (says_ok, times) = match manner {
-        Manner::SaysOk(times) => (true, times),
+    let (replies_ok, times) = match behaviour {
+        Behaviour::RepliesOk(times) => (true, times),
         _ => (false, 1),
     };
     let (mut store, mut is_set_up) = (std::collections::HashSet::new(), false);
     while let Some(command) = command(&mut requests) {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
-        // The set-up asks for the time, too.
+        // The set-up sends `TIME` too, so only a lock command marks its end.
         is_set_up |= matches!(words.first(), Some(&("SET" | "EVALSHA")));
         let reply = match words.as_slice() {
-            _ if manner == Manner::AlwaysSaysOk => "+OK\r\n".to_owned(),
+            _ if behaviour == Behaviour::AlwaysRepliesOk => "+OK\r\n".to_owned(),
             ["HELLO", ..] => "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n".to_owned(),
             ["CLIENT", "ID"] => ":7\r\n".to_owned(),
             ["INFO", ..] => {
@@ -87,57 +87,57 @@ fn serve(
             ["CONFIG", ..] => "%0\r\n".to_owned(),
             ["SCRIPT", ..] => bulk("0123"),
             ["CLIENT", "TRACKING", ..] => {
-                if manner == Manner::Floods {
-                    let (replies, said, over) = (replies.clone(), said.clone(), is_over.clone());
+                if behaviour == Behaviour::Floods {
+                    let (replies, sent, over) = (replies.clone(), sent.clone(), is_stopped.clone());
                     let replying = replying.clone();
-                    thread::spawn(move || flood(&replies, &replying, &said, &over));
+                    thread::spawn(move || flood(&replies, &replying, &sent, &over));
                 }
                 "+OK\r\n".to_owned()
             }
-            ["TIME"] if manner == Manner::RefusesTime => "-NOPERM no TIME\r\n".to_owned(),
-            ["TIME"] if !says_ok || !is_set_up => {
+            ["TIME"] if behaviour == Behaviour::RefusesTime => "-NOPERM no TIME\r\n".to_owned(),
+            ["TIME"] if !replies_ok || !is_set_up => {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 let now = now.expect("after 1970");
                 let [seconds, micros] =
                     [now.as_secs().to_string(), now.subsec_micros().to_string()];
                 format!("*2\r\n{}{}", bulk(&seconds), bulk(&micros))
             }
-            ["SET", key, ..] if !says_ok => {
+            ["SET", key, ..] if !replies_ok => {
                 let is_free = store.insert((*key).to_owned());
                 if is_free { "+OK\r\n" } else { "_\r\n" }.to_owned()
             }
-            ["EVALSHA", _, _, key, ..] if !says_ok => {
+            ["EVALSHA", _, _, key, ..] if !replies_ok => {
                 format!(":{}\r\n", i32::from(store.remove(*key)))
             }
             _ => "+OK\r\n".to_owned(),
         };
-        let endless = match words.first() {
+        let copies = match words.first() {
             Some(&("SET" | "TIME" | "EVALSHA")) if is_set_up => times,
-            _ if manner == Manner::AlwaysSaysOk => 1000,
+            _ if behaviour == Behaviour::AlwaysRepliesOk => 1000,
             _ => 1,
         };
         replying.store(true, Ordering::Relaxed);
-        let written = replies.lock().expect("no panic").write_all(reply.repeat(endless).as_bytes());
+        let written = replies.lock().expect("no panic").write_all(reply.repeat(copies).as_bytes());
         replying.store(false, Ordering::Relaxed);
         if written.is_err()
-            || said.fetch_add(reply.len() * endless, Ordering::Relaxed)
-                > LONGEST_FLOOD + 2 * MOST_SAID
+            || sent.fetch_add(reply.len() * copies, Ordering::Relaxed)
+                > LONGEST_FLOOD + 2 * MAX_UNSOLICITED
         {
             return;
         }
     }
 }
 
-/// Pushes without end, but for the replies: whoever waits for the stream to send one has it next.
+/// Sends pushes without end, and pauses while a reply waits for the stream.
 fn flood(
     replies: &Mutex<TcpStream>,
     replying: &AtomicBool,
-    said: &AtomicUsize,
-    is_over: &AtomicBool,
+    sent: &AtomicUsize,
+    is_stopped: &AtomicBool,
 ) {
     let frame = format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n{}", bulk(&"k".repeat(200)));
     let frames = frame.repeat(64);
-    while !is_over.load(Ordering::Relaxed) && said.load(Ordering::Relaxed) < LONGEST_FLOOD {
+    while !is_stopped.load(Ordering::Relaxed) && sent.load(Ordering::Relaxed) < LONGEST_FLOOD {
         if replying.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_micros(50));
             continue;
@@ -145,7 +145,7 @@ fn flood(
         if replies.lock().expect("no panic").write_all(frames.as_bytes()).is_err() {
             return;
         }
-        said.fetch_add(frames.len(), Ordering::Relaxed);
+        sent.fetch_add(frames.len(), Ordering::Relaxed);
     }
 }
 
@@ -153,7 +153,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// The next command, an array of strings.
+/// Reads the next command, an array of bulk strings.
 fn command(requests: &mut impl BufRead) -> Option<Vec<String>> {
     let length = |requests: &mut dyn BufRead| -> Option<usize> {
         let mut line = String::new();
@@ -173,33 +173,33 @@ fn command(requests: &mut impl BufRead) -> Option<Vec<String>> {
 
 fn client(peers: &[Peer]) -> Redlock {
     let builder = Redlock::builder().nodes(peers.iter().map(|peer| &peer.url));
-    builder.node_timeout(ms(10_000)).ttl(ms(60_000)).build().expect("good settings")
+    builder.node_timeout(ms(10_000)).ttl(ms(60_000)).build().expect("valid settings")
 }
 
 #[tokio::test]
-async fn a_flood_of_pushes_holds_up_neither_votes_nor_orders() {
-    let peers = [(); 3].map(|()| Peer::start(Manner::Floods));
-    // A busy machine reads a flood slowly.
+async fn flood_of_pushes_does_not_delay_acquires() {
+    let peers = [(); 3].map(|()| Peer::start(Behaviour::Floods));
+    // A busy machine needs long to read a flood.
     let redlock = Redlock::builder().nodes(peers.iter().map(|peer| &peer.url));
-    let redlock = redlock.node_timeout(ms(50_000)).ttl(ms(60_000)).build().expect("good settings");
-    let is_flooded = || peers.iter().all(|peer| peer.said.load(Ordering::Relaxed) > 0);
-    let first = redlock.acquire("first").wait(ms(60_000)).await.expect("a free lock");
-    eventually("they flood", is_flooded).await;
+    let redlock = redlock.node_timeout(ms(50_000)).ttl(ms(60_000)).build().expect("valid settings");
+    let is_flooded = || peers.iter().all(|peer| peer.sent.load(Ordering::Relaxed) > 0);
+    let first = redlock.acquire("first").wait(ms(60_000)).await.expect("the lock is free");
+    eventually("all peers send pushes", is_flooded).await;
     let mut uses = 0;
-    while peers.iter().any(|peer| peer.said.load(Ordering::Relaxed) < LONGEST_FLOOD) {
-        let lease = redlock.try_acquire("r").await.expect("a free lock");
-        lease.release().await.expect("they answer");
+    while peers.iter().any(|peer| peer.sent.load(Ordering::Relaxed) < LONGEST_FLOOD) {
+        let lease = redlock.try_acquire("r").await.expect("the lock is free");
+        lease.release().await.expect("nodes are up");
         uses += 1;
     }
-    assert!(uses > 1, "used {uses} times meanwhile");
-    first.release().await.expect("they answer");
+    assert!(uses > 1, "{uses} acquires during the flood");
+    first.release().await.expect("nodes are up");
 }
 
 #[tokio::test]
-async fn replies_that_are_out_of_step_are_no_votes() {
+async fn unmatched_replies_are_not_votes() {
     for (times, why) in [(1, "out of sync"), (1_000, "unsolicited reply")] {
-        let peers = [(); 3].map(|()| Peer::start(Manner::SaysOk(times)));
-        let refused = client(&peers).try_acquire("r").await.expect_err("nobody has granted it");
+        let peers = [(); 3].map(|()| Peer::start(Behaviour::RepliesOk(times)));
+        let refused = client(&peers).try_acquire("r").await.expect_err("no reply is a grant");
         let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
         assert_eq!(report.granted(), 0, "{report}");
         assert!(report.to_string().contains(why), "{report}");
@@ -207,21 +207,21 @@ async fn replies_that_are_out_of_step_are_no_votes() {
 }
 
 #[tokio::test]
-async fn a_peer_that_says_ok_to_everything_is_no_server() {
-    let peers = [(); 3].map(|()| Peer::start(Manner::AlwaysSaysOk));
+async fn peer_that_replies_ok_to_everything_has_no_vote() {
+    let peers = [(); 3].map(|()| Peer::start(Behaviour::AlwaysRepliesOk));
     let redlock = client(&peers);
     for _ in 0..20 {
-        let refused = redlock.try_acquire("r").await.expect_err("nobody has granted it");
+        let refused = redlock.try_acquire("r").await.expect_err("no reply is a grant");
         let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
         assert_eq!(report.granted(), 0, "{report}");
     }
-    eventually("all are down", || all_down(&redlock)).await;
+    eventually("all nodes are down", || all_down(&redlock)).await;
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_tell_the_time_has_a_vote() {
-    let peers = [(); 3].map(|()| Peer::start(Manner::RefusesTime));
+async fn node_that_refuses_time_has_a_vote() {
+    let peers = [(); 3].map(|()| Peer::start(Behaviour::RefusesTime));
     let redlock = client(&peers);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    lease.release().await.expect("they answer");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
+    lease.release().await.expect("nodes are up");
 }

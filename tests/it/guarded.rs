@@ -1,4 +1,4 @@
-//! Resources that are guarded by fencing tokens, as the example `fencing` shows them to be copied.
+//! Resources guarded by fencing tokens, with the code of the example `fencing`.
 
 mod postgres;
 
@@ -21,25 +21,26 @@ const fn token(number: u64) -> FencingToken {
     FencingToken::new(number)
 }
 
-/// The highest number that a token can have.
+/// The greatest possible token.
 const LAST: u64 = (1 << 53) - 1;
 
 #[test]
-fn a_cell_takes_the_highest_token_again_and_refuses_all_lower_ones() {
+fn cell_accepts_the_highest_token_and_refuses_lower_ones() {
     let cell = FencedCell::new(Vec::new());
-    for (number, is_taken) in [(5, true), (5, true), (4, false), (0, false), (9, true), (5, false)]
+    for (number, is_accepted) in
+        [(5, true), (5, true), (4, false), (0, false), (9, true), (5, false)]
     {
         let written = cell.with(token(number), |value| value.push(number));
         let (token, highest) = (token(number), token(if number == 5 { 9 } else { 5 }));
-        assert_eq!(written, if is_taken { Ok(()) } else { Err(Stale { token, highest }) });
+        assert_eq!(written, if is_accepted { Ok(()) } else { Err(Stale { token, highest }) });
     }
     assert_eq!(cell.with(token(10), |value| value.clone()), Ok(vec![5, 5, 9]));
-    let late = cell.with(token(9), |_| ()).expect_err("reading with a token counts");
+    let late = cell.with(token(9), |_| ()).expect_err("the read used a greater token");
     assert_eq!(late.to_string(), "token 9 is stale: 10 has been used");
 }
 
 #[test]
-fn a_cell_stays_guarded_when_work_panics() {
+fn cell_stays_guarded_after_a_panic() {
     let cell = Arc::new(FencedCell::new(1));
     let other = cell.clone();
     let panicking = thread::spawn(move || other.with(token(7), |_| panic!("on purpose")));
@@ -49,59 +50,59 @@ fn a_cell_stays_guarded_when_work_panics() {
 }
 
 #[tokio::test]
-async fn a_store_takes_the_highest_token_again_and_refuses_all_lower_ones() {
+async fn store_accepts_the_highest_token_and_refuses_lower_ones() {
     let server = Server::start();
-    let store = Store::open(&server.url(), "account").await.expect("it is up");
+    let store = Store::open(&server.url(), "account").await.expect("the server is up");
     let write = |number: u64, value: &'static str| {
         let store = &store;
-        async move { store.write(token(number), value).await.expect("it is up") }
+        async move { store.write(token(number), value).await.expect("the server is up") }
     };
     let done = |value: &str| Ok(value.to_owned());
     let stale = |number, highest| Err(Stale { token: token(number), highest: token(highest) });
     assert_eq!(write(9, "a").await, done("a"));
-    assert_eq!(write(9, "b").await, done("b"), "a holder writes more than once");
-    // Compared as numbers, not as text.
+    assert_eq!(write(9, "b").await, done("b"), "a holder can write again");
+    // Tokens are compared as numbers, not as text.
     assert_eq!(write(10, "c").await, done("c"));
     assert_eq!(write(9, "late").await, stale(9, 10));
-    assert_eq!(store.read(token(LAST - 1)).await.expect("it is up"), done("c"));
+    assert_eq!(store.read(token(LAST - 1)).await.expect("the server is up"), done("c"));
     assert_eq!(write(LAST - 2, "late").await, stale(LAST - 2, LAST - 1));
-    assert_eq!(write(LAST, "d").await, done("d"), "neighbours are told apart up to the end");
+    assert_eq!(write(LAST, "d").await, done("d"), "the greatest tokens are distinguished");
     assert_eq!(write(LAST - 1, "late").await, stale(LAST - 1, LAST));
-    assert_eq!(store.read(token(LAST)).await.expect("it is up"), done("d"));
+    assert_eq!(store.read(token(LAST)).await.expect("the server is up"), done("d"));
 }
 
-/// A holder that goes on after its lease has ended, by a client whose clock tells it so too late.
+/// Tokens of a holder whose lease was deleted without its knowledge, and of the next holder.
 async fn stale_and_fresh(redlock: &Redlock) -> [FencingToken; 2] {
-    let stopped = redlock.acquire("account").await.expect("a free lock");
-    let first = stopped.token().expect("it is fenced");
-    redlock.force_release("account").await.expect("a client that works");
-    let fresh = redlock.acquire("account").await.expect("a free lock");
-    [first, fresh.token().expect("it is fenced")]
+    let stopped = redlock.acquire("account").await.expect("the lock is free");
+    let first = stopped.token().expect("the lease is fenced");
+    redlock.force_release("account").await.expect("the client is open");
+    let fresh = redlock.acquire("account").await.expect("the lock is free");
+    [first, fresh.token().expect("the lease is fenced")]
 }
 
 #[tokio::test]
-async fn a_late_writer_is_refused_by_every_kind_of_resource() {
+async fn late_writer_is_refused_by_every_resource() {
     let nodes = Cluster::start(3);
-    let redlock = builder(&nodes).fenced().build().expect("good settings");
+    let redlock = builder(&nodes).fenced().build().expect("valid settings");
     let [first, second] = stale_and_fresh(&redlock).await;
     let server = Server::start();
-    let store = Store::open(&server.url(), "account").await.expect("it is up");
+    let store = Store::open(&server.url(), "account").await.expect("the server is up");
     let cell = FencedCell::new(0);
-    let written = store.write(first, "100").await.expect("it is up");
+    let written = store.write(first, "100").await.expect("the server is up");
     assert!(written.is_ok() && cell.with(first, |value| *value = 100).is_ok());
-    // What tokens do not do: until the new holder shows its own, the stale one is let in.
-    let written = store.write(first, "late").await.expect("it is up");
+    // A limit of tokens: a stale holder can write until the resource has seen a greater token.
+    let written = store.write(first, "late").await.expect("the server is up");
     assert_eq!((written, cell.with(first, |value| *value)), (Ok("late".to_owned()), Ok(100)));
-    assert_eq!(store.read(second).await.expect("it is up"), Ok("late".to_owned()));
+    assert_eq!(store.read(second).await.expect("the server is up"), Ok("late".to_owned()));
     assert_eq!(cell.with(second, |value| *value), Ok(100));
     let stale = Stale { token: first, highest: second };
-    assert_eq!(store.write(first, "50").await.expect("it is up"), Err(stale));
+    assert_eq!(store.write(first, "50").await.expect("the server is up"), Err(stale));
     assert_eq!(cell.with(first, |value| *value = 50), Err(stale));
-    assert_eq!(store.read(second).await.expect("it is up"), Ok("late".to_owned()));
+    assert_eq!(store.read(second).await.expect("the server is up"), Ok("late".to_owned()));
 }
 
 #[tokio::test]
-async fn a_row_takes_the_highest_token_again_and_refuses_all_lower_ones() {
+async fn row_accepts_the_highest_token_and_refuses_lower_ones() {
     let Some(postgres) = Postgres::start() else { return };
     for (balance, number, rows) in
         [(100, 9, 1), (110, 9, 1), (120, 10, 1), (1, 9, 0), (130, LAST, 1), (1, LAST - 1, 0)]
@@ -114,18 +115,18 @@ async fn a_row_takes_the_highest_token_again_and_refuses_all_lower_ones() {
     }
     for id in ["new", "old"] {
         let read = |number| postgres.run(&format!("EXECUTE read({number}, '{id}')"));
-        assert_eq!(read(LAST - 1), "UPDATE 0", "it comes too late");
+        assert_eq!(read(LAST - 1), "UPDATE 0", "the token is stale");
         assert_eq!(read(LAST), "130\nUPDATE 1");
     }
     assert_eq!(postgres.run("EXECUTE write(1, 1, 'none')"), "UPDATE 0");
 }
 
 #[tokio::test]
-async fn a_row_that_is_being_written_looks_at_the_token_when_its_turn_comes() {
+async fn row_compares_tokens_after_waiting_for_its_lock() {
     let Some(postgres) = Postgres::start() else { return };
     let postgres = Arc::new(postgres);
     let mut fresh = postgres.session();
-    fresh.say("BEGIN; EXECUTE write(200, 8, 'old');");
+    fresh.execute("BEGIN; EXECUTE write(200, 8, 'old');");
     let is_written = "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND granted";
     let is_one = |query: &'static str| {
         let postgres = postgres.clone();
@@ -135,12 +136,12 @@ async fn a_row_that_is_being_written_looks_at_the_token_when_its_turn_comes() {
             }
         }
     };
-    timeout(SOON, is_one(is_written)).await.expect("the row is written, and not committed");
+    timeout(SOON, is_one(is_written)).await.expect("the first session has written the row");
     let late = postgres.clone();
     let late = tokio::task::spawn_blocking(move || late.run("EXECUTE write(1, 7, 'old')"));
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-    timeout(SOON, is_one(waits)).await.expect("the late one waits");
-    fresh.say("COMMIT;");
-    assert_eq!(late.await.expect("no panic"), "UPDATE 0", "at the start it saw the lower token");
+    timeout(SOON, is_one(waits)).await.expect("the second session waits");
+    fresh.execute("COMMIT;");
+    assert_eq!(late.await.expect("no panic"), "UPDATE 0", "the token is compared after the wait");
     assert_eq!(postgres.run("SELECT balance, token FROM accounts WHERE id = 'old'"), "200|8");
 }

@@ -1,4 +1,4 @@
-//! Runtimes that were built without I/O, or without timers.
+//! Runtimes built without I/O or without timers.
 
 use crate::{SOON, builder, client, ms, multi_thread};
 use kit::Cluster;
@@ -7,8 +7,8 @@ use std::future::Future;
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
 
-/// Runtimes that lack at least one driver.
-fn lacking() -> [Runtime; 3] {
+/// Runtimes without the I/O driver, the timer, or both.
+fn without_drivers() -> [Runtime; 3] {
     let build = |builder: &mut Builder| builder.build().expect("a runtime");
     [
         build(&mut Builder::new_current_thread()),
@@ -17,7 +17,7 @@ fn lacking() -> [Runtime; 3] {
     ]
 }
 
-/// Runs `future` on `runtime`, in a thread of its own: it must end soon, and without a panic.
+/// Runs `future` on `runtime`, on a separate thread. Panics if the future panics.
 fn run<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> T {
     thread::scope(|scope| scope.spawn(|| runtime.block_on(future)).join().expect("no panic"))
 }
@@ -25,10 +25,11 @@ fn run<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> T 
 #[test]
 fn client_pinned_to_a_runtime_without_drivers_reports_no_runtime() {
     let cluster = Cluster::start(3);
-    for runtime in lacking() {
-        let pinned = builder(&cluster).runtime(runtime.handle().clone()).build().expect("good");
+    for runtime in without_drivers() {
+        let pinned =
+            builder(&cluster).runtime(runtime.handle().clone()).build().expect("valid settings");
         let acquired = multi_thread(1).block_on(pinned.try_acquire("r").into_future());
-        let refused = acquired.expect_err("it is pinned");
+        let refused = acquired.expect_err("the given runtime has no drivers");
         assert_eq!(refused, AcquireError::NoRuntime);
         assert!(refused.to_string().contains("enable_all()"), "{refused}");
         assert_eq!(run(&runtime, pinned.status("r")), Err(ClientError::NoRuntime));
@@ -41,35 +42,36 @@ fn client_pinned_to_a_runtime_without_drivers_reports_no_runtime() {
 }
 
 #[test]
-fn a_lease_works_on_a_runtime_that_lacks_something_while_its_own_lives() {
+fn lease_works_on_a_runtime_without_drivers() {
     let cluster = Cluster::start(3);
     let (redlock, own) = (client(&cluster), multi_thread(1));
     let acquire = |resource: &'static str| -> Lease {
-        own.block_on(async { redlock.try_acquire(resource).await.expect("a free lock") })
+        own.block_on(async { redlock.try_acquire(resource).await.expect("the lock is free") })
     };
-    for runtime in lacking() {
+    for runtime in without_drivers() {
         let lease = acquire("r");
-        run(&runtime, lease.extend(ms(60_000))).expect("its own runtime has connections");
-        run(&runtime, lease.release()).expect("its own runtime has connections");
+        run(&runtime, lease.extend(ms(60_000)))
+            .expect("the client's first runtime drives its connections");
+        run(&runtime, lease.release()).expect("the client's first runtime drives its connections");
         let lease = acquire("dropped");
         run(&runtime, async move { drop(lease) });
-        kit::eventually(SOON, "it is released", || cluster.is_empty());
+        kit::eventually(SOON, "the lock is released", || cluster.is_empty());
         let lease = acquire("all");
         let released = run(&runtime, redlock.release_all());
         assert_eq!(released.len(), 1);
         assert!(!lease.is_valid());
-        kit::eventually(SOON, "it is released", || cluster.is_empty());
+        kit::eventually(SOON, "the lock is released", || cluster.is_empty());
     }
 }
 
 #[test]
 fn lease_whose_runtime_has_ended_works_on_one_without_drivers() {
     let cluster = Cluster::start(3);
-    for runtime in lacking() {
+    for runtime in without_drivers() {
         let redlock = client(&cluster);
         let orphan = || -> Lease {
             let own = multi_thread(1);
-            own.block_on(async { redlock.acquire("r").wait(SOON).await.expect("a free lock") })
+            own.block_on(async { redlock.acquire("r").wait(SOON).await.expect("the lock is free") })
         };
         let lease = orphan();
         run(&runtime, lease.extend(ms(60_000))).expect("over new connections");
@@ -78,7 +80,7 @@ fn lease_whose_runtime_has_ended_works_on_one_without_drivers() {
         kit::eventually(SOON, "no key is left", || cluster.is_empty());
         let _lease = orphan();
         assert_eq!(run(&runtime, redlock.release_all()).len(), 1);
-        run(&runtime, redlock.close()).expect("all is delivered");
+        run(&runtime, redlock.close()).expect("no release is pending");
         assert!(cluster.is_empty());
     }
 }

@@ -1,4 +1,5 @@
-//! Other libraries on the same keys, in Python: a lease and a lock of theirs exclude each other.
+//! Locks of other libraries, in Python, on the same keys: their locks and this library's leases exclude each
+//! other.
 //!
 //! - `redis.lock.Lock` of redis-py: one server, the key is the lock's name.
 //! - `pottery.Redlock`: several masters, the key is `redlock:` and the name.
@@ -14,15 +15,15 @@ use std::path::Path;
 use std::time::Duration;
 
 const RESOURCE: &str = "orders/42";
-/// How often each side wins a contest.
+/// Number of acquires of each side.
 const ROUNDS: usize = 200;
-/// Our ttl. A key of ours that is left behind is found: it stays for longer than [`SOON`].
-const OURS: Duration = Duration::from_mins(1);
-/// Their ttl. Now and then pottery leaves a key on a minority of the nodes, with or without us: it
-/// returns when most have answered, so its release can overtake what the last one is still to be
-/// sent. Such a key is in the way of both sides until it expires.
-const THEIRS: Duration = Duration::from_secs(5);
-/// The ttl of a lock that expires in a test; longer than the node timeout.
+/// The ttl of quorlock's leases. A key that is left behind is detected, because this is longer than [`SOON`].
+const TTL: Duration = Duration::from_mins(1);
+/// The ttl of the other library's locks. Sometimes pottery leaves a key on a minority of nodes, also without
+/// quorlock: it returns after a quorum has replied, and its release can overtake a command to the last node.
+/// This key blocks both sides until it expires.
+const PEER_TTL: Duration = Duration::from_secs(5);
+/// The ttl of a lock that expires during a test. Longer than the node timeout.
 const SHORT: Duration = Duration::from_millis(1_500);
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ impl Library {
         }
     }
 
-    /// What the library puts before the name of a lock.
+    /// The prefix of a lock's key.
     fn prefix(self) -> &'static str {
         match self {
             Self::RedisPy => "",
@@ -47,7 +48,7 @@ impl Library {
         }
     }
 
-    /// What it raises when somebody else holds the lock: from a release, and from an extension.
+    /// Exceptions of a release and of an extension if another client holds the lock.
     fn refusals(self) -> [&'static str; 2] {
         match self {
             Self::RedisPy => ["LockNotOwnedError", "LockNotOwnedError"],
@@ -56,150 +57,155 @@ impl Library {
     }
 }
 
-/// Both sides, on the same nodes and the same keys.
-struct Scene {
-    theirs: Peer,
-    ours: Redlock,
+/// Both clients, on the same nodes and keys.
+struct Scenario {
+    peer: Peer,
+    redlock: Redlock,
     nodes: Cluster,
-    /// Tells whether both sides are in at the same time; no node of the lock.
+    /// Counter that detects two concurrent holders. It is not on a node of the lock.
     witness: Server,
     key: String,
 }
 
-impl Scene {
-    fn open(python: &Path, library: Library, nodes: usize, their_ttl: Duration) -> Self {
+impl Scenario {
+    fn open(python: &Path, library: Library, nodes: usize, peer_ttl: Duration) -> Self {
         let (nodes, witness) = (Cluster::start(nodes), Server::start());
-        let ours = builder(&nodes)
-            .ttl(OURS)
+        let redlock = builder(&nodes)
+            .ttl(TTL)
             .key_prefix(library.prefix())
             .retry(RetryPolicy::jittered(ms(1)..ms(5)))
             .build()
-            .expect("good settings");
-        let ttl = their_ttl.as_secs_f64().to_string();
+            .expect("valid settings");
+        let ttl = peer_ttl.as_secs_f64().to_string();
         let mut arguments = vec![library.name().into(), RESOURCE.into(), ttl, witness.url()];
         arguments.extend(nodes.urls());
-        let theirs = Peer::start(python, &arguments);
+        let peer = Peer::start(python, &arguments);
         let key = format!("{}{RESOURCE}", library.prefix());
-        Self { theirs, ours, nodes, witness, key }
+        Self { peer, redlock, nodes, witness, key }
     }
 
-    /// One of each kind, on as few nodes as make sense; none where there is no Python.
-    fn of_both_kinds(their_ttl: Duration) -> impl Iterator<Item = (Library, Self)> {
+    /// One scenario per library, with as few nodes as it supports. Empty if Python is missing.
+    fn of_both_kinds(peer_ttl: Duration) -> impl Iterator<Item = (Library, Self)> {
         environment::python().into_iter().flat_map(move |python| {
             let kinds = [(Library::RedisPy, 1), (Library::Pottery, 3)].into_iter();
-            kinds.map(move |(kind, nodes)| (kind, Self::open(python, kind, nodes, their_ttl)))
+            kinds.map(move |(kind, nodes)| (kind, Self::open(python, kind, nodes, peer_ttl)))
         })
     }
 
-    async fn nothing_is_left(&self) {
+    async fn expect_no_keys(&self) {
         eventually("no key is left", || self.nodes.is_empty()).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_holds_it_keeps_the_other_out_until_the_release() {
-    for (_, mut scene) in Scene::of_both_kinds(THEIRS) {
-        let (ours, theirs) = (&scene.ours, &mut scene.theirs);
-        assert_eq!(theirs.ask("acquire 0"), "True", "a free lock");
-        let refused = ours.try_acquire(RESOURCE).await.expect_err("they hold it");
+async fn lock_excludes_the_other_library_until_its_release() {
+    for (_, mut scenario) in Scenario::of_both_kinds(PEER_TTL) {
+        let (redlock, peer) = (&scenario.redlock, &mut scenario.peer);
+        assert_eq!(peer.request("acquire 0"), "True", "the lock is free");
+        let refused =
+            redlock.try_acquire(RESOURCE).await.expect_err("the other library holds the lock");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{refused:?}");
-        assert_eq!(theirs.ask("owns"), "True", "the attempt took nothing away");
-        assert_eq!(theirs.ask("release"), "None");
+        assert_eq!(peer.request("owns"), "True", "the attempt left their key");
+        assert_eq!(peer.request("release"), "None");
 
-        let lease = ours.try_acquire(RESOURCE).await.expect("free after their release");
-        assert_eq!(theirs.ask("acquire 0"), "False", "we hold it");
-        lease.extend(2 * OURS).await.expect("their attempt took nothing away");
+        let lease = redlock.try_acquire(RESOURCE).await.expect("their lock is released");
+        assert_eq!(peer.request("acquire 0"), "False", "the lease is held");
+        lease.extend(2 * TTL).await.expect("their attempt left the key");
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
 
-        assert_eq!(theirs.ask("acquire 0"), "True", "free after our release");
-        assert_eq!(theirs.ask("release"), "None");
-        scene.nothing_is_left().await;
+        assert_eq!(peer.request("acquire 0"), "True", "the lease is released");
+        assert_eq!(peer.request("release"), "None");
+        scenario.expect_no_keys().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expired_lease_leaves_the_lock_of_others_alone() {
-    for (_, mut scene) in Scene::of_both_kinds(THEIRS) {
-        let (ours, theirs) = (&scene.ours, &mut scene.theirs);
-        let lease = ours.acquire(RESOURCE).ttl(SHORT).await.expect("a free lock");
-        assert_eq!(theirs.ask("acquire 20"), "True", "it was waited for, and expired");
-        assert!(!lease.is_valid(), "it ended before they had it");
-        lease.extend(OURS).await.expect_err("it has ended");
+async fn expired_lease_does_not_affect_their_lock() {
+    for (_, mut scenario) in Scenario::of_both_kinds(PEER_TTL) {
+        let (redlock, peer) = (&scenario.redlock, &mut scenario.peer);
+        let lease = redlock.acquire(RESOURCE).ttl(SHORT).await.expect("the lock is free");
+        assert_eq!(peer.request("acquire 20"), "True", "the lease expired during the wait");
+        assert!(!lease.is_valid(), "the validity ends before the key expires");
+        lease.extend(TTL).await.expect_err("the lease has expired");
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::TakenOver);
-        assert_eq!(theirs.ask("owns"), "True");
-        assert_eq!(theirs.ask("release"), "None");
-        scene.nothing_is_left().await;
+        assert_eq!(peer.request("owns"), "True");
+        assert_eq!(peer.request("release"), "None");
+        scenario.expect_no_keys().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expired_lock_of_others_leaves_a_lease_alone() {
-    for (library, mut scene) in Scene::of_both_kinds(SHORT) {
-        let (ours, theirs) = (&scene.ours, &mut scene.theirs);
-        assert_eq!(theirs.ask("acquire 20"), "True");
-        let lease = ours.acquire(RESOURCE).wait(SOON).await.expect("theirs expires");
+async fn their_expired_lock_does_not_affect_a_lease() {
+    for (library, mut scenario) in Scenario::of_both_kinds(SHORT) {
+        let (redlock, peer) = (&scenario.redlock, &mut scenario.peer);
+        assert_eq!(peer.request("acquire 20"), "True");
+        let lease = redlock.acquire(RESOURCE).wait(SOON).await.expect("their lock expires");
         let has_it =
-            |node: &&Server| node.get(&scene.key).as_deref() == Some(lease.value().as_bytes());
-        let held: Vec<&Server> = scene.nodes.iter().filter(has_it).collect();
-        assert!(held.len() > scene.nodes.len() / 2, "{} nodes", held.len());
+            |node: &&Server| node.get(&scenario.key).as_deref() == Some(lease.value().as_bytes());
+        let held: Vec<&Server> = scenario.nodes.iter().filter(has_it).collect();
+        assert!(held.len() > scenario.nodes.len() / 2, "{} nodes", held.len());
 
-        assert_eq!(theirs.ask("owns"), "False");
+        assert_eq!(peer.request("owns"), "False");
         let [release, extension] = library.refusals();
-        let answer = theirs.ask("extend 600");
+        let answer = peer.request("extend 600");
         assert!(answer.starts_with(extension), "{answer}");
-        let answer = theirs.ask("release");
+        let answer = peer.request("release");
         assert!(answer.starts_with(release), "{answer}");
-        assert!(held.iter().all(has_it), "nothing of ours was deleted");
-        assert!(held.iter().all(|node| node.pttl(&scene.key) <= 60_000), "or extended");
+        assert!(held.iter().all(has_it), "the lease's keys were not deleted");
+        assert!(
+            held.iter().all(|node| node.pttl(&scenario.key) <= 60_000),
+            "the lease's keys were not extended"
+        );
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
-        scene.nothing_is_left().await;
+        scenario.expect_no_keys().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_rounds_against_redis_py_never_overlap() {
-    contest(Library::RedisPy, 1).await;
+async fn redis_py_and_leases_never_overlap() {
+    compete(Library::RedisPy, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_rounds_against_pottery_on_three_nodes_never_overlap() {
-    contest(Library::Pottery, 3).await;
+async fn pottery_and_leases_never_overlap_on_three_nodes() {
+    compete(Library::Pottery, 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_rounds_against_pottery_on_five_nodes_never_overlap() {
-    contest(Library::Pottery, 5).await;
+async fn pottery_and_leases_never_overlap_on_five_nodes() {
+    compete(Library::Pottery, 5).await;
 }
 
-/// Both sides want the same lock at the same time, until each has had it [`ROUNDS`] times.
-async fn contest(library: Library, nodes: usize) {
+/// Both sides compete for one lock, until each has acquired it [`ROUNDS`] times.
+async fn compete(library: Library, nodes: usize) {
     let Some(python) = environment::python() else { return };
-    let mut scene = Scene::open(python, library, nodes, THEIRS);
-    // An order of its own, so that Python runs when the contest begins.
-    assert_eq!(scene.theirs.ask("owns"), "False");
-    scene.theirs.tell(&format!("compete {ROUNDS}"));
+    let mut scenario = Scenario::open(python, library, nodes, PEER_TTL);
+    // The first command's reply shows that Python runs before the competition begins.
+    assert_eq!(scenario.peer.request("owns"), "False");
+    scenario.peer.send(&format!("compete {ROUNDS}"));
     for _ in 0..ROUNDS {
-        let lease = scene.ours.acquire(RESOURCE).wait(SOON).await.expect("our turn comes");
-        tenure(&scene.witness).await;
+        let lease =
+            scenario.redlock.acquire(RESOURCE).wait(SOON).await.expect("the lock becomes free");
+        hold(&scenario.witness).await;
         assert!(lease.is_valid());
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
         tokio::time::sleep(ms(2)).await;
     }
-    assert_eq!(scene.theirs.answer(), "None");
+    assert_eq!(scenario.peer.receive(), "None");
 
-    let history = scene.witness.get("history").expect("a history");
+    let history = scenario.witness.get("history").expect("a history");
     let history = String::from_utf8(history).expect("letters");
-    let tenures = (history.matches('q').count(), history.matches('p').count());
-    assert_eq!(tenures, (ROUNDS, ROUNDS), "updates were lost");
+    let holds = (history.matches('q').count(), history.matches('p').count());
+    assert_eq!(holds, (ROUNDS, ROUNDS), "updates were lost");
     let handovers = history.matches("qp").count() + history.matches("pq").count();
-    assert!(handovers >= ROUNDS / 10, "they did not compete: {handovers} hand-overs");
-    scene.nothing_is_left().await;
+    assert!(handovers >= ROUNDS / 10, "only {handovers} hand-overs: no competition");
+    scenario.expect_no_keys().await;
 }
 
-/// Exclusion, exactly: nobody else is inside, and no letter of the history gets lost. The same as
-/// in `peer.py`.
-async fn tenure(witness: &Server) {
-    assert_eq!(witness.cmd(&["INCR", "inside"]), redis::Value::Int(1), "holders at once");
+/// Checks exclusion: the counter shows no second holder, and no update of the history is lost. `peer.py` does
+/// the same.
+async fn hold(witness: &Server) {
+    assert_eq!(witness.cmd(&["INCR", "inside"]), redis::Value::Int(1), "concurrent holders");
     let mut history = witness.get("history").unwrap_or_default();
     tokio::time::sleep(ms(1)).await;
     history.push(b'q');

@@ -1,7 +1,7 @@
-//! I8: what the buffers of a connection that was given up still deliver must not stay.
+//! I8: commands that a closed connection still delivers must leave no key.
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
-use crate::natives::native;
+use crate::native_deletes::native;
 use crate::{
     MAX_TTL, SOON, all_up, builder_of, current_thread, eventually, granted_by_all, is_up, ms,
     through,
@@ -16,9 +16,9 @@ use std::thread;
 use std::time::Instant;
 use tokio::task::block_in_place;
 
-/// Stands before a server and can withhold what the client sends on its FIRST connection, as a
-/// network may: later connections overtake it, and the client's end does not end it.
-struct Detour {
+/// A relay before a server that can withhold the bytes of the client's FIRST connection, as a network may.
+/// Later connections overtake them, and they survive the client's close.
+struct DelayingRelay {
     addr: SocketAddr,
     gate: Arc<PacketGate>,
 }
@@ -29,27 +29,27 @@ struct PacketGate {
     opened: Condvar,
     /// The client's end of the first connection.
     client: Mutex<Option<TcpStream>>,
-    /// True once something that was withheld has been passed on, or could not be.
-    has_passed_on: AtomicBool,
+    /// True once withheld bytes were delivered, or the delivery failed.
+    has_delivered: AtomicBool,
 }
 
-impl Detour {
+impl DelayingRelay {
     fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let addr = listener.local_addr().expect("it listens");
+        let addr = listener.local_addr().expect("the socket is bound");
         let gate = Arc::new(PacketGate::default());
         let first = gate.clone();
-        // The threads end with the connections, the listener's with the test process.
+        // The forwarding threads end with their connections, the accepting one with the test process.
         thread::spawn(move || {
             for (number, client) in listener.incoming().flatten().enumerate() {
                 let Ok(server) = TcpStream::connect(target) else { continue };
                 let (from, to) = (client.try_clone(), server.try_clone());
                 let (mut from, to) = (from.expect("a socket"), to.expect("a socket"));
                 let gate = if number == 0 { first.clone() } else { Arc::default() };
-                *gate.client.lock().expect("nobody panics with it") = client.try_clone().ok();
-                thread::spawn(move || gate.pass_on(&mut from, to));
+                *gate.client.lock().expect("no panic") = client.try_clone().ok();
+                thread::spawn(move || gate.forward(&mut from, to));
                 thread::spawn(move || {
-                    // However the server's end came about, the client sees one.
+                    // The client's connection ends if the server's does, for any reason.
                     let _ = io::copy(&mut &server, &mut &client);
                     let _ = client.shutdown(Shutdown::Both);
                 });
@@ -63,195 +63,191 @@ impl Detour {
     }
 
     fn shut(&self) {
-        *self.gate.is_shut.lock().expect("nobody panics with it") = true;
+        *self.gate.is_shut.lock().expect("no panic") = true;
     }
 
-    /// Ends the client's first connection, and leaves the server's as it is.
+    /// Closes the client's first connection, and keeps the server's open.
     fn hang_up(&self) {
-        if let Some(client) = &*self.gate.client.lock().expect("nobody panics with it") {
+        if let Some(client) = &*self.gate.client.lock().expect("no panic") {
             let _ = client.shutdown(Shutdown::Both);
         }
     }
 
-    /// Delivers what was withheld, and returns when that is done.
+    /// Delivers the withheld bytes, and waits until that is done.
     fn open(&self) {
-        *self.gate.is_shut.lock().expect("nobody panics with it") = false;
+        *self.gate.is_shut.lock().expect("no panic") = false;
         self.gate.opened.notify_all();
-        let has_passed_on = || self.gate.has_passed_on.load(Ordering::Acquire);
-        kit::eventually(SOON, "the gate has passed on what it held", has_passed_on);
+        let has_delivered = || self.gate.has_delivered.load(Ordering::Acquire);
+        kit::eventually(SOON, "the withheld bytes are delivered", has_delivered);
     }
 }
 
 impl PacketGate {
-    fn pass_on(&self, from: &mut TcpStream, mut to: TcpStream) {
+    fn forward(&self, from: &mut TcpStream, mut to: TcpStream) {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = from.read(&mut buffer) {
-            let is_shut = self.is_shut.lock().expect("nobody panics with it");
+            let is_shut = self.is_shut.lock().expect("no panic");
             let was_shut = *is_shut;
             drop(self.opened.wait_while(is_shut, |is_shut| *is_shut).expect("no panic"));
-            let passed_on = to.write_all(&buffer[..count]);
-            self.has_passed_on.fetch_or(was_shut, Ordering::AcqRel);
-            if passed_on.is_err() {
+            let written = to.write_all(&buffer[..count]);
+            self.has_delivered.fetch_or(was_shut, Ordering::AcqRel);
+            if written.is_err() {
                 break;
             }
         }
     }
 }
 
-/// Closes the client, however slow the machine is.
+/// Closes the client, and repeats that if a busy machine exceeds the time limit.
 pub(crate) async fn deliver_all(redlock: &Redlock) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while let Err(error) = redlock.close().await {
-        assert!(begun.elapsed() < SOON, "{error}");
+        assert!(started.elapsed() < SOON, "{error}");
     }
 }
 
-/// Leaves a `SET` for the cluster's first node on its way, gives up its lock, and returns when the
-/// client has a new connection to the node.
-async fn leave_a_set_behind(cluster: &Cluster, detour: &Detour, redlock: &Redlock) {
+/// Leaves a withheld `SET` for the cluster's first node, drops the lease, and waits until the client has a new
+/// connection to the node.
+async fn leave_a_set_behind(cluster: &Cluster, relay: &DelayingRelay, redlock: &Redlock) {
     let lease = granted_by_all(redlock, "r").await;
     drop(lease);
-    eventually("it is free again", || cluster.is_empty()).await;
+    eventually("the lock is released", || cluster.is_empty()).await;
 
-    detour.shut();
-    let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
-    assert!(cluster[0].get("r").is_none(), "its SET is still on its way");
-    eventually("the first node does not answer", || !is_up(redlock, 0)).await;
-    // Only now, so that the release does not follow the SET over the same connection.
+    relay.shut();
+    let lease = redlock.acquire("r").wait(SOON).await.expect("two of three nodes reply");
+    assert!(cluster[0].get("r").is_none(), "the SET is withheld");
+    eventually("the first node is not up", || !is_up(redlock, 0)).await;
+    // Dropped only now, so that the release does not follow the `SET` on the same connection.
     drop(lease);
-    eventually("it has a new connection", || is_up(redlock, 0)).await;
+    eventually("the first node has a new connection", || is_up(redlock, 0)).await;
 }
 
 #[tokio::test]
-async fn a_set_in_a_connection_that_was_replaced_never_runs() {
+async fn late_set_of_a_replaced_connection_never_runs() {
     let cluster = Cluster::start(3);
-    let detour = Detour::start(cluster[0].addr());
-    let urls = [detour.url(), cluster[1].url(), cluster[2].url()];
+    let relay = DelayingRelay::start(cluster[0].addr());
+    let urls = [relay.url(), cluster[1].url(), cluster[2].url()];
     let redlock = builder_of(urls).node_timeout(ms(100)).ttl(ms(120_000)).build();
-    let redlock = redlock.expect("good settings");
-    leave_a_set_behind(&cluster, &detour, &redlock).await;
+    let redlock = redlock.expect("valid settings");
+    leave_a_set_behind(&cluster, &relay, &redlock).await;
     eventually("the release is delivered", || cluster.is_empty()).await;
     deliver_all(&redlock).await;
 
     let before = cluster[0].calls("set");
-    detour.open();
-    let begun = Instant::now();
-    while begun.elapsed() < ms(500) {
+    relay.open();
+    let started = Instant::now();
+    while started.elapsed() < ms(500) {
         assert!(cluster[0].get("r").is_none(), "a late SET has run");
         tokio::time::sleep(ms(5)).await;
     }
     assert_eq!(cluster[0].calls("set"), before, "the connection was killed on the server");
 }
 
-/// Servers with a user who may not end connections, and who is used by way of `Detour`.
-fn without_kill() -> (Cluster, Detour, [String; 3]) {
+/// Servers whose user may not kill connections, with a relay before the first one.
+fn without_kill() -> (Cluster, DelayingRelay, [String; 3]) {
     let setup = Server::builder().arg("--user").arg(USER).arg("on").arg(format!(">{PASSWORD}"));
     let setup = FEW_RIGHTS.split(' ').fold(setup, ServerBuilder::arg);
     let cluster = Cluster::start_with(3, &setup);
-    let detour = Detour::start(cluster[0].addr());
-    let addrs = [detour.addr, cluster[1].addr(), cluster[2].addr()];
+    let relay = DelayingRelay::start(cluster[0].addr());
+    let addrs = [relay.addr, cluster[1].addr(), cluster[2].addr()];
     let urls = addrs.map(|addr| format!("redis://{USER}:{PASSWORD}@{addr}"));
-    (cluster, detour, urls)
+    (cluster, relay, urls)
 }
 
-/// The same without a silence before: the connection breaks while the node has time to answer.
+/// Like the next test, but the connection breaks before the node timeout.
 #[tokio::test]
-async fn where_kill_is_forbidden_a_set_of_a_connection_that_just_broke_is_undone_too() {
-    let (cluster, detour, urls) = without_kill();
+async fn late_set_of_a_broken_connection_is_released_without_kill() {
+    let (cluster, relay, urls) = without_kill();
     let redlock = builder_of(urls).node_timeout(SOON).ttl(ms(300_000)).build();
-    let redlock = redlock.expect("good settings");
+    let redlock = redlock.expect("valid settings");
     let warm_up = granted_by_all(&redlock, "warm-up").await;
-    detour.shut();
-    let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
-    detour.hang_up();
+    relay.shut();
+    let lease = redlock.acquire("r").wait(SOON).await.expect("two of three nodes reply");
+    relay.hang_up();
     let vote = || lease.report().nodes()[0].vote().clone();
-    eventually("its vote has failed", || matches!(vote(), NodeVote::Failed(_))).await;
-    eventually("it has a new connection", || is_up(&redlock, 0)).await;
+    eventually("the first node's vote has failed", || matches!(vote(), NodeVote::Failed(_))).await;
+    eventually("the first node has a new connection", || is_up(&redlock, 0)).await;
     drop(lease);
     tokio::time::sleep(ms(300)).await;
 
     let before = cluster[0].calls("set");
-    detour.open();
+    relay.open();
     eventually("the late SET runs", || cluster[0].calls("set") > before).await;
     drop(warm_up);
-    eventually("it is undone, long before it expires", || cluster.is_empty()).await;
+    eventually("the key is deleted long before its expiry", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn where_kill_is_forbidden_a_set_that_comes_late_is_undone() {
-    let (cluster, detour, urls) = without_kill();
+async fn late_set_is_released_without_kill() {
+    let (cluster, relay, urls) = without_kill();
     let redlock = builder_of(urls).node_timeout(ms(100)).ttl(ms(120_000)).build();
-    let redlock = redlock.expect("good settings");
-    leave_a_set_behind(&cluster, &detour, &redlock).await;
+    let redlock = redlock.expect("valid settings");
+    leave_a_set_behind(&cluster, &relay, &redlock).await;
 
     let before = cluster[0].calls("set");
     tokio::time::sleep(ms(300)).await;
-    assert_eq!(
-        cluster[0].calls("set"),
-        before,
-        "a release was delivered long before the SET comes"
-    );
-    detour.open();
+    assert_eq!(cluster[0].calls("set"), before, "the release runs before the SET");
+    relay.open();
     eventually("the late SET runs", || cluster[0].calls("set") > before).await;
-    eventually("it is undone, long before it expires", || cluster.is_empty()).await;
+    eventually("the key is deleted long before its expiry", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
+async fn commands_delayed_by_the_network_leave_no_keys() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let redlock = through(&proxies).node_timeout(ms(100)).ttl(ms(120_000)).build();
-    let redlock = redlock.expect("good settings");
-    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-    eventually("all are up", || all_up(&redlock)).await;
-    eventually("it is free again", || cluster.is_empty()).await;
+    let redlock = redlock.expect("valid settings");
+    drop(redlock.acquire("r").wait(SOON).await.expect("the lock is free"));
+    eventually("all nodes are up", || all_up(&redlock)).await;
+    eventually("the lock is released", || cluster.is_empty()).await;
 
     for proxy in &proxies {
         proxy.hold(Direction::Requests);
     }
-    let refused = redlock.try_acquire("r").await.expect_err("no node hears of it");
+    let refused = redlock.try_acquire("r").await.expect_err("no node receives the command");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
-    eventually("all are given up, and connected to anew", || {
+    eventually("all connections are replaced", || {
         proxies.iter().all(|proxy| proxy.accepted() >= 2)
     })
     .await;
     proxies.iter().for_each(Proxy::heal);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("nothing is in the way");
-    let lost = lease.release().await.expect("all are up");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
+    let lost = lease.release().await.expect("all nodes are up");
     assert_eq!(lost, quorlock::ReleaseOutcome::Released);
     deliver_all(&redlock).await;
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// A lock that another runtime has acquired from `first` and two other nodes. The first node hangs before it replies: its
-/// `SET` may still run when the runtime ends.
+/// A lease acquired by another runtime from two of three nodes. The `first` node is stopped before it replies,
+/// so its `SET` may still run after the runtime has ended.
 fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease {
     let elsewhere = current_thread();
     elsewhere.block_on(async {
         let warm_up = granted_by_all(redlock, "warm-up").await;
-        warm_up.release().await.expect("all are up");
-        eventually("it is free again", || first.keys().is_empty()).await;
+        warm_up.release().await.expect("all nodes are up");
+        eventually("the lock is released", || first.keys().is_empty()).await;
         first.stop();
         let before = proxy.bytes(Direction::Requests);
-        let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
-        eventually("its SET is sent", || proxy.bytes(Direction::Requests) > before).await;
+        let lease = redlock.acquire("r").wait(SOON).await.expect("two of three nodes reply");
+        eventually("the SET is sent", || proxy.bytes(Direction::Requests) > before).await;
         lease
     })
 }
 
-/// The next connections of the client's first node reach this server.
+/// Redirects the connections of the client's first node to `server`.
 async fn set_target(proxy: &Proxy, server: &Server, redlock: &Redlock) {
     let before = proxy.accepted();
     proxy.set_target(server.addr());
     proxy.close();
-    let is_back = || proxy.accepted() > before && is_up(redlock, 0);
-    eventually("the first node has a new connection", is_back).await;
+    let is_connected = || proxy.accepted() > before && is_up(redlock, 0);
+    eventually("the first node has a new connection", is_connected).await;
 }
 
-/// A broken connection to an earlier run of a server has ended with that run, once the current run replies: with its
-/// time, or with the error that `TIME` is not permitted.
+/// A broken connection to an earlier run of a server ended with that run. The proof is a reply of the current
+/// run to `TIME`, or the error that `TIME` is not permitted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn set_that_another_run_received_is_released_once_by_one_that_hangs_and_then_answers() {
+async fn release_on_an_earlier_run_of_a_server_is_sent_once() {
     for rule in ["+time", "-time"] {
         let (cluster, other) = (Cluster::start(3), Server::start());
         cluster[0].cmd(&["ACL", "SETUSER", "default", rule]);
@@ -259,21 +255,21 @@ async fn set_that_another_run_received_is_released_once_by_one_that_hangs_and_th
         let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
         let redlock = Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(1_000));
         let redlock = redlock.restart_guard(RestartGuard::Off).ttl(ms(300_000)).build();
-        let redlock = redlock.expect("good settings");
+        let redlock = redlock.expect("valid settings");
         let warm_up = granted_by_all(&redlock, "warm-up").await;
-        warm_up.release().await.expect("all are up");
-        eventually("it is free again", || cluster.is_empty()).await;
+        warm_up.release().await.expect("all nodes are up");
+        eventually("the lock is released", || cluster.is_empty()).await;
 
         set_target(&proxy, &other, &redlock).await;
         let lease = block_in_place(|| acquired_elsewhere(&redlock, &other, &proxy));
         set_target(&proxy, &cluster[0], &redlock).await;
-        // Where the server's own command finds no key, the script behind it reports why.
+        // After a native command that finds no key, the client sends the script, which reports the reason.
         let command = native(&cluster[0]).unwrap_or("evalsha");
         let before = cluster[0].calls(command);
         cluster[0].stop();
         let stalled = || *redlock.nodes()[0].state() == NodeState::Stalled;
         drop(lease);
-        eventually("it is asked, and hangs", stalled).await;
+        eventually("the node is stalled", stalled).await;
         cluster[0].cont();
         deliver_all(&redlock).await;
         assert_eq!(cluster[0].calls(command), before + 1, "{rule}");

@@ -1,4 +1,4 @@
-//! How long a lease is kept up.
+//! Limits of auto-extension.
 
 use crate::{SOON, builder, ms};
 use kit::Cluster;
@@ -9,17 +9,17 @@ use tokio::time::{sleep, timeout};
 const YEAR: Duration = Duration::from_hours(24 * 365);
 
 fn client(cluster: &Cluster) -> Redlock {
-    builder(cluster).node_timeout(ms(500)).ttl(ms(2_000)).build().expect("good settings")
+    builder(cluster).node_timeout(ms(500)).ttl(ms(2_000)).build().expect("valid settings")
 }
 
 #[tokio::test]
-async fn a_lease_is_kept_up_whatever_its_limit_is() {
+async fn lease_is_renewed_with_any_limit() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let mut leases = Vec::new();
     for limit in [YEAR, 99 * YEAR, 101 * YEAR, 600 * YEAR, Duration::MAX] {
         let acquire = redlock.acquire(format!("{limit:?}")).auto_extend(limit);
-        leases.push((limit, acquire.await.expect("a free lock")));
+        leases.push((limit, acquire.await.expect("the lock is free")));
     }
     sleep(ms(5_000)).await;
     for (limit, lease) in leases {
@@ -29,7 +29,7 @@ async fn a_lease_is_kept_up_whatever_its_limit_is() {
 }
 
 #[tokio::test]
-async fn a_limit_below_the_node_timeout_is_refused_before_a_node_is_asked() {
+async fn limit_below_node_timeout_is_refused_without_io() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     for max_hold in [Duration::ZERO, ms(1), ms(500)] {
@@ -39,16 +39,16 @@ async fn a_limit_below_the_node_timeout_is_refused_before_a_node_is_asked() {
         assert_eq!(refused, AcquireError::Invalid(reason));
     }
     assert!(cluster.is_empty());
-    // Just above it, it works as long as it may.
-    let lease = redlock.acquire("r").auto_extend(ms(510)).await.expect("a free lock");
-    assert_eq!(timeout(SOON, lease.lost()).await.expect("told"), Loss::MaxHold);
+    // Slightly above the node timeout, the limit is accepted.
+    let lease = redlock.acquire("r").auto_extend(ms(510)).await.expect("the lock is free");
+    assert_eq!(timeout(SOON, lease.lost()).await.expect("the end is reported"), Loss::MaxHold);
 }
 
 #[tokio::test]
-async fn without_a_limit_it_is_kept_up_until_it_is_released() {
+async fn lease_without_limit_is_renewed_until_release() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let lease = redlock.acquire("r").auto_extend_forever().await.expect("a free lock");
+    let lease = redlock.acquire("r").auto_extend_forever().await.expect("the lock is free");
     sleep(ms(4_500)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
     lease.release().await.expect("nodes are up");

@@ -1,5 +1,5 @@
-//! quorlock on real redis-server processes. Each test starts its own on free ports, and leaves none
-//! behind.
+//! Tests of quorlock on real redis-server processes. Each test starts its own servers on free ports, and stops
+//! them.
 
 #![allow(
     clippy::incompatible_msrv,
@@ -9,8 +9,9 @@
 mod agreement;
 #[cfg(feature = "blocking")]
 mod blocking;
+#[cfg(feature = "blocking")]
+mod blocking_in_async;
 mod bounds;
-mod bystanders;
 mod cancellation;
 mod checks;
 mod clocks;
@@ -19,10 +20,11 @@ mod cool_down;
 mod credentials;
 mod dead;
 mod deployments;
-mod endings;
+mod dropped_clients;
 mod errors;
 mod failovers;
 mod fencing;
+mod foreign_changes;
 mod forks;
 mod fresh;
 mod garbage;
@@ -30,59 +32,57 @@ mod guarded;
 mod handover;
 mod hung;
 mod incomplete;
-#[cfg(feature = "blocking")]
-mod inside;
 mod interop;
+mod invalid_counters;
 mod late_keys;
 mod late_packets;
+mod lease_end;
 mod lifecycle;
 mod limits;
-mod lingering;
 mod many_waiters;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod names;
-mod natives;
+mod native_deletes;
 mod nodes;
 mod observer;
-mod odd_places;
 mod operations;
 mod own_clock;
 mod ownership;
 mod processes;
 mod profiles;
 mod quorum;
+mod rare_conditions;
+mod rarely_polled;
 mod reconnect;
 mod refusals;
+mod refused_writes;
 mod renewal;
 #[cfg(feature = "blocking")]
 mod resolver;
 mod restarts;
 mod rolling;
 mod runtimes;
-mod seldom;
 #[cfg(feature = "serde")]
 mod serialized;
+mod set_notifications;
+mod set_queues;
 mod sets;
-mod sets_in_line;
-mod sets_told;
 mod settings;
 mod setups;
 mod silence;
-mod spoilt;
 #[path = "../../examples/fencing/stale.rs"]
 mod stale;
 mod steps;
+mod stopped_runtimes;
 mod stopping;
+mod stuck_waiters;
 mod suspects;
 mod tampered;
 mod tampering;
 #[cfg(feature = "tls-rustls")]
 mod tls;
-mod touched;
 mod transport;
-mod undriven;
-mod unserved;
 mod using;
 mod validity;
 mod variables;
@@ -96,19 +96,19 @@ use quorlock::{Acquire, Builder, Lease, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-/// How long to wait for something that takes milliseconds, on the slowest machine.
+/// Timeout for events that take milliseconds, on the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// For locks with long ttls: longer than any test.
+/// `max_ttl` of the clients: longer than any test.
 const MAX_TTL: Duration = Duration::from_hours(1);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A client of `cluster`, with a node timeout that a busy machine does not break.
+/// A client of `cluster`, with a node timeout that a busy machine does not exceed.
 fn client(cluster: &Cluster) -> Redlock {
-    builder(cluster).build().expect("good settings")
+    builder(cluster).build().expect("valid settings")
 }
 
 fn builder(cluster: &Cluster) -> Builder {
@@ -127,7 +127,7 @@ fn builder_of(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Builder {
 
 /// A client that is connected to all of its nodes.
 async fn connected(builder: Builder) -> Redlock {
-    let redlock = builder.build().expect("good settings");
+    let redlock = builder.build().expect("valid settings");
     redlock.ready().await.expect("nodes are up");
     eventually("all nodes are up", || all_up(&redlock)).await;
     redlock
@@ -143,9 +143,9 @@ async fn warm_up(redlock: &Redlock) {
 
 /// A lease whose key is on all nodes.
 async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
-    let lease = redlock.acquire(resource).wait(SOON).await.expect("a free lock");
+    let lease = redlock.acquire(resource).wait(SOON).await.expect("the lock is free");
     let nodes = lease.report().nodes().len();
-    eventually("all granted", || lease.report().granted() == nodes).await;
+    eventually("all nodes have granted", || lease.report().granted() == nodes).await;
     lease
 }
 
@@ -178,10 +178,9 @@ fn multi_thread(threads: usize) -> Runtime {
     builder.worker_threads(threads).enable_all().build().expect("a runtime")
 }
 
-/// An acquire that was polled once, and is not decided by then. Where the nodes' tasks run on other threads
-/// than the caller, and that one is held up, they can answer within the poll: then it is begun anew, when
-/// what it won is given back.
-fn begun(acquire: impl Fn() -> Acquire) -> Acquire {
+/// An acquire that was polled once, and is pending. If this thread is delayed and the client's task runs on
+/// another one, the nodes can reply within that poll: then the lease is dropped, and a new acquire begins.
+fn pending_acquire(acquire: impl Fn() -> Acquire) -> Acquire {
     for _ in 0..100 {
         let mut acquire = acquire();
         if (&mut acquire).now_or_never().is_none() {
@@ -190,14 +189,14 @@ fn begun(acquire: impl Fn() -> Acquire) -> Acquire {
         drop(acquire);
         std::thread::sleep(ms(50));
     }
-    panic!("a hundred times the nodes have answered within one poll");
+    panic!("the nodes have replied within one poll, a hundred times");
 }
 
-/// Waits until `condition` holds, and lets the runtime run meanwhile.
+/// Waits until `condition` holds, while other tasks run.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < SOON, "it did not happen in {SOON:?}: {what}");
+        assert!(started.elapsed() < SOON, "timed out after {SOON:?}: {what}");
         tokio::time::sleep(ms(2)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Many clients, each with connections of its own, that wait for one lock.
+//! Many clients, each with its own connections, that wait for one lock.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -6,30 +6,30 @@ use tokio::time::{sleep, timeout};
 
 const CLIENTS: u64 = 100;
 
-/// At most 3 x nodes x the square root of the waiters is wanted: 150 commands for each hand-over. It was 1,400 when each
-/// waiter reacted to each release.
-// The test blocks while it reads statistics, and the clients must go on.
+/// The design goal is 3 x nodes x sqrt(waiters) = 150 commands per hand-over. When each waiter reacted to each
+/// release, it was 1,400.
+// Two threads, because the test blocks while it reads statistics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundred_clients_on_one_key_finish_with_few_commands() {
+async fn many_clients_on_one_key_need_few_commands() {
     let cluster = Cluster::start(5);
-    let held = client(&cluster).acquire("r").await.expect("a free lock");
+    let held = client(&cluster).acquire("r").await.expect("the lock is free");
     let waiting = (0..CLIENTS).map(|_| {
-        let redlock = builder(&cluster).wait(SOON * 3).build().expect("good settings");
+        let redlock = builder(&cluster).wait(SOON * 3).build().expect("valid settings");
         tokio::spawn(async move {
-            let lease = redlock.acquire("r").await.expect("its turn comes");
+            let lease = redlock.acquire("r").await.expect("the lock becomes free");
             sleep(ms(5)).await;
             lease.release().await.expect("nodes are up");
         })
     });
     let waiting: Vec<_> = waiting.collect();
-    // An attempt ends once three nodes have refused it, and the second one arms their pushes.
+    // An attempt ends once three nodes have refused it. The second attempt arms the pushes.
     let asked = || cluster.iter().map(|node| node.calls("pttl")).sum::<u64>();
     let all_wait = || asked() >= 3 * 2 * CLIENTS;
-    eventually("all wait", all_wait).await;
+    eventually("all clients wait", all_wait).await;
     cluster.iter().for_each(Server::reset_stats);
     held.release().await.expect("nodes are up");
     for waiter in waiting {
-        timeout(SOON * 3, waiter).await.expect("in time").expect("no panic");
+        timeout(SOON * 3, waiter).await.expect("all clients are served").expect("no panic");
     }
     let cost = cluster.iter().map(Server::all_calls).sum::<u64>() / CLIENTS;
     assert!(cost <= 500, "{cost} commands for each hand-over");

@@ -1,9 +1,9 @@
-//! What the metrics show, in scenes whose numbers are known.
+//! Metrics in scenarios with known numbers.
 
 mod documented;
 mod recorder;
 
-use crate::{SOON, begun, builder, connected, eventually, ms};
+use crate::{SOON, builder, connected, eventually, ms, pending_acquire};
 use kit::Cluster;
 use metrics::set_default_local_recorder;
 use quorlock::{Loss, RestartGuard, RetryPolicy};
@@ -14,9 +14,9 @@ use tokio::time::timeout;
 const HOUR: Duration = Duration::from_hours(1);
 
 #[tokio::test]
-async fn what_is_held_is_counted_by_class_from_the_acquire_to_the_release() {
+async fn held_leases_are_counted_by_class() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let redlock = connected(builder(&cluster)).await;
     let account = [("class", "account")];
@@ -48,9 +48,9 @@ async fn what_is_held_is_counted_by_class_from_the_acquire_to_the_release() {
 }
 
 #[tokio::test]
-async fn each_node_is_counted_for_what_it_was_asked_and_what_it_said() {
+async fn votes_are_counted_by_node_and_command() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let redlock = connected(builder(&cluster)).await;
     let lease = redlock.acquire("r").await.expect("free");
@@ -58,7 +58,7 @@ async fn each_node_is_counted_for_what_it_was_asked_and_what_it_said() {
     lease.extend(HOUR).await.expect("nodes are up");
     lease.release().await.expect("nodes are up");
     let held = recorder.count("quorlock_votes_total", &[("asked", "acquire"), ("vote", "held")]);
-    assert!(held >= 2, "that was a refusal by a quorum: {held}");
+    assert!(held >= 2, "a quorum refused: {held}");
     for node in redlock.nodes() {
         let votes = |asked, vote| {
             let labels = [("node", node.name()), ("asked", asked), ("vote", vote)];
@@ -66,28 +66,28 @@ async fn each_node_is_counted_for_what_it_was_asked_and_what_it_said() {
         };
         let of_it = [("node", node.name())];
         let expected = [("acquire", "granted"), ("extend", "granted"), ("release", "granted")];
-        // The last of three may answer after the decision. One that was not heard before the refusal is told to
-        // release what it may have granted, or was not even asked.
-        eventually("it has answered all", || {
+        // The last of three nodes may reply after the decision. A node without a reply at the refusal receives
+        // a release, or never received the acquire.
+        eventually("the node has replied to every command", || {
             let held = votes("acquire", "held");
-            let given_up = votes("release", "missing") + votes("release", "held");
+            let clean_ups = votes("release", "missing") + votes("release", "held");
             held <= 1
-                && given_up <= held
+                && clean_ups <= held
                 && expected.iter().all(|(asked, vote)| votes(asked, vote) == 1)
-                && recorder.count("quorlock_votes_total", &of_it) == 3 + held + given_up
+                && recorder.count("quorlock_votes_total", &of_it) == 3 + held + clean_ups
         })
         .await;
         let answered = recorder.count("quorlock_votes_total", &of_it);
         let trips = recorder.recorded("quorlock_round_trip_seconds", &of_it);
-        assert_eq!(i64::try_from(trips.len()), Ok(answered), "one for each answer: {trips:?}");
+        assert_eq!(i64::try_from(trips.len()), Ok(answered), "one round trip per reply: {trips:?}");
         assert!(trips.iter().all(|secs| (0.0..20.0).contains(secs) && *secs > 0.0), "{trips:?}");
     }
 }
 
 #[tokio::test]
-async fn a_node_that_dies_and_comes_back_is_seen_in_its_gauges() {
+async fn node_gauges_follow_a_crash_and_restart() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let redlock = connected(builder(&cluster).restart_guard(RestartGuard::Off)).await;
     let name = redlock.nodes()[2].name().to_owned();
@@ -96,73 +96,79 @@ async fn a_node_that_dies_and_comes_back_is_seen_in_its_gauges() {
         ["quorlock_node_counted", "quorlock_node_clients", "quorlock_connections"]
             .map(|gauge| recorder.count(gauge, &of_it))
     };
-    eventually("it counts", || gauges() == [1, 1, 1]).await;
+    eventually("the node counts", || gauges() == [1, 1, 1]).await;
     cluster[2].kill();
-    eventually("it is down", || gauges() == [0, 1, 0]).await;
+    eventually("the node is down", || gauges() == [0, 1, 0]).await;
     let failures = || recorder.count("quorlock_connect_failures_total", &of_it);
-    eventually("it cannot be connected to", || failures() > 0).await;
-    drop(redlock.acquire("r").await.expect("two of three"));
+    eventually("an attempt to connect fails", || failures() > 0).await;
+    drop(redlock.acquire("r").await.expect("two of three nodes grant"));
     let failed = [of_it[0], ("vote", "failed")];
-    eventually("it has no vote", || recorder.count("quorlock_votes_total", &failed) > 0).await;
+    eventually("the node's vote fails", || recorder.count("quorlock_votes_total", &failed) > 0)
+        .await;
     cluster[2].restart();
-    eventually("it is back", || gauges() == [1, 1, 1]).await;
+    eventually("the node is up", || gauges() == [1, 1, 1]).await;
     assert_eq!(recorder.count("quorlock_connections_opened_total", &of_it), 2);
     let closed = [of_it[0], ("reason", "disconnected")];
     assert_eq!(recorder.count("quorlock_connections_closed_total", &closed), 1);
     let others = recorder.count("quorlock_node_counted", &[]);
-    assert_eq!(others, 3, "the others were never away");
+    assert_eq!(others, 3, "all nodes count");
 
-    redlock.close().await.expect("nothing is owed");
+    redlock.close().await.expect("no release is pending");
     drop(redlock);
-    eventually("the client is gone", || gauges() == [0, 0, 0]).await;
+    eventually("the client's gauges are zero", || gauges() == [0, 0, 0]).await;
     let closed = [("reason", "closed")];
     assert_eq!(recorder.count("quorlock_connections_closed_total", &closed), 3);
 }
 
 #[tokio::test]
-async fn a_node_that_hangs_is_owed_releases_until_it_has_taken_them() {
+async fn pending_releases_of_a_stopped_node_are_counted() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let redlock = connected(builder(&cluster).node_timeout(ms(300))).await;
     let name = redlock.nodes()[0].name().to_owned();
     let lease = redlock.acquire("r").await.expect("free");
-    eventually("the key is everywhere", || cluster.all_have("r")).await;
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
     cluster[0].stop();
-    lease.release().await.expect("two of three");
-    let owed = || recorder.count("quorlock_releases_owed", &[("node", name.as_str())]);
-    eventually("it is owed one", || owed() == 1).await;
-    assert_eq!(recorder.count("quorlock_releases_owed", &[]), 1, "and the others none");
-    eventually("it does not count", || recorder.count("quorlock_node_counted", &[]) == 2).await;
+    lease.release().await.expect("two of three nodes reply");
+    let pending = || recorder.count("quorlock_releases_owed", &[("node", name.as_str())]);
+    eventually("one release is pending", || pending() == 1).await;
+    assert_eq!(recorder.count("quorlock_releases_owed", &[]), 1, "no other release is pending");
+    eventually("the node does not count", || recorder.count("quorlock_node_counted", &[]) == 2)
+        .await;
     cluster[0].cont();
-    eventually("it is owed none", || owed() == 0).await;
-    eventually("it counts", || recorder.count("quorlock_node_counted", &[]) == 3).await;
+    eventually("no release is pending", || pending() == 0).await;
+    eventually("the node counts", || recorder.count("quorlock_node_counted", &[]) == 3).await;
 }
 
 #[tokio::test]
-async fn a_loss_is_counted_by_its_reason_and_lowers_what_is_held_once() {
+async fn loss_is_counted_by_reason_and_lowers_the_gauge_once() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let redlock = connected(builder(&cluster).node_timeout(ms(300))).await;
     let job = [("class", "job")];
     let lease = redlock.acquire("r").class("job").auto_extend(HOUR).await.expect("free");
-    eventually("the key is everywhere", || cluster.all_have("r")).await;
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
     cluster.iter().for_each(|node| {
         node.del("r");
     });
-    assert_eq!(timeout(SOON, lease.lost()).await.expect("told"), Loss::QuorumLost);
+    assert_eq!(timeout(SOON, lease.lost()).await.expect("the loss is reported"), Loss::QuorumLost);
     let lost = |reason| recorder.count("quorlock_leases_lost_total", &[job[0], ("reason", reason)]);
-    eventually("it is counted", || lost("quorum_lost") == 1).await;
+    eventually("the loss is counted", || lost("quorum_lost") == 1).await;
     assert_eq!(recorder.count("quorlock_leases_held", &job), 0);
     drop(lease);
-    assert_eq!(recorder.count("quorlock_leases_held", &job), 0, "its end was its loss");
+    assert_eq!(
+        recorder.count("quorlock_leases_held", &job),
+        0,
+        "the drop of a lost lease is not counted"
+    );
 
     let short = redlock.acquire("s").class("job").ttl(ms(500)).await.expect("free");
     tokio::time::sleep(ms(700)).await;
-    assert_eq!(recorder.count("quorlock_leases_held", &job), 1, "nobody has looked");
+    assert_eq!(recorder.count("quorlock_leases_held", &job), 1, "the expiry has not been noticed");
     drop(short);
-    eventually("its end is counted", || lost("expired") == 1).await;
+    eventually("the expiry is counted", || lost("expired") == 1).await;
     assert_eq!(lost("quorum_lost"), 1);
     let closed = redlock.acquire("t").class("job").await.expect("free");
     redlock.close().await.expect("nodes are up");
@@ -174,9 +180,9 @@ async fn a_loss_is_counted_by_its_reason_and_lowers_what_is_held_once() {
 }
 
 #[tokio::test]
-async fn three_who_wait_are_counted_until_they_wait_no_more() {
+async fn waiting_acquires_are_counted() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let redlock = connected(builder(&cluster)).await;
     let class = [("class", "account")];
@@ -185,13 +191,15 @@ async fn three_who_wait_are_counted_until_they_wait_no_more() {
     let waiting: Vec<_> = (0..3)
         .map(|_| {
             let acquire = redlock.acquire("r").class("account").wait(HOUR);
-            tokio::spawn(async move { acquire.await.expect("its turn comes").release().await })
+            tokio::spawn(
+                async move { acquire.await.expect("the lock becomes free").release().await },
+            )
         })
         .collect();
-    eventually("three wait", || waiters() == 3).await;
+    eventually("three acquires wait", || waiters() == 3).await;
     let dropped = tokio::time::timeout(ms(20), redlock.acquire("r").class("account"));
     dropped.await.expect_err("it is held");
-    assert_eq!(waiters(), 3, "who gives up waits no more");
+    assert_eq!(waiters(), 3, "a dropped acquire is not counted");
     held.release().await.expect("nodes are up");
     for one in waiting {
         one.await.expect("no panic").expect("nodes are up");
@@ -201,50 +209,50 @@ async fn three_who_wait_are_counted_until_they_wait_no_more() {
     assert_eq!(recorder.count("quorlock_acquires_total", &won), 4);
     let dropped = [class[0], ("outcome", "dropped")];
     assert_eq!(recorder.count("quorlock_acquires_total", &dropped), 1);
-    let mut alone = begun(|| redlock.acquire("s").class("account"));
+    let mut alone = pending_acquire(|| redlock.acquire("s").class("account"));
     drop((&mut alone).await.expect("free"));
-    assert_eq!(waiters(), 0, "nobody was in the way");
+    assert_eq!(waiters(), 0, "the lock was free");
 }
 
 #[tokio::test]
-async fn who_is_refused_again_and_again_waits_once() {
+async fn repeatedly_refused_acquire_counts_as_one_waiter() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let (redlock, other) = (connected(builder(&cluster)).await, connected(builder(&cluster)).await);
     let held = other.acquire("r").await.expect("free");
     let acquire = redlock.acquire("r").class("job").wait(HOUR).retry(RetryPolicy::fixed(ms(10)));
     let waiting = tokio::spawn(async move { acquire.await.map(drop) });
     let refused = || recorder.count("quorlock_votes_total", &[("vote", "held")]);
-    eventually("it is refused three times", || refused() >= 9).await;
+    eventually("the acquire is refused three times", || refused() >= 9).await;
     assert_eq!(recorder.count("quorlock_waiters", &[]), 1);
     held.release().await.expect("nodes are up");
-    waiting.await.expect("no panic").expect("it is free by then");
+    waiting.await.expect("no panic").expect("the lock is released");
     assert_eq!(recorder.count("quorlock_waiters", &[]), 0);
 }
 
 #[tokio::test]
-async fn renewals_show_what_was_left_and_those_that_fail() {
+async fn renewals_record_slack_and_failures() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let redlock = connected(builder(&cluster).node_timeout(ms(300)).ttl(ms(6_000))).await;
     let lease = redlock.acquire("r").auto_extend(HOUR).await.expect("free");
     let renewals = |result| recorder.count("quorlock_renewals_total", &[("result", result)]);
-    eventually("it is renewed", || renewals("renewed") > 0).await;
+    eventually("the lease is renewed", || renewals("renewed") > 0).await;
     assert_eq!(renewals("failed"), 0);
     let slack = recorder.recorded("quorlock_renewal_slack_seconds", &[("class", "none")]);
     assert!(slack.iter().all(|secs| (0.0..6.0).contains(secs) && *secs > 0.0), "{slack:?}");
     cluster.iter().take(2).for_each(kit::Server::stop);
-    eventually("it fails", || renewals("failed") > 0).await;
-    assert_eq!(timeout(SOON, lease.lost()).await.expect("told"), Loss::Expired);
+    eventually("a renewal fails", || renewals("failed") > 0).await;
+    assert_eq!(timeout(SOON, lease.lost()).await.expect("the loss is reported"), Loss::Expired);
     cluster.iter().take(2).for_each(kit::Server::cont);
 }
 
 #[tokio::test]
-async fn clients_of_one_process_are_added_up_and_leave_nothing_behind() {
+async fn gauges_sum_clients_and_return_to_zero() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
     let (one, other) = (connected(builder(&cluster)).await, connected(builder(&cluster)).await);
     let leases = [one.acquire("a").await.expect("free"), other.acquire("b").await.expect("free")];
@@ -252,20 +260,20 @@ async fn clients_of_one_process_are_added_up_and_leave_nothing_behind() {
         ["quorlock_leases_held", "quorlock_node_counted", "quorlock_connections"]
             .map(|gauge| recorder.count(gauge, &[]))
     };
-    eventually("both count all", || gauges() == [2, 6, 6]).await;
+    eventually("both clients are counted", || gauges() == [2, 6, 6]).await;
     drop(leases);
     one.close().await.expect("nodes are up");
     drop(one);
-    eventually("one is gone", || gauges() == [0, 3, 3]).await;
+    eventually("one client is closed", || gauges() == [0, 3, 3]).await;
     drop(other);
-    eventually("both are gone", || gauges() == [0, 0, 0]).await;
+    eventually("both clients are closed", || gauges() == [0, 0, 0]).await;
     assert_eq!(recorder.count("quorlock_node_clients", &[]), 0);
 }
 
 #[tokio::test]
-async fn a_class_too_many_is_counted_with_the_others() {
+async fn excess_classes_are_counted_as_other() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(1);
     let redlock = connected(builder(&cluster)).await;
     for number in 0..103 {
@@ -278,5 +286,5 @@ async fn a_class_too_many_is_counted_with_the_others() {
     };
     assert_eq!(["class-0", "class-99", "other", "none"].map(won), [1, 1, 3, 0]);
     let classes = recorder.labels("quorlock_leases_held");
-    assert_eq!(classes.len(), 102, "a hundred, those without one, and the rest");
+    assert_eq!(classes.len(), 102, "100 classes, \"none\" and \"other\"");
 }

@@ -1,12 +1,12 @@
-//! What can be locked: any sequence of bytes that is not one of the library's own names (see
-//! `companions`), under exactly the key that it says.
+//! Names of locks: any sequence of bytes that is not a name of the library's own keys (see `companions`). The
+//! key consists of exactly the prefix and the name.
 
 use crate::{builder, client, eventually, ms};
 use kit::Cluster;
 use quorlock::{AcquireError, Lease, Redlock, ReleaseOutcome};
 use std::collections::BTreeSet;
 
-/// Bytes that could be taken for something else on their way to a server and back.
+/// Byte sequences that an encoding or a protocol could misinterpret.
 fn unusual() -> Vec<Vec<u8>> {
     let texts = [
         "",
@@ -42,82 +42,82 @@ fn unusual() -> Vec<Vec<u8>> {
     names
 }
 
-/// The keys on each node, when they are the same on all of them.
+/// The keys on each node, if they are equal on all nodes.
 fn keys(cluster: &Cluster) -> Option<Vec<Vec<u8>>> {
     let mut per_node = cluster.keys_per_node();
     let first = per_node.pop()?;
     per_node.iter().all(|keys| *keys == first).then_some(first)
 }
 
-/// Locks, contends, extends and releases `resource`; nothing but `key` may be there meanwhile.
-async fn live_through(cluster: &Cluster, clients: [&Redlock; 2], resource: &[u8], key: &[u8]) {
-    let [ours, theirs] = clients;
+/// Acquires, contends, extends and releases `resource`, and checks that `key` is the only key.
+async fn exercise_lock(cluster: &Cluster, clients: [&Redlock; 2], resource: &[u8], key: &[u8]) {
+    let [redlock, other_client] = clients;
     let name = String::from_utf8_lossy(&resource[..resource.len().min(40)]).into_owned();
-    let lease = ours.try_acquire(resource).await;
+    let lease = redlock.try_acquire(resource).await;
     let lease = lease.unwrap_or_else(|error| panic!("{name:?}: {error}"));
     assert_eq!(lease.resource(), resource);
-    eventually("all nodes have its key and no other", || {
-        keys(cluster).is_some_and(|keys| keys == [key])
-    })
-    .await;
+    eventually("all nodes have only this key", || keys(cluster).is_some_and(|keys| keys == [key]))
+        .await;
     for node in cluster {
         assert_eq!(node.get(key).as_deref(), Some(lease.value().as_bytes()), "{name:?}");
     }
     let shown = format!("{lease:?}");
     assert!(!shown.contains(lease.value()) && !shown.contains('\n'), "{shown}");
 
-    let refused = theirs.try_acquire(resource).await.expect_err("it is held");
+    let refused = other_client.try_acquire(resource).await.expect_err("it is held");
     assert!(matches!(refused, AcquireError::Contended { .. }), "{name:?}: {refused}");
     lease.extend(ms(90_000)).await.unwrap_or_else(|error| panic!("{name:?}: {error}"));
-    eventually("all nodes know", || cluster.iter().all(|node| node.pttl(key) > 60_000)).await;
+    eventually("all nodes have the longer expiry", || {
+        cluster.iter().all(|node| node.pttl(key) > 60_000)
+    })
+    .await;
     let released = lease.release().await.unwrap_or_else(|error| panic!("{name:?}: {error}"));
     assert_eq!(released, ReleaseOutcome::Released, "{name:?}");
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn unusual_resources_are_locked_under_exactly_their_own_bytes() {
+async fn unusual_names_are_used_as_keys_unchanged() {
     let cluster = Cluster::start(3);
-    let (ours, theirs) = (client(&cluster), client(&cluster));
+    let (redlock, other_client) = (client(&cluster), client(&cluster));
     for resource in unusual() {
-        live_through(&cluster, [&ours, &theirs], &resource, &resource).await;
+        exercise_lock(&cluster, [&redlock, &other_client], &resource, &resource).await;
     }
 }
 
 #[tokio::test]
-async fn unusual_prefixes_stand_before_the_resource_as_they_are() {
+async fn unusual_prefixes_are_used_unchanged() {
     let cluster = Cluster::start(3);
     for prefix in [&b""[..], b"lock:", b"{tag}:", b"*", b" \r\n", b"\0", b"\xff\xfe"] {
-        let with_prefix = || builder(&cluster).key_prefix(prefix).build().expect("good settings");
-        let (ours, theirs) = (with_prefix(), with_prefix());
+        let with_prefix = || builder(&cluster).key_prefix(prefix).build().expect("valid settings");
+        let (redlock, other_client) = (with_prefix(), with_prefix());
         for resource in [&b"r"[..], b"", b"\0\xf0", b"*"] {
             let key = [prefix, resource].concat();
-            live_through(&cluster, [&ours, &theirs], resource, &key).await;
+            exercise_lock(&cluster, [&redlock, &other_client], resource, &key).await;
         }
     }
 }
 
 #[tokio::test]
-async fn all_unusual_resources_are_held_at_once_by_different_clients() {
+async fn unusual_names_can_be_held_concurrently() {
     let cluster = Cluster::start(3);
     let clients = [client(&cluster), client(&cluster)];
     let mut leases: Vec<Lease> = Vec::new();
     for (place, resource) in unusual().iter().enumerate() {
         let lease = clients[place % 2].try_acquire(resource).await;
-        leases.push(lease.expect("no other resource is in its way"));
+        leases.push(lease.expect("the names have different keys"));
     }
     let mut expected = unusual();
     expected.sort_unstable();
-    eventually("each has its key on all nodes", || keys(&cluster).as_ref() == Some(&expected))
-        .await;
+    eventually("all nodes have all keys", || keys(&cluster).as_ref() == Some(&expected)).await;
     leases.truncate(1);
-    eventually("only the first is left", || keys(&cluster) == Some(vec![Vec::new()])).await;
+    eventually("only the first key is left", || keys(&cluster) == Some(vec![Vec::new()])).await;
     drop(leases);
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn a_resource_can_be_given_as_text_or_bytes_owned_or_borrowed() {
+async fn resource_can_be_text_or_bytes_owned_or_borrowed() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let (borrowed, bytes) = (&String::from("&String"), Vec::from(*b"Vec<u8>"));
@@ -139,12 +139,13 @@ async fn a_resource_can_be_given_as_text_or_bytes_owned_or_borrowed() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The key is the prefix and the resource, with nothing between: that is documented, and it is what
-/// makes the library's keys those of others. Within one client, names never collide.
+/// The key is the prefix followed by the resource. That is documented, and lets other programs use the same
+/// keys. Within one client, different names have different keys.
 #[tokio::test]
-async fn the_key_alone_says_what_is_locked() {
+async fn prefix_and_resource_form_one_key() {
     let cluster = Cluster::start(3);
-    let with_prefix = |prefix: &str| builder(&cluster).key_prefix(prefix).build().expect("good");
+    let with_prefix =
+        |prefix: &str| builder(&cluster).key_prefix(prefix).build().expect("valid settings");
     let (none, a, ab) = (with_prefix(""), with_prefix("a"), with_prefix("ab"));
     let held = a.try_acquire("bc").await.expect("free");
     let refused = ab.try_acquire("c").await.expect_err("the same key");
@@ -161,8 +162,8 @@ async fn the_key_alone_says_what_is_locked() {
         ab.try_acquire("bc").await.expect("another key"),
         none.try_acquire("bc").await.expect("another key"),
     ];
-    assert_eq!(held.release().await.expect("all are up"), ReleaseOutcome::Released);
-    drop(ab.try_acquire("c").await.expect("free again"));
+    assert_eq!(held.release().await.expect("nodes are up"), ReleaseOutcome::Released);
+    drop(ab.try_acquire("c").await.expect("the lock is released"));
     drop(others);
     eventually("no key is left", || cluster.is_empty()).await;
 }
@@ -170,26 +171,26 @@ async fn the_key_alone_says_what_is_locked() {
 const MANY: usize = 3_000;
 
 #[tokio::test]
-async fn thousands_of_resources_are_held_at_once_and_each_is_released() {
+async fn thousands_of_locks_are_held_and_released() {
     let cluster = Cluster::start(3);
-    let (ours, theirs) = (client(&cluster), client(&cluster));
+    let (redlock, other_client) = (client(&cluster), client(&cluster));
     let acquires = |redlock: &Redlock| {
         let names = (0..MANY).map(|number| redlock.acquire(format!("many/{number}")));
         names.map(tokio::spawn).collect::<Vec<_>>()
     };
     let mut leases = Vec::new();
-    for acquire in acquires(&ours) {
+    for acquire in acquires(&redlock) {
         leases.push(acquire.await.expect("no panic").expect("free"));
     }
-    eventually("all are on all nodes", || {
+    eventually("all nodes have all keys", || {
         let keys = cluster.keys_per_node();
         keys.iter().all(|keys| keys.len() == MANY)
     })
     .await;
     let values: BTreeSet<_> = leases.iter().map(|lease| lease.value()).collect();
-    assert_eq!(values.len(), MANY, "each has a value of its own");
+    assert_eq!(values.len(), MANY, "the values are unique");
     for lease in leases.iter().step_by(100) {
-        let refused = theirs.try_acquire(lease.resource()).await.expect_err("it is held");
+        let refused = other_client.try_acquire(lease.resource()).await.expect_err("it is held");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
     }
     drop(leases);

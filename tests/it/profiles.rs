@@ -1,4 +1,4 @@
-//! Profiles: one client, with settings for each kind of use.
+//! Profiles: settings for different uses of one client.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::Cluster;
@@ -10,13 +10,13 @@ fn connections(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test]
-async fn profiles_share_the_connections() {
+async fn profiles_share_connections() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    redlock.acquire("first").await.expect("free").release().await.expect("they answer");
-    eventually("all are connected", || connections(&cluster) == 3).await;
+    redlock.acquire("first").await.expect("free").release().await.expect("nodes are up");
+    eventually("all nodes are connected", || connections(&cluster) == 3).await;
     for place in 0..200 {
-        let profile = redlock.profile().ttl(ms(20_000 + place)).build().expect("good settings");
+        let profile = redlock.profile().ttl(ms(20_000 + place)).build().expect("valid settings");
         let lease = profile.acquire(format!("{place}")).await.expect("free");
         assert!(lease.validity() <= ms(20_000 + place));
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
@@ -25,44 +25,44 @@ async fn profiles_share_the_connections() {
 }
 
 #[tokio::test]
-async fn each_use_has_its_settings_and_the_client_keeps_its_own() {
+async fn profile_settings_do_not_affect_the_client() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let hasty = redlock.profile().ttl(ms(90_000)).wait(ms(150)).metadata("hasty");
-    let hasty = hasty.retry(RetryPolicy::fixed(ms(10))).build().expect("good settings");
+    let impatient = redlock.profile().ttl(ms(90_000)).wait(ms(150)).metadata("impatient");
+    let impatient = impatient.retry(RetryPolicy::fixed(ms(10))).build().expect("valid settings");
 
-    // The first one waits for the connections as well, which has no bound on a busy machine.
-    let lease = hasty.acquire("r").wait(SOON).fenced().await.expect("free");
+    // The first acquire also waits for connections, which may take long on a busy machine.
+    let lease = impatient.acquire("r").wait(SOON).fenced().await.expect("free");
     assert!(lease.validity() > ms(60_000), "{lease:?}");
-    let status = redlock.status("r").await.expect("they answer");
-    assert_eq!(status.holder().expect("held").metadata(), Some("hasty"));
+    let status = redlock.status("r").await.expect("nodes are up");
+    assert_eq!(status.holder().expect("held").metadata(), Some("impatient"));
     assert!(cluster.iter().filter(|node| node.pttl("r") > 60_000).count() >= 2);
 
-    // It waits for so long, and an acquire that is told otherwise does not.
-    let begun = Instant::now();
-    let refused = hasty.acquire("r").await.expect_err("held");
+    // The profile's wait applies, unless the acquire sets its own.
+    let started = Instant::now();
+    let refused = impatient.acquire("r").await.expect_err("held");
     assert!(matches!(refused, AcquireError::Contended { held_here: true, .. }), "{refused}");
-    assert!(begun.elapsed() < SOON / 2, "the wait of the client is not its own");
-    let waiting = tokio::spawn(hasty.acquire("r").wait(SOON));
+    assert!(started.elapsed() < SOON / 2, "the profile's wait must apply, not the client's");
+    let waiting = tokio::spawn(impatient.acquire("r").wait(SOON));
     tokio::time::sleep(ms(400)).await;
-    assert!(!waiting.is_finished(), "it was told to wait for longer");
-    lease.release().await.expect("they answer");
-    let second = waiting.await.expect("no panic").expect("it is free");
-    assert!(second.token().is_none(), "only the first was told to be fenced");
-    second.release().await.expect("they answer");
+    assert!(!waiting.is_finished(), "the acquire's own wait applies");
+    lease.release().await.expect("nodes are up");
+    let second = waiting.await.expect("no panic").expect("the lock is released");
+    assert!(second.token().is_none(), "only the first acquire was fenced");
+    second.release().await.expect("nodes are up");
 
     let own = redlock.acquire("r").await.expect("free");
     assert!(own.validity() <= ms(30_000), "{own:?}");
-    let status = redlock.status("r").await.expect("they answer");
+    let status = redlock.status("r").await.expect("nodes are up");
     assert_eq!(status.holder().expect("held").metadata(), None);
 }
 
 #[tokio::test]
-async fn leases_of_a_profile_are_kept_up_and_told_to_stop_as_it_says() {
+async fn profile_settings_apply_to_its_leases() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let leader = redlock.profile().ttl(ms(6_000)).fenced().auto_extend_forever().class("leader");
-    let leader = leader.stop_before(ms(1_500)).build().expect("good settings");
+    let leader = leader.stop_before(ms(1_500)).build().expect("valid settings");
     let lease = leader.acquire("leader").await.expect("free");
     assert!(lease.token().is_some());
     tokio::time::sleep(ms(7_500)).await;
@@ -70,32 +70,32 @@ async fn leases_of_a_profile_are_kept_up_and_told_to_stop_as_it_says() {
     let classes: Vec<_> = redlock.leases().iter().map(quorlock::HeldLease::class).collect();
     assert_eq!(classes, [Some("leader")]);
     cluster.iter().for_each(kit::Server::stop);
-    let left = tokio::time::timeout(SOON, lease.stopping()).await.expect("it is told in time");
+    let left = tokio::time::timeout(SOON, lease.stopping()).await.expect("stopping() resolves");
     assert!(left <= ms(1_500), "{left:?}");
     cluster.iter().for_each(kit::Server::cont);
     drop(lease);
 
     let job = redlock.profile().at_least(ms(30_000)).give_up_early().max_attempts(2);
-    let job = job.build().expect("good settings");
+    let job = job.build().expect("valid settings");
     assert_eq!(
         job.acquire("job").await.expect("free").release().await,
         Ok(ReleaseOutcome::Released)
     );
-    let begun = Instant::now();
-    let refused = job.acquire("job").await.expect_err("it cools down");
+    let started = Instant::now();
+    let refused = job.acquire("job").await.expect_err("at_least has not passed");
     assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
-    assert!(begun.elapsed() < ms(9_000), "it gave up early: {:?}", begun.elapsed());
+    assert!(started.elapsed() < ms(9_000), "the acquire must end early: {:?}", started.elapsed());
 }
 
 #[tokio::test]
-async fn closing_one_closes_all() {
+async fn closing_the_client_closes_its_profiles() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).build().expect("good settings");
-    let profile = redlock.profile().wait(SOON).build().expect("good settings");
+    let redlock = builder(&cluster).build().expect("valid settings");
+    let profile = redlock.profile().wait(SOON).build().expect("valid settings");
     let held = profile.acquire("held").await.expect("free");
     let waiting = tokio::spawn(profile.acquire("held"));
     tokio::time::sleep(ms(100)).await;
-    redlock.close().await.expect("they answer");
+    redlock.close().await.expect("nodes are up");
     assert_eq!(held.lost().await, Loss::Closed);
     let refused = waiting.await.expect("no panic").expect_err("closed");
     assert!(matches!(refused, AcquireError::Closed), "{refused}");
@@ -105,15 +105,15 @@ async fn closing_one_closes_all() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn a_blocking_client_has_profiles_as_well() {
+fn blocking_client_has_profiles() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).build_blocking().expect("good settings");
+    let redlock = builder(&cluster).build_blocking().expect("valid settings");
     let profile = redlock.profile().ttl(ms(90_000)).metadata("m").owner().metadata("mine");
-    let profile = profile.fenced().build().expect("good settings");
+    let profile = profile.fenced().build().expect("valid settings");
     let lease = profile.acquire("r").call().expect("free");
     assert!(lease.validity() > ms(60_000) && lease.token().is_some());
-    let status = redlock.status("r").expect("they answer");
+    let status = redlock.status("r").expect("nodes are up");
     assert_eq!(status.holder().expect("held").metadata(), Some("mine"));
     assert!(redlock.profile().ttl(crate::MAX_TTL * 2).build().is_err());
-    lease.release().expect("they answer");
+    lease.release().expect("nodes are up");
 }

@@ -1,4 +1,4 @@
-//! Who wins: a quorum of free nodes, whatever N is, and nobody else at the same time.
+//! Quorums: an attempt wins if and only if a quorum is free, for any N, and locks exclude each other.
 
 use crate::{SOON, builder, builder_of, eventually, ms, multi_thread};
 use kit::{Cluster, Server};
@@ -9,30 +9,30 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// When locks were held, on one clock: no two of them at the same time.
+/// Periods in which a lock was held, on one clock.
 #[derive(Default)]
 pub(crate) struct Holds(Mutex<Vec<(Instant, Instant)>>);
 
 impl Holds {
-    /// Notes a hold from `since` to now. Call it before the lock is released.
-    pub(crate) fn note(&self, since: Instant) {
-        self.note_until(since, Instant::now());
+    /// Records a hold from `since` to now. Call this before the release.
+    pub(crate) fn record(&self, since: Instant) {
+        self.record_until(since, Instant::now());
     }
 
-    pub(crate) fn note_until(&self, since: Instant, until: Instant) {
-        self.0.lock().expect("nobody panics with it").push((since, until));
+    pub(crate) fn record_until(&self, since: Instant, until: Instant) {
+        self.0.lock().expect("no panic").push((since, until));
     }
 
-    /// How many holds there were; panics if two of them overlap.
+    /// Returns the number of holds. Panics if two overlap.
     pub(crate) fn assert_disjoint(&self) -> usize {
         let overlaps = self.overlaps();
-        assert!(overlaps.is_empty(), "two held it at the same time, for {overlaps:?}");
-        self.0.lock().expect("nobody panics with it").len()
+        assert!(overlaps.is_empty(), "holds overlap by {overlaps:?}");
+        self.0.lock().expect("no panic").len()
     }
 
-    /// For how long each hold overlapped the one that began before it.
+    /// Durations of overlaps between consecutive holds.
     pub(crate) fn overlaps(&self) -> Vec<Duration> {
-        let mut holds = self.0.lock().expect("nobody panics with it").clone();
+        let mut holds = self.0.lock().expect("no panic").clone();
         holds.sort_unstable();
         let overlap = |pair: &[(Instant, Instant)]| pair[0].1.saturating_duration_since(pair[1].0);
         holds.windows(2).map(overlap).filter(|overlap| !overlap.is_zero()).collect()
@@ -41,12 +41,12 @@ impl Holds {
 
 /// A client of these servers only.
 fn client_of(servers: &[Server]) -> Redlock {
-    builder_of(servers.iter().map(Server::url)).build().expect("good settings")
+    builder_of(servers.iter().map(Server::url)).build().expect("valid settings")
 }
 
-const FOREIGN: &[u8] = b"somebody else's";
+const FOREIGN: &[u8] = b"other";
 
-/// One attempt at a key that others hold on the servers that `mask` names.
+/// Makes one attempt at a key that another client holds on the servers in the bit set `mask`.
 async fn check_mask(redlock: &Redlock, servers: &[Server], mask: usize) {
     let (nodes, key) = (servers.len(), format!("{}/{mask:b}", servers.len()));
     let is_held = |node: usize| mask >> node & 1 == 1;
@@ -54,7 +54,7 @@ async fn check_mask(redlock: &Redlock, servers: &[Server], mask: usize) {
     for node in &held {
         servers[*node].set(&key, FOREIGN);
     }
-    let is_as_before = || {
+    let is_unchanged = || {
         servers.iter().enumerate().all(|(node, server)| {
             let expected = is_held(node).then_some(FOREIGN);
             server.get(&key).as_deref() == expected
@@ -66,8 +66,8 @@ async fn check_mask(redlock: &Redlock, servers: &[Server], mask: usize) {
         let lease = attempt.unwrap_or_else(|error| panic!("{key}: {error}"));
         eventually("all free nodes granted", || lease.report().granted() == free).await;
         for (node, server) in servers.iter().enumerate() {
-            let ours = lease.value().as_bytes();
-            let expected = if is_held(node) { FOREIGN } else { ours };
+            let own = lease.value().as_bytes();
+            let expected = if is_held(node) { FOREIGN } else { own };
             assert_eq!(server.get(&key).as_deref(), Some(expected), "{key}, node {node}");
         }
         let released = lease.release().await.unwrap_or_else(|error| panic!("{key}: {error}"));
@@ -77,14 +77,14 @@ async fn check_mask(redlock: &Redlock, servers: &[Server], mask: usize) {
         let AcquireError::Contended { report, .. } = &refused else { panic!("{key}: {refused}") };
         assert!(report.granted() <= free && report.needed() == nodes / 2 + 1, "{key}: {report}");
     }
-    eventually("only the foreign keys are left", is_as_before).await;
+    eventually("only the foreign keys are left", is_unchanged).await;
     for node in held {
-        assert_eq!(servers[node].pttl(&key), -1, "{key}: the expiry of node {node}'s was touched");
+        assert_eq!(servers[node].pttl(&key), -1, "{key}: the expiry on node {node} was changed");
     }
 }
 
 #[tokio::test]
-async fn an_attempt_wins_if_and_only_if_a_quorum_is_free_and_leaves_foreign_keys_as_they_were() {
+async fn attempt_wins_if_and_only_if_a_quorum_is_free() {
     let cluster = Cluster::start(5);
     for nodes in 1..=5 {
         let servers = &cluster.servers()[..nodes];
@@ -93,90 +93,90 @@ async fn an_attempt_wins_if_and_only_if_a_quorum_is_free_and_leaves_foreign_keys
             check_mask(&redlock, servers, mask).await;
         }
     }
-    // Late releases would touch them here: all 62 are still in place, each on exactly its nodes.
+    // Detects late releases: all 62 keys still exist, each on exactly its nodes.
     let left: usize = cluster.keys_per_node().iter().map(Vec::len).sum();
     assert_eq!(left, (1..=5).map(|nodes| nodes << (nodes - 1)).sum::<usize>());
 }
 
 #[tokio::test]
-async fn even_numbers_of_nodes_and_a_single_one_work_like_odd_ones() {
+async fn even_numbers_of_nodes_work_like_odd_ones() {
     let cluster = Cluster::start(6);
     for nodes in [1, 2, 4, 6] {
         let servers = &cluster.servers()[..nodes];
-        let (ours, theirs) = (client_of(servers), client_of(servers));
+        let (redlock, other_client) = (client_of(servers), client_of(servers));
         for round in 0..10 {
-            let lease = ours.try_acquire("r").await.expect("a free lock");
+            let lease = redlock.try_acquire("r").await.expect("the lock is free");
             assert_eq!(lease.report().needed(), nodes / 2 + 1);
-            let refused = theirs.try_acquire("r").await.expect_err("it is held");
+            let refused = other_client.try_acquire("r").await.expect_err("it is held");
             assert!(matches!(refused, AcquireError::Contended { .. }), "{nodes}: {refused}");
-            lease.extend(ms(60_000)).await.expect("still held");
+            lease.extend(ms(60_000)).await.expect("the lease is held");
             if round % 2 == 0 {
-                assert_eq!(lease.release().await.expect("all are up"), ReleaseOutcome::Released);
+                assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
             } else {
                 drop(lease);
             }
-            // Dropping is not waiting: the next round's attempt has to come after the release.
+            // A drop does not wait, and the next attempt must come after the release.
             eventually("no key is left", || cluster.is_empty()).await;
         }
     }
 }
 
 #[tokio::test]
-async fn with_two_nodes_both_are_needed_and_with_four_three_are() {
+async fn two_nodes_need_two_and_four_need_three() {
     let cluster = Cluster::start(4);
     let (two, four) = (client_of(&cluster.servers()[2..]), client_of(cluster.servers()));
-    drop(two.try_acquire("r").await.expect("both are up"));
+    drop(two.try_acquire("r").await.expect("both nodes are up"));
     eventually("no key is left", || cluster.is_empty()).await;
 
     cluster[3].kill();
-    let refused = two.try_acquire("r").await.expect_err("one of two is no quorum");
+    let refused = two.try_acquire("r").await.expect_err("a quorum is two of two");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
-    let lease = four.try_acquire("r").await.expect("three of four are a quorum");
-    lease.extend(ms(60_000)).await.expect("three of four");
-    assert_eq!(lease.release().await.expect("three of four"), ReleaseOutcome::Released);
+    let lease = four.try_acquire("r").await.expect("a quorum is three of four");
+    lease.extend(ms(60_000)).await.expect("a quorum is up");
+    assert_eq!(lease.release().await.expect("a quorum is up"), ReleaseOutcome::Released);
     eventually("no key is left", || cluster.is_empty()).await;
 
-    let lease = four.try_acquire("r").await.expect("three of four are a quorum");
+    let lease = four.try_acquire("r").await.expect("a quorum is three of four");
     cluster[2].kill();
-    let refused = lease.extend(ms(60_000)).await.expect_err("two of four are not");
+    let refused = lease.extend(ms(60_000)).await.expect_err("two of four nodes reply");
     assert!(matches!(refused, quorlock::ExtendError::NoQuorum { .. }), "{refused}");
-    assert!(lease.is_valid(), "a failed extension takes nothing away");
-    lease.release().await.expect_err("two of four cannot say that it was held to the end");
+    assert!(lease.is_valid(), "a failed extension does not end the lease");
+    lease.release().await.expect_err("two of four nodes cannot confirm the release");
     eventually("no key is left", || cluster.is_empty()).await;
-    let refused = four.try_acquire("r").await.expect_err("two of four are no quorum");
+    let refused = four.try_acquire("r").await.expect_err("two of four nodes reply");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 const ROUNDS: usize = 1_000;
 
-/// What the racers share.
+/// State shared by the racing threads.
 struct Races {
     start: Barrier,
     holds: Holds,
-    /// A racer that panicked would leave the others waiting at the barrier for ever.
+    /// The first failure. A thread that panicked would leave the others waiting at the barrier.
     failure: Mutex<Option<String>>,
 }
 
-/// Acquires in each round at the same moment as the others, and says how long each took.
+/// Acquires in each round at the same moment as the other threads. Returns the duration of each acquire.
 fn race(cluster: &Cluster, races: &Races) -> Vec<Duration> {
-    // The barrier holds up this thread, and not the one that sends the releases, for which others wait.
+    // The barrier blocks this thread. Another thread of the runtime sends the releases.
     multi_thread(1).block_on(async {
         let retry = RetryPolicy::jittered(ms(1)..ms(8));
-        let redlock = builder(cluster).retry(retry).build().expect("good settings");
+        let redlock = builder(cluster).retry(retry).build().expect("valid settings");
         let mut waits = Vec::with_capacity(ROUNDS);
         loop {
             races.start.wait();
             if waits.len() == ROUNDS || races.failure.lock().expect("no panic").is_some() {
                 break;
             }
-            let begun = Instant::now();
+            let started = Instant::now();
             match redlock.acquire("r").wait(SOON).await {
                 Ok(lease) => {
                     let since = Instant::now();
-                    waits.push(since - begun);
+                    waits.push(since - started);
                     tokio::task::yield_now().await;
-                    races.holds.note(since);
+                    races.holds.record(since);
                     drop(lease);
                 }
                 Err(error) => {
@@ -190,9 +190,9 @@ fn race(cluster: &Cluster, races: &Races) -> Vec<Duration> {
     })
 }
 
-/// Three clients on threads of their own: the split votes of such a race must settle.
+/// Three clients on separate threads start at the same moment, so votes are split at first.
 #[test]
-fn in_1000_races_of_three_one_wins_at_a_time_and_soon() {
+fn races_of_three_clients_have_one_winner_at_a_time() {
     let cluster = Cluster::start(5);
     let (start, holds) = (Barrier::new(3), Holds::default());
     let races = Races { start, holds, failure: Mutex::default() };
@@ -203,13 +203,13 @@ fn in_1000_races_of_three_one_wins_at_a_time_and_soon() {
     assert_eq!(*races.failure.lock().expect("no panic"), None);
     let first = |round| waits.iter().map(|waits: &Vec<_>| waits[round]).min();
     let slowest = (0..ROUNDS).filter_map(first).max().expect("some rounds");
-    println!("the slowest of {ROUNDS} rounds had its first winner after {slowest:?}");
+    println!("of {ROUNDS} rounds, the longest time to the first winner was {slowest:?}");
     assert!(slowest < ms(10_000), "{slowest:?}");
-    assert_eq!(races.holds.assert_disjoint(), 3 * ROUNDS, "each got it once in each round");
-    assert!(cluster.is_empty(), "all clients are closed, so no key is left");
+    assert_eq!(races.holds.assert_disjoint(), 3 * ROUNDS, "each client won once per round");
+    assert!(cluster.is_empty(), "close delivers all releases");
 }
 
-/// What a lock protects: a counter that is read and written back later.
+/// Data protected by a lock: a counter that is read and written later.
 #[derive(Default)]
 struct Protected {
     counter: AtomicU64,
@@ -229,7 +229,7 @@ async fn add_under_lock(redlock: Redlock, resource: usize, protected: Arc<[Prote
         tokio::time::sleep(ms(addition % 3)).await;
         counter.store(before + 1, Ordering::Relaxed);
         assert!(lease.is_valid());
-        holds.note(since);
+        holds.record(since);
         match addition % 2 {
             0 => assert_eq!(lease.release().await.expect("up"), ReleaseOutcome::Released),
             _ => drop(lease),
@@ -238,13 +238,13 @@ async fn add_under_lock(redlock: Redlock, resource: usize, protected: Arc<[Prote
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sixteen_tasks_in_four_clients_lose_no_update_of_two_counters() {
+async fn tasks_in_several_clients_lose_no_update() {
     let cluster = Cluster::start(5);
     let protected = Arc::new(<[Protected; 2]>::default());
     let mut tasks = Vec::new();
     for _client in 0..4 {
         let retry = RetryPolicy::jittered(ms(1)..ms(15));
-        let redlock = builder(&cluster).retry(retry).build().expect("good settings");
+        let redlock = builder(&cluster).retry(retry).build().expect("valid settings");
         for task in 0..4 {
             let work = add_under_lock(redlock.clone(), task % 2, protected.clone());
             tasks.push(tokio::spawn(work));

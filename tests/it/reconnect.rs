@@ -1,4 +1,4 @@
-//! Connections that are lost: idle, in the middle of load, all at once, with half a reply.
+//! Connections that are closed: when idle, under load, all at once, or within a reply.
 
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// The ids of the connections over TCP, so not of the kit's own.
+/// Ids of the TCP connections. The kit's own connections use a Unix socket.
 fn connections(server: &Server) -> BTreeSet<String> {
     let clients = server.clients().into_iter();
     clients.filter_map(|client| client.split(' ').next().map(str::to_owned)).collect()
@@ -23,34 +23,34 @@ fn close_connections(server: &Server) {
     server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
 }
 
-/// Locks on all nodes, however long it takes them to be back, and leaves nothing.
+/// Acquires a lock until all nodes have granted it, and releases it.
 async fn lock_on_all(redlock: &Redlock, cluster: &Cluster) {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        let lease = redlock.acquire("all").wait(SOON).await.expect("a free lock");
+        let lease = redlock.acquire("all").wait(SOON).await.expect("the lock is free");
         let is_pending = || {
             let report = lease.report();
             report.nodes().iter().any(|node| *node.vote() == NodeVote::Pending)
         };
-        eventually("all have answered", || !is_pending()).await;
+        eventually("all nodes have voted", || !is_pending()).await;
         let granted = lease.report().granted();
         lease.release().await.expect("a quorum is up");
         if granted == cluster.len() {
             break;
         }
-        assert!(begun.elapsed() < SOON, "only {granted} nodes are back");
+        assert!(started.elapsed() < SOON, "only {granted} nodes have granted");
         tokio::time::sleep(ms(5)).await;
     }
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn connections_that_are_closed_while_idle_are_replaced_before_they_are_needed() {
+async fn idle_connections_closed_by_servers_are_replaced() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     lock_on_all(&redlock, &cluster).await;
     for _ in 0..2 {
-        // One that did not last is replaced after a pause.
+        // A connection that did not last is replaced after a pause.
         tokio::time::sleep(ms(1_100)).await;
         let before: Vec<_> = cluster.iter().map(connections).collect();
         cluster.iter().for_each(close_connections);
@@ -61,74 +61,80 @@ async fn connections_that_are_closed_while_idle_are_replaced_before_they_are_nee
             })
         })
         .await;
-        let lease = redlock.try_acquire("r").await.expect("it simply works");
-        eventually("on all nodes", || lease.report().granted() == 3).await;
-        assert_eq!(lease.release().await.expect("all are up"), ReleaseOutcome::Released);
+        let lease = redlock.try_acquire("r").await.expect("all nodes are connected");
+        eventually("all nodes have granted", || lease.report().granted() == 3).await;
+        assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
     }
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn a_lease_outlives_the_connections_it_was_acquired_over() {
+async fn lease_survives_its_connections() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let lease = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("on all nodes", || lease.report().granted() == 3).await;
+    let lease = redlock.try_acquire("r").await.expect("the lock is free");
+    eventually("all nodes have granted", || lease.report().granted() == 3).await;
     cluster.iter().for_each(close_connections);
     let extended = async || lease.extend(ms(90_000)).await.is_ok();
-    let begun = Instant::now();
+    let started = Instant::now();
     while !extended().await {
-        assert!(lease.is_valid() && begun.elapsed() < SOON, "{:?}", lease.loss());
+        assert!(lease.is_valid() && started.elapsed() < SOON, "{:?}", lease.loss());
         tokio::time::sleep(ms(5)).await;
     }
-    eventually("all nodes know", || cluster.iter().all(|node| node.pttl("r") > 60_000)).await;
+    eventually("all nodes have the longer expiry", || {
+        cluster.iter().all(|node| node.pttl("r") > 60_000)
+    })
+    .await;
     cluster.iter().for_each(close_connections);
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn servers_that_close_idle_connections_are_no_trouble() {
+async fn server_idle_timeout_does_not_disturb_acquires() {
     let cluster = Cluster::start_with(3, &Server::builder().arg("--timeout").arg("1"));
     let redlock = client(&cluster);
     lock_on_all(&redlock, &cluster).await;
     let before: Vec<_> = cluster.iter().map(connections).collect();
     for _ in 0..3 {
         tokio::time::sleep(ms(1_300)).await;
-        let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+        let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
         lease.release().await.expect("a quorum is up");
     }
     for (node, before) in cluster.iter().zip(&before) {
-        eventually("the server has closed some", || connections(node).is_disjoint(before)).await;
+        eventually("the server has closed idle connections", || {
+            connections(node).is_disjoint(before)
+        })
+        .await;
     }
     lock_on_all(&redlock, &cluster).await;
 }
 
 #[tokio::test]
-async fn a_server_that_was_restarted_between_two_uses_counts_again() {
-    // With their data: a node that has forgotten its locks may rightly be left out for a while.
+async fn restarted_durable_server_counts_again() {
+    // Durable servers: without persistence, a restarted node is excluded for the quarantine period.
     let cluster = Cluster::start_with(3, &Server::builder().durable());
     let settings = builder(&cluster).trust_persistence(true);
-    let redlock = settings.build().expect("good settings");
+    let redlock = settings.build().expect("valid settings");
     lock_on_all(&redlock, &cluster).await;
     for node in &cluster {
         node.restart();
-        let lease = redlock.acquire("r").wait(SOON).await.expect("two others were up all the time");
+        let lease = redlock.acquire("r").wait(SOON).await.expect("two nodes are up");
         assert_eq!(lease.release().await.expect("a quorum is up"), ReleaseOutcome::Released);
         lock_on_all(&redlock, &cluster).await;
     }
     cluster.iter().for_each(Server::kill);
-    let refused = redlock.try_acquire("r").await.expect_err("nobody is up");
+    let refused = redlock.try_acquire("r").await.expect_err("no node is up");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
     cluster.iter().for_each(Server::restart);
     lock_on_all(&redlock, &cluster).await;
 }
 
-/// Clients of five nodes, each behind a proxy.
+/// Proxies before the nodes, and a client that connects through them.
 fn proxied(cluster: &Cluster) -> (Vec<Proxy>, Redlock) {
     let proxies = cluster.proxies();
     let redlock = through(&proxies).node_timeout(ms(2_000)).ttl(ms(120_000)).build();
-    (proxies, redlock.expect("good settings"))
+    (proxies, redlock.expect("valid settings"))
 }
 
 async fn use_locks(redlock: Redlock, task: usize, faulty: String, end: Instant) -> usize {
@@ -138,8 +144,8 @@ async fn use_locks(redlock: Redlock, task: usize, faulty: String, end: Instant) 
         let lease = lease.unwrap_or_else(|error| panic!("{task}: {error}"));
         tokio::time::sleep(ms(uses as u64 % 3)).await;
         for node in lease.report().nodes() {
-            let is_well = !matches!(node.vote(), NodeVote::Failed(_));
-            assert!(is_well || node.name() == faulty, "{task}: {}", lease.report());
+            let has_vote = !matches!(node.vote(), NodeVote::Failed(_));
+            assert!(has_vote || node.name() == faulty, "{task}: {}", lease.report());
         }
         lease.extend(ms(110_000)).await.unwrap_or_else(|error| panic!("{task}: {error}"));
         let released = lease.release().await.unwrap_or_else(|error| panic!("{task}: {error}"));
@@ -150,7 +156,7 @@ async fn use_locks(redlock: Redlock, task: usize, faulty: String, end: Instant) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_resets_its_connections_under_load_costs_its_own_votes_only() {
+async fn connection_resets_of_one_node_only_cost_its_votes() {
     let cluster = Cluster::start(5);
     let (proxies, redlock) = proxied(&cluster);
     lock_on_all(&redlock, &cluster).await;
@@ -163,14 +169,14 @@ async fn a_node_that_resets_its_connections_under_load_costs_its_own_votes_only(
         tokio::time::sleep(ms(20)).await;
     }
     for task in tasks {
-        assert!(task.await.expect("no failure") > 0, "each got something done");
+        assert!(task.await.expect("no failure") > 0, "each task has used locks");
     }
     deliver_all(&redlock).await;
     assert!(cluster.is_empty(), "{:?}", cluster.keys_per_node());
 }
 
-/// Locks one of four resources again and again; all that is allowed to go wrong is what resets of
-/// all connections explain.
+/// Acquires and releases one of four locks until `end`. Only errors that resets of connections can cause are
+/// accepted.
 async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: Instant) -> u64 {
     let mut uses = 0;
     while Instant::now() < end {
@@ -179,7 +185,7 @@ async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: 
                 let since = Instant::now();
                 tokio::time::sleep(ms(uses % 4)).await;
                 assert!(lease.is_valid());
-                holds[task % 4].note(since);
+                holds[task % 4].record(since);
                 uses += 1;
                 match lease.release().await {
                     Ok(released) => assert_eq!(released, ReleaseOutcome::Released),
@@ -200,12 +206,12 @@ async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn resets_of_all_connections_at_once_under_load_break_no_exclusion_and_leave_nothing() {
+async fn resets_of_all_connections_under_load_keep_exclusion() {
     let cluster = Cluster::start(5);
     let (proxies, redlock) = proxied(&cluster);
     let other = through(&proxies).ttl(ms(120_000));
     let retry = RetryPolicy::jittered(ms(1)..ms(20));
-    let other = other.retry(retry).node_timeout(ms(2_000)).build().expect("good settings");
+    let other = other.retry(retry).node_timeout(ms(2_000)).build().expect("valid settings");
     lock_on_all(&redlock, &cluster).await;
     let holds = Arc::<[Holds; 4]>::default();
     let end = Instant::now() + ms(4_000);
@@ -234,14 +240,14 @@ async fn resets_of_all_connections_at_once_under_load_break_no_exclusion_and_lea
     assert!(held as u64 == uses && held > 20, "{held} of {uses} uses");
 }
 
-/// Waits until the first node has a connection that was made after `before` were.
-async fn is_back(redlock: &Redlock, proxy: &Proxy, before: u64) {
-    eventually("a new connection was made", || proxy.accepted() > before).await;
-    eventually("it is up", || is_up(redlock, 0)).await;
+/// Waits until the first node is up with a connection made after the first `before` ones.
+async fn is_reconnected(redlock: &Redlock, proxy: &Proxy, before: u64) {
+    eventually("the proxy has accepted a new connection", || proxy.accepted() > before).await;
+    eventually("the first node is up", || is_up(redlock, 0)).await;
 }
 
 #[tokio::test]
-async fn a_reply_that_is_cut_off_is_a_failed_vote_and_its_command_is_undone_or_repeated() {
+async fn truncated_reply_is_a_failed_vote_and_is_cleaned_up() {
     let cluster = Cluster::start(3);
     let (proxies, redlock) = proxied(&cluster);
     let proxy = &proxies[0];
@@ -249,57 +255,67 @@ async fn a_reply_that_is_cut_off_is_a_failed_vote_and_its_command_is_undone_or_r
     for bytes in [0, 3] {
         let before = proxy.accepted();
         proxy.cut_next_reply(bytes);
-        let lease = redlock.try_acquire("r").await.expect("two others grant");
+        let lease = redlock.try_acquire("r").await.expect("two nodes grant");
         eventually("the vote has failed", || {
             let report = lease.report();
             let vote = report.nodes()[0].vote().clone();
             matches!(vote, NodeVote::Failed(NodeFailure::Disconnected(_)))
         })
         .await;
-        assert_eq!(cluster[0].get("r").as_deref(), Some(lease.value().as_bytes()), "it had run");
-        is_back(&redlock, proxy, before).await;
+        assert_eq!(
+            cluster[0].get("r").as_deref(),
+            Some(lease.value().as_bytes()),
+            "the command ran"
+        );
+        is_reconnected(&redlock, proxy, before).await;
 
         let before = proxy.accepted();
         proxy.cut_next_reply(bytes);
-        lease.extend(ms(300_000)).await.expect("two others confirm");
-        is_back(&redlock, proxy, before).await;
-        eventually("all nodes know", || cluster.iter().all(|node| node.pttl("r") > 200_000)).await;
+        lease.extend(ms(300_000)).await.expect("two nodes reply");
+        is_reconnected(&redlock, proxy, before).await;
+        eventually("all nodes have the longer expiry", || {
+            cluster.iter().all(|node| node.pttl("r") > 200_000)
+        })
+        .await;
 
         let before = proxy.accepted();
         proxy.cut_next_reply(bytes);
-        assert_eq!(lease.release().await.expect("two others"), ReleaseOutcome::Released);
-        is_back(&redlock, proxy, before).await;
+        assert_eq!(lease.release().await.expect("two nodes reply"), ReleaseOutcome::Released);
+        is_reconnected(&redlock, proxy, before).await;
         eventually("no key is left", || cluster.is_empty()).await;
 
-        // The same once more: an acquire that is given up while nobody knows what became of it.
+        // An acquire that is dropped while one node's vote is unknown.
         let before = proxy.accepted();
         proxy.cut_next_reply(bytes);
-        drop(redlock.try_acquire("r").await.expect("two others grant"));
-        is_back(&redlock, proxy, before).await;
+        drop(redlock.try_acquire("r").await.expect("two nodes grant"));
+        is_reconnected(&redlock, proxy, before).await;
         eventually("no key is left", || cluster.is_empty()).await;
     }
 }
 
 #[tokio::test]
-async fn an_extension_that_was_lost_on_its_way_reaches_the_node_over_the_next_connection() {
+async fn lost_extension_is_repeated_on_the_next_connection() {
     let cluster = Cluster::start(3);
     let (proxies, redlock) = proxied(&cluster);
-    let lease = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("on all nodes", || lease.report().granted() == 3).await;
+    let lease = redlock.try_acquire("r").await.expect("the lock is free");
+    eventually("all nodes have granted", || lease.report().granted() == 3).await;
     let before = proxies[0].bytes(Direction::Requests);
     proxies[0].black_hole(Direction::Requests);
-    lease.extend(ms(300_000)).await.expect("two others confirm");
+    lease.extend(ms(300_000)).await.expect("two nodes reply");
     let is_lost = || proxies[0].bytes(Direction::Requests) > before;
-    eventually("it is lost", is_lost).await;
+    eventually("the extension is lost", is_lost).await;
     proxies[0].reset();
     proxies[0].heal();
-    eventually("all nodes know", || cluster.iter().all(|node| node.pttl("r") > 200_000)).await;
+    eventually("all nodes have the longer expiry", || {
+        cluster.iter().all(|node| node.pttl("r") > 200_000)
+    })
+    .await;
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn nodes_that_refuse_connections_are_not_stormed_and_refuse_at_once() {
+async fn refused_connections_fail_fast_and_limit_reconnects() {
     let cluster = Cluster::start(3);
     let (proxies, redlock) = proxied(&cluster);
     lock_on_all(&redlock, &cluster).await;
@@ -308,13 +324,13 @@ async fn nodes_that_refuse_connections_are_not_stormed_and_refuse_at_once() {
         proxy.reset();
     }
     let tried = || proxies.iter().map(Proxy::accepted).max().expect("three");
-    let (begun, before, attempts) = (Instant::now(), tried(), Arc::new(AtomicU64::new(0)));
+    let (started, before, attempts) = (Instant::now(), tried(), Arc::new(AtomicU64::new(0)));
     let is_down = |node: &quorlock::NodeInfo| matches!(node.state(), NodeState::Down(_));
-    eventually("all are down", || redlock.nodes().iter().all(is_down)).await;
+    eventually("all nodes are down", || redlock.nodes().iter().all(is_down)).await;
     let tasks = (0..50).map(|task| {
         let (redlock, attempts) = (redlock.clone(), attempts.clone());
         tokio::spawn(async move {
-            while begun.elapsed() < ms(1_000) {
+            while started.elapsed() < ms(1_000) {
                 let refused = redlock.try_acquire(format!("{task}")).await.expect_err("no node");
                 assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
                 attempts.fetch_add(1, Ordering::Relaxed);
@@ -326,11 +342,11 @@ async fn nodes_that_refuse_connections_are_not_stormed_and_refuse_at_once() {
         task.await.expect("no failure");
     }
     let (tried, attempts) = (tried() - before, attempts.load(Ordering::Relaxed));
-    let most = 10 + begun.elapsed().as_secs() * 2;
-    assert!(tried <= most, "{tried} connections to a node for {attempts} attempts");
+    let limit = 10 + started.elapsed().as_secs() * 2;
+    assert!(tried <= limit, "{tried} connections to a node for {attempts} attempts");
     assert!(attempts >= 100, "{attempts} attempts in a second: each took too long");
     proxies.iter().for_each(Proxy::heal);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("they are back");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the nodes accept connections");
     assert_eq!(lease.release().await.expect("a quorum is up"), ReleaseOutcome::Released);
     lock_on_all(&redlock, &cluster).await;
 }

@@ -1,4 +1,4 @@
-//! Leases that are extended in the background, and leases that are lost.
+//! Leases that are renewed in the background, and leases that are lost.
 
 use crate::{SOON, builder, current_thread, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Server};
@@ -7,96 +7,96 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 fn client(cluster: &Cluster, ttl: u64) -> Redlock {
-    builder(cluster).node_timeout(ms(200)).ttl(ms(ttl)).build().expect("good settings")
+    builder(cluster).node_timeout(ms(200)).ttl(ms(ttl)).build().expect("valid settings")
 }
 
-async fn kept_up(redlock: &Redlock) -> Lease {
+async fn renewed(redlock: &Redlock) -> Lease {
     redlock.acquire("r").wait(SOON).auto_extend(Duration::from_mins(1)).await.expect("free")
 }
 
 async fn lost(lease: &Lease) -> Loss {
-    timeout(SOON, lease.lost()).await.expect("the loss is told")
+    timeout(SOON, lease.lost()).await.expect("the loss is reported")
 }
 
 #[tokio::test]
-async fn an_auto_extended_lease_outlives_its_ttl_and_stops_with_its_release() {
+async fn lease_is_renewed_beyond_its_ttl_until_release() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 3_000);
-    let lease = kept_up(&redlock).await;
+    let lease = renewed(&redlock).await;
     let value = lease.value().to_owned();
-    let begun = Instant::now();
-    while begun.elapsed() < ms(7_000) {
-        assert!(lease.is_valid(), "lost after {:?}: {:?}", begun.elapsed(), lease.loss());
+    let started = Instant::now();
+    while started.elapsed() < ms(7_000) {
+        assert!(lease.is_valid(), "lost after {:?}: {:?}", started.elapsed(), lease.loss());
         sleep(ms(20)).await;
     }
     assert!(cluster.iter().all(|node| node.get("r").as_deref() == Some(value.as_bytes())));
     lease.release().await.expect("nodes are up");
     eventually("no key is left", || cluster.is_empty()).await;
     sleep(ms(1_200)).await;
-    assert!(cluster.is_empty(), "and none comes back");
+    assert!(cluster.is_empty(), "no late renewal restores a key");
 }
 
 #[tokio::test]
-async fn a_dropped_lease_is_not_renewed() {
+async fn dropped_lease_is_not_renewed() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 600);
-    drop(kept_up(&redlock).await);
+    drop(renewed(&redlock).await);
     eventually("no key is left", || cluster.is_empty()).await;
     cluster.iter().for_each(Server::reset_stats);
     sleep(ms(700)).await;
     for node in &cluster {
-        assert_eq!(node.calls("evalsha"), 0, "nothing more is sent");
+        assert_eq!(node.calls("evalsha"), 0, "no renewal is sent");
     }
 }
 
 #[tokio::test]
-async fn a_lease_is_not_held_beyond_its_limit() {
+async fn lease_ends_at_its_limit() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 3_000);
-    let begun = Instant::now();
-    let lease = redlock.acquire("r").auto_extend(ms(5_000)).await.expect("a free lock");
+    let started = Instant::now();
+    let lease = redlock.acquire("r").auto_extend(ms(5_000)).await.expect("the lock is free");
     assert_eq!(lost(&lease).await, Loss::MaxHold);
-    assert!(begun.elapsed() >= ms(4_000), "it was extended: {:?}", begun.elapsed());
+    assert!(started.elapsed() >= ms(4_000), "the lease was not renewed: {:?}", started.elapsed());
     assert!(!lease.is_valid() && lease.loss() == Some(Loss::MaxHold));
-    eventually("its keys expire", || cluster.is_empty()).await;
+    eventually("the keys expire", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn without_renewal_the_loss_is_told_when_the_validity_ends() {
+async fn loss_is_reported_when_the_validity_ends() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 600);
-    let lease = redlock.try_acquire("r").await.expect("a free lock");
+    let lease = redlock.try_acquire("r").await.expect("the lock is free");
     let valid_until = lease.valid_until();
     assert_eq!(lost(&lease).await, Loss::Expired);
-    assert!(Instant::now() + ms(50) >= valid_until, "not much earlier");
+    assert!(Instant::now() + ms(50) >= valid_until, "the loss is reported too early");
     assert!(!lease.is_valid());
-    assert_eq!(lost(&lease).await, Loss::Expired, "and to whoever asks again");
+    assert_eq!(lost(&lease).await, Loss::Expired, "later calls report the loss");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn when_all_nodes_hang_the_loss_is_told_before_the_validity_ends_also_on_a_blocked_runtime() {
+async fn loss_is_reported_in_time_on_a_blocked_runtime() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 2_000);
     let leases: Vec<Lease> = {
         let each = (0..20).map(|i| redlock.acquire(format!("r{i}")).auto_extend(SOON));
-        futures::future::try_join_all(each).await.expect("free locks")
+        futures::future::try_join_all(each).await.expect("the locks are free")
     };
     cluster.servers().iter().for_each(Server::stop);
-    // Extensions already under way may still count: wait until none can.
+    // Extensions that were already sent may still count. This waits until none can.
     sleep(ms(300)).await;
     let blockers = (0..3).map(|_| tokio::spawn(async { std::thread::sleep(ms(12_000)) }));
     let blockers: Vec<_> = blockers.collect();
-    let told = leases.into_iter().map(|lease| {
+    let losses = leases.into_iter().map(|lease| {
         tokio::spawn(async move {
             let valid_until = lease.valid_until();
             let why = lease.lost().await;
             (why, Instant::now(), valid_until)
         })
     });
-    for told in told.collect::<Vec<_>>() {
-        let (why, at, valid_until) = told.await.expect("no panic");
+    for loss in losses.collect::<Vec<_>>() {
+        let (why, at, valid_until) = loss.await.expect("no panic");
         assert_eq!(why, Loss::Expired);
-        // By design 2 ms early; a busy machine gets more to run the task itself.
+        // The library reports the loss 2 ms early. A busy machine may delay the task itself.
         assert!(
             at < valid_until + ms(5_000),
             "{:?} late",
@@ -110,47 +110,47 @@ async fn when_all_nodes_hang_the_loss_is_told_before_the_validity_ends_also_on_a
 }
 
 #[tokio::test]
-async fn a_stolen_lock_is_told_within_one_renewal_and_nothing_of_the_thiefs_is_touched() {
+async fn taken_over_lock_is_reported_and_left_unchanged() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 9_000);
-    let lease = kept_up(&redlock).await;
-    eventually("the key is everywhere", || cluster.all_have("r")).await;
+    let lease = renewed(&redlock).await;
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
     for node in &cluster.servers()[..3] {
-        node.set("r", "the thief's");
+        node.set("r", "other");
     }
     assert_eq!(lost(&lease).await, Loss::TakenOver);
     assert!(!lease.is_valid());
     lease.release().await.expect("nodes are up");
     for node in &cluster.servers()[..3] {
-        assert_eq!(node.get("r").as_deref(), Some(&b"the thief's"[..]));
+        assert_eq!(node.get("r").as_deref(), Some(&b"other"[..]));
         assert_eq!(node.pttl("r"), -1);
     }
 }
 
 #[tokio::test]
-async fn a_node_that_lost_the_key_gets_it_back_with_the_next_renewal() {
+async fn renewal_restores_a_lost_key() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 3_000);
-    let lease = kept_up(&redlock).await;
+    let lease = renewed(&redlock).await;
     let value = lease.value().as_bytes().to_owned();
-    eventually("the key is everywhere", || cluster.all_have("r")).await;
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
     cluster[0].del("r");
     cluster[1].kill();
     cluster[1].restart();
-    eventually("both have it again", || {
+    eventually("the key is restored on both nodes", || {
         cluster.iter().all(|node| node.get("r").as_deref() == Some(&value))
     })
     .await;
     assert!(lease.is_valid());
-    assert!((1..=3_000).contains(&cluster[1].pttl("r")), "with a ttl");
+    assert!((1..=3_000).contains(&cluster[1].pttl("r")), "the restored key has a ttl");
 }
 
 #[tokio::test]
-async fn with_the_majority_gone_the_key_is_never_set_again() {
+async fn key_lost_by_a_majority_is_never_restored() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 9_000);
-    let lease = kept_up(&redlock).await;
-    eventually("the key is everywhere", || cluster.all_have("r")).await;
+    let lease = renewed(&redlock).await;
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
     cluster.servers()[..3].iter().for_each(|node| assert!(node.del("r")));
     assert_eq!(lost(&lease).await, Loss::QuorumLost);
     sleep(ms(300)).await;
@@ -158,10 +158,10 @@ async fn with_the_majority_gone_the_key_is_never_set_again() {
 }
 
 #[tokio::test]
-async fn renewal_survives_a_minority_that_hangs_and_comes_back() {
+async fn renewal_survives_a_stopped_minority() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 3_000);
-    let lease = kept_up(&redlock).await;
+    let lease = renewed(&redlock).await;
     for round in 0..2 {
         let (one, other) = (&cluster[round], &cluster[round + 1]);
         one.stop();
@@ -171,7 +171,7 @@ async fn renewal_survives_a_minority_that_hangs_and_comes_back() {
         one.cont();
         other.cont();
         let value = lease.value().as_bytes();
-        eventually("they have it again", || {
+        eventually("all nodes have the key", || {
             cluster.iter().all(|node| node.get("r").as_deref() == Some(value))
         })
         .await;
@@ -181,13 +181,13 @@ async fn renewal_survives_a_minority_that_hangs_and_comes_back() {
 }
 
 #[tokio::test]
-async fn renewal_goes_on_outside_of_the_runtime_that_acquired_it() {
+async fn renewal_continues_on_another_runtime() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 3_000);
-    // This runtime's connections can renew what the other one's acquired.
-    redlock.try_acquire("warm").await.expect("a free lock").release().await.expect("up");
+    // Connections of this runtime can renew a lease that was acquired on another runtime.
+    redlock.try_acquire("warm").await.expect("the lock is free").release().await.expect("up");
     let elsewhere = redlock.clone();
-    let acquire = move || current_thread().block_on(kept_up(&elsewhere));
+    let acquire = move || current_thread().block_on(renewed(&elsewhere));
     let lease = tokio::task::spawn_blocking(acquire).await.expect("no panic");
     sleep(ms(6_000)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
@@ -195,117 +195,126 @@ async fn renewal_goes_on_outside_of_the_runtime_that_acquired_it() {
 }
 
 #[tokio::test]
-async fn where_nodes_push_a_stolen_lock_is_told_at_once() {
+async fn push_reports_a_taken_over_lock_at_once() {
     let cluster = Cluster::start(5);
-    let (redlock, hour) = (builder(&cluster).build().expect("good settings"), SOON * 180);
+    let (redlock, hour) = (builder(&cluster).build().expect("valid settings"), SOON * 180);
     for is_waiting in [true, false] {
-        // It is not renewed within any test: only a push can tell.
+        // The lease is not renewed during the test, so only a push can report the loss.
         let acquire = if is_waiting { redlock.acquire("r") } else { redlock.try_acquire("r") };
-        let lease = acquire.ttl(hour).auto_extend(hour).await.expect("a free lock");
-        eventually("the key is everywhere", || cluster.all_have("r")).await;
-        cluster[0].set("r", "the thief's");
-        cluster[1].set("r", "the thief's");
+        let lease = acquire.ttl(hour).auto_extend(hour).await.expect("the lock is free");
+        eventually("all nodes have the key", || cluster.all_have("r")).await;
+        cluster[0].set("r", "other");
+        cluster[1].set("r", "other");
         sleep(ms(100)).await;
-        assert!(lease.is_valid(), "a minority is no loss");
-        cluster[2].set("r", "the thief's");
+        assert!(lease.is_valid(), "the lease survives the loss of a minority");
+        cluster[2].set("r", "other");
         assert_eq!(lost(&lease).await, Loss::TakenOver);
         drop(lease);
-        eventually("ours is gone", || cluster[4].get("r").is_none()).await;
-        assert_eq!(cluster[2].get("r").as_deref(), Some(&b"the thief's"[..]), "theirs is not");
+        eventually("the lease's keys are deleted", || cluster[4].get("r").is_none()).await;
+        assert_eq!(
+            cluster[2].get("r").as_deref(),
+            Some(&b"other"[..]),
+            "the other client's key is unchanged"
+        );
         cluster.iter().for_each(Server::flushall);
     }
 }
 
 #[tokio::test]
-async fn one_node_more_is_a_loss_where_the_others_were_lost_before() {
+async fn loss_of_one_more_node_ends_the_lease() {
     let cluster = Cluster::start(5);
-    let (redlock, hour) = (builder(&cluster).build().expect("good settings"), SOON * 180);
+    let (redlock, hour) = (builder(&cluster).build().expect("valid settings"), SOON * 180);
     for is_asked in [true, false] {
         if !is_asked {
-            cluster.servers()[..2].iter().for_each(|node| node.set("r", "the thief's"));
+            cluster.servers()[..2].iter().for_each(|node| node.set("r", "other"));
         }
-        let lease = redlock.acquire("r").ttl(hour).auto_extend(hour).await.expect("three are free");
+        let lease =
+            redlock.acquire("r").ttl(hour).auto_extend(hour).await.expect("three nodes grant");
         let granted = if is_asked { 5 } else { 3 };
-        eventually("all have answered", || lease.report().granted() == granted).await;
+        eventually("all nodes have voted", || lease.report().granted() == granted).await;
         if is_asked {
-            cluster.servers()[..2].iter().for_each(|node| node.set("r", "the thief's"));
-            // It is found to be held by three, and to be another's on two.
-            lease.extend(hour).await.expect("a majority holds it");
+            cluster.servers()[..2].iter().for_each(|node| node.set("r", "other"));
+            // The extension finds the key on three nodes, and another value on two.
+            lease.extend(hour).await.expect("a majority holds the key");
         }
-        cluster[2].set("r", "the thief's");
+        cluster[2].set("r", "other");
         assert_eq!(lost(&lease).await, Loss::TakenOver);
         drop(lease);
-        eventually("ours is gone", || cluster[4].get("r").is_none()).await;
+        eventually("the lease's keys are deleted", || cluster[4].get("r").is_none()).await;
         cluster.iter().for_each(Server::flushall);
     }
 }
 
 #[tokio::test]
-async fn who_waits_for_the_loss_of_a_lease_without_renewal_is_told_of_a_theft_too() {
+async fn push_reports_loss_of_a_lease_without_renewal() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).build().expect("good settings");
-    let lease = redlock.acquire("r").ttl(SOON * 180).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.all_have("r")).await;
-    let told = {
+    let redlock = builder(&cluster).build().expect("valid settings");
+    let lease = redlock.acquire("r").ttl(SOON * 180).await.expect("the lock is free");
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
+    let loss = {
         let view = lease.view();
         tokio::spawn(async move { view.lost().await })
     };
     sleep(ms(50)).await;
     cluster.iter().for_each(Server::flushall);
-    assert_eq!(timeout(SOON, told).await.expect("told").expect("no panic"), Loss::QuorumLost);
+    assert_eq!(
+        timeout(SOON, loss).await.expect("the loss is reported").expect("no panic"),
+        Loss::QuorumLost
+    );
     assert!(!lease.is_valid());
     sleep(ms(100)).await;
-    assert!(cluster.is_empty(), "what a majority lost is never set again");
+    assert!(cluster.is_empty(), "a key lost by a majority is never restored");
 }
 
 #[tokio::test]
-async fn a_thousand_leases_are_kept_up_by_one_client() {
+async fn one_client_renews_a_thousand_leases() {
     let cluster = Cluster::start(5);
-    let redlock = builder(&cluster).ttl(ms(3_000)).build().expect("good settings");
+    let redlock = builder(&cluster).ttl(ms(3_000)).build().expect("valid settings");
     let acquire = |i| redlock.acquire(format!("r{i}")).wait(SOON).auto_extend(SOON * 3);
-    let leases = futures::future::try_join_all((0..1_000).map(acquire)).await.expect("free locks");
+    let leases =
+        futures::future::try_join_all((0..1_000).map(acquire)).await.expect("the locks are free");
     sleep(ms(6_000)).await;
     let lost = leases.iter().filter_map(|lease| lease.loss()).collect::<Vec<_>>();
     assert!(lost.is_empty(), "{} were lost: {:?}", lost.len(), lost[0]);
-    assert!(cluster.iter().all(|node| node.keys().len() == 1_000), "every node has them all");
+    assert!(cluster.iter().all(|node| node.keys().len() == 1_000), "all nodes have all keys");
     drop(leases);
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// It waits for its connection while the lock is lost on all others.
+/// The third node's connection is pending while the lock is lost on the others.
 #[tokio::test]
-async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
+async fn unsent_acquire_is_not_written_after_the_loss() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let builder = through(&proxies).node_timeout(ms(5_000)).connect_timeout(ms(20_000));
-    let redlock = builder.build().expect("good settings");
+    let redlock = builder.build().expect("valid settings");
     let _first = granted_by_all(&redlock, "first").await;
-    // So long a connection has to last before commands wait for the next one.
+    // A connection must last this long for commands to wait for the next one.
     tokio::time::sleep(ms(1_500)).await;
     proxies[2].hold_connects(true);
     proxies[2].reset();
-    let is_awaited = || *redlock.nodes()[2].state() == NodeState::Connecting;
-    eventually("its connection is made anew", is_awaited).await;
-    let lease = redlock.acquire("r").await.expect("two nodes are well");
+    let is_connecting = || *redlock.nodes()[2].state() == NodeState::Connecting;
+    eventually("the node is connecting", is_connecting).await;
+    let lease = redlock.acquire("r").await.expect("two nodes are up");
     cluster.servers()[..2].iter().for_each(|node| drop(node.cmd(&["DEL", "r"])));
-    let refused = lease.extend(ms(30_000)).await.expect_err("it is gone from a majority");
+    let refused = lease.extend(ms(30_000)).await.expect_err("a majority has lost the key");
     assert!(matches!(refused, ExtendError::Lost { reason: Loss::QuorumLost, .. }), "{refused:?}");
     proxies[2].heal();
     let _other = granted_by_all(&redlock, "other").await;
-    assert_eq!(cluster[2].get("r"), None, "it was set after the loss was told");
+    assert_eq!(cluster[2].get("r"), None, "the key was set after the loss");
     drop(lease);
 }
 
-/// One node has the key, one has not, and one is away: the lease may be lost, or not.
+/// One node has the key, one has lost it, and one is down: the lease may be lost or not.
 #[tokio::test]
-async fn a_key_is_not_put_back_where_no_majority_is_known_to_have_it() {
+async fn key_is_not_restored_without_a_known_majority() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 30_000);
     let lease = granted_by_all(&redlock, "r").await;
     cluster[1].cmd(&["DEL", "r"]);
     cluster[2].kill();
     for _ in 0..5 {
-        let refused = lease.extend(ms(30_000)).await.expect_err("one node of three has it");
+        let refused = lease.extend(ms(30_000)).await.expect_err("one of three nodes has the key");
         assert!(matches!(refused, ExtendError::NoQuorum { .. }), "{refused:?}");
         sleep(ms(20)).await;
         assert_eq!(cluster[1].get("r"), None);

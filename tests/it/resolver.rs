@@ -1,5 +1,5 @@
-//! Nodes whose names are resolved slowly, or to another address after a failover. A slow search blocks a thread, and
-//! nobody waits for that.
+//! Nodes whose names resolve slowly, or to another address after a failover. A slow resolver blocks a thread,
+//! for which no operation may wait.
 
 use crate::{SOON, eventually, granted_by_all, is_up, ms, multi_thread};
 use kit::{Cluster, Rerun, Server};
@@ -7,19 +7,19 @@ use quorlock::{Builder, Redlock, ReleaseOutcome, RestartGuard, Severity};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-/// Its name is not found for a minute where the library is preloaded.
+/// With the preloaded library, this name resolves only after a minute.
 const SLOW: &str = "redis://slow.invalid:6379";
 
-/// What tells a child the other nodes.
+/// Environment variable with the other nodes' URLs for the child.
 const URLS: &str = "QUORLOCK_TEST_RESOLVER_NODES";
 
-/// The node timeout, the connect timeout and the ttl fit together; all are far below a minute.
+/// The connect timeout, node timeout and ttl are valid together, and far below a minute.
 fn builder(urls: &str) -> Builder {
     let builder = Redlock::builder().nodes(urls.split(' ')).nodes([SLOW]);
     builder.connect_timeout(ms(500)).node_timeout(ms(1_000)).ttl(ms(30_000))
 }
 
-/// Runs the ignored test `name` in a process whose resolver hangs.
+/// Runs the ignored test `name` in a process whose resolver is unresponsive.
 fn run(name: &str) {
     let cluster = Cluster::start(3);
     let urls = cluster.urls().join(" ");
@@ -29,61 +29,72 @@ fn run(name: &str) {
     let rerun = Rerun::start_with_library(&args, &env, include_str!("resolver/hang.c"));
     rerun.finish(Duration::from_secs(50));
     assert!(rerun.output().contains("1 passed"), "{}", rerun.output());
-    kit::eventually(SOON, "nothing is left", || cluster.is_empty());
+    kit::eventually(SOON, "no key is left", || cluster.is_empty());
 }
 
 #[test]
-fn the_last_handle_of_a_blocking_client_does_not_wait_for_a_resolver() {
+fn dropping_a_blocking_client_does_not_wait_for_a_resolver() {
     run("drops_a_blocking_client");
 }
 
 #[test]
-fn closing_and_checking_do_not_wait_for_a_resolver() {
+fn close_and_check_do_not_wait_for_a_resolver() {
     run("closes_and_checks");
 }
 
 #[test]
-#[ignore = "run by a test, in a process whose resolver hangs"]
+#[ignore = "runs in a process that a test starts, with an unresponsive resolver"]
 fn drops_a_blocking_client() {
     let Ok(urls) = env::var(URLS) else { return };
     for is_closed in [false, true] {
-        let redlock = builder(&urls).build_blocking().expect("good settings");
-        let lease = redlock.acquire("r").wait(SOON).call().expect("three of four are up");
-        let checks = redlock.check().expect("a client that works");
-        assert_eq!(checks[3].worst(), Some(Severity::Danger), "it is searched for: {}", checks[3]);
-        let begun = Instant::now();
+        let redlock = builder(&urls).build_blocking().expect("valid settings");
+        let lease = redlock.acquire("r").wait(SOON).call().expect("three of four nodes are up");
+        let checks = redlock.check().expect("the client is open");
+        assert_eq!(
+            checks[3].worst(),
+            Some(Severity::Danger),
+            "the name is not resolved: {}",
+            checks[3]
+        );
+        let started = Instant::now();
         if is_closed {
             let _ = redlock.close();
         }
         drop(lease);
         drop(redlock);
-        assert!(begun.elapsed() < SOON, "closed: {is_closed}, {:?}", begun.elapsed());
+        assert!(started.elapsed() < SOON, "closed: {is_closed}, {:?}", started.elapsed());
     }
 }
 
 #[test]
-#[ignore = "run by a test, in a process whose resolver hangs"]
+#[ignore = "runs in a process that a test starts, with an unresponsive resolver"]
 fn closes_and_checks() {
     let Ok(urls) = env::var(URLS) else { return };
     let runtime = multi_thread(1);
-    let begun = Instant::now();
+    let started = Instant::now();
     runtime.block_on(async {
-        let redlock = builder(&urls).build().expect("good settings");
-        let lease = redlock.acquire("r").wait(SOON).await.expect("three of four are up");
-        eventually("all three have it", || lease.report().granted() == 3).await;
-        let checks = redlock.check().await.expect("a client that works");
-        assert_eq!(checks[3].worst(), Some(Severity::Danger), "it is searched for: {}", checks[3]);
-        let status = redlock.status("r").await.expect("a client that works");
+        let redlock = builder(&urls).build().expect("valid settings");
+        let lease = redlock.acquire("r").wait(SOON).await.expect("three of four nodes are up");
+        eventually("three nodes have the key", || lease.report().granted() == 3).await;
+        let checks = redlock.check().await.expect("the client is open");
+        assert_eq!(
+            checks[3].worst(),
+            Some(Severity::Danger),
+            "the name is not resolved: {}",
+            checks[3]
+        );
+        let status = redlock.status("r").await.expect("the client is open");
         assert!(status.is_held(), "{status}");
-        assert_eq!(lease.release().await.expect("three are up"), ReleaseOutcome::Released);
+        assert_eq!(lease.release().await.expect("three nodes are up"), ReleaseOutcome::Released);
         let _ = redlock.close().await;
     });
-    // This runtime is the caller's own.
+    // The caller owns this runtime.
     runtime.shutdown_background();
-    assert!(begun.elapsed() < 2 * SOON, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < 2 * SOON, "{:?}", started.elapsed());
 }
 
-/// The file with the address of `moving.invalid`, and its name for the resolver.
+/// Environment variable with the path of a file that contains the address of `moving.invalid`. The preloaded
+/// resolver reads it.
 const FILE: &str = "QUORLOCK_TEST_RESOLVER_FILE";
 
 #[test]
@@ -97,7 +108,7 @@ fn name_is_resolved_again_after_a_failover() {
 }
 
 #[tokio::test]
-#[ignore = "run by a test, in a process with a resolver of its own"]
+#[ignore = "runs in a process that a test starts, with a preloaded resolver"]
 async fn follows_a_name() {
     let Ok(file) = env::var(FILE) else { return };
     let cluster = Cluster::start(3);
@@ -108,16 +119,20 @@ async fn follows_a_name() {
     fs::write(&file, "127.0.0.1").expect("a scratch directory");
     let urls = [format!("redis://moving.invalid:{port}"), cluster[1].url(), cluster[2].url()];
     let builder = Redlock::builder().nodes(urls).restart_guard(RestartGuard::Off);
-    let redlock = builder.node_timeout(ms(1_000)).ttl(ms(30_000)).build().expect("good settings");
-    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-    eventually("the name is found", || is_up(&redlock, 0)).await;
-    // The new master is named first: a client whose old connection still works has to be turned away.
+    let redlock = builder.node_timeout(ms(1_000)).ttl(ms(30_000)).build().expect("valid settings");
+    drop(redlock.acquire("r").wait(SOON).await.expect("the lock is free"));
+    eventually("the name is resolved", || is_up(&redlock, 0)).await;
+    // The name changes before the old master is demoted, so the client's old connection still works and must be
+    // refused.
     fs::write(&file, "127.0.0.2").expect("a scratch directory");
     old.cmd(&["REPLICAOF", "127.0.0.2", &port]);
-    let lease = redlock.acquire("followed").wait(SOON).await.expect("two others");
-    eventually("the node is followed", || is_up(&redlock, 0) && promoted.calls("hello") > 0).await;
+    let lease = redlock.acquire("followed").wait(SOON).await.expect("two nodes are up");
+    eventually("the client is connected to the new master", || {
+        is_up(&redlock, 0) && promoted.calls("hello") > 0
+    })
+    .await;
     let last = granted_by_all(&redlock, "last").await;
-    assert!(promoted.get("last").is_some(), "it is the node now");
+    assert!(promoted.get("last").is_some(), "the new master has the key");
     drop(last);
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }

@@ -1,8 +1,8 @@
-//! Nodes that are restarted one after the other, empty, while clients come that are new.
+//! Nodes that are restarted one after another, without data, while new clients connect.
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
-use crate::restarts::{grow_old, old};
+use crate::restarts::{advance_past_quarantine, past_quarantine};
 use crate::{builder, eventually, ms, warm_up};
 use futures::future::join_all;
 use kit::Cluster;
@@ -16,22 +16,22 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until};
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// Short, so that many rounds fit; and no node turns old within a round.
+/// Short, so that many rounds are possible. No quarantine ends within a round.
 const TTL: Duration = Duration::from_secs(2);
 const ROUND: Duration = Duration::from_secs(1);
 
-/// What newcomers have seen.
+/// Observations of new clients.
 #[derive(Default)]
-struct Seen {
-    /// Refusals, with A's lease valid, in which a node had been restarted.
+struct Observed {
+    /// Refusals because of a restarted node, while A's lease was valid.
     restarts: usize,
-    /// What it was when two held the lock.
+    /// Reports of acquires while another client held the lock.
     shared: Vec<String>,
 }
 
 fn fresh(cluster: &Cluster) -> Redlock {
     let builder = builder(cluster).max_ttl(TTL).ttl(TTL).node_timeout(ms(500));
-    builder.build().expect("good settings")
+    builder.build().expect("valid settings")
 }
 
 fn names_a_restart(refused: &AcquireError) -> bool {
@@ -41,92 +41,93 @@ fn names_a_restart(refused: &AcquireError) -> bool {
     report.is_some_and(|report| report.nodes().iter().any(|node| was_restarted(node.vote())))
 }
 
-/// A client that is new comes at `from`, and tries until it has the lock, which it keeps, or `until`.
-async fn come(
+/// Connects at `from` as a new client, and tries to acquire until `until`. Keeps the lock.
+async fn try_until(
     cluster: Arc<Cluster>,
     holder: Arc<Lease>,
     (from, until): (Instant, Instant),
-) -> (Seen, Option<(Instant, Lease)>) {
+) -> (Observed, Option<(Instant, Lease)>) {
     sleep_until(from.into()).await;
-    let (redlock, mut seen) = (fresh(&cluster), Seen::default());
+    let (redlock, mut observed) = (fresh(&cluster), Observed::default());
     while Instant::now() < until {
         match redlock.try_acquire("r").await {
             Ok(lease) => {
                 let since = Instant::now();
-                // In this order: both were valid when the second was looked at.
+                // If both leases are valid in this order, both were valid when the first was checked.
                 if holder.is_valid() && lease.is_valid() {
-                    seen.shared.push(format!("{:?}", lease.report()));
+                    observed.shared.push(format!("{:?}", lease.report()));
                 }
-                return (seen, Some((since, lease)));
+                return (observed, Some((since, lease)));
             }
             Err(refused) => {
                 let counts = holder.is_valid() && names_a_restart(&refused);
-                seen.restarts += usize::from(counts);
+                observed.restarts += usize::from(counts);
             }
         }
         sleep(ms(10)).await;
     }
-    (seen, None)
+    (observed, None)
 }
 
-/// A majority is restarted, one after the other, at random moments.
-async fn roll(cluster: Arc<Cluster>, mut random: StdRng) {
+/// Restarts a majority of the nodes, one after another, at random times.
+async fn restart_majority(cluster: Arc<Cluster>, mut random: StdRng) {
     let mut nodes: Vec<_> = (0..cluster.len()).collect();
     nodes.shuffle(&mut random);
     for node in nodes.drain(..=cluster.len() / 2) {
         sleep(ms(random.random_range(0..250))).await;
         let cluster = cluster.clone();
-        spawn_blocking(move || cluster[node].restart()).await.expect("it comes back");
+        spawn_blocking(move || cluster[node].restart()).await.expect("the server restarts");
     }
 }
 
-/// A holds the lock on all nodes, a majority is restarted, and three clients come that are new.
-async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Seen {
-    // What they held has ended by then.
-    grow_old(cluster).await;
+/// A holds the lock on all nodes, a majority is restarted, and three new clients try to acquire the lock.
+async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Observed {
+    // The leases of the previous round end with this.
+    advance_past_quarantine(cluster).await;
     eventually("no key is left", || cluster.is_empty()).await;
     let a = fresh(cluster);
     warm_up(&a).await;
     let acquire = a.acquire("r");
-    let is_kept_up = random.random_ratio(2, 3);
-    let acquire = if is_kept_up { acquire.auto_extend(MINUTE) } else { acquire };
-    let holder = Arc::new(acquire.await.expect("a free lock"));
-    eventually("all granted", || holder.report().granted() == cluster.len()).await;
-    let begun = Instant::now();
-    let rolling = tokio::spawn(roll(cluster.clone(), StdRng::from_rng(random)));
-    let newcomers: Vec<_> = (0..3)
+    let is_renewed = random.random_ratio(2, 3);
+    let acquire = if is_renewed { acquire.auto_extend(MINUTE) } else { acquire };
+    let holder = Arc::new(acquire.await.expect("the lock is free"));
+    eventually("all nodes have granted", || holder.report().granted() == cluster.len()).await;
+    let started = Instant::now();
+    let rolling = tokio::spawn(restart_majority(cluster.clone(), StdRng::from_rng(random)));
+    let new_clients: Vec<_> = (0..3)
         .map(|_| {
-            let from = begun + ms(random.random_range(0..700));
-            tokio::spawn(come(cluster.clone(), holder.clone(), (from, begun + ROUND)))
+            let from = started + ms(random.random_range(0..700));
+            tokio::spawn(try_until(cluster.clone(), holder.clone(), (from, started + ROUND)))
         })
         .collect();
-    let (mut all, mut leases, holds) = (Seen::default(), Vec::new(), Holds::default());
-    for newcomer in newcomers {
-        let (seen, had) = newcomer.await.expect("no panic");
-        all.restarts += seen.restarts;
-        all.shared.extend(seen.shared);
-        if let Some((since, lease)) = had {
-            holds.note_until(since, lease.valid_until());
+    let (mut all, mut leases, holds) = (Observed::default(), Vec::new(), Holds::default());
+    for new_client in new_clients {
+        let (observed, acquired) = new_client.await.expect("no panic");
+        all.restarts += observed.restarts;
+        all.shared.extend(observed.shared);
+        if let Some((since, lease)) = acquired {
+            holds.record_until(since, lease.valid_until());
             leases.push(lease);
         }
     }
     let overlaps = holds.overlaps();
     if !overlaps.is_empty() {
-        all.shared.push(format!("newcomers, for {overlaps:?}"));
+        all.shared.push(format!("new clients overlap by {overlaps:?}"));
     }
-    rolling.await.expect("all come back");
+    rolling.await.expect("all nodes restart");
     all
 }
 
-/// Plays `rounds` on each of `at_once` clusters of so many nodes.
+/// Plays `rounds` on each of `at_once` concurrent clusters of `nodes` nodes.
 async fn play(nodes: usize, at_once: u64, rounds: u64) {
     let on_one_cluster = |seed| async move {
-        let (cluster, mut random) = (Arc::new(old(nodes).await), StdRng::seed_from_u64(seed));
+        let (cluster, mut random) =
+            (Arc::new(past_quarantine(nodes).await), StdRng::seed_from_u64(seed));
         let (mut restarts, mut shared) = (0, Vec::new());
         for number in 0..rounds {
-            let seen = round(&cluster, &mut random).await;
-            restarts += seen.restarts;
-            shared.extend(seen.shared.iter().map(|what| format!("{seed}/{number}: {what}")));
+            let observed = round(&cluster, &mut random).await;
+            restarts += observed.restarts;
+            shared.extend(observed.shared.iter().map(|what| format!("{seed}/{number}: {what}")));
         }
         (restarts, shared)
     };
@@ -134,17 +135,22 @@ async fn play(nodes: usize, at_once: u64, rounds: u64) {
     let (restarts, shared): (Vec<_>, Vec<_>) =
         played.into_iter().map(|played| played.expect("no panic")).unzip();
     let shared = shared.concat();
-    assert!(shared.is_empty(), "{} times two held it:\n{}", shared.len(), shared.join("\n"));
+    assert!(
+        shared.is_empty(),
+        "two clients held the lock {} times:\n{}",
+        shared.len(),
+        shared.join("\n")
+    );
     let restarts: usize = restarts.iter().sum();
-    assert!(restarts > 20, "newcomers saw only {restarts} restarted nodes: this shows nothing");
+    assert!(restarts > 20, "only {restarts} refusals because of a restart: too few for a result");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_newcomer_in_a_rolling_restart_of_three_nodes_is_not_let_in() {
+async fn new_client_in_a_rolling_restart_of_three_is_refused() {
     play(3, 10, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_newcomer_in_a_rolling_restart_of_five_nodes_is_not_let_in() {
+async fn new_client_in_a_rolling_restart_of_five_is_refused() {
     play(5, 10, 10).await;
 }

@@ -1,28 +1,31 @@
-//! What a client tells, as JSON for logs and monitors.
+//! Public types of a client as JSON, for logs and monitoring.
 
 use crate::{SOON, eventually, is_down, ms};
 use kit::{Cluster, Server};
 use quorlock::Redlock;
 use serde_json::{Value, json, to_value};
 
-/// The names in an object, in order.
+/// Names of an object's fields, in order.
 fn names(object: &Value) -> Vec<&str> {
     object.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
 fn text(what: &impl serde::Serialize) -> Value {
-    to_value(what).expect("it can be written")
+    to_value(what).expect("the value can be serialized")
 }
 
-/// Three nodes with a password, of which one is dead and another holds something that is no lock.
+/// Three nodes with a password. One is dead, and another has a key that is not a lock.
 async fn scene(cluster: &Cluster) -> Redlock {
     cluster[1].cmd(&["HSET", "r", "no", "lock"]);
     cluster[2].kill();
     let urls = cluster.iter().map(|node| format!("redis://:topsecret@{}", node.addr()));
     let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).metadata("worker-7");
-    let redlock = redlock.build().expect("good settings");
-    tokio::time::timeout(SOON, redlock.ready()).await.expect("in time").expect("two are up");
-    eventually("the dead one is found out", || is_down(&redlock, 2)).await;
+    let redlock = redlock.build().expect("valid settings");
+    tokio::time::timeout(SOON, redlock.ready())
+        .await
+        .expect("ready() resolves")
+        .expect("two nodes are up");
+    eventually("the dead node is down", || is_down(&redlock, 2)).await;
     redlock
 }
 
@@ -34,7 +37,7 @@ async fn public_types_serialize_without_values_and_passwords() {
     cluster[0].cmd(&["SET", "r", value, "PX", "60000"]);
     let name = |at: usize| cluster[at].addr().to_string();
 
-    let status = text(&redlock.status("r").await.expect("two answer"));
+    let status = text(&redlock.status("r").await.expect("two nodes reply"));
     assert_eq!(names(&status), ["needed", "nodes"]);
     let nodes = status["nodes"].as_array().expect("a list");
     for (at, state) in ["held", "foreign", "failed"].into_iter().enumerate() {
@@ -50,7 +53,7 @@ async fn public_types_serialize_without_values_and_passwords() {
     assert_eq!(nodes[2]["detail"], json!({"kind": "unreachable", "detail": "connection refused"}));
 
     let refused = redlock.try_acquire("r").await.expect_err("two nodes refuse it");
-    let report = text(refused.report().expect("it was an attempt"));
+    let report = text(refused.report().expect("the attempt has a report"));
     assert_eq!(names(&report), ["needed", "nodes", "retry_after_seconds"]);
     let votes = report["nodes"].as_array().expect("a list");
     let votes: Vec<_> = votes.iter().map(|node| node["vote"].clone()).collect();
@@ -77,8 +80,8 @@ async fn public_types_serialize_without_values_and_passwords() {
     assert_eq!((&infos[2]["state"], &infos[2]["detail"]), (&json!("down"), &failure));
     assert_eq!(infos[2]["eligibility"], json!({"kind": "unavailable"}));
 
-    for told in [status, report, checks, infos] {
-        let told = told.to_string();
-        assert!(!told.contains(&value[..32]) && !told.contains("topsecret"), "{told}");
+    for json in [status, report, checks, infos] {
+        let json = json.to_string();
+        assert!(!json.contains(&value[..32]) && !json.contains("topsecret"), "{json}");
     }
 }

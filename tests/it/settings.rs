@@ -1,38 +1,37 @@
-//! Settings that are extreme and valid: each does what it says.
+//! Valid settings with extreme values.
 
 use crate::{SOON, eventually, ms};
 use kit::Cluster;
 use quorlock::{AcquireError, Builder, Lease, Redlock, ReleaseOutcome, RestartGuard, RetryPolicy};
 use std::time::Duration;
 
-/// The longest ttl that Redis can be told.
+/// The longest ttl that Redis accepts.
 const CENTURY: Duration = Duration::from_hours(100 * 365 * 24);
 
 fn hours(hours: u64) -> Duration {
     Duration::from_hours(hours)
 }
 
-/// A ttl that outlasts what a busy machine does, a node timeout that does so, and a client without
-/// allowance for drift.
+/// A client without drift allowance, with a ttl and a node timeout that a busy machine does not exceed.
 fn plain(cluster: &Cluster) -> Builder {
     let builder = Redlock::builder().nodes(cluster.urls()).ttl(ms(30_000)).node_timeout(ms(5_000));
     builder.drift_factor(0.0).drift_constant(Duration::ZERO).connect_timeout(SOON)
 }
 
-/// What can be said of a lease of `ttl` whose allowance for drift is `drift`.
-fn is_as_promised(cluster: &Cluster, lease: &Lease, ttl: Duration, drift: Duration) -> bool {
-    let most = i64::try_from(ttl.as_millis()).expect("it fits");
-    let stands = |pttl: i64| pttl > 0 && pttl <= most;
+/// True if the lease and its keys fit this ttl and drift allowance.
+fn has_validity(cluster: &Cluster, lease: &Lease, ttl: Duration, drift: Duration) -> bool {
+    let longest = i64::try_from(ttl.as_millis()).expect("within i64");
+    let fits = |pttl: i64| pttl > 0 && pttl <= longest;
     let validity = ttl.saturating_sub(drift);
     lease.is_valid()
         && lease.validity() <= validity
         && lease.validity() > validity.saturating_sub(SOON)
         && lease.valid_until() > std::time::Instant::now()
-        && cluster.iter().filter(|node| stands(node.pttl("r"))).count() >= 2
+        && cluster.iter().filter(|node| fits(node.pttl("r"))).count() >= 2
 }
 
 #[tokio::test]
-async fn extreme_settings_do_what_they_say() {
+async fn extreme_settings_take_effect() {
     let cluster = Cluster::start(3);
     let none = Duration::ZERO;
     for (what, builder, ttl, drift) in [
@@ -51,7 +50,7 @@ async fn extreme_settings_do_what_they_say() {
             none,
         ),
         (
-            "almost all is allowance",
+            "a drift allowance of almost the whole ttl",
             plain(&cluster).max_ttl(CENTURY).ttl(CENTURY).drift_factor(0.999_999),
             CENTURY,
             CENTURY / 1_000_000 * 999_999,
@@ -62,15 +61,15 @@ async fn extreme_settings_do_what_they_say() {
             hours(2),
             hours(1),
         ),
-        ("tokens for as long as leases", plain(&cluster).token_ttl(ms(60_000)), ms(30_000), none),
+        ("a token ttl of the max ttl", plain(&cluster).token_ttl(ms(60_000)), ms(30_000), none),
         (
-            "tokens for a hundred years",
+            "a token ttl of a hundred years",
             plain(&cluster).max_ttl(CENTURY).token_ttl(CENTURY),
             ms(30_000),
             none,
         ),
         (
-            "no end of waiting",
+            "waits without a limit",
             plain(&cluster).wait(Duration::MAX).connect_timeout(Duration::MAX),
             ms(30_000),
             none,
@@ -83,13 +82,13 @@ async fn extreme_settings_do_what_they_say() {
                 if is_fenced { acquire.fenced() } else { acquire }
             };
             let lease = acquire().await.unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(is_as_promised(&cluster, &lease, ttl, drift), "{what}: {lease:?}");
+            assert!(has_validity(&cluster, &lease, ttl, drift), "{what}: {lease:?}");
             lease.extend(ttl).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(is_as_promised(&cluster, &lease, ttl, drift), "{what}, extended: {lease:?}");
+            assert!(has_validity(&cluster, &lease, ttl, drift), "{what}, extended: {lease:?}");
             assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "{what}");
             let kept = acquire().auto_extend_forever().await;
             let kept = kept.unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(kept.is_valid(), "{what}, kept up: {kept:?}");
+            assert!(kept.is_valid(), "{what}, renewed: {kept:?}");
             assert!(redlock.status("r").await.is_ok_and(|status| status.is_held()), "{what}");
             assert_eq!(kept.release().await, Ok(ReleaseOutcome::Released), "{what}");
         }
@@ -97,12 +96,12 @@ async fn extreme_settings_do_what_they_say() {
         assert!(checks.iter().all(|node| node.version().is_some()), "{what}: {checks:?}");
         redlock.close().await.unwrap_or_else(|error| panic!("{what}: {error}"));
         let is_free = || cluster.none_has("r");
-        eventually(&format!("it is free again: {what}"), is_free).await;
+        eventually(&format!("the lock is released: {what}"), is_free).await;
     }
 }
 
 #[tokio::test]
-async fn at_their_edges_settings_keep_a_lease_up() {
+async fn lease_is_renewed_with_limiting_settings() {
     let cluster = Cluster::start(3);
     let short = || plain(&cluster).ttl(ms(3_000)).node_timeout(ms(2_000));
     let clients = [
@@ -111,23 +110,23 @@ async fn at_their_edges_settings_keep_a_lease_up() {
         short().max_ttl(CENTURY).token_ttl(CENTURY).wait(Duration::MAX),
         short().drift_constant(ms(500)).connect_timeout(Duration::MAX),
     ];
-    let kept_up = clients.into_iter().enumerate().map(|(place, builder)| {
-        let redlock = builder.build().expect("good settings");
+    let renewed = clients.into_iter().enumerate().map(|(place, builder)| {
+        let redlock = builder.build().expect("valid settings");
         async move {
             let lease = redlock.acquire(format!("{place}")).fenced().auto_extend(hours(1)).await;
-            let lease = lease.expect("a free lock");
+            let lease = lease.expect("the lock is free");
             tokio::time::sleep(ms(4_500)).await;
             assert!(lease.is_valid(), "{place}: {:?}", lease.loss());
             assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "{place}");
         }
     });
-    futures::future::join_all(kept_up).await;
+    futures::future::join_all(renewed).await;
 }
 
-/// Nothing can be promised of them on a busy machine but that they refuse with a reason, and leave
-/// nothing.
+/// With such settings a busy machine may refuse any operation. Each refusal must have a reason and leave no
+/// key.
 #[tokio::test]
-async fn the_smallest_times_refuse_or_work_and_leave_nothing() {
+async fn smallest_times_leave_no_keys() {
     let cluster = Cluster::start(3);
     let nano = Duration::from_nanos(1);
     for builder in [
@@ -139,7 +138,7 @@ async fn the_smallest_times_refuse_or_work_and_leave_nothing() {
         plain(&cluster).wait(Duration::ZERO),
         plain(&cluster).wait(nano).retry(RetryPolicy::fixed(Duration::ZERO)),
     ] {
-        let redlock = builder.build().expect("good settings");
+        let redlock = builder.build().expect("valid settings");
         for _ in 0..20 {
             let attempts = [redlock.try_acquire("r"), redlock.acquire("r").wait(ms(20)).fenced()];
             for acquire in attempts.into_iter().chain([redlock.acquire("r").auto_extend(hours(1))])
@@ -161,9 +160,9 @@ async fn the_smallest_times_refuse_or_work_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn whatever_the_retries_a_lock_that_is_released_is_had() {
+async fn released_lock_is_acquired_with_any_retry_policy() {
     let cluster = Cluster::start(3);
-    let holder = plain(&cluster).build().expect("good settings");
+    let holder = plain(&cluster).build().expect("valid settings");
     for retry in [
         RetryPolicy::fixed(Duration::ZERO),
         RetryPolicy::fixed(Duration::MAX),
@@ -174,15 +173,15 @@ async fn whatever_the_retries_a_lock_that_is_released_is_had() {
         RetryPolicy::jittered(Duration::ZERO..Duration::MAX),
         RetryPolicy::fixed(ms(1)).limit(u32::MAX),
     ] {
-        let waits = plain(&cluster).wait(Duration::MAX).retry(retry.clone());
-        let waits = waits.build().expect("good settings");
-        let held = holder.acquire("r").wait(SOON).await.expect("a free lock");
-        let waiting = tokio::spawn(async move { waits.acquire("r").await });
+        let waiter = plain(&cluster).wait(Duration::MAX).retry(retry.clone());
+        let waiter = waiter.build().expect("valid settings");
+        let held = holder.acquire("r").wait(SOON).await.expect("the lock is free");
+        let waiting = tokio::spawn(async move { waiter.acquire("r").await });
         tokio::time::sleep(ms(50)).await;
         assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
-        let had = tokio::time::timeout(SOON, waiting).await;
-        let lease = had.unwrap_or_else(|_| panic!("it is pushed: {retry:?}"));
-        let lease = lease.expect("no panic").expect("it is free");
+        let result = tokio::time::timeout(SOON, waiting).await;
+        let lease = result.unwrap_or_else(|_| panic!("no push: {retry:?}"));
+        let lease = lease.expect("no panic").expect("the lock is released");
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "{retry:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that are made while the server answers, and not as it should.
+//! Servers that reply with errors, or close the connection, during a set-up.
 
 use crate::{SOON, eventually, granted_by_all, is_up, ms, through};
 use kit::{Cluster, Proxy, Server};
@@ -7,50 +7,51 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-/// A server whose scripts are reported as too long after 10 ms.
+/// Servers that report a script as busy after 10 ms.
 fn servers() -> Vec<Server> {
     (0..3).map(|_| Server::builder().arg("--lua-time-limit").arg("10").start()).collect()
 }
 
-/// Lets a script run on `server` until it is killed.
+/// Runs a script on `server` until it is killed.
 fn keep_busy(server: &Server) -> TcpStream {
-    let mut stream = TcpStream::connect(server.addr()).expect("it listens");
+    let mut stream = TcpStream::connect(server.addr()).expect("the server is up");
     let eval = b"*3\r\n$4\r\nEVAL\r\n$17\r\nwhile true do end\r\n$1\r\n0\r\n";
-    stream.write_all(eval).expect("it reads");
-    kit::eventually(SOON, "it is busy", || {
+    stream.write_all(eval).expect("the server is up");
+    kit::eventually(SOON, "the server is busy", || {
         server.try_cmd(&["PING"]).is_err_and(|error| error.code() == Some("BUSY"))
     });
     stream
 }
 
 #[tokio::test]
-async fn a_server_that_is_busy_at_the_set_up_is_tried_again_and_not_taken_for_restarted() {
+async fn server_busy_at_set_up_is_retried_and_counts() {
     let servers = servers();
     let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.addr())).collect();
-    let redlock = through(&proxies).ttl(ms(60_000)).build().expect("good settings");
+    let redlock = through(&proxies).ttl(ms(60_000)).build().expect("valid settings");
     let lease = granted_by_all(&redlock, "first").await;
     drop(lease);
     let script = keep_busy(&servers[0]);
     proxies[0].reset();
     let is_busy = || matches!(redlock.nodes()[0].state(), NodeState::Down(why) if why.to_string().contains("BUSY"));
-    eventually("the node is down, and says why", is_busy).await;
-    let lease = redlock.try_acquire("r").await.expect("two others");
+    eventually("the node is down because of BUSY", is_busy).await;
+    let lease = redlock.try_acquire("r").await.expect("two nodes are up");
     drop(lease);
     servers[0].cmd(&["SCRIPT", "KILL"]);
     drop(script);
-    eventually("it is back", || is_up(&redlock, 0)).await;
+    eventually("the node is up", || is_up(&redlock, 0)).await;
     let has_failed = |lease: &Lease| {
         lease.report().nodes().iter().any(|node| matches!(node.vote(), NodeVote::Failed(_)))
     };
     let lease = redlock.try_acquire("last").await.expect("free");
-    eventually("all have answered", || lease.report().granted() == 3 || has_failed(&lease)).await;
+    eventually("all nodes have voted", || lease.report().granted() == 3 || has_failed(&lease))
+        .await;
     assert_eq!(lease.report().granted(), 3, "{}", lease.report());
 }
 
 /// A proxy that closes each connection on its first bytes, as twemproxy does on `HELLO`.
 fn closing_proxy() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("redis://{}", listener.local_addr().expect("it listens"));
+    let url = format!("redis://{}", listener.local_addr().expect("the socket is bound"));
     // The thread ends with the test process.
     thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
@@ -61,21 +62,21 @@ fn closing_proxy() -> String {
 }
 
 #[tokio::test]
-async fn node_without_resp3_is_down_and_named() {
+async fn node_without_resp3_is_down_with_the_reason() {
     let renamed = Server::builder().arg("--rename-command").arg("HELLO").arg("").start();
     let good = Cluster::start(3);
     let urls = [&good.urls()[..], &[renamed.url(), closing_proxy()]].concat();
     let redlock = Redlock::builder().nodes(urls).node_timeout(ms(2_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = redlock.build().expect("valid settings");
     redlock.ready().await.expect("three nodes are up");
     let down = |node: usize, part: &str| match redlock.nodes().swap_remove(node).state() {
         NodeState::Down(reason) => reason.to_string().contains(part),
         _ => false,
     };
     let refused = "HELLO 3 is refused (ERR unknown command 'HELLO'";
-    eventually("the renamed HELLO is named", || down(3, refused)).await;
+    eventually("the renamed HELLO is reported", || down(3, refused)).await;
     let closed = "closed by the server without a reply to HELLO 3";
-    eventually("the close is named", || down(4, closed)).await;
+    eventually("the close is reported", || down(4, closed)).await;
     let checks = redlock.check().await.expect("three nodes reply");
     let [Finding::Unreachable { failure }] = checks[3].findings() else { panic!("{}", checks[3]) };
     assert!(failure.to_string().contains("a server with a renamed HELLO"), "{failure}");

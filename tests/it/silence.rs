@@ -1,61 +1,63 @@
-//! Connections that die in silence, all at once.
+//! Connections that lose all packets at the same time.
 
 use crate::{SOON, all_up, builder_of, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Direction, Proxy};
 use quorlock::{NodeFailure, NodeState, ReleaseOutcome};
 
 #[tokio::test]
-async fn where_all_connections_die_in_silence_new_ones_take_their_place_early() {
+async fn silent_connections_of_all_nodes_are_replaced_early() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    // Ten times as long is longer than anybody waits here.
+    // Ten node timeouts, after which a silent connection is closed, exceed the test's limit.
     let builder = through(&proxies).node_timeout(ms(2_500));
-    let redlock = builder.connect_timeout(SOON).ttl(ms(300_000)).build().expect("good settings");
+    let redlock = builder.connect_timeout(SOON).ttl(ms(300_000)).build().expect("valid settings");
     let held = granted_by_all(&redlock, "held").await;
     let before: u64 = proxies.iter().map(Proxy::accepted).sum();
     proxies.iter().for_each(Proxy::forget);
-    redlock.try_acquire("r").await.expect_err("nobody answers");
-    let hangs = |node: &quorlock::NodeInfo| *node.state() == NodeState::Stalled;
-    eventually("all hang", || redlock.nodes().iter().all(hangs)).await;
-    eventually("all are back", || all_up(&redlock)).await;
+    redlock.try_acquire("r").await.expect_err("no node replies");
+    let is_stalled = |node: &quorlock::NodeInfo| *node.state() == NodeState::Stalled;
+    eventually("all nodes are stalled", || redlock.nodes().iter().all(is_stalled)).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     let after: u64 = proxies.iter().map(Proxy::accepted).sum();
-    assert_eq!(after - before, 3, "one new connection to each");
+    assert_eq!(after - before, 3, "one new connection per node");
     assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
-    let lease = redlock.try_acquire("r").await.expect("what was lost is not held");
+    let lease = redlock.try_acquire("r").await.expect("the late command's key is released");
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// It is the node that hangs, and not the network: another connection would hang as well. And who asks
-/// does not wait for one.
+/// If only one node is silent, the node is unresponsive and not the network, so a second connection would not
+/// help. Acquires do not wait for it.
 #[tokio::test]
-async fn one_node_that_is_silent_gets_no_second_connection_and_is_down_when_the_first_is_given_up()
-{
+async fn single_silent_node_gets_no_second_connection() {
     let cluster = Cluster::start(3);
     let proxy = Proxy::start(cluster[0].addr());
     let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
     let builder = builder_of(urls).node_timeout(ms(200));
-    let redlock = builder.connect_timeout(SOON).ttl(ms(60_000)).build().expect("good settings");
+    let redlock = builder.connect_timeout(SOON).ttl(ms(60_000)).build().expect("valid settings");
     let state = || redlock.nodes()[0].state().clone();
-    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-    eventually("it is up, and free again", || state() == NodeState::Up && cluster.is_empty()).await;
-    // A connection that has lasted is replaced at once where it just breaks.
+    drop(redlock.acquire("r").wait(SOON).await.expect("the lock is free"));
+    eventually("the node is up and the lock is released", || {
+        state() == NodeState::Up && cluster.is_empty()
+    })
+    .await;
+    // A connection that has lasted is replaced at once if it breaks.
     tokio::time::sleep(ms(1_300)).await;
     proxy.hold(Direction::Replies);
-    drop(redlock.acquire("r").wait(SOON).await.expect("two others"));
-    eventually("it is silent", || state() == NodeState::Stalled).await;
+    drop(redlock.acquire("r").wait(SOON).await.expect("two nodes are up"));
+    eventually("the node is stalled", || state() == NodeState::Stalled).await;
     let mut accepted = 0;
     let failure = loop {
-        let seen = proxy.accepted();
+        let current = proxy.accepted();
         match state() {
-            NodeState::Stalled => accepted = accepted.max(seen),
+            NodeState::Stalled => accepted = accepted.max(current),
             NodeState::Down(failure) => break failure,
             other => panic!("{other}"),
         }
         tokio::time::sleep(ms(1)).await;
     };
     assert!(matches!(failure, NodeFailure::Stalled(_)), "{failure}");
-    assert_eq!(accepted, 1, "connections before the first was given up");
+    assert_eq!(accepted, 1, "connections before the first was closed");
     proxy.heal();
-    eventually("what was owed is delivered", || cluster.is_empty()).await;
+    eventually("the releases are delivered", || cluster.is_empty()).await;
 }

@@ -1,4 +1,4 @@
-//! Work that is told to stop while its lock still holds.
+//! Work that is notified shortly before its lock ends.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 #[tokio::test]
-async fn work_whose_renewal_fails_is_told_in_time_and_ends_in_order() {
+async fn work_is_notified_in_time_if_renewals_fail() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).ttl(ms(6_000)).node_timeout(ms(500)).build().expect("good");
+    let redlock =
+        builder(&cluster).ttl(ms(6_000)).node_timeout(ms(500)).build().expect("valid settings");
     let servers = cluster.servers();
     let orderly = async |lease: &Lease| {
         servers.iter().for_each(Server::stop);
@@ -23,30 +24,30 @@ async fn work_whose_renewal_fails_is_told_in_time_and_ends_in_order() {
     servers.iter().for_each(Server::cont);
     let (left, was_valid) = ended.expect("the work ended under a valid lease");
     assert!(was_valid && left <= margin && left > Duration::ZERO, "{left:?}");
-    eventually("what was owed is delivered", || cluster.is_empty()).await;
+    eventually("the releases are delivered", || cluster.is_empty()).await;
 
-    let told = AtomicBool::new(false);
+    let notified = AtomicBool::new(false);
     let stubborn = |lease: LeaseRef| {
         servers.iter().for_each(Server::stop);
-        let told = &told;
+        let notified = &notified;
         async move {
             lease.stopping().await;
-            told.store(true, Ordering::SeqCst);
+            notified.store(true, Ordering::SeqCst);
             pending::<()>().await;
         }
     };
     let ended = redlock.acquire("r").wait(SOON).stop_before(margin).using_fut(stubborn).await;
     servers.iter().for_each(Server::cont);
-    let ended = ended.expect_err("it goes on");
+    let ended = ended.expect_err("the work does not end");
     assert!(matches!(ended, UsingError::Lost { reason: Loss::Expired }), "{ended}");
-    assert!(told.load(Ordering::SeqCst), "told first");
-    eventually("what was owed is delivered", || cluster.is_empty()).await;
+    assert!(notified.load(Ordering::SeqCst), "the work was notified before");
+    eventually("the releases are delivered", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn work_whose_lease_is_renewed_is_told_nothing_until_its_bound() {
+async fn work_with_a_renewed_lease_is_notified_at_its_limit() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).ttl(ms(3_000)).build().expect("good settings");
+    let redlock = builder(&cluster).ttl(ms(3_000)).build().expect("valid settings");
     let unbounded = async |lease: &Lease| {
         tokio::select! {
             left = lease.stopping() => Some(left),
@@ -58,30 +59,30 @@ async fn work_whose_lease_is_renewed_is_told_nothing_until_its_bound() {
         redlock.acquire("1").stop_before(ms(200)).using(unbounded),
         redlock.acquire("2").stop_before(ms(1_500)).auto_extend(ms(5_000)).using(bounded),
     );
-    assert_eq!(one.expect("all is well"), None);
-    let (left, was_valid) = two.expect("it ended in order");
+    assert_eq!(one.expect("the lease is renewed"), None);
+    let (left, was_valid) = two.expect("the work ended under a valid lease");
     assert!(was_valid && left <= ms(1_500), "{left:?}");
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
-async fn without_a_margin_work_is_told_with_the_end() {
+async fn stopping_without_margin_resolves_at_the_end() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let lease = redlock.try_acquire("r").await.expect("a free lock");
+    let lease = redlock.try_acquire("r").await.expect("the lock is free");
     let view = lease.view();
-    let told = tokio::spawn(async move { view.stopping().await });
+    let stopping = tokio::spawn(async move { view.stopping().await });
     lease.release().await.expect("nodes are up");
-    assert_eq!(told.await.expect("no panic"), Duration::ZERO);
-    let lease = redlock.try_acquire("r").stop_before(ms(29_000)).await.expect("a free lock");
+    assert_eq!(stopping.await.expect("no panic"), Duration::ZERO);
+    let lease = redlock.try_acquire("r").stop_before(ms(29_000)).await.expect("the lock is free");
     let inner = lease.reenter().expect("it is held");
     for view in [lease.view(), inner.view()] {
-        assert!(view.stopping().await > Duration::ZERO, "less than the margin is left soon");
+        assert!(view.stopping().await > Duration::ZERO, "the validity falls below the margin");
     }
 }
 
 #[tokio::test]
-async fn a_margin_that_leaves_no_time_is_refused_by_name() {
+async fn too_long_margin_is_refused() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let validity = ms(30_000 - 302);
@@ -97,7 +98,7 @@ async fn a_margin_that_leaves_no_time_is_refused_by_name() {
             Some(max_hold) => acquire.auto_extend(max_hold),
             None => acquire,
         };
-        let refused = acquire.await.expect_err("it leaves no time");
+        let refused = acquire.await.expect_err("the margin is too long");
         let reason = ConfigError::MarginTooLong { margin, limit };
         assert_eq!(refused, AcquireError::Invalid(reason));
         assert!(refused.to_string().contains("stop_before()"), "{refused}");
@@ -106,5 +107,5 @@ async fn a_margin_that_leaves_no_time_is_refused_by_name() {
     assert!(matches!(refused, Err(UsingError::NotAcquired(AcquireError::Invalid(_)))));
     let nearly = two_thirds.saturating_sub(ms(1));
     let done = redlock.acquire("r").stop_before(nearly).using(async |_| 42).await;
-    assert_eq!(done.expect("all is well"), 42);
+    assert_eq!(done.expect("the margin is accepted"), 42);
 }

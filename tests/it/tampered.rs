@@ -1,6 +1,6 @@
-//! Servers and proxies of other makes, each a real server behind a proxy that tampers with commands or replies.
+//! Servers and proxies of other vendors: real servers behind a proxy that changes commands or replies.
 
-use crate::tampering::{Fate, Tamper};
+use crate::tampering::{Action, TamperingProxy};
 use crate::{SOON, builder, builder_of, eventually, ms, through};
 use futures::future::join_all;
 use kit::{Cluster, Direction, Server};
@@ -9,42 +9,45 @@ use quorlock::{
     VoteEligibility,
 };
 
-/// A proxy for each server of `cluster`, and a client that goes through them.
+/// Starts a proxy for each server of `cluster`, and configures a client that connects through them.
 fn behind(
     cluster: &Cluster,
-    decide: impl Fn(&[String]) -> Fate + Send + Sync + Copy + 'static,
-) -> (Vec<Tamper>, Builder) {
-    let tampers: Vec<_> = cluster.iter().map(|node| Tamper::start(node.addr(), decide)).collect();
-    let builder = builder_of(tampers.iter().map(|tamper| &tamper.url));
-    (tampers, builder)
+    decide: impl Fn(&[String]) -> Action + Send + Sync + Copy + 'static,
+) -> (Vec<TamperingProxy>, Builder) {
+    let proxies: Vec<_> =
+        cluster.iter().map(|node| TamperingProxy::start(node.addr(), decide)).collect();
+    let builder = builder_of(proxies.iter().map(|proxy| &proxy.url));
+    (proxies, builder)
 }
 
 #[tokio::test]
-async fn release_that_closes_connections_ends_and_stops_no_other() {
+async fn release_that_closes_connections_does_not_block_others() {
     let cluster = Cluster::start(3);
     let names_poison = |words: &[String]| words.iter().any(|word| word == "poison");
-    let decide = move |words: &[String]| if names_poison(words) { Fate::Close } else { Fate::Pass };
-    let (_tampers, builder) = behind(&cluster, decide);
-    let redlock = builder.build().expect("good settings");
-    redlock.ready().await.expect("they are up");
-    let refused = redlock.try_acquire("poison").ttl(ms(1_500)).await.expect_err("it is closed");
+    let decide =
+        move |words: &[String]| if names_poison(words) { Action::Close } else { Action::Pass };
+    let (_proxies, builder) = behind(&cluster, decide);
+    let redlock = builder.build().expect("valid settings");
+    redlock.ready().await.expect("nodes are up");
+    let refused =
+        redlock.try_acquire("poison").ttl(ms(1_500)).await.expect_err("the connection is closed");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
     let mut failed = 0;
     for _ in 0..20 {
-        let lease = redlock.acquire("other").wait(SOON).await.expect("a free lock");
+        let lease = redlock.acquire("other").wait(SOON).await.expect("the lock is free");
         failed += usize::from(lease.release().await.is_err());
     }
-    // The release of "poison" is sent alone after it has closed two connections to a node.
+    // The release of "poison" is isolated after it has closed two connections to a node.
     assert!(failed <= 2, "{failed} of 20");
     // The release is pending until the key must have expired.
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     while let Err(error) = redlock.close().await {
-        assert!(begun.elapsed() < 3 * SOON, "{error}");
+        assert!(started.elapsed() < 3 * SOON, "{error}");
     }
 }
 
 #[tokio::test]
-async fn unnamed_server_counts_after_a_lost_connection_and_not_after_a_restart() {
+async fn server_without_run_id_counts_until_a_restart() {
     let mut cluster = Cluster::start(3);
     let without_run = |reply: &str| {
         let (_, text) = reply.split_once("\r\n").unwrap_or(("", reply));
@@ -53,19 +56,20 @@ async fn unnamed_server_counts_after_a_lost_connection_and_not_after_a_restart()
         format!("${}\r\n{text}\r\n", text.len())
     };
     let decide = move |words: &[String]| match words[0].as_str() {
-        "INFO" => Fate::Edit(without_run),
-        _ => Fate::Pass,
+        "INFO" => Action::Edit(without_run),
+        _ => Action::Pass,
     };
     let uptime = |node: &Server| {
         let info = format!("{:?}", node.cmd(&["INFO", "server"])).replace("\\r\\n", "\n");
         let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
         line.and_then(|line| line.trim().parse::<u64>().ok()).expect("an uptime")
     };
-    eventually("they are old enough", || cluster.iter().all(|node| uptime(node) > 2)).await;
-    let (tampers, builder) = behind(&cluster, decide);
-    let redlock = builder.build().expect("good settings");
+    eventually("the uptimes exceed two seconds", || cluster.iter().all(|node| uptime(node) > 2))
+        .await;
+    let (proxies, builder) = behind(&cluster, decide);
+    let redlock = builder.build().expect("valid settings");
     redlock.acquire("r").wait(SOON).await.expect("a new deployment").release().await.expect("up");
-    tampers.iter().for_each(Tamper::cut);
+    proxies.iter().for_each(TamperingProxy::cut);
     let lease = redlock.acquire("r").wait(SOON).await.expect("no server was restarted");
     drop(lease);
     cluster.servers_mut().iter_mut().for_each(|node| {
@@ -74,8 +78,8 @@ async fn unnamed_server_counts_after_a_lost_connection_and_not_after_a_restart()
     });
     let is_excluded =
         |node: &quorlock::NodeInfo| matches!(node.eligibility(), VoteEligibility::Excluded(_));
-    eventually("the restarts are seen", || redlock.nodes().iter().all(is_excluded)).await;
-    let refused = redlock.try_acquire("r").await.expect_err("they may have forgotten locks");
+    eventually("the restarts are noticed", || redlock.nodes().iter().all(is_excluded)).await;
+    let refused = redlock.try_acquire("r").await.expect_err("the nodes may have lost locks");
     assert!(refused.to_string().contains("restarted "), "{refused}");
 }
 
@@ -83,70 +87,69 @@ async fn unnamed_server_counts_after_a_lost_connection_and_not_after_a_restart()
 async fn proxy_that_answers_unsupported_command_has_votes() {
     let cluster = Cluster::start(3);
     let decide = |words: &[String]| match words[0].as_str() {
-        "HELLO" | "SET" | "EVALSHA" | "EVAL" | "GETRANGE" | "PTTL" => Fate::Pass,
-        _ => Fate::Answer("-unsupported command\r\n"),
+        "HELLO" | "SET" | "EVALSHA" | "EVAL" | "GETRANGE" | "PTTL" => Action::Pass,
+        _ => Action::Answer("-unsupported command\r\n"),
     };
-    let (tampers, builder) = behind(&cluster, decide);
-    let redlock = builder.build().expect("good settings");
+    let (proxies, builder) = behind(&cluster, decide);
+    let redlock = builder.build().expect("valid settings");
     let lease = redlock.acquire("r").wait(SOON).await.expect("a new deployment");
-    lease.release().await.expect("they answer");
+    lease.release().await.expect("nodes are up");
     let unnamed = "(the server does not support INFO)";
-    let strict = Redlock::builder().nodes(tampers.iter().map(|tamper| &tamper.url));
-    let strict = strict.restart_guard(RestartGuard::Strict).build().expect("good settings");
-    let refused = strict.try_acquire("r").await.expect_err("they may have been restarted");
+    let strict = Redlock::builder().nodes(proxies.iter().map(|proxy| &proxy.url));
+    let strict = strict.restart_guard(RestartGuard::Strict).build().expect("valid settings");
+    let refused = strict.try_acquire("r").await.expect_err("the nodes may have been restarted");
     assert!(refused.to_string().contains(unnamed), "{refused}");
 }
 
 #[tokio::test]
 async fn node_comes_up_without_replies_to_an_optional_command() {
     let commands = ["SETINFO", "ID", "INFO", "CONFIG", "LOAD", "TRACKING"];
-    let silent = commands.map(|command| lock_without_replies_to(command, || Fate::Silence));
-    let discarded_pushes =
-        commands.map(|command| lock_without_replies_to(command, || Fate::Swallow));
-    // Four of the commands.
-    let client = lock_without_replies_to("CLIENT", || Fate::Silence);
-    tokio::join!(join_all(silent), join_all(discarded_pushes), client);
+    let silent = commands.map(|command| lock_without_replies_to(command, || Action::Silence));
+    let swallowed = commands.map(|command| lock_without_replies_to(command, || Action::Swallow));
+    // `CLIENT` covers four of the optional commands.
+    let client = lock_without_replies_to("CLIENT", || Action::Silence);
+    tokio::join!(join_all(silent), join_all(swallowed), client);
 }
 
-/// Locks on a server that never replies to the `unanswered` command, also over its second connection.
-async fn lock_without_replies_to(unanswered: &'static str, fate: fn() -> Fate) {
+/// Acquires a lock on a server that never replies to the `unanswered` command, and again after a reconnect.
+async fn lock_without_replies_to(unanswered: &'static str, action: fn() -> Action) {
     let cluster = Cluster::start(1);
     let decide = move |words: &[String]| {
         let is_unanswered = words.iter().take(2).any(|word| word == unanswered);
-        if is_unanswered { fate() } else { Fate::Pass }
+        if is_unanswered { action() } else { Action::Pass }
     };
-    let (tampers, builder) = behind(&cluster, decide);
-    let redlock = builder.connect_timeout(ms(2_000)).build().expect("good settings");
-    let refused = redlock.try_acquire("r").await.expect_err("it is not connected");
+    let (proxies, builder) = behind(&cluster, decide);
+    let redlock = builder.connect_timeout(ms(2_000)).build().expect("valid settings");
+    let refused = redlock.try_acquire("r").await.expect_err("the node is not connected");
     assert!(refused.to_string().contains("no reply to a command"), "{refused}");
     let lease = redlock.acquire("r").wait(3 * SOON).await;
     let lease = lease.unwrap_or_else(|refused| panic!("{unanswered}: {refused}"));
-    lease.release().await.expect("it answers");
-    tampers.iter().for_each(Tamper::cut);
+    lease.release().await.expect("the node is up");
+    proxies.iter().for_each(TamperingProxy::cut);
     if unanswered == "INFO" {
         let is_excluded = || {
             let node = &redlock.nodes()[0];
             matches!(node.eligibility(), VoteEligibility::Excluded(_))
         };
-        eventually("it may have been restarted", is_excluded).await;
-        let refused = redlock.try_acquire("r").await.expect_err("it has no vote");
+        eventually("the node may have been restarted", is_excluded).await;
+        let refused = redlock.try_acquire("r").await.expect_err("the node has no vote");
         assert!(refused.to_string().contains("no reply to INFO"), "{refused}");
     } else {
-        let lease = redlock.acquire("r").wait(SOON).await.expect("it is the same process");
-        lease.release().await.expect("it answers");
+        let lease = redlock.acquire("r").wait(SOON).await.expect("the server was not restarted");
+        lease.release().await.expect("the node is up");
     }
 }
 
 #[tokio::test]
 async fn endless_reply_ends_the_connection_and_is_reported() {
     let cluster = Cluster::start(1);
-    let decide = |words: &[String]| if words[0] == "SET" { Fate::Flood } else { Fate::Pass };
-    let (_tampers, builder) = behind(&cluster, decide);
-    let redlock = builder.node_timeout(ms(20_000)).build().expect("good settings");
-    redlock.ready().await.expect("it is up");
-    // A connection that lasts that long is replaced without a pause when it is merely closed.
+    let decide = |words: &[String]| if words[0] == "SET" { Action::Flood } else { Action::Pass };
+    let (_proxies, builder) = behind(&cluster, decide);
+    let redlock = builder.node_timeout(ms(20_000)).build().expect("valid settings");
+    redlock.ready().await.expect("the node is up");
+    // A connection that lasts this long is replaced without a pause if it is only closed.
     tokio::time::sleep(ms(1_200)).await;
-    let refused = redlock.try_acquire("r").await.expect_err("it has no answer");
+    let refused = redlock.try_acquire("r").await.expect_err("the reply does not end");
     assert!(refused.to_string().contains("reply longer than its command allows"), "{refused}");
     let state = redlock.nodes()[0].state().clone();
     assert!(matches!(state, NodeState::Down(_)), "{state:?}");
@@ -157,8 +160,8 @@ async fn long_foreign_value_is_not_fetched() {
     const LONG: usize = 8 << 20;
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let redlock = through(&proxies).node_timeout(ms(10_000)).build().expect("good settings");
-    redlock.ready().await.expect("they are up");
+    let redlock = through(&proxies).node_timeout(ms(10_000)).build().expect("valid settings");
+    redlock.ready().await.expect("nodes are up");
     let value = "x".repeat(LONG);
     for node in &cluster {
         node.cmd(&["SET", "r", &value]);
@@ -171,23 +174,23 @@ async fn long_foreign_value_is_not_fetched() {
             acquire.wait(SOON).retry(RetryPolicy::none()).await.expect_err("the key is taken");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
     }
-    let status = redlock.status("r").await.expect("they answer");
+    let status = redlock.status("r").await.expect("nodes are up");
     let is_foreign =
         |node: &quorlock::NodeStatus| matches!(node.state(), LockState::Foreign { .. });
     assert!(status.nodes().iter().all(is_foreign), "{status}");
-    redlock.force_release("r").await.expect("they answer");
+    redlock.force_release("r").await.expect("nodes are up");
     assert!(cluster.iter().all(|node| node.get("r").is_some_and(|value| value.len() == LONG)));
     let fetched: u64 = proxies.iter().map(|proxy| proxy.bytes(Direction::Replies)).sum();
     assert!(fetched < 1 << 20, "{fetched} bytes");
 }
 
 #[tokio::test]
-async fn name_that_is_too_long_is_refused_by_every_verb() {
+async fn too_long_name_is_refused_by_every_operation() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).key_prefix("lock:").build().expect("good settings");
+    let redlock = builder(&cluster).key_prefix("lock:").build().expect("valid settings");
     let longest = "x".repeat((64 << 10) - 5);
     let lease = redlock.acquire(&longest).wait(SOON).fenced().await.expect("not too long");
-    lease.release().await.expect("the nodes answer");
+    lease.release().await.expect("nodes are up");
     let long = format!("{longest}x");
     let error = redlock.status(&long).await.expect_err("too long");
     let quorlock::ClientError::Invalid(reason) = error else { panic!("{error}") };
@@ -199,14 +202,15 @@ async fn name_that_is_too_long_is_refused_by_every_verb() {
     let forced = redlock.force_release(&long).await.expect_err("too long");
     assert_eq!(forced, quorlock::ClientError::Invalid(reason));
     let set = |length: usize| (0..4).map(move |name| format!("{name}{}", "x".repeat(length)));
-    let most = redlock.try_acquire_all(set((64 << 10) - 6)).await.expect("just as long");
-    most.release().await.expect("the nodes answer");
+    let largest = redlock.try_acquire_all(set((64 << 10) - 6)).await.expect("exactly the limit");
+    largest.release().await.expect("nodes are up");
     let many = (0..5).map(|name| format!("{name}{}", "x".repeat((64 << 10) - 6)));
     let refused = redlock.try_acquire_all(many).await.expect_err("too long together");
     let (resources, length, most) = (5, 5 << 16, 4 << 16);
     let reason = ConfigError::LongResources { resources, length, most };
     assert_eq!(refused, AcquireError::Invalid(reason));
-    let adopted = redlock.adopt("r", "v".repeat(4_201)).await.expect_err("no value of a lease");
+    let adopted =
+        redlock.adopt("r", "v".repeat(4_201)).await.expect_err("longer than any lease's value");
     let reason = ConfigError::LongValue { length: 4_201, most: 4_200 };
     assert_eq!(adopted, AcquireError::Invalid(reason));
 }

@@ -1,4 +1,4 @@
-//! A proxy that reads commands and changes what becomes of them: a server or proxy of another make.
+//! A proxy that reads commands and answers, edits or drops them, like a server or proxy of another vendor.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,38 +6,38 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// How a command is treated.
-pub(crate) enum Fate {
+/// Treatment of a command.
+pub(crate) enum Action {
     Pass,
-    /// The connection is closed without an answer.
+    /// Closes the connection without a reply.
     Close,
-    /// It is not forwarded, and answered by these bytes.
+    /// Replies with these bytes instead of the server's reply.
     Answer(&'static str),
-    /// Its reply is changed.
+    /// Changes the server's reply.
     Edit(fn(&str) -> String),
-    /// It is answered by a string without an end.
+    /// Replies with a very long string.
     Flood,
-    /// It has no reply. Later commands have replies.
+    /// Drops the command. Later commands get replies.
     Swallow,
-    /// It has no reply, and no later command has one.
+    /// Drops this command and all later ones.
     Silence,
 }
 
-/// Decides by the words of a command.
-type Decide = dyn Fn(&[String]) -> Fate + Send + Sync;
+/// Chooses the action for the words of a command.
+type Decide = dyn Fn(&[String]) -> Action + Send + Sync;
 
-pub(crate) struct Tamper {
+pub(crate) struct TamperingProxy {
     pub(crate) url: String,
     streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Tamper {
+impl TamperingProxy {
     pub(crate) fn start(
         server: SocketAddr,
-        decide: impl Fn(&[String]) -> Fate + Send + Sync + 'static,
+        decide: impl Fn(&[String]) -> Action + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let url = format!("redis://{}", listener.local_addr().expect("it listens"));
+        let url = format!("redis://{}", listener.local_addr().expect("the socket is bound"));
         let streams = Arc::<Mutex<Vec<TcpStream>>>::default();
         let (accepted, decide) = (streams.clone(), Arc::<Decide>::from(Box::new(decide) as Box<_>));
         thread::spawn(move || {
@@ -47,11 +47,11 @@ impl Tamper {
                     stream.set_nodelay(true).expect("a socket");
                     accepted.lock().expect("no panic").push(copy(stream));
                 }
-                let (fates, expected) = channel();
+                let (sender, expected) = channel();
                 let (to, from) = (copy(&client), copy(&server));
-                thread::spawn(move || pass_replies(&from, &to, &expected));
+                thread::spawn(move || forward_replies(&from, &to, &expected));
                 let decide = decide.clone();
-                thread::spawn(move || pass_commands(&client, &server, &*decide, &fates));
+                thread::spawn(move || forward_commands(&client, &server, &*decide, &sender));
             }
         });
         Self { url, streams }
@@ -63,7 +63,7 @@ impl Tamper {
     }
 }
 
-impl Drop for Tamper {
+impl Drop for TamperingProxy {
     fn drop(&mut self) {
         self.cut();
     }
@@ -77,26 +77,27 @@ fn close(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-fn pass_commands(
+fn forward_commands(
     client: &TcpStream,
     mut server: &TcpStream,
     decide: &Decide,
-    fates: &Sender<Fate>,
+    sender: &Sender<Action>,
 ) {
     let mut requests = BufReader::new(client);
     let mut is_silent = false;
     while let Some(frame) = frame(&mut requests) {
-        let fate = decide(&words(&frame));
-        if matches!(fate, Fate::Close) {
+        let action = decide(&words(&frame));
+        if matches!(action, Action::Close) {
             break;
         }
-        is_silent |= matches!(fate, Fate::Silence);
-        if is_silent || matches!(fate, Fate::Swallow) {
+        is_silent |= matches!(action, Action::Silence);
+        if is_silent || matches!(action, Action::Swallow) {
             continue;
         }
-        // A command that is answered here keeps its place: PING has a reply of the server.
-        let frame = if let Fate::Answer(_) = fate { b"*1\r\n$4\r\nPING\r\n".into() } else { frame };
-        if fates.send(fate).is_err() || server.write_all(&frame).is_err() {
+        // A command with an own reply is replaced by `PING`, so that replies keep their order.
+        let frame =
+            if let Action::Answer(_) = action { b"*1\r\n$4\r\nPING\r\n".into() } else { frame };
+        if sender.send(action).is_err() || server.write_all(&frame).is_err() {
             break;
         }
     }
@@ -104,26 +105,26 @@ fn pass_commands(
     close(server);
 }
 
-fn pass_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiver<Fate>) {
+fn forward_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiver<Action>) {
     let mut replies = BufReader::new(server);
     while let Some(reply) = frame(&mut replies) {
-        let fate = if reply.starts_with(b">") { Ok(Fate::Pass) } else { expected.recv() };
-        let passed = match fate {
-            Ok(Fate::Pass | Fate::Close | Fate::Swallow | Fate::Silence) => {
+        let action = if reply.starts_with(b">") { Ok(Action::Pass) } else { expected.recv() };
+        let written = match action {
+            Ok(Action::Pass | Action::Close | Action::Swallow | Action::Silence) => {
                 client.write_all(&reply)
             }
-            Ok(Fate::Answer(answer)) => client.write_all(answer.as_bytes()),
-            Ok(Fate::Edit(edit)) => {
+            Ok(Action::Answer(answer)) => client.write_all(answer.as_bytes()),
+            Ok(Action::Edit(edit)) => {
                 client.write_all(edit(&String::from_utf8_lossy(&reply)).as_bytes())
             }
-            Ok(Fate::Flood) => {
-                let begun = client.write_all(b"$536870912\r\n");
+            Ok(Action::Flood) => {
+                let started = client.write_all(b"$536870912\r\n");
                 let part = vec![b'x'; 1 << 16];
-                (0..1 << 13).try_fold((), |(), _| client.write_all(&part)).and(begun)
+                (0..1 << 13).try_fold((), |(), _| client.write_all(&part)).and(started)
             }
             Err(_) => break,
         };
-        if passed.is_err() {
+        if written.is_err() {
             break;
         }
     }
@@ -131,7 +132,7 @@ fn pass_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiver<
     close(server);
 }
 
-/// The next command or reply, as it came.
+/// The bytes of the next command or reply.
 fn frame(stream: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.read_until(b'\n', &mut bytes).ok().filter(|read| *read > 0)?;

@@ -1,4 +1,4 @@
-//! Nodes that are spoken to over TLS.
+//! Nodes over TLS.
 
 use crate::{SOON, eventually, is_down, is_up, ms};
 use kit::{Rerun, Server, ServerBuilder, TlsFiles};
@@ -16,20 +16,21 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What tells a child the node.
+/// Environment variable with the node's URL for the child.
 const URL: &str = "QUORLOCK_TEST_TLS_NODE";
 
 fn builder() -> Builder {
     Redlock::builder().node_timeout(ms(1_000)).ttl(ms(30_000))
 }
 
-/// A certificate that vouches for itself and for `names`, with its key.
+/// A self-signed certificate for `names`, and its key.
 fn certificate(names: &[&str]) -> CertifiedKey<KeyPair> {
     let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     generate_simple_self_signed(names).expect("a certificate")
 }
 
-/// A server with this certificate, that trusts `clients`. None if servers here cannot do TLS.
+/// A server with this certificate that trusts `clients`. Returns `None` if the servers here were built without
+/// TLS.
 fn server(
     dir: &Path,
     own: &CertifiedKey<KeyPair>,
@@ -46,31 +47,34 @@ fn server(
     Some(Server::builder().tls(TlsFiles { cert, key, ca }))
 }
 
-/// Trusts `root` alone.
+/// Client configuration that trusts only `root`.
 fn trusting(root: &CertifiedKey<KeyPair>) -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let mut roots = RootCertStore::empty();
     roots.add(root.cert.der().clone()).expect("a certificate");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    config.with_safe_default_protocol_versions().expect("it has them").with_root_certificates(roots)
+    config
+        .with_safe_default_protocol_versions()
+        .expect("the provider supports them")
+        .with_root_certificates(roots)
 }
 
-/// Shows `own` to servers that ask.
-fn showing(root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPair>) -> ClientConfig {
+/// Client configuration that presents `own` to servers that require a certificate.
+fn presenting(root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPair>) -> ClientConfig {
     let chain: Vec<CertificateDer<'static>> = vec![own.cert.der().clone()];
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).expect("a key");
-    trusting(root).with_client_auth_cert(chain, key).expect("they fit together")
+    trusting(root).with_client_auth_cert(chain, key).expect("the key belongs to the certificate")
 }
 
 async fn lock_and_release(redlock: &Redlock, server: &Server) {
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    assert!(server.get("r").is_some(), "the key is where it belongs");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
+    assert!(server.get("r").is_some(), "the key exists");
     lease.release().await.expect("the node is up");
     assert!(server.get("r").is_none());
 }
 
-/// Why the only node of `builder` cannot be reached.
+/// The reason why the only node of `builder` is unreachable.
 async fn failure(builder: Builder) -> String {
-    let redlock = builder.build().expect("good settings");
+    let redlock = builder.build().expect("valid settings");
     let refused = redlock.try_acquire("r").await.expect_err("no connection");
     let AcquireError::NoQuorum { report } = &refused else { panic!("{refused:?}") };
     let NodeVote::Failed(NodeFailure::Unreachable(why)) = report.nodes()[0].vote() else {
@@ -80,7 +84,7 @@ async fn failure(builder: Builder) -> String {
 }
 
 #[tokio::test]
-async fn locks_over_tls_with_roots_of_ones_own_by_name_and_by_address() {
+async fn lock_over_tls_with_given_roots_by_name_and_address() {
     let dir = tempfile::tempdir().expect("a directory");
     let own = certificate(&["127.0.0.1", "localhost", "::1"]);
     let Some(server) = server(dir.path(), &own, &own) else { return };
@@ -93,61 +97,66 @@ async fn locks_over_tls_with_roots_of_ones_own_by_name_and_by_address() {
     let config = Arc::new(trusting(&own).with_no_client_auth());
     for host in hosts {
         let redlock = builder().nodes([format!("rediss://{host}:{port}")]).tls(config.clone());
-        let redlock = redlock.build().expect("good settings");
+        let redlock = redlock.build().expect("valid settings");
         lock_and_release(&redlock, &server).await;
-        let checks = redlock.check().await.expect("a client that works");
-        assert!(checks[0].version().is_some(), "it is looked at the same way: {}", checks[0]);
+        let checks = redlock.check().await.expect("the client is open");
+        assert!(
+            checks[0].version().is_some(),
+            "the check uses the same TLS settings: {}",
+            checks[0]
+        );
     }
 }
 
 #[tokio::test]
-async fn a_server_that_wants_a_certificate_is_shown_ours_on_every_connection() {
+async fn client_certificate_is_presented_on_every_connection() {
     let dir = tempfile::tempdir().expect("a directory");
-    let [own, ours, others] =
+    let [own, client, other] =
         [&["127.0.0.1"], &["client"], &["other"]].map(|names| certificate(names));
-    let Some(server) = server(dir.path(), &own, &ours) else { return };
+    let Some(server) = server(dir.path(), &own, &client) else { return };
     let server = server.arg("--tls-auth-clients").arg("yes").start();
     let url = server.url_tls();
-    let redlock = builder().nodes([&url]).tls(showing(&own, &ours)).build().expect("good settings");
+    let redlock =
+        builder().nodes([&url]).tls(presenting(&own, &client)).build().expect("valid settings");
     for _ in 0..3 {
         lock_and_release(&redlock, &server).await;
         server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
-        eventually("it is back", || is_up(&redlock, 0)).await;
+        eventually("the node is up", || is_up(&redlock, 0)).await;
     }
-    for config in [trusting(&own).with_no_client_auth(), showing(&own, &others)] {
+    for config in [trusting(&own).with_no_client_auth(), presenting(&own, &other)] {
         let why = failure(builder().nodes([&url]).tls(config)).await;
-        // A server that closes the connection at once may take its reason with it.
-        let is_told = ["received fatal alert", "reset by peer", "broken pipe"];
-        assert!(is_told.iter().any(|told| why.contains(told)), "{why}");
+        // A server that closes the connection at once may not deliver its alert.
+        let reasons = ["received fatal alert", "reset by peer", "broken pipe"];
+        assert!(reasons.iter().any(|reason| why.contains(reason)), "{why}");
     }
     assert!(server.get("r").is_none());
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused_with_the_reason() {
+async fn untrusted_certificate_is_refused_with_the_reason() {
     let dir = tempfile::tempdir().expect("a directory");
     let own = certificate(&["127.0.0.1"]);
     let Some(server) = server(dir.path(), &own, &own) else { return };
     let server = server.start();
     let url = server.url_tls();
-    // By the system's roots, and by roots of another's.
+    // With the system's roots, and with other roots.
     let another = trusting(&certificate(&["127.0.0.1"])).with_no_client_auth();
     for builder in [builder(), builder().tls(another)] {
         let why = failure(builder.nodes([&url])).await;
         assert!(why.starts_with("invalid peer certificate"), "{why}");
     }
-    // And as that of somebody else.
+    // With the certificate of another host.
     let elsewhere = url.replace("127.0.0.1", "localhost");
     let config = trusting(&own).with_no_client_auth();
     let why = failure(builder().nodes([elsewhere]).tls(config)).await;
     assert!(why.starts_with("invalid peer certificate"), "{why}");
     assert!(why.contains("localhost"), "{why}");
     assert!(server.get("r").is_none());
-    assert!(CryptoProvider::get_default().is_none(), "the process has no provider from us");
+    assert!(CryptoProvider::get_default().is_none(), "the library installs no default provider");
 }
 
 #[tokio::test]
-async fn no_server_is_trusted_blindly() {
+async fn insecure_url_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let own = certificate(&["127.0.0.1"]);
     let Some(server) = server(dir.path(), &own, &own) else { return };
@@ -160,7 +169,7 @@ async fn no_server_is_trusted_blindly() {
     }
 }
 
-/// A client with the certificates of these files, `own` to be shown.
+/// A client with certificate files that contain `root` and `own`.
 fn with_files(dir: &Path, root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPair>) -> Builder {
     let [ca, cert, key] = ["roots.pem", "client.pem", "client.key"].map(|name| dir.join(name));
     fs::write(&ca, root.cert.pem()).expect("a writable directory");
@@ -170,34 +179,34 @@ fn with_files(dir: &Path, root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPa
 }
 
 #[tokio::test]
-async fn certificate_files_are_read_again_for_each_connection() {
+async fn certificate_files_are_read_for_each_connection() {
     let dir = tempfile::tempdir().expect("a directory");
-    let [own, ours, others] =
+    let [own, client, other] =
         [&["127.0.0.1"], &["client"], &["other"]].map(|names| certificate(names));
-    let Some(server) = server(dir.path(), &own, &ours) else { return };
+    let Some(server) = server(dir.path(), &own, &client) else { return };
     let server = server.arg("--tls-auth-clients").arg("yes").start();
-    let builder = with_files(dir.path(), &own, &ours).nodes([server.url_tls()]);
-    let redlock = builder.clone().build().expect("good settings");
+    let builder = with_files(dir.path(), &own, &client).nodes([server.url_tls()]);
+    let redlock = builder.clone().build().expect("valid settings");
     lock_and_release(&redlock, &server).await;
 
-    // The certificate is replaced by one that the server does not trust, and put back.
-    let _ = with_files(dir.path(), &own, &others);
+    // The certificate is replaced by one that the server does not trust, and then restored.
+    let _ = with_files(dir.path(), &own, &other);
     server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
-    eventually("it is refused", || is_down(&redlock, 0)).await;
-    let _ = with_files(dir.path(), &own, &ours);
-    eventually("it is back", || is_up(&redlock, 0)).await;
+    eventually("the node refuses the certificate", || is_down(&redlock, 0)).await;
+    let _ = with_files(dir.path(), &own, &client);
+    eventually("the node is up", || is_up(&redlock, 0)).await;
     lock_and_release(&redlock, &server).await;
 
-    // The setting that is made last counts.
-    let refused = builder.clone().tls(trusting(&ours).with_no_client_auth());
+    // The last setting applies.
+    let refused = builder.clone().tls(trusting(&client).with_no_client_auth());
     assert!(failure(refused).await.starts_with("invalid peer certificate"));
     let path = dir.path().join("roots.pem");
-    let by_file = builder.tls(trusting(&ours).with_no_client_auth()).tls_ca_cert_file(path);
+    let by_file = builder.tls(trusting(&client).with_no_client_auth()).tls_ca_cert_file(path);
     assert!(!failure(by_file).await.contains("invalid peer certificate"));
 }
 
 #[test]
-fn certificate_files_that_cannot_be_used_are_refused() {
+fn unusable_certificate_files_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let [own, other] = [&["a"], &["b"]].map(|names| certificate(names));
     let builder = with_files(dir.path(), &own, &own).nodes(["rediss://127.0.0.1:1"]);
@@ -224,16 +233,16 @@ fn certificate_files_that_cannot_be_used_are_refused() {
         assert!(!refused.to_string().contains("topsecret"), "{refused}");
     }
     let plain = || Redlock::builder().nodes(["rediss://127.0.0.1:1"]);
-    for (builder, lacking) in [
+    for (builder, missing) in [
         (plain().tls_cert_file(&cert), "tls_key_file"),
         (plain().tls_key_file(&key), "tls_cert_file"),
     ] {
-        let refused = builder.build().expect_err("one of two");
-        assert_eq!(refused, ConfigError::IncompleteTlsFiles { missing: lacking });
+        let refused = builder.build().expect_err("one of the two files is missing");
+        assert_eq!(refused, ConfigError::IncompleteTlsFiles { missing });
     }
 }
 
-/// Redis replies to a handshake that has the end of a line, and waits for more bytes of any other.
+/// Redis replies to a handshake that contains a line end, and waits for more bytes otherwise.
 #[tokio::test]
 async fn rediss_url_of_plain_server_names_redis_scheme() {
     let server = Server::start();
@@ -263,7 +272,7 @@ async fn redis_url_of_tls_server_names_rediss_scheme() {
 
 #[cfg(feature = "redis-1")]
 #[tokio::test]
-async fn a_client_with_tls_and_no_certificates_is_taken_as_it_is() {
+async fn redis_client_with_tls_and_no_certificates_is_accepted() {
     let dir = tempfile::tempdir().expect("a directory");
     let own = certificate(&["127.0.0.1"]);
     let Some(server) = server(dir.path(), &own, &own) else { return };
@@ -274,15 +283,15 @@ async fn a_client_with_tls_and_no_certificates_is_taken_as_it_is() {
     let info = addr.into_connection_info().expect("an address");
     let client = redis::Client::open(info).expect("a client");
     let config = trusting(&own).with_no_client_auth();
-    let redlock = builder().clients([client]).tls(config).build().expect("good settings");
+    let redlock = builder().clients([client]).tls(config).build().expect("valid settings");
     lock_and_release(&redlock, &server).await;
     let twice = builder().nodes([server.url_tls(), server.url_tls()]).build();
     assert!(matches!(twice, Err(ConfigError::SameNode { .. })));
 }
 
-/// In a process of its own, for which the system's roots are others.
+/// Runs in a separate process, with other system roots.
 #[test]
-fn the_systems_roots_are_trusted_as_they_are_when_the_connection_is_made() {
+fn system_roots_are_read_when_connecting() {
     let dir = tempfile::tempdir().expect("a directory");
     let own = certificate(&["127.0.0.1"]);
     let Some(server) = server(dir.path(), &own, &own) else { return };
@@ -298,17 +307,17 @@ fn the_systems_roots_are_trusted_as_they_are_when_the_connection_is_made() {
 }
 
 #[tokio::test]
-#[ignore = "run by a test, in a process with other roots"]
+#[ignore = "runs in a process that a test starts, with other roots"]
 async fn locks_with_the_systems_roots() {
     let Ok(url) = env::var(URL) else { return };
-    let roots = env::var("SSL_CERT_FILE").expect("it is set");
-    let redlock = builder().nodes([&url]).build().expect("good settings");
+    let roots = env::var("SSL_CERT_FILE").expect("set by the parent");
+    let redlock = builder().nodes([&url]).build().expect("valid settings");
     let refused = redlock.try_acquire("r").await.expect_err("there are no roots");
-    // The file is not there: that is not a server that is not there.
+    // A missing roots file must not be reported as an unreachable server.
     let shown = refused.to_string();
     assert!(!shown.contains("refused") && shown.contains("roots.pem"), "{shown}");
     fs::copy(Path::new(&roots).with_file_name("cert.pem"), &roots).expect("a writable directory");
-    let lease = redlock.acquire("r").wait(SOON).await.expect("now they are there");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the roots file exists now");
     lease.release().await.expect("the node is up");
-    assert!(CryptoProvider::get_default().is_none(), "the process has no provider from us");
+    assert!(CryptoProvider::get_default().is_none(), "the library installs no default provider");
 }

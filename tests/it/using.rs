@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex};
 use tokio::time::sleep;
 
 #[tokio::test]
-async fn the_work_is_done_under_the_lock_and_its_output_returned() {
+async fn using_runs_work_under_the_lock_and_returns_its_output() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let other = redlock.clone();
     let work = async |lease: &quorlock::Lease| {
         assert!(lease.is_valid());
-        assert!(other.try_acquire("r").await.is_err(), "it is locked");
+        assert!(other.try_acquire("r").await.is_err(), "the lock is held");
         41 + 1
     };
-    assert_eq!(redlock.using("r", work).await.expect("all is well"), 42);
+    assert_eq!(redlock.using("r", work).await.expect("the work succeeds"), 42);
     eventually("no key is left", || cluster.is_empty()).await;
-    let held = redlock.try_acquire("r").await.expect("a free lock");
+    let held = redlock.try_acquire("r").await.expect("the lock is free");
     let refused = redlock.acquire("r").wait(ms(100)).using(async |_| ()).await;
     let refused = refused.expect_err("it is held");
     assert!(matches!(refused, UsingError::NotAcquired(AcquireError::Contended { .. })));
@@ -28,7 +28,7 @@ async fn the_work_is_done_under_the_lock_and_its_output_returned() {
 }
 
 #[tokio::test]
-async fn it_can_be_spawned() {
+async fn using_can_be_spawned() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let spawned = tokio::spawn(async move {
@@ -39,10 +39,10 @@ async fn it_can_be_spawned() {
             })
             .await
     });
-    assert_eq!(spawned.await.expect("no panic").expect("all is well"), b"r");
+    assert_eq!(spawned.await.expect("no panic").expect("the work succeeds"), b"r");
 }
 
-/// Set when it is dropped.
+/// Set when dropped.
 struct Flag(Arc<AtomicBool>);
 
 impl Drop for Flag {
@@ -52,9 +52,9 @@ impl Drop for Flag {
 }
 
 #[tokio::test]
-async fn at_loss_the_work_is_dropped_where_it_stands() {
+async fn work_is_dropped_at_the_loss() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(100)).build().expect("good settings");
+    let redlock = builder(&cluster).node_timeout(ms(100)).build().expect("valid settings");
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Flag(stopped.clone());
     let servers = cluster.servers();
@@ -63,20 +63,20 @@ async fn at_loss_the_work_is_dropped_where_it_stands() {
         servers.iter().for_each(Server::stop);
         sleep(SOON).await;
     });
-    let error = working.await.expect_err("no node answers");
+    let error = working.await.expect_err("no node replies");
     assert!(matches!(error, UsingError::Lost { reason: Loss::Expired }), "{error:?}");
-    assert!(stopped.load(Ordering::SeqCst), "dropped before it returned");
+    assert!(stopped.load(Ordering::SeqCst), "the work is dropped before `using` returns");
     servers.iter().for_each(Server::cont);
 }
 
 #[tokio::test]
-async fn finished_work_is_never_thrown_away() {
+async fn output_of_finished_work_is_returned_after_a_loss() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("good settings");
+    let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("valid settings");
     let servers = cluster.servers();
     let steal = async |_: &quorlock::Lease| {
         for node in servers {
-            node.set("r", "the thief's");
+            node.set("r", "other");
         }
         "done"
     };
@@ -88,7 +88,7 @@ async fn finished_work_is_never_thrown_away() {
     }
 }
 
-/// Records how releases ended.
+/// Records the results of releases.
 #[derive(Default)]
 struct Releases(Mutex<Vec<ReleaseResult>>);
 
@@ -105,7 +105,7 @@ async fn finished_work_with_an_unconfirmed_release_is_ok() {
     let cluster = Cluster::start(3);
     let releases = Arc::new(Releases::default());
     let builder = builder(&cluster).node_timeout(ms(200)).observer(releases.clone());
-    let redlock = builder.build().expect("good settings");
+    let redlock = builder.build().expect("valid settings");
     let stop = || cluster.iter().for_each(Server::stop);
     let stopped = async |_: &quorlock::Lease| {
         stop();
@@ -139,7 +139,7 @@ where
     Fut: Future + Send + 'static,
     Fut::Output: Send + std::fmt::Debug + 'static,
 {
-    tokio::spawn(async move { redlock.using_fut("r", work).await.expect("all is well") })
+    tokio::spawn(async move { redlock.using_fut("r", work).await.expect("the work succeeds") })
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn generic_code_can_spawn_work_with_a_view_of_the_lease() {
         lease
     });
     let view = view.await.expect("no panic");
-    assert!(!view.is_valid() && view.guards() == 0, "released, also if the view lives on");
+    assert!(!view.is_valid() && view.guards() == 0, "a view does not keep the lock");
     eventually("no key is left", || cluster.is_empty()).await;
     let kept = Arc::new(std::sync::Mutex::new(None));
     let keep = kept.clone();
@@ -160,7 +160,7 @@ async fn generic_code_can_spawn_work_with_a_view_of_the_lease() {
         *keep.lock().unwrap() = lease.reenter().ok();
     };
     spawned(redlock.clone(), work).await.expect("no panic");
-    assert!(redlock.try_acquire("r").await.is_err(), "another guard holds it on");
+    assert!(redlock.try_acquire("r").await.is_err(), "another guard holds the lock");
     drop(kept.lock().unwrap().take());
     eventually("no key is left", || cluster.is_empty()).await;
 }

@@ -1,4 +1,4 @@
-//! What the nodes keep, beside what a lease promises to its holder.
+//! Expiry of the keys on the nodes, compared with the validity of the lease.
 
 use crate::{MAX_TTL, builder, eventually, ms};
 use kit::{Cluster, Server};
@@ -6,54 +6,57 @@ use quorlock::{Lease, Redlock};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
-/// A client that allows for no drift at all: a lease is valid for just as long as its keys must stand.
+/// A client without drift allowance: a lease is valid exactly as long as its keys must exist.
 fn exact(cluster: &Cluster) -> Redlock {
     let drift = builder(cluster).drift_factor(0.0).drift_constant(Duration::ZERO);
-    drift.build().expect("good settings")
+    drift.build().expect("valid settings")
 }
 
 fn wall_clock() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970")
+    SystemTime::UNIX_EPOCH.elapsed().expect("after 1970")
 }
 
-/// By how much the key on `node` ends before the lease, at least. The server goes by whole milliseconds
-/// of the wall clock, which the test reads before and after it.
+/// Lower bound of the time by which the key on `node` expires before the lease. The server uses whole
+/// milliseconds of the wall clock, which the test reads before and after it.
 fn ends_before(lease: &Lease, node: &Server) -> Duration {
     let valid_until = wall_clock() + lease.validity();
-    let left_ms = u128::try_from(node.pttl(lease.resource())).expect("the key stands");
-    // A key stands through the millisecond in which it expires.
-    let gone_at_ms = wall_clock().as_millis() + left_ms + 1;
-    let gone_at = Duration::from_millis(u64::try_from(gone_at_ms).expect("below 2^64"));
-    valid_until.saturating_sub(gone_at)
+    let left_ms = u128::try_from(node.pttl(lease.resource())).expect("the key exists");
+    // A key exists through the millisecond in which it expires.
+    let expires_at_ms = wall_clock().as_millis() + left_ms + 1;
+    let expires_at = Duration::from_millis(u64::try_from(expires_at_ms).expect("below 2^64"));
+    valid_until.saturating_sub(expires_at)
 }
 
 #[tokio::test]
-async fn without_a_drift_allowance_no_key_ends_before_its_lease() {
+async fn keys_outlive_the_lease_without_drift_allowance() {
     let cluster = Cluster::start(3);
     let redlock = exact(&cluster);
     let mut early = Vec::new();
     for round in 0..60 {
-        let lease = redlock.acquire("r").await.expect("a free lock");
-        // Whenever it is extended: at any fraction of a millisecond.
+        let lease = redlock.acquire("r").await.expect("the lock is free");
+        // Extended at different fractions of a millisecond.
         sleep(Duration::from_micros(round * 37)).await;
         lease.extend(ms(31_000)).await.expect("nodes are up");
-        eventually("all have extended it", || cluster.iter().all(|node| node.pttl("r") > 30_000))
-            .await;
+        eventually("all nodes have extended the key", || {
+            cluster.iter().all(|node| node.pttl("r") > 30_000)
+        })
+        .await;
         early.extend(cluster.iter().map(|node| ends_before(&lease, node)));
         lease.release().await.expect("nodes are up");
     }
     early.retain(|by| !by.is_zero());
-    assert!(early.is_empty(), "{} keys of 180 end before their lease: {early:?}", early.len());
+    assert!(early.is_empty(), "{} keys of 180 expire before their lease: {early:?}", early.len());
 }
 
 #[tokio::test]
-async fn a_check_sets_keys_that_outlive_the_lease_by_the_drift_allowance() {
+async fn check_restores_the_expiry_with_drift_allowance() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).build().expect("good settings");
-    // It is not renewed within any test.
-    let lease = redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.all_have("r")).await;
-    // Somebody shortens the keys: the nodes tell it, and are asked whether it is still held.
+    let redlock = builder(&cluster).build().expect("valid settings");
+    // The lease is not renewed during the test.
+    let lease =
+        redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("the lock is free");
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
+    // Another client shortens the keys. The nodes push this, and a check follows.
     let before = lease.valid_until();
     for node in &cluster {
         node.cmd(&["PEXPIRE", "r", "600000"]);
@@ -65,6 +68,6 @@ async fn a_check_sets_keys_that_outlive_the_lease_by_the_drift_allowance() {
         cluster.iter().all(|node| pttl(node) >= validity + allowance)
     })
     .await;
-    assert!(lease.valid_until() <= before + ms(500), "a check does not make it longer");
+    assert!(lease.valid_until() <= before + ms(500), "a check does not lengthen the lease");
     assert!(lease.is_valid());
 }

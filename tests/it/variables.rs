@@ -1,14 +1,14 @@
-//! A client whose settings are in the environment of its process.
+//! A client configured by environment variables.
 
 use crate::{SOON, ms};
 use kit::{Cluster, Rerun};
 use quorlock::{Builder, ConfigError, ReleaseOutcome};
 
 #[test]
-fn a_process_is_told_all_by_its_environment() {
+fn client_is_configured_by_environment_variables() {
     let cluster = Cluster::start(3);
     let nodes = cluster.urls().join(" ");
-    let good = [
+    let settings = [
         ("LOCKS_NODES", &*nodes),
         ("LOCKS_TTL", "25s"),
         ("LOCKS_NODE_TIMEOUT", "2s"),
@@ -16,20 +16,20 @@ fn a_process_is_told_all_by_its_environment() {
         ("LOCKS_KEY_PREFIX", "app:"),
     ];
     let args = ["--ignored", "--exact", "variables::worker", "--nocapture"];
-    let rerun = Rerun::start(&args, &good);
+    let rerun = Rerun::start(&args, &settings);
     rerun.finish(2 * SOON);
     assert!(rerun.output().contains("1 passed"), "{}", rerun.output());
 }
 
-/// What the other process does.
+/// Runs in the other process.
 #[tokio::test]
-#[ignore = "run by a_process_is_told_all_by_its_environment"]
+#[ignore = "runs in a process that the test above starts"]
 async fn worker() {
-    let redlock = Builder::from_env("LOCKS").expect("good variables").build();
-    let redlock = redlock.expect("good settings");
+    let redlock = Builder::from_env("LOCKS").expect("valid variables").build();
+    let redlock = redlock.expect("valid settings");
     let lease = redlock.acquire("r").wait(SOON).await.expect("free");
     assert!(lease.validity() > ms(12_000) && lease.validity() < ms(25_000), "{lease:?}");
-    let status = redlock.status("r").await.expect("they answer");
+    let status = redlock.status("r").await.expect("nodes are up");
     assert_eq!(status.holder().expect("held").metadata(), Some("by variable"));
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let none = Builder::from_env("NO_LOCKS").expect_err("nothing is set");

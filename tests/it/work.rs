@@ -1,4 +1,4 @@
-//! Work under a lock that takes long, or fails.
+//! Work under a lock that takes long or fails.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -9,16 +9,16 @@ use std::error::Error;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A client whose locks end early if nobody renews them, and how long to work to see that.
-fn impatient(cluster: &Cluster) -> (Redlock, Duration) {
-    let redlock = builder(cluster).ttl(ms(3_000)).build().expect("good settings");
+/// A client with a short ttl, and a duration of work that needs a renewal.
+fn with_short_ttl(cluster: &Cluster) -> (Redlock, Duration) {
+    let redlock = builder(cluster).ttl(ms(3_000)).build().expect("valid settings");
     (redlock, ms(4_500))
 }
 
 #[tokio::test]
-async fn work_that_outlasts_the_ttl_is_done_under_the_lock_all_the_same() {
+async fn work_longer_than_the_ttl_keeps_the_lock() {
     let cluster = Cluster::start(3);
-    let (redlock, long) = impatient(&cluster);
+    let (redlock, long) = with_short_ttl(&cluster);
     let work = async |lease: &Lease| {
         sleep(long).await;
         lease.is_valid()
@@ -50,9 +50,9 @@ async fn work_that_outlasts_the_ttl_is_done_under_the_lock_all_the_same() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn work_without_async_that_outlasts_the_ttl_is_done_under_the_lock_all_the_same() {
+fn blocking_work_longer_than_the_ttl_keeps_the_lock() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).ttl(ms(3_000)).build_blocking().expect("good settings");
+    let redlock = builder(&cluster).ttl(ms(3_000)).build_blocking().expect("valid settings");
     let work = |lease: &quorlock::blocking::Lease| {
         std::thread::sleep(ms(4_500));
         lease.is_valid()
@@ -71,48 +71,48 @@ fn work_without_async_that_outlasts_the_ttl_is_done_under_the_lock_all_the_same(
 }
 
 #[tokio::test]
-async fn a_bound_ends_work_that_hangs() {
+async fn limit_ends_unresponsive_work() {
     let cluster = Cluster::start(3);
-    let (redlock, _) = impatient(&cluster);
+    let (redlock, _) = with_short_ttl(&cluster);
     let hang = async |_: &Lease| std::future::pending::<()>().await;
     let ended = redlock.acquire("r").auto_extend(ms(1_500)).using(hang).await;
-    let ended = ended.expect_err("it hangs");
+    let ended = ended.expect_err("the work does not end");
     assert!(matches!(ended, UsingError::Lost { .. }), "{ended}");
     assert!(ended.source().is_some_and(<dyn Error>::is::<Loss>), "{ended:?}");
     let (output, ended) = ended.into_parts();
     assert!(output.is_none() && matches!(ended, UsingError::Lost { .. }));
     let hang = async |_: &Lease| -> Result<(), String> { std::future::pending().await };
     let ended = redlock.acquire("r").auto_extend(ms(1_500)).wait(SOON).try_using(hang).await;
-    let ended = ended.expect_err("it hangs");
+    let ended = ended.expect_err("the work does not end");
     assert!(matches!(ended, TryUsingError::Lock(UsingError::Lost { .. })), "{ended}");
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// What the work of these tests says when it fails.
+/// Error of failing work.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("out of paper")]
 struct NoPaper;
 
 #[tokio::test]
-async fn of_fallible_work_nothing_is_thrown_away_and_the_lock_is_released() {
+async fn try_using_returns_output_or_error_and_releases() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let printed = redlock.try_using("r", async |_| Ok::<_, NoPaper>(3)).await;
-    assert_eq!(printed.expect("all is well"), 3);
+    assert_eq!(printed.expect("the work succeeds"), 3);
     let viewed = redlock.try_using_fut("r", async |_| Ok::<_, NoPaper>(3)).await;
-    assert_eq!(viewed.expect("all is well"), 3);
+    assert_eq!(viewed.expect("the work succeeds"), 3);
     let elsewhere = redlock.clone();
     let spawned = async move { elsewhere.try_using("r", async |_| Err::<(), _>(NoPaper)).await };
     assert!(tokio::spawn(spawned).await.expect("no panic").is_err());
 
     let failed = redlock.try_using("r", async |_| Err::<(), _>(NoPaper)).await;
-    eventually("it is released", || cluster.is_empty()).await;
+    eventually("the lock is released", || cluster.is_empty()).await;
     let failed = failed.expect_err("the work failed");
     assert_eq!(failed.to_string(), "the work failed: out of paper");
     assert!(failed.source().is_some_and(<dyn Error>::is::<NoPaper>));
     assert!(matches!(failed, TryUsingError::Work { error: NoPaper, lock: None }));
 
-    let held = redlock.try_acquire("r").await.expect("a free lock");
+    let held = redlock.try_acquire("r").await.expect("the lock is free");
     let refused = redlock.acquire("r").wait(ms(50)).try_using(async |_| Ok::<_, NoPaper>(3)).await;
     let refused = refused.expect_err("it is held");
     let TryUsingError::Lock(UsingError::NotAcquired(AcquireError::Contended { .. })) = refused
@@ -122,11 +122,11 @@ async fn of_fallible_work_nothing_is_thrown_away_and_the_lock_is_released() {
     drop(held);
     let steal = async |is_failure: bool| {
         let work = async |_: &Lease| {
-            cluster.iter().for_each(|node| node.set("s", "the thief's"));
+            cluster.iter().for_each(|node| node.set("s", "other"));
             if is_failure { Err(NoPaper) } else { Ok(3) }
         };
         let stolen = redlock.try_using("s", work).await.expect_err("taken over");
-        assert!(cluster.iter().all(|node| node.del("s")), "his still");
+        assert!(cluster.iter().all(|node| node.del("s")), "the other client's key exists");
         stolen
     };
     match steal(true).await {
@@ -149,7 +149,7 @@ async fn of_fallible_work_nothing_is_thrown_away_and_the_lock_is_released() {
 #[tokio::test]
 async fn failed_work_with_an_unconfirmed_release_returns_its_own_error() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("good settings");
+    let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("valid settings");
     let hang = async |_: &Lease| {
         cluster.servers().iter().for_each(Server::stop);
         Err::<(), _>(NoPaper)
@@ -159,5 +159,5 @@ async fn failed_work_with_an_unconfirmed_release_returns_its_own_error() {
         other => panic!("{other:?}"),
     }
     cluster.servers().iter().for_each(Server::cont);
-    eventually("what was owed is delivered", || cluster.is_empty()).await;
+    eventually("the releases are delivered", || cluster.is_empty()).await;
 }

@@ -1,7 +1,7 @@
-//! The clocks themselves.
+//! The test clocks themselves.
 
+use crate::fixture::{Fixture, WakeFlag, advance, at_once, finish, turn};
 use crate::nodes::R;
-use crate::stage::{Bell, Stage, advance, at_once, finish, turn};
 use crate::{LONG, STEP, builder};
 use quorlock::{AcquireError, Loss};
 use quorlock_test::{PendingWork, pending_work};
@@ -11,70 +11,71 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 #[test]
-fn time_stands_still_while_the_nodes_answer() {
-    let stage = Stage::new();
-    stage.run(async |nodes| {
-        let begun = Instant::now();
-        let redlock = builder(nodes).build().expect("good settings");
-        // Awaited as in any program: it does not need to be polled by hand.
-        let lease = redlock.try_acquire(R).await.expect("a free lock");
+fn time_is_paused_while_nodes_answer() {
+    let fixture = Fixture::new();
+    fixture.run(async |nodes| {
+        let started = Instant::now();
+        let redlock = builder(nodes).build().expect("valid settings");
+        // An await drives it to the end: no manual polling is needed.
+        let lease = redlock.try_acquire(R).await.expect("the lock is free");
         thread::sleep(Duration::from_millis(100));
         turn(nodes).await;
-        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(started.elapsed(), Duration::ZERO);
         advance(STEP).await;
-        assert_eq!(begun.elapsed(), STEP);
-        lease.release().await.expect("all nodes are well");
-        assert_eq!(begun.elapsed(), STEP);
+        assert_eq!(started.elapsed(), STEP);
+        lease.release().await.expect("nodes are up");
+        assert_eq!(started.elapsed(), STEP);
     });
 }
 
 #[test]
-fn a_lease_is_lost_when_time_is_moved_past_its_end() {
-    let stage = Stage::new();
-    stage.run(async |nodes| {
-        let redlock = builder(nodes).build().expect("good settings");
-        let lease = redlock.try_acquire(R).ttl(LONG).await.expect("a free lock");
+fn lease_is_lost_when_time_advances_past_its_end() {
+    let fixture = Fixture::new();
+    fixture.run(async |nodes| {
+        let redlock = builder(nodes).build().expect("valid settings");
+        let lease = redlock.try_acquire(R).ttl(LONG).await.expect("the lock is free");
         quorlock_test::advance(LONG / 2);
         assert!(lease.is_valid() && lease.validity() < LONG / 2);
         let mut losing = Box::pin(lease.lost());
-        assert!(Bell::rung().poll(losing.as_mut()).is_pending(), "not yet");
-        // Tokio's clock is not needed for that.
+        assert!(WakeFlag::woken().poll(losing.as_mut()).is_pending(), "the lease is still valid");
+        // Only quorlock's clock advances, not that of Tokio.
         quorlock_test::advance(LONG / 2);
         assert!(!lease.is_valid());
         assert_eq!(losing.await, Loss::Expired);
-        // The nodes have clocks of their own.
+        // The nodes' own clocks have not advanced.
         at_once(nodes, || nodes.lacks(&lease)).await;
     });
 }
 
 #[test]
-fn the_wall_clock_may_jump_by_hours_either_way() {
-    let stage = Stage::new();
-    stage.run(async |nodes| {
-        let redlock = builder(nodes).fenced().build().expect("good settings");
+fn wall_clock_steps_do_not_affect_validity() {
+    let fixture = Fixture::new();
+    fixture.run(async |nodes| {
+        let redlock = builder(nodes).fenced().build().expect("valid settings");
         let mut last = None;
         for hours in [0, 5, -5, 9, 0] {
-            let lease = redlock.try_acquire(R).ttl(LONG).await.expect("a free lock");
+            let lease = redlock.try_acquire(R).ttl(LONG).await.expect("the lock is free");
             assert!(lease.token() > last, "{:?} after {last:?}", lease.token());
             last = lease.token();
             let before = lease.validity();
             quorlock_test::shift_wall_clock(hours * 3_600);
             assert!(lease.is_valid() && lease.validity() <= before);
             assert!(lease.validity() > before / 2, "{before:?} {:?}", lease.validity());
-            lease.release().await.expect("all nodes are well");
+            lease.release().await.expect("nodes are up");
         }
     });
 }
 
 #[test]
 fn renewal_follows_the_clock() {
-    let stage = Stage::new();
-    stage.run(async |nodes| {
-        let redlock = builder(nodes).build().expect("good settings");
-        let lease = redlock.acquire(R).auto_extend(5 * LONG).await.expect("a free lock");
+    let fixture = Fixture::new();
+    fixture.run(async |nodes| {
+        let redlock = builder(nodes).build().expect("valid settings");
+        let lease = redlock.acquire(R).auto_extend(5 * LONG).await.expect("the lock is free");
         for _ in 0..8 {
             advance(LONG / 2).await;
-            let extended = || (lease.validity() < LONG / 2).then(|| "it is not extended".into());
+            let extended =
+                || (lease.validity() < LONG / 2).then(|| "the lease is not extended".into());
             at_once(nodes, extended).await;
         }
         advance(LONG).await;
@@ -83,21 +84,29 @@ fn renewal_follows_the_clock() {
 }
 
 #[test]
-fn the_census_counts_what_is_under_way() {
-    let stage = Stage::new();
-    stage.run(async |nodes| {
-        let redlock = builder(nodes).build().expect("good settings");
+fn pending_work_counts_unfinished_operations() {
+    let fixture = Fixture::new();
+    fixture.run(async |nodes| {
+        let redlock = builder(nodes).build().expect("valid settings");
         assert_eq!(pending_work(&redlock), PendingWork::default());
-        let lease = redlock.try_acquire(R).await.expect("a free lock");
+        let lease = redlock.try_acquire(R).await.expect("the lock is free");
         let counted = pending_work(&redlock);
-        assert_eq!((counted.leases, counted.releases), (1, 0), "what is held owes nothing");
+        assert_eq!(
+            (counted.leases, counted.releases),
+            (1, 0),
+            "a held lease has no pending release"
+        );
 
         let mut waits: Vec<_> = (0..3).map(|_| redlock.acquire(R).wait(LONG)).collect();
         for wait in &mut waits {
-            assert!(Bell::rung().poll(Pin::new(wait)).is_pending(), "it is held");
+            assert!(WakeFlag::woken().poll(Pin::new(wait)).is_pending(), "the lock is held");
         }
         let counted = pending_work(&redlock);
-        assert_eq!((counted.waiters, counted.rounds), (3, 1), "one asks, two stand behind it");
+        assert_eq!(
+            (counted.waiters, counted.rounds),
+            (3, 1),
+            "one asks the nodes, two wait behind it"
+        );
         drop(waits);
         let counted = pending_work(&redlock);
         assert_eq!((counted.waiters, counted.rounds), (0, 0));
@@ -106,12 +115,12 @@ fn the_census_counts_what_is_under_way() {
         drop(lease);
         assert!(pending_work(&redlock).releases >= 3);
         let mut trying = redlock.try_acquire("other");
-        assert!(Bell::rung().poll(Pin::new(&mut trying)).is_pending(), "they hang");
+        assert!(WakeFlag::woken().poll(Pin::new(&mut trying)).is_pending(), "a majority hangs");
         assert_eq!(pending_work(&redlock).rounds, 1);
-        let refused = finish(nodes, trying).await.expect_err("they hang");
+        let refused = finish(nodes, trying).await.expect_err("a majority hangs");
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused:?}");
         nodes.heal();
-        finish(nodes, redlock.close()).await.expect("all is delivered");
+        finish(nodes, redlock.close()).await.expect("all releases are delivered");
         assert!(pending_work(&redlock).is_empty());
     });
 }

@@ -1,6 +1,6 @@
-//! The futures of a lease, and the end of a client, dropped wherever they wait.
+//! The futures of a lease, and the close of a client, dropped at every await point.
 
-use crate::dropping::dropped_everywhere;
+use crate::dropping::drop_at_every_point;
 use crate::nodes::R;
 use crate::{LONG, STEP};
 use quorlock::{ExtendError, Lease, Loss, ReleaseError, ReleaseOutcome, UsingError};
@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Its end is within the reach of a test.
+/// Short enough for a test to reach the end of the lease.
 const SHORT: Duration = Duration::from_mins(1);
 
 async fn extended(lease: Rc<Lease>) {
-    lease.extend(2 * LONG).await.expect("a quorum is well");
+    lease.extend(2 * LONG).await.expect("a quorum is up");
     assert!(lease.validity() > LONG);
 }
 
@@ -22,27 +22,27 @@ async fn released(lease: Lease) {
 }
 
 #[test]
-fn an_extension_leaves_the_lease_as_it_was() {
-    dropped_everywhere(3, async |scene| extended(scene.keep(scene.held().await)));
+fn dropped_extension_keeps_the_lease() {
+    drop_at_every_point(3, async |scenario| extended(scenario.keep(scenario.held().await)));
 }
 
 #[test]
-fn an_extension_leaves_the_lease_as_it_was_when_a_node_hangs() {
-    dropped_everywhere(3, async |scene| {
-        let lease = scene.keep(scene.held().await);
-        scene.nodes.stop(1);
+fn dropped_extension_keeps_the_lease_when_a_node_hangs() {
+    drop_at_every_point(3, async |scenario| {
+        let lease = scenario.keep(scenario.held().await);
+        scenario.nodes.stop(1);
         extended(lease)
     });
 }
 
 #[test]
-fn an_extension_leaves_the_lease_as_it_was_when_a_majority_hangs() {
-    dropped_everywhere(6, async |scene| {
-        let lease = scene.keep(scene.held().await);
-        scene.nodes.stop(0);
-        scene.nodes.stop(2);
+fn dropped_extension_keeps_the_lease_when_a_majority_hangs() {
+    drop_at_every_point(6, async |scenario| {
+        let lease = scenario.keep(scenario.held().await);
+        scenario.nodes.stop(0);
+        scenario.nodes.stop(2);
         async move {
-            let failed = lease.extend(2 * LONG).await.expect_err("too few nodes answer");
+            let failed = lease.extend(2 * LONG).await.expect_err("no quorum of nodes answers");
             assert!(matches!(failed, ExtendError::NoQuorum { .. }), "{failed:?}");
             assert!(lease.is_valid());
         }
@@ -50,95 +50,97 @@ fn an_extension_leaves_the_lease_as_it_was_when_a_majority_hangs() {
 }
 
 #[test]
-fn a_release_goes_on() {
-    dropped_everywhere(3, async |scene| released(scene.held().await));
+fn dropped_release_continues() {
+    drop_at_every_point(3, async |scenario| released(scenario.held().await));
 }
 
 #[test]
-fn a_release_goes_on_when_a_node_hangs() {
-    dropped_everywhere(3, async |scene| {
-        let lease = scene.held().await;
-        scene.nodes.stop(1);
+fn dropped_release_continues_when_a_node_hangs() {
+    drop_at_every_point(3, async |scenario| {
+        let lease = scenario.held().await;
+        scenario.nodes.stop(1);
         released(lease)
     });
 }
 
 #[test]
-fn a_release_goes_on_when_a_majority_hangs() {
-    dropped_everywhere(6, async |scene| {
-        let lease = scene.held().await;
-        scene.nodes.stop(0);
-        scene.nodes.stop(2);
+fn dropped_release_continues_when_a_majority_hangs() {
+    drop_at_every_point(6, async |scenario| {
+        let lease = scenario.held().await;
+        scenario.nodes.stop(0);
+        scenario.nodes.stop(2);
         async move {
-            let failed = lease.release().await.expect_err("too few nodes answer");
+            let failed = lease.release().await.expect_err("no quorum of nodes answers");
             assert!(matches!(failed, ReleaseError::NoQuorum { .. }), "{failed:?}");
         }
     });
 }
 
 #[test]
-fn a_release_goes_on_and_lets_others_pass() {
-    dropped_everywhere(3, async |scene| {
-        let lease = scene.held().await;
-        scene.wait_too();
+fn dropped_release_lets_waiting_acquires_pass() {
+    drop_at_every_point(3, async |scenario| {
+        let lease = scenario.held().await;
+        scenario.spawn_waiter();
         released(lease)
     });
 }
 
 #[test]
-fn a_watch_for_the_loss_leaves_the_lease_as_it_was() {
-    dropped_everywhere(16, async |scene| {
-        scene.warm_up().await;
-        let lease = scene.lease(scene.redlock.try_acquire(R).ttl(SHORT)).await;
-        let lease = scene.keep(lease);
+fn dropped_lost_future_keeps_the_lease() {
+    drop_at_every_point(16, async |scenario| {
+        scenario.warm_up().await;
+        let lease = scenario.lease(scenario.redlock.try_acquire(R).ttl(SHORT)).await;
+        let lease = scenario.keep(lease);
         async move { assert_eq!(lease.lost().await, Loss::Expired) }
     });
 }
 
 #[test]
-fn a_watch_for_the_loss_of_a_lease_that_is_kept_up_leaves_it_as_it_was() {
-    dropped_everywhere(28, async |scene| {
-        scene.warm_up().await;
-        let acquire = scene.redlock.try_acquire(R).ttl(SHORT).auto_extend(2 * SHORT);
-        let lease = scene.keep(scene.lease(acquire).await);
+fn dropped_lost_future_keeps_a_renewed_lease() {
+    drop_at_every_point(28, async |scenario| {
+        scenario.warm_up().await;
+        let acquire = scenario.redlock.try_acquire(R).ttl(SHORT).auto_extend(2 * SHORT);
+        let lease = scenario.keep(scenario.lease(acquire).await);
         async move { lease.lost().await }
     });
 }
 
 #[test]
-fn work_under_a_lock_leaves_nothing() {
-    dropped_everywhere(18, async |scene| {
-        scene.nodes.hold_elsewhere();
-        scene.at(1, |scene| scene.nodes.release_elsewhere());
-        let acquire = scene.redlock.acquire(R).wait(LONG);
+fn dropped_work_leaves_nothing() {
+    drop_at_every_point(18, async |scenario| {
+        scenario.nodes.hold_by_other();
+        scenario.at(1, |scenario| scenario.nodes.release_by_other());
+        let acquire = scenario.redlock.acquire(R).wait(LONG);
         let work = async |lease: &Lease| {
             sleep(2 * STEP).await;
-            lease.extend(2 * LONG).await.expect("all nodes are well");
+            lease.extend(2 * LONG).await.expect("nodes are up");
             sleep(2 * STEP).await;
         };
-        async move { acquire.using(work).await.expect("held to the end") }
+        async move { acquire.using(work).await.expect("the lease is valid to the end") }
     });
 }
 
 #[test]
-fn work_under_a_lock_leaves_nothing_when_a_node_hangs() {
-    dropped_everywhere(6, async |scene| {
-        scene.warm_up().await;
-        scene.at(1, |scene| scene.nodes.stop(1));
-        let redlock = scene.redlock.clone();
-        async move { redlock.using(R, async |_| sleep(2 * STEP).await).await.expect("held") }
+fn dropped_work_leaves_nothing_when_a_node_hangs() {
+    drop_at_every_point(6, async |scenario| {
+        scenario.warm_up().await;
+        scenario.at(1, |scenario| scenario.nodes.stop(1));
+        let redlock = scenario.redlock.clone();
+        async move {
+            redlock.using(R, async |_| sleep(2 * STEP).await).await.expect("the lease stays valid");
+        }
     });
 }
 
 #[test]
-fn work_under_a_lock_leaves_nothing_when_it_is_lost() {
-    dropped_everywhere(25, async |scene| {
-        scene.warm_up().await;
-        // Renewed to the limit of its hold, or not even so far where time goes by in long steps.
-        let acquire = scene.redlock.acquire(R).ttl(SHORT).auto_extend(SHORT);
+fn dropped_work_leaves_nothing_when_its_lease_is_lost() {
+    drop_at_every_point(25, async |scenario| {
+        scenario.warm_up().await;
+        // Renewed until its maximum hold, or expired before where time passes in long steps.
+        let acquire = scenario.redlock.acquire(R).ttl(SHORT).auto_extend(SHORT);
         async move {
             let lost = acquire.using(async |_| pending::<()>().await).await;
-            let lost = lost.expect_err("its time ends");
+            let lost = lost.expect_err("the lease ends");
             let has_ended =
                 matches!(lost, UsingError::Lost { reason: Loss::MaxHold | Loss::Expired });
             assert!(has_ended, "{lost:?}");
@@ -147,33 +149,33 @@ fn work_under_a_lock_leaves_nothing_when_it_is_lost() {
 }
 
 #[test]
-fn a_close_goes_on() {
-    dropped_everywhere(3, async |scene| {
-        drop(scene.held().await);
-        let redlock = scene.redlock.clone();
-        async move { redlock.close().await.expect("all nodes are well") }
+fn dropped_close_continues() {
+    drop_at_every_point(3, async |scenario| {
+        drop(scenario.held().await);
+        let redlock = scenario.redlock.clone();
+        async move { redlock.close().await.expect("nodes are up") }
     });
 }
 
 #[test]
-fn a_close_goes_on_when_a_node_hangs() {
-    dropped_everywhere(5, async |scene| {
-        let lease = scene.held().await;
-        scene.nodes.stop(1);
+fn dropped_close_continues_when_a_node_hangs() {
+    drop_at_every_point(5, async |scenario| {
+        let lease = scenario.held().await;
+        scenario.nodes.stop(1);
         drop(lease);
-        let redlock = scene.redlock.clone();
-        async move { redlock.close().await.expect_err("a node does not answer") }
+        let redlock = scenario.redlock.clone();
+        async move { redlock.close().await.expect_err("one node hangs") }
     });
 }
 
 #[test]
-fn a_close_goes_on_when_a_node_resumes() {
-    dropped_everywhere(6, async |scene| {
-        let lease = scene.held().await;
-        scene.nodes.stop(1);
+fn dropped_close_continues_when_a_node_resumes() {
+    drop_at_every_point(6, async |scenario| {
+        let lease = scenario.held().await;
+        scenario.nodes.stop(1);
         drop(lease);
-        scene.at(3, |scene| scene.nodes.heal());
-        let redlock = scene.redlock.clone();
-        async move { redlock.close().await.expect("it resumes in time") }
+        scenario.at(3, |scenario| scenario.nodes.heal());
+        let redlock = scenario.redlock.clone();
+        async move { redlock.close().await.expect("the node resumes in time") }
     });
 }

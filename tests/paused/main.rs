@@ -1,36 +1,36 @@
-//! quorlock on real redis-server processes, in time that passes when a test says so.
+//! quorlock on real redis-server processes, with time that passes only when a test advances it.
 //!
-//! Both clocks, tokio's and quorlock's own, are moved by hand; replies come when they come. A wait
-//! of an hour takes no time, and no timer fires because a machine is busy.
+//! Tests advance both clocks, that of Tokio and quorlock's own; replies arrive in real time. A wait of an hour
+//! takes no time, and no timer fires because the machine is busy.
 
 #![allow(
     clippy::incompatible_msrv,
     reason = "the library is for older toolchains; its tests run with a newer one"
 )]
-// A scene is set, and then it is a future of that scene that is dropped.
+// `setup` closures are async and return the future under test.
 #![allow(clippy::async_yields_async)]
 
 mod acquires;
 mod clock;
 mod dropping;
-mod hands;
+mod fixture;
 mod leases;
 mod nodes;
-mod scene;
-mod stage;
+mod operations;
+mod scenario;
 
 use crate::nodes::Nodes;
 use quorlock::{Builder, Redlock, RetryPolicy};
 use std::time::Duration;
 
-/// How long, in real time, to wait for something that takes milliseconds, on the slowest machine.
+/// The longest wait, in real time, for something that takes milliseconds on an idle machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Time passes in steps of this length. quorlock's clock counts real time as well: beside this, what
-/// a test takes does not count, also on a busy machine.
+/// The step in which tests advance time. Real time also counts on quorlock's clock, but is negligible compared
+/// with this step.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Longer than any test, by all clocks: no key goes by expiring.
+/// Longer than any test on any clock: no key expires.
 const LONG: Duration = Duration::from_hours(2);
 
 fn builder(nodes: &Nodes) -> Builder {

@@ -1,5 +1,4 @@
-//! The nodes, and a line to each for looking inside: faster than the kit's, and used thousands of
-//! times.
+//! The nodes, with a raw connection to each: faster than the kit's commands, and used thousands of times.
 
 use crate::SOON;
 use kit::{Cluster, Server};
@@ -8,31 +7,31 @@ use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-/// What is locked.
+/// The resource under test.
 pub(crate) const R: &str = "r";
 
-/// The key of its fencing counter, which outlives the lock.
+/// The key of the fencing counter of [`R`]. It remains after a release.
 const COUNTER: &str = "r#quorlock:token:{r}";
 
-/// What the keys of others hold: those are not ours to delete.
-const THEIRS: &[u8] = b"theirs";
+/// The value of keys of the other holder, which the client must not delete.
+const OTHER_VALUE: &[u8] = b"other";
 
 /// Three servers.
 pub(crate) struct Nodes {
     cluster: Cluster,
-    lines: Vec<Line>,
-    /// True while somebody else holds the lock.
-    is_theirs: Cell<bool>,
+    connections: Vec<Connection>,
+    /// True while the other holder has the lock.
+    is_held_by_other: Cell<bool>,
 }
 
-struct Line {
+struct Connection {
     health: Cell<Health>,
     stream: RefCell<Option<BufReader<TcpStream>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Health {
-    Well,
+    Up,
     Hung,
     Dead,
 }
@@ -40,33 +39,33 @@ enum Health {
 impl Nodes {
     pub(crate) fn start() -> Self {
         let cluster = Cluster::start(3);
-        let line = |_| Line { health: Cell::new(Health::Well), stream: RefCell::default() };
-        let lines = cluster.iter().map(line).collect();
-        Self { cluster, lines, is_theirs: Cell::default() }
+        let connection =
+            |_| Connection { health: Cell::new(Health::Up), stream: RefCell::default() };
+        let connections = cluster.iter().map(connection).collect();
+        Self { cluster, connections, is_held_by_other: Cell::default() }
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {
         self.cluster.urls()
     }
 
-    /// Has a node hang.
+    /// Stops a node's process, so that it hangs.
     pub(crate) fn stop(&self, node: usize) {
         self.cluster[node].stop();
-        self.lines[node].health.set(Health::Hung);
+        self.connections[node].health.set(Health::Hung);
     }
 
-    /// Kills a node.
     pub(crate) fn kill(&self, node: usize) {
         self.cluster[node].kill();
-        self.lines[node].health.set(Health::Dead);
-        self.lines[node].stream.take();
+        self.connections[node].health.set(Health::Dead);
+        self.connections[node].stream.take();
     }
 
-    /// Gets all going again. Who was dead has lost its memory.
+    /// Resumes hung nodes and restarts dead ones, which have lost their keys.
     pub(crate) fn heal(&self) {
-        for (line, node) in self.lines.iter().zip(&self.cluster) {
-            match line.health.replace(Health::Well) {
-                Health::Well => {}
+        for (connection, node) in self.connections.iter().zip(&self.cluster) {
+            match connection.health.replace(Health::Up) {
+                Health::Up => {}
                 Health::Hung => node.cont(),
                 Health::Dead => node.restart(),
             }
@@ -74,87 +73,97 @@ impl Nodes {
     }
 
     pub(crate) fn flush(&self) {
-        self.is_theirs.set(false);
-        self.well().for_each(|(line, node)| assert_eq!(line.ask(node, "FLUSHALL"), "+OK"));
+        self.is_held_by_other.set(false);
+        self.healthy()
+            .for_each(|(connection, node)| assert_eq!(connection.ask(node, "FLUSHALL"), "+OK"));
     }
 
-    /// Waits until all that was sent to the nodes that are well has been answered, however busy the
-    /// machine is: a server answers in the order in which it is asked.
+    /// Waits until the healthy nodes have answered everything sent to them: a server answers in order.
     pub(crate) fn wait_for_replies(&self) {
-        self.well().for_each(|(line, node)| assert_eq!(line.ask(node, "PING"), "+PONG"));
+        self.healthy()
+            .for_each(|(connection, node)| assert_eq!(connection.ask(node, "PING"), "+PONG"));
     }
 
-    /// The fencing counters stand so far apart, and so far ahead of all clocks, that a token takes a
-    /// second round.
-    pub(crate) fn disagree(&self) {
-        for (place, (_, node)) in self.well().enumerate() {
+    /// Sets the fencing counters so far apart and ahead of all clocks that a token needs a second round.
+    pub(crate) fn spread_counters(&self) {
+        for (place, (_, node)) in self.healthy().enumerate() {
             node.set(COUNTER, (4_000_000_000_000_000 + 1_000 * place).to_string());
         }
     }
 
-    /// Somebody else holds the lock.
-    pub(crate) fn hold_elsewhere(&self) {
-        self.is_theirs.set(true);
-        for (_, node) in self.well() {
-            node.cmd(&[b"SET", R.as_bytes(), THEIRS, b"EX", b"3600"]);
+    /// Sets the key for another holder.
+    pub(crate) fn hold_by_other(&self) {
+        self.is_held_by_other.set(true);
+        for (_, node) in self.healthy() {
+            node.cmd(&[b"SET", R.as_bytes(), OTHER_VALUE, b"EX", b"3600"]);
         }
     }
 
-    /// Their lock expires.
-    pub(crate) fn expire_elsewhere(&self) {
-        self.is_theirs.set(false);
-        for (_, node) in self.well() {
+    /// Lets the other holder's key expire.
+    pub(crate) fn expire_by_other(&self) {
+        self.is_held_by_other.set(false);
+        for (_, node) in self.healthy() {
             node.cmd(&["PEXPIRE", R, "1"]);
-            kit::eventually(SOON, "it expires", || node.get(R).is_none());
+            kit::eventually(SOON, "the key expires", || node.get(R).is_none());
         }
     }
 
-    /// They let go of it, if they hold it.
-    pub(crate) fn release_elsewhere(&self) {
-        if self.is_theirs.take() {
-            for (_, node) in self.well() {
-                assert_eq!(node.get(R).as_deref(), Some(THEIRS), "it was theirs all the time");
+    /// Deletes the other holder's key, if it is held.
+    pub(crate) fn release_by_other(&self) {
+        if self.is_held_by_other.take() {
+            for (_, node) in self.healthy() {
+                assert_eq!(
+                    node.get(R).as_deref(),
+                    Some(OTHER_VALUE),
+                    "the other holder kept its key"
+                );
                 node.del(R);
             }
         }
     }
 
-    /// Keys of ours that a node has.
-    pub(crate) fn ours(&self) -> Option<String> {
-        self.well().filter(|(line, node)| line.ask(node, "DBSIZE") != ":0").find_map(|(_, node)| {
-            let is_ours = |key: &Vec<u8>| {
-                key != COUNTER.as_bytes() && node.get(key).is_some_and(|value| value != THEIRS)
-            };
-            let key = node.keys().into_iter().find(is_ours)?;
-            Some(format!("{} has {}", node.addr(), String::from_utf8_lossy(&key)))
-        })
+    /// Describes a key that the client under test left on a node.
+    pub(crate) fn leftover_key(&self) -> Option<String> {
+        self.healthy().filter(|(connection, node)| connection.ask(node, "DBSIZE") != ":0").find_map(
+            |(_, node)| {
+                let is_leftover = |key: &Vec<u8>| {
+                    key != COUNTER.as_bytes()
+                        && node.get(key).is_some_and(|value| value != OTHER_VALUE)
+                };
+                let key = node.keys().into_iter().find(is_leftover)?;
+                Some(format!("{} has {}", node.addr(), String::from_utf8_lossy(&key)))
+            },
+        )
     }
 
-    /// A node that is well and does not hold `lease`.
+    /// Describes a healthy node that does not hold `lease`.
     pub(crate) fn lacks(&self, lease: &Lease) -> Option<String> {
         let has =
             |node: &Server| node.get(lease.resource()).as_deref() == Some(lease.value().as_bytes());
-        let lacking = self.well().find(|(_, node)| !has(node));
-        lacking.map(|(_, node)| format!("{} does not hold it", node.addr()))
+        let lacking = self.healthy().find(|(_, node)| !has(node));
+        lacking.map(|(_, node)| format!("{} does not hold the lease", node.addr()))
     }
 
-    fn well(&self) -> impl Iterator<Item = (&Line, &Server)> {
-        self.lines.iter().zip(&self.cluster).filter(|(line, _)| line.health.get() == Health::Well)
+    fn healthy(&self) -> impl Iterator<Item = (&Connection, &Server)> {
+        self.connections
+            .iter()
+            .zip(&self.cluster)
+            .filter(|(connection, _)| connection.health.get() == Health::Up)
     }
 }
 
-impl Line {
-    /// The first line of the reply.
+impl Connection {
+    /// Sends a command and returns the first connection of the reply.
     fn ask(&self, node: &Server, command: &str) -> String {
         let mut stream = self.stream.borrow_mut();
         let stream = stream.get_or_insert_with(|| {
-            let stream = TcpStream::connect(node.addr()).expect("a node that is well");
+            let stream = TcpStream::connect(node.addr()).expect("the node is up");
             stream.set_nodelay(true).expect("a socket");
             stream.set_read_timeout(Some(SOON)).expect("a socket");
             BufReader::new(stream)
         });
         let command = format!("{command}\r\n");
-        stream.get_mut().write_all(command.as_bytes()).expect("a node that is well");
+        stream.get_mut().write_all(command.as_bytes()).expect("the node is up");
         let mut reply = String::new();
         stream.read_line(&mut reply).expect("a reply");
         reply.trim_end().to_owned()

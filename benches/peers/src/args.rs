@@ -7,41 +7,38 @@ use std::time::Duration;
 use pico_args::Arguments;
 
 use crate::scenario::{SCENARIOS, Scenario};
-use crate::waiting::{CROWDS, Crowd};
+use crate::waiting::{WAITING_SCENARIOS, WaitingScenario};
 
-/// What `--help` prints.
+/// Output of `--help`.
 pub(crate) const HELP: &str = "\
-Measures quorlock beside rslock on the same five redis-server processes: how fast they are, what a
-cycle takes, and what it takes to wait for locks that others hold.
+Compares quorlock with rslock on the same five redis-server processes: throughput, the cost of a
+cycle, and the cost of waiting for held locks.
 
-  --slice-ms <N>       length of one slice of one contender in milliseconds (1000)
-  --rounds <N>         how often the contenders take turns (6)
-  --only <NAME>        only the scenario of this name, or those whose names contain it
-  --json <FILE>        also write the figures to this file
-  --no-counts          do not count allocations and system calls, which takes a slice of its own each
-  --svg <FILE>         also draw the rates by the number of tasks
-  --help               this text";
+  --slice-ms <N>       length of a contender's slice in milliseconds (1000)
+  --rounds <N>         number of slices per contender (6)
+  --only <NAME>        run only this scenario, or those whose names contain NAME
+  --json <FILE>        also write the results to this file
+  --no-counts          do not count allocations and system calls, for which each contender needs one more slice
+  --svg <FILE>         also draw the throughput by number of tasks
+  --help               print this help";
 
-/// The parsed command line.
 pub(crate) struct Args {
-    /// Length of one slice.
     pub(crate) slice: Duration,
-    /// How often the contenders take turns.
+    /// Number of slices per contender.
     pub(crate) rounds: usize,
-    /// Only the scenario of this name, or those whose names contain it.
+    /// Run only this scenario, or those whose names contain this text.
     pub(crate) only: Option<String>,
-    /// Where to write the figures as JSON.
+    /// Path of the JSON results.
     pub(crate) json: Option<PathBuf>,
-    /// Where to draw the rates as SVG.
+    /// Path of the SVG chart.
     pub(crate) svg: Option<PathBuf>,
-    /// Whether allocations and system calls are counted.
+    /// True if allocations and system calls are counted.
     pub(crate) counts: bool,
-    /// Whether only the help was asked for.
+    /// True if only the help is printed.
     pub(crate) help: bool,
 }
 
 impl Args {
-    /// Parses the arguments of this process.
     pub(crate) fn from_env() -> Result<Self, String> {
         Self::parse(Arguments::from_env())
     }
@@ -61,37 +58,36 @@ impl Args {
         if !rest.is_empty() {
             return Err(format!("unknown arguments {rest:?}"));
         }
-        if args.scenarios().next().is_none() && args.crowds().next().is_none() {
+        if args.scenarios().next().is_none() && args.waiting_scenarios().next().is_none() {
             let names: Vec<_> = names().collect();
             return Err(format!("--only matches none of {names:?}"));
         }
         Ok(args)
     }
 
-    /// The scenarios to run.
     pub(crate) fn scenarios(&self) -> impl Iterator<Item = &'static Scenario> {
-        SCENARIOS.iter().filter(|scenario| self.means(scenario.name))
+        SCENARIOS.iter().filter(|scenario| self.matches(scenario.name))
     }
 
-    /// The crowds that are to wait.
-    pub(crate) fn crowds(&self) -> impl Iterator<Item = &'static Crowd> {
-        CROWDS.iter().filter(|crowd| self.means(crowd.name))
+    /// The waiting scenarios to run.
+    pub(crate) fn waiting_scenarios(&self) -> impl Iterator<Item = &'static WaitingScenario> {
+        WAITING_SCENARIOS.iter().filter(|scenario| self.matches(scenario.name))
     }
 
-    /// Whether `--only` is this name; or a part of it, and no whole name.
-    fn means(&self, name: &str) -> bool {
+    /// True if `--only` equals `name`, or is contained in it and equals no name.
+    fn matches(&self, name: &str) -> bool {
         let only = self.only.as_deref().unwrap_or_default();
         if names().any(|name| name == only) { name == only } else { name.contains(only) }
     }
 }
 
-/// The names of all that can be run.
+/// Names of all scenarios.
 fn names() -> impl Iterator<Item = &'static str> {
-    let crowds = CROWDS.iter().map(|crowd| crowd.name);
-    SCENARIOS.iter().map(|scenario| scenario.name).chain(crowds)
+    let waiting = WAITING_SCENARIOS.iter().map(|scenario| scenario.name);
+    SCENARIOS.iter().map(|scenario| scenario.name).chain(waiting)
 }
 
-/// The arguments that give the same run again.
+/// The arguments that repeat the run.
 impl fmt::Display for Args {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--slice-ms {} --rounds {}", self.slice.as_millis(), self.rounds)?;
@@ -105,7 +101,7 @@ impl fmt::Display for Args {
     }
 }
 
-/// A whole number of at least 1.
+/// A positive whole number.
 fn number(input: &mut Arguments, name: &'static str, default: u64) -> Result<u64, String> {
     let value = input.opt_value_from_str(name).map_err(|error| error.to_string())?;
     match value.unwrap_or(default) {
@@ -126,25 +122,25 @@ mod tests {
         Args::parse(Arguments::from_vec(words.iter().map(OsString::from).collect()))
     }
 
-    fn meant(only: &str) -> Vec<&'static str> {
-        let args = parse(&["--only", only]).expect("it matches");
+    fn selected(only: &str) -> Vec<&'static str> {
+        let args = parse(&["--only", only]).expect("the name matches");
         let scenarios = args.scenarios().map(|scenario| scenario.name);
-        scenarios.chain(args.crowds().map(|crowd| crowd.name)).collect()
+        scenarios.chain(args.waiting_scenarios().map(|scenario| scenario.name)).collect()
     }
 
     #[test]
-    fn a_whole_name_means_itself_and_a_part_all_that_contain_it() {
-        assert_eq!(meant("64 tasks"), ["64 tasks"]);
-        assert_eq!(meant("8 processes"), ["1 key, 8 processes, 1 ms hold"]);
-        assert_eq!(meant("10,000").len(), 2);
-        assert_eq!(meant("").len(), names().count());
+    fn whole_name_selects_itself_and_a_part_all_matches() {
+        assert_eq!(selected("64 tasks"), ["64 tasks"]);
+        assert_eq!(selected("8 processes"), ["1 key, 8 processes, 1 ms hold"]);
+        assert_eq!(selected("10,000").len(), 2);
+        assert_eq!(selected("").len(), names().count());
         assert!(parse(&["--only", "no such thing"]).is_err());
     }
 
     #[test]
-    fn the_printed_arguments_give_the_same_run() {
+    fn printed_arguments_repeat_the_run() {
         let words = ["--slice-ms", "300", "--rounds", "2", "--no-counts"];
-        let args = parse(&words).expect("they are good");
+        let args = parse(&words).expect("valid arguments");
         assert_eq!(args.to_string(), words.join(" "));
         assert!(parse(&["--rounds", "0"]).is_err());
         assert!(parse(&["--fast"]).is_err());

@@ -1,4 +1,4 @@
-//! The libraries that are measured, behind one trait.
+//! The measured libraries, behind one trait.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use redis::{Client, IntoConnectionInfo};
 use serde::{Deserialize, Serialize};
 
-/// What every node is told as the time to live of a key.
+/// Time to live of every key.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-/// The wait budget that quorlock is given for a contended key; rslock has no such bound.
+/// How long quorlock waits for a contended key. rslock has no such limit.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// For so long a lock is held that others wait for in vain.
+/// Duration of locks that are held throughout a slice with waiters.
 const LONG: Duration = Duration::from_hours(1);
 
-/// How long quorlock waits for one node before it counts as failed.
+/// quorlock's node timeout.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What can be measured, by name: a worker is told which of them it is.
+/// The measured libraries. A worker process receives the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Library {
     /// [`Rslock`].
@@ -35,34 +35,33 @@ pub(crate) enum Library {
 
 /// A library that can lock a key on a majority of the nodes and unlock it again.
 ///
-/// Every error is a sentence for the table: it is counted, and the first one of a kind is printed.
+/// Errors are sentences for the table. They are counted, and the first one of each kind is printed.
 pub(crate) trait Contender: Sized + Send + Sync + 'static {
-    /// The name in the table.
     const NAME: &'static str;
 
-    /// What a successful acquire returns.
+    /// A held lock.
     type Lock: Send;
 
-    /// A client of the nodes at `urls`.
+    /// Connects a client to the nodes at `urls`.
     fn connect(urls: &[String]) -> impl Future<Output = Result<Self, String>> + Send;
 
-    /// Locks `key`, which nobody else wants.
+    /// Acquires `key`, which is uncontended.
     fn lock(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send;
 
-    /// Locks `key`, and waits while others hold it.
+    /// Acquires `key`, and waits while other clients hold it.
     fn lock_waiting(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
         self.lock(key)
     }
 
-    /// Unlocks what was locked.
+    /// Releases a lock.
     fn unlock(&self, lock: Self::Lock) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Locks `key` with a fencing token.
+    /// Acquires `key` with a fencing token.
     fn lock_fenced(&self, _key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
         async { Err(format!("{} has no tokens", Self::NAME)) }
     }
 
-    /// Locks all of `keys`, or none.
+    /// Acquires all of `keys`, or none.
     fn lock_several(
         &self,
         _keys: &[String],
@@ -70,19 +69,19 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
         async { Err(format!("{} locks one key at a time", Self::NAME)) }
     }
 
-    /// Lets what was locked stand for the time to live from now on.
+    /// Extends a lock to its full time to live from now on.
     fn extend(&self, _lock: &mut Self::Lock) -> impl Future<Output = Result<(), String>> + Send {
         async { Err(format!("{} does not extend", Self::NAME)) }
     }
 
-    /// A client that can [`hold`](Self::hold), and whose tasks may wait for as long.
+    /// Connects a client that can [`hold`](Self::hold) locks, and whose tasks can wait for that time.
     fn connect_patient(urls: &[String]) -> impl Future<Output = Result<Self, String>> + Send {
         Self::connect(urls)
     }
 
-    /// Locks `key`, which nobody else wants yet, for an hour.
+    /// Acquires `key`, which is uncontended, for an hour.
     fn hold(&self, _key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
-        async { Err(format!("{} is not asked to hold", Self::NAME)) }
+        async { Err(format!("{} does not hold locks for long", Self::NAME)) }
     }
 
     /// Waits for `key`, which is held, for up to an hour.
@@ -99,8 +98,8 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
     }
 }
 
-/// rslock, one shared manager as its README shows, with its default retries (3, each after up to
-/// 200 ms) and its own connections: with `TCP_NODELAY` they were no faster, and slower at 512 tasks.
+/// rslock with one shared manager as in its README, with its default retries (3, each after up to 200 ms) and
+/// its own connections. With `TCP_NODELAY` it was no faster, and slower at 512 tasks.
 pub(crate) struct Rslock {
     manager: rslock::LockManager,
 }
@@ -132,12 +131,12 @@ impl Contender for Rslock {
     }
 
     async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {
-        self.manager.unlock(&lock).await; // tells nothing about its success
+        self.manager.unlock(&lock).await; // returns no result
         Ok(())
     }
 }
 
-/// rslock with retries after up to 10 ms instead of 200 ms: what its one knob gains when waiting.
+/// rslock with retries after up to 10 ms instead of 200 ms: the effect of its only setting on waiting.
 pub(crate) struct EagerRslock(Rslock);
 
 impl Contender for EagerRslock {
@@ -163,7 +162,8 @@ impl Contender for EagerRslock {
     }
 }
 
-/// quorlock, one shared client; the ttl as everybody's, the node timeout said, defaults otherwise.
+/// quorlock with one shared client, the common ttl, the node timeout above, and other settings at their
+/// defaults.
 pub(crate) struct Quorlock {
     redlock: quorlock::Redlock,
 }
@@ -192,7 +192,7 @@ impl Contender for Quorlock {
 
     async fn connect_patient(urls: &[String]) -> Result<Self, String> {
         let builder = quorlock::Redlock::builder().nodes(urls).max_ttl(LONG).ttl(LONG);
-        // Ten thousand ask at once, which a busy machine does not get done within 50 ms.
+        // Ten thousand acquires start at once, for which a busy machine needs more than 50 ms.
         let redlock = builder.node_timeout(NODE_TIMEOUT * 10).build();
         Ok(Self { redlock: redlock.map_err(|error| error.to_string())? })
     }
@@ -220,13 +220,13 @@ impl Contender for Quorlock {
     async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {
         match lock.release().await {
             Ok(quorlock::ReleaseOutcome::Released) => Ok(()),
-            Ok(outcome) => Err(format!("release said {outcome:?}")),
+            Ok(outcome) => Err(format!("release returned {outcome:?}")),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-/// A client whose connections send at once (`TCP_NODELAY`), as quorlock's do.
+/// A client whose connections use `TCP_NODELAY`, as quorlock's do.
 pub(crate) fn nodelay_client(url: &str) -> Result<Client, String> {
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
     let info = url.into_connection_info().map_err(|error| error.to_string())?.set_tcp_settings(tcp);

@@ -1,12 +1,12 @@
-//! Numbers as they are printed.
+//! Format of printed numbers.
 
-/// Exact below 2^53: far above any count or any number of nanoseconds here.
+/// Exact below 2^53, which is far above any count or number of nanoseconds here.
 #[expect(clippy::cast_precision_loss, reason = "the values are far below 2^53")]
 pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// About three significant digits, but never fewer than all digits before the point.
+/// About three significant digits, but all digits before the decimal point.
 pub(crate) fn digits(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -22,7 +22,7 @@ pub(crate) fn times(value: f64) -> String {
     format!("{}x", digits(value))
 }
 
-/// A dash for what is not known.
+/// The number, or a dash if it is unknown.
 pub(crate) fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), digits)
 }
@@ -39,13 +39,13 @@ mod tests {
     use super::{digits, optional, quotient};
 
     #[test]
-    fn three_digits_are_enough_and_none_before_the_point_is_lost() {
+    fn numbers_have_three_digits_or_all_before_the_point() {
         let printed = [0.0, 123_456.7, 12.345, 1.234_5, 0.123_45, 0.001_234_5].map(digits);
         assert_eq!(printed, ["0", "123457", "12.3", "1.23", "0.123", "0.001234"]);
     }
 
     #[test]
-    fn what_is_not_known_is_a_dash() {
+    fn unknown_values_are_a_dash() {
         assert_eq!(optional(None), "-");
         assert_eq!(quotient(Some(3.0), Some(2.0)), "1.50x");
         assert_eq!(quotient(Some(3.0), None), "-");

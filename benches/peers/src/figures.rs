@@ -1,4 +1,4 @@
-//! From tallies to figures: what the tables and the JSON tell of one contender in one scenario.
+//! Figures of one contender in one scenario, computed from its measurements.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use crate::digits::float;
 use crate::ratio::rate;
 use crate::tally::{Measurements, Sample};
 
-/// The figures of one contender in one scenario.
 pub(crate) struct Figures {
     cycles: u64,
     /// Median over the slices, in cycles per second.
@@ -17,17 +16,17 @@ pub(crate) struct Figures {
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
     pub(crate) max_ms: Option<f64>,
-    /// CPU time of the clients for each cycle, in microseconds.
+    /// CPU time of the clients per cycle, in microseconds.
     pub(crate) cpu_us: Option<f64>,
-    /// CPU time of a node for each cycle, in microseconds.
+    /// CPU time per node and cycle, in microseconds.
     pub(crate) node_us: Option<f64>,
-    /// Time that a node takes for commands, by its own statistics, for each cycle, in microseconds.
+    /// Time that a node spends on commands, by its own statistics, per cycle, in microseconds.
     pub(crate) server_us: Option<f64>,
-    /// Commands that a node is sent for each cycle.
+    /// Commands per node and cycle.
     pub(crate) commands: Option<f64>,
-    /// How often a thread of the clients goes to sleep in a cycle.
+    /// Voluntary context switches of the clients' threads per cycle.
     pub(crate) switches: Option<f64>,
-    /// Instructions of the clients for each cycle, outside of the kernel.
+    /// Instructions of the clients per cycle, outside of the kernel.
     pub(crate) instructions: Option<f64>,
     pub(crate) allocations: Option<f64>,
     pub(crate) allocated_bytes: Option<f64>,
@@ -38,7 +37,7 @@ impl Figures {
     pub(crate) fn of(tally: &Measurements) -> Self {
         let samples = &tally.samples;
         let cycles = samples.iter().map(|sample| sample.cycles).sum();
-        let a_cycle = |of: fn(&Sample) -> f64| per(samples.iter().map(of).sum(), cycles);
+        let per_cycle = |of: fn(&Sample) -> f64| per(samples.iter().map(of).sum(), cycles);
         let latency = &tally.latency;
         let millis = |nanos: u64| (!latency.is_empty()).then(|| float(nanos) / 1e6);
         let instructions: Option<u64> =
@@ -53,11 +52,11 @@ impl Figures {
             p50_ms: millis(latency.value_at_quantile(0.5)),
             p99_ms: millis(latency.value_at_quantile(0.99)),
             max_ms: millis(latency.max()),
-            cpu_us: a_cycle(|sample| sample.usage.cpu.as_secs_f64() * 1e6),
-            node_us: a_cycle(|sample| sample.nodes.each(sample.nodes.cpu.as_secs_f64()) * 1e6),
-            server_us: a_cycle(|sample| sample.nodes.each(float(sample.nodes.commands.usec))),
-            commands: a_cycle(|sample| sample.nodes.each(float(sample.nodes.commands.calls))),
-            switches: a_cycle(|sample| float(sample.usage.switches)),
+            cpu_us: per_cycle(|sample| sample.usage.cpu.as_secs_f64() * 1e6),
+            node_us: per_cycle(|sample| sample.nodes.each(sample.nodes.cpu.as_secs_f64()) * 1e6),
+            server_us: per_cycle(|sample| sample.nodes.each(float(sample.nodes.commands.usec))),
+            commands: per_cycle(|sample| sample.nodes.each(float(sample.nodes.commands.calls))),
+            switches: per_cycle(|sample| float(sample.usage.switches)),
             instructions: instructions.and_then(|count| per(float(count), cycles)),
             allocations: counted(|counts| counts.allocations),
             allocated_bytes: counted(|counts| counts.bytes),
@@ -65,7 +64,7 @@ impl Figures {
         }
     }
 
-    /// As JSON, every name with its unit; `null` for what is not known.
+    /// JSON object whose names contain the units. Unknown values are `null`.
     pub(crate) fn json(&self, tally: &Measurements) -> Value {
         let failures = tally.failures.iter();
         let failures: BTreeMap<_, _> =
@@ -92,7 +91,7 @@ impl Figures {
     }
 }
 
-/// `sum` for each of the cycles, if there were any.
+/// `sum` divided by `cycles`, or `None` without a cycle.
 fn per(sum: f64, cycles: u64) -> Option<f64> {
     (cycles > 0).then(|| sum / float(cycles))
 }
@@ -104,49 +103,49 @@ mod tests {
     use super::Figures;
     use crate::counts::Counts;
     use crate::node_usage::{Commands, NodeUsage};
-    use crate::tally::{Measurements, Sample, Seen};
+    use crate::tally::{Measured, Measurements, Sample};
     use crate::usage::Usage;
 
-    fn seen(cycles: u64, instructions: Option<u64>, counts: Option<Counts>) -> Seen {
+    fn measured(cycles: u64, instructions: Option<u64>, counts: Option<Counts>) -> Measured {
         let cpu = Duration::from_micros(40);
         let usage = Usage { cpu, switches: 6, instructions, counts };
         let latencies_ns = (0..cycles).map(|_| 2_000_000).collect();
-        Seen { usage, latencies_ns, ..Seen::default() }
+        Measured { usage, latencies_ns, ..Measured::default() }
     }
 
     fn nodes() -> NodeUsage {
         let commands = Commands { calls: 50, usec: 250 };
-        NodeUsage { cpu: Duration::from_millis(1), commands, asked: 5 }
+        NodeUsage { cpu: Duration::from_millis(1), commands, nodes: 5 }
     }
 
-    fn is(value: Option<f64>, must: f64) -> bool {
-        value.is_some_and(|value| (value - must).abs() < 1e-9)
+    fn is(value: Option<f64>, expected: f64) -> bool {
+        value.is_some_and(|value| (value - expected).abs() < 1e-9)
     }
 
     #[test]
-    fn figures_are_of_a_cycle_and_of_one_node() {
+    fn figures_are_per_cycle_and_node() {
         let mut tally = Measurements::new();
-        tally.absorb(vec![seen(3, Some(100), None)], nodes(), false);
-        tally.absorb(vec![seen(7, Some(300), None)], nodes(), false);
+        tally.absorb(vec![measured(3, Some(100), None)], nodes(), false);
+        tally.absorb(vec![measured(7, Some(300), None)], nodes(), false);
         let counts = Counts { allocations: 20, bytes: 400, calls: 8 };
-        tally.counted = Some(Sample::of(&[seen(4, None, Some(counts))], nodes()));
+        tally.counted = Some(Sample::of(&[measured(4, None, Some(counts))], nodes()));
         let figures = Figures::of(&tally);
         assert_eq!(figures.cycles, 10);
         assert!(is(figures.cpu_us, 8.0) && is(figures.switches, 1.2));
         assert!(is(figures.instructions, 40.0));
-        assert!(is(figures.node_us, 40.0) && is(figures.server_us, 10.0), "of one of five");
+        assert!(is(figures.node_us, 40.0) && is(figures.server_us, 10.0), "per node, of five");
         assert!(is(figures.commands, 2.0));
-        assert!(is(figures.allocations, 5.0), "of the slice in which they were counted");
+        assert!(is(figures.allocations, 5.0), "from the slice with counts");
         assert!(is(figures.allocated_bytes, 100.0) && is(figures.calls, 2.0));
         assert!(figures.json(&tally)["user_instructions_per_cycle"].is_number());
     }
 
     #[test]
-    fn what_nobody_counted_and_what_had_no_cycle_is_not_known() {
+    fn figures_without_counts_or_cycles_are_unknown() {
         let mut tally = Measurements::new();
         let figures = Figures::of(&tally);
         assert!(figures.cpu_us.is_none() && figures.server_us.is_none());
-        tally.absorb(vec![seen(3, None, None)], nodes(), false);
+        tally.absorb(vec![measured(3, None, None)], nodes(), false);
         let figures = Figures::of(&tally);
         assert!(figures.instructions.is_none() && figures.allocations.is_none());
         assert!(figures.json(&tally)["system_calls_per_cycle"].is_null());

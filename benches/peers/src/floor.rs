@@ -1,4 +1,4 @@
-//! The floor: what the network and the servers cost when nothing is kept safe.
+//! A lower bound: the cost of the network and the servers without any safety.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,19 +9,19 @@ use redis::{AsyncConnectionConfig, Cmd, Value};
 
 use crate::contender::{Contender, TTL, nodelay_client};
 
-/// Deletes KEYS\[1\] if it holds ARGV\[1\]; answers the number of deleted keys.
+/// Deletes KEYS\[1\] if its value is ARGV\[1\]. Returns the number of deleted keys.
 pub(crate) const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
 /// A raw fan-out over one multiplexed connection per node that returns at the quorum.
 ///
-/// No clean-up, no validity, no timeouts, no reconnects: not a lock, only a bound for one.
+/// Without clean-up, validity, timeouts and reconnects, so it is not a lock.
 pub(crate) struct Floor {
     nodes: Vec<MultiplexedConnection>,
     release_sha: String,
     next_value: AtomicU64,
 }
 
-/// A key and the value it was given.
+/// A key and its value.
 pub(crate) struct Held {
     key: String,
     value: String,
@@ -67,23 +67,23 @@ impl Contender for Floor {
 }
 
 impl Floor {
-    /// Sends `command` to all nodes and returns once a majority has answered `expected`.
+    /// Sends `command` to all nodes. Returns once a majority has replied `expected`.
     async fn at_quorum(&self, command: &Cmd, expected: &Value) -> Result<(), String> {
-        let mut answers: FuturesUnordered<_> = self
+        let mut replies: FuturesUnordered<_> = self
             .nodes
             .iter()
             .cloned()
             .map(|mut node| async move { node.send_packed_command(command).await })
             .collect();
         let mut missing = self.nodes.len() / 2 + 1;
-        while let Some(answer) = answers.next().await {
-            if answer.is_ok_and(|value| value == *expected) {
+        while let Some(reply) = replies.next().await {
+            if reply.is_ok_and(|value| value == *expected) {
                 missing -= 1;
                 if missing == 0 {
                     return Ok(());
                 }
             }
         }
-        Err(format!("{missing} votes missing"))
+        Err(format!("{missing} more votes needed for a quorum"))
     }
 }

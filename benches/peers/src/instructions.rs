@@ -1,16 +1,16 @@
-//! Instructions of this process, where the system lets it count them (`perf_event_open`).
+//! Instructions of this process, if the system permits counting them (`perf_event_open`).
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The counter, if there can be one.
+/// The counter, if the system has one.
 static COUNTER: OnceLock<Option<Mutex<imp::Counter>>> = OnceLock::new();
 
-/// Counts from now on, for this thread and all that it starts: call it before there are others.
+/// Starts counting for this thread and for threads that it starts later. Call this before starting others.
 pub(crate) fn begin() {
     COUNTER.get_or_init(|| imp::open().map(Mutex::new));
 }
 
-/// How many there were so far, outside of the kernel; `None` where nobody counts.
+/// Instructions so far, outside of the kernel. `None` if they are not counted.
 pub(crate) fn count() -> Option<u64> {
     let counter = COUNTER.get()?.as_ref()?;
     imp::read(&mut counter.lock().unwrap_or_else(PoisonError::into_inner))
@@ -23,12 +23,12 @@ mod imp {
     pub(super) use perf_event::Counter;
     use perf_event::events::{Event, Hardware};
 
-    /// `None` without a counter in the processor, as on most virtual machines, and without permission.
+    /// Returns `None` without permission, or if the processor has no counter, as on most virtual machines.
     pub(super) fn open() -> Option<Counter> {
         count(Hardware::INSTRUCTIONS).ok()
     }
 
-    /// Threads are followed, processes that are started are not: the nodes are no part of this one.
+    /// Includes threads, but not started processes, because the nodes must not be counted.
     pub(super) fn count(event: impl Event) -> io::Result<Counter> {
         let mut builder = perf_event::Builder::new(event);
         let mut counter = builder.inherit(true).inherit_thread(true).build()?;
@@ -43,7 +43,7 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    /// There is none.
+    /// Other systems have no counter.
     pub(super) enum Counter {}
 
     pub(super) fn open() -> Option<Counter> {
@@ -65,18 +65,18 @@ mod tests {
 
     use super::imp;
 
-    /// Works also where the processor counts nothing: the kernel's own clock of a task is such a counter.
+    /// Uses the kernel's task clock, which works without a hardware counter.
     #[test]
-    fn threads_are_counted_and_other_processes_are_not() {
+    fn threads_are_counted_but_not_other_processes() {
         let mut counter = match imp::count(Software::TASK_CLOCK) {
             Ok(counter) => counter,
             Err(error) => {
-                // Nobody may count here, or the kernel is too old for it.
+                // Counting is not permitted here, or not supported by the kernel.
                 let kinds = [ErrorKind::PermissionDenied, ErrorKind::Unsupported];
                 return assert!(kinds.contains(&error.kind()), "{error}");
             }
         };
-        let mut nanos = || imp::read(&mut counter).expect("it was opened");
+        let mut nanos = || imp::read(&mut counter).expect("the counter is open");
         let before = nanos();
         let busy = || (0..20_000_000_u32).map(std::hint::black_box).for_each(|_| ());
         thread::spawn(busy).join().expect("no panic");

@@ -1,15 +1,15 @@
-//! Measures quorlock beside rslock on the same five redis-server processes.
+//! Compares quorlock with rslock on the same five redis-server processes.
 //!
-//! The contenders take turns in short slices, so that the noise of a shared machine hits both; the
-//! ratios are those of neighbouring slices. `--help` lists the arguments.
+//! The contenders alternate in short slices, so that the noise of a shared machine affects both. Ratios compare
+//! neighbouring slices. `--help` lists the arguments.
 
 mod args;
 mod bare_loop;
+mod comparison;
 mod contender;
 mod counts;
-mod crew;
 mod digits;
-mod duel;
+mod entrant;
 mod figures;
 mod floor;
 mod instructions;
@@ -21,13 +21,13 @@ mod ratio;
 mod report;
 mod runner;
 mod scenario;
-mod seat;
 mod table;
 mod tally;
 mod usage;
 mod versions;
 mod waiting;
 mod worker;
+mod worker_pool;
 
 use std::process::ExitCode;
 
@@ -36,32 +36,32 @@ use serde_json::json;
 
 use crate::args::{Args, HELP};
 
-/// What the reader of the table must know.
+/// Explanation of the table of rates.
 const NOTES: &str = "\
-A cycle is one acquire and one release, or one extension. Latencies are those of whole cycles; with one
-key, of the wait for the lock. The base is the first row of a scenario: rslock, or quorlock doing what
-is simpler (plain) or with nothing happening to its nodes (all well). Rates and rate ratios are medians over the slices, in brackets the least and the greatest
-ratio; percentiles are of all slices together; CPU is user and system time of the client process, node us that of one server.
-Failed cycles are not in the rates. The raw fan-out is no lock: it only sends and returns at the quorum. Nor is the bare
-loop, which does so on one thread without a runtime and a client library: the least that five connections cost.
-Settings: ttl 10 s; quorlock with a node timeout of 50 ms and, for one key, a wait bound of 5 s; rslock
-with its defaults, which are fixed 500 ms for a reply, 1 s to connect, retries after up to 200 ms.";
+A cycle is one acquire and one release, or one extension. Latencies are of whole cycles; with one shared key,
+of the wait for the lock. The base is the first row of a scenario: rslock, or quorlock with simpler work (plain) or
+without a fault (no fault). Rates and rate ratios are medians over the slices, with the minimum and maximum ratio in
+brackets; percentiles are over all slices; CPU is user and system time of the client process, node us that of one server.
+Failed cycles are not in the rates. The raw fan-out is not a lock: it only sends commands and returns at the quorum. The
+bare loop does the same on one thread without a runtime and a client library: the minimum cost of five connections.
+Settings: ttl 10 s; quorlock with a node timeout of 50 ms and, for one shared key, a wait of 5 s; rslock with its
+defaults, which are 500 ms for a reply, 1 s to connect, and retries after up to 200 ms.";
 
-/// What the reader of the table of costs must know.
+/// Explanation of the table of costs.
 const COST_NOTES: &str = "\
-What a cycle takes; failed attempts are in it. Allocations, the bytes asked for and system calls are counted in a slice
-of their own, in a process into which a small library is preloaded: calls of the C library that enter the
-kernel. Switches are voluntary context switches: how often a thread goes to sleep. Instructions are those outside
-of the kernel. A dash is what could not be counted here. Commands are those that one node is sent, a script being one; server
-us is the time that it took for them (INFO commandstats), in which a busy machine may have held it up.";
+Cost of a cycle, including failed attempts. Allocations, their bytes and system calls are counted in a separate slice,
+by a library that is preloaded into the process: calls of C library functions that enter the kernel. Switches are
+voluntary context switches. Instructions are outside of the kernel. A dash means that a value could not be counted.
+Commands are per node, and a script is one command; server us is their duration (INFO commandstats), which a busy
+machine may increase.";
 
-/// What the reader of the table of those who wait must know.
+/// Explanation of the table of waits.
 const WAIT_NOTES: &str = "\
-The locks are held all the time by another client. The figures begin when all have asked; cores are those of
-the waiting process, and of one node. Nobody should get a lock or give up: whoever does is not among those still waiting.";
+Another client holds the locks for the whole time. The measurement starts once all tasks wait; cores are of the
+waiting process, and of one node. A task that acquires a lock or fails is missing under \"still waiting\".";
 
 fn main() -> ExitCode {
-    // Threads that exist already would not be counted.
+    // Threads that exist before this call would not be counted.
     instructions::begin();
     if std::env::args().nth(1).is_some_and(|argument| argument == worker::ARGUMENT) {
         return exit_code(worker::work());
@@ -101,15 +101,15 @@ fn compare(args: &Args) -> Result<(), String> {
     let mut outcomes = Vec::new();
     for scenario in args.scenarios() {
         eprintln!("{} ...", scenario.name);
-        outcomes.push(duel::fight(scenario, args, counter.as_deref())?);
+        outcomes.push(comparison::run_scenario(scenario, args, counter.as_deref())?);
     }
     let mut waits = Vec::new();
-    for crowd in args.crowds() {
-        eprintln!("{} ...", crowd.name);
-        waits.extend(waiting::wait(crowd, args));
+    for scenario in args.waiting_scenarios() {
+        eprintln!("{} ...", scenario.name);
+        waits.extend(waiting::wait(scenario, args));
     }
     println!(
-        "{versions}\nall nodes on loopback, five where nothing is said; again with:\n    {command}\n"
+        "{versions}\nall nodes on loopback, five unless stated otherwise; repeat with:\n    {command}\n"
     );
     if !outcomes.is_empty() {
         println!("{}\n{NOTES}\n", report::rates(&outcomes));

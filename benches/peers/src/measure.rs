@@ -1,4 +1,4 @@
-//! One slice of the clients of one process: cycles, latencies, what was used up, failures.
+//! One slice of the clients of one process: cycles, latencies, usage, failures.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,32 +9,31 @@ use tokio::task::JoinSet;
 
 use crate::contender::Contender;
 use crate::scenario::Work;
-use crate::tally::{Failures, Seen, fail};
+use crate::tally::{Failures, Measured, fail};
 use crate::usage::Usage;
 
-/// A task that has not come back this long after the end of its slice is aborted.
+/// A task that does not end within this time after its slice is aborted.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// Idle time after a slice, so that its last packets are charged to it and not to the next one.
+/// Idle time after a slice, so that its last packets do not count for the next one.
 pub(crate) const QUIET: Duration = Duration::from_millis(20);
 
-/// How a slice is run.
+/// Parameters of a slice.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slice {
-    /// How many tasks run at once.
+    /// Number of concurrent tasks.
     pub(crate) tasks: usize,
-    /// The number of the first of them, where several processes have some.
+    /// Number of the first task, if the tasks are spread over several processes.
     pub(crate) first: usize,
-    /// What each does.
+    /// The work of each task.
     pub(crate) work: Work,
-    /// No cycle starts after this.
+    /// No cycle starts after this time.
     pub(crate) length: Duration,
-    /// What its keys begin with; it must be new, for an aborted task may leave keys behind.
+    /// Prefix of the keys. It must be new, because an aborted task may leave keys behind.
     pub(crate) key_prefix: String,
 }
 
-/// Runs one slice.
-pub(crate) async fn run<C: Contender>(slice: &Slice, clients: &[Arc<C>]) -> Seen {
+pub(crate) async fn run<C: Contender>(slice: &Slice, clients: &[Arc<C>]) -> Measured {
     let logs: Vec<Arc<TaskLog>> = (0..slice.tasks).map(|_| Arc::default()).collect();
     let mut running = JoinSet::new();
     let before = Usage::now();
@@ -64,39 +63,38 @@ pub(crate) async fn run<C: Contender>(slice: &Slice, clients: &[Arc<C>]) -> Seen
     summarize(&logs, elapsed, usage)
 }
 
-/// Adds the tasks up; marks those that were aborted.
-fn summarize(logs: &[Arc<TaskLog>], elapsed: Duration, usage: Usage) -> Seen {
-    let mut seen = Seen { elapsed, usage, ..Seen::default() };
+/// Sums up the tasks. Aborted tasks are counted as failures.
+fn summarize(logs: &[Arc<TaskLog>], elapsed: Duration, usage: Usage) -> Measured {
+    let mut measured = Measured { elapsed, usage, ..Measured::default() };
     for log in logs {
         let mut entries = log.entries();
         if entries.ended.is_none() {
-            fail(&mut entries.failures, format!("not back {GRACE:?} after the slice, aborted"));
+            fail(&mut entries.failures, format!("aborted {GRACE:?} after the end of the slice"));
         }
         let ended = entries.ended.unwrap_or(elapsed);
-        seen.rate += count(entries.latencies_ns.len()) / ended.as_secs_f64();
-        seen.latencies_ns.append(&mut entries.latencies_ns);
-        seen.holds_ns.append(&mut entries.holds_ns);
+        measured.rate += count(entries.latencies_ns.len()) / ended.as_secs_f64();
+        measured.latencies_ns.append(&mut entries.latencies_ns);
+        measured.holds_ns.append(&mut entries.holds_ns);
         for (kind, failure) in std::mem::take(&mut entries.failures) {
-            let known = seen.failures.entry(kind);
+            let known = measured.failures.entry(kind);
             known.and_modify(|known| known.count += failure.count).or_insert(failure);
         }
     }
-    seen
+    measured
 }
 
-/// A count as a floating-point number.
 pub(crate) fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).expect("a slice has fewer than 2^32 cycles"))
 }
 
-/// The time by a clock that all processes of the machine share, in nanoseconds.
+/// Time of a clock that all processes of the machine share, in nanoseconds.
 fn shared_now_ns() -> u64 {
     let now = Duration::try_from(clock_gettime(ClockId::Monotonic));
     let now = now.expect("the time since the boot is never negative");
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What one task writes down; it outlives the task when that is aborted.
+/// Log of one task. It outlives an aborted task.
 #[derive(Default)]
 struct TaskLog(Mutex<Entries>);
 
@@ -114,18 +112,18 @@ impl TaskLog {
     }
 }
 
-/// One of the tasks of a slice.
+/// A task of a slice.
 struct Task<C> {
     client: Arc<C>,
     key: String,
-    /// Those that are locked together.
+    /// Keys that are locked together.
     keys: Vec<String>,
     work: Work,
     log: Arc<TaskLog>,
 }
 
 impl<C: Contender> Task<C> {
-    /// Cycles until `length` after `start`; the bound is looked at between cycles.
+    /// Runs cycles until `length` after `start`. The time is checked between cycles.
     async fn run(self, start: Instant, length: Duration) {
         let mut extended = None;
         while start.elapsed() < length {
@@ -150,7 +148,7 @@ impl<C: Contender> Task<C> {
         }
     }
 
-    /// One extension of `lock`, which is acquired if there is none.
+    /// Extends `lock` once, after acquiring it if there is none.
     async fn extend(&self, lock: &mut Option<C::Lock>) -> Result<Duration, String> {
         let lock = match lock {
             Some(lock) => lock,
@@ -161,7 +159,7 @@ impl<C: Contender> Task<C> {
         Ok(start.elapsed())
     }
 
-    /// One cycle, and the latency that counts for this kind of work.
+    /// Runs one cycle. Returns the latency that is measured for this kind of work.
     async fn once(&self) -> Result<Duration, String> {
         let start = Instant::now();
         match self.work {
@@ -182,9 +180,9 @@ impl<C: Contender> Task<C> {
             Work::SharedKey { hold } => {
                 let lock = self.client.lock_waiting(&self.key).await?;
                 let waited = start.elapsed();
-                let begun = shared_now_ns();
+                let started = shared_now_ns();
                 tokio::time::sleep(hold).await;
-                self.log.entries().holds_ns.push((begun, shared_now_ns()));
+                self.log.entries().holds_ns.push((started, shared_now_ns()));
                 self.client.unlock(lock).await?;
                 Ok(waited)
             }

@@ -1,4 +1,4 @@
-//! What the nodes have used up so far.
+//! Usage of the nodes.
 
 use std::collections::BTreeMap;
 use std::ops::Sub;
@@ -8,53 +8,52 @@ use kit::Cluster;
 
 use crate::scenario::Work;
 
-/// What scripts run, besides those who send it by itself.
-const OF_SCRIPTS: [&str; 5] = ["get", "set", "del", "pttl", "pexpire"];
+/// Commands that scripts run, and that clients also send directly.
+const SCRIPT_COMMANDS: [&str; 5] = ["get", "set", "del", "pttl", "pexpire"];
 
-/// What the release scripts run, and an acquire does not send.
-const OF_RELEASES: [&str; 2] = ["get", "del"];
+/// Commands that the release scripts run, and that an acquire does not send.
+const RELEASE_COMMANDS: [&str; 2] = ["get", "del"];
 
-/// What the nodes that can be asked have used up, all together.
+/// Total usage of the nodes that are running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeUsage {
-    /// User and system time of their processes.
+    /// User and system time of the nodes' processes.
     pub(crate) cpu: Duration,
-    /// What clients have sent, and they have carried out.
+    /// Commands that clients have sent and nodes have executed.
     pub(crate) commands: Commands,
-    /// How many nodes those are.
-    pub(crate) asked: usize,
+    /// Number of running nodes.
+    pub(crate) nodes: usize,
 }
 
-/// Commands that clients have sent. A script is one, whatever it runs.
+/// Commands sent by clients. A script counts as one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Commands {
-    /// How many.
     pub(crate) calls: u64,
-    /// How long they took, in microseconds of the server.
+    /// Duration of the commands, in microseconds of the servers.
     pub(crate) usec: u64,
 }
 
 impl NodeUsage {
-    /// Before what is measured.
+    /// Reading before a measurement.
     pub(crate) fn before(cluster: &Cluster, work: Work) -> Self {
         let commands = commands(cluster, work);
-        let (cpu, asked) = cpu(cluster);
-        Self { cpu, commands, asked }
+        let (cpu, nodes) = cpu(cluster);
+        Self { cpu, commands, nodes }
     }
 
-    /// After it; so that these questions themselves are no part of it, they come in the other order.
+    /// Reading after a measurement. The opposite order keeps the readings' own commands out of the result.
     pub(crate) fn after(cluster: &Cluster, work: Work) -> Self {
-        let (cpu, asked) = cpu(cluster);
-        Self { cpu, commands: commands(cluster, work), asked }
+        let (cpu, nodes) = cpu(cluster);
+        Self { cpu, commands: commands(cluster, work), nodes }
     }
 
-    /// `number` for each of the nodes.
+    /// `number` divided by the number of nodes.
     pub(crate) fn each(&self, number: f64) -> f64 {
-        number / f64::from(u32::try_from(self.asked.max(1)).unwrap_or(u32::MAX))
+        number / f64::from(u32::try_from(self.nodes.max(1)).unwrap_or(u32::MAX))
     }
 }
 
-/// What was used up since an earlier reading.
+/// Usage since an earlier reading.
 impl Sub for NodeUsage {
     type Output = Self;
 
@@ -64,11 +63,11 @@ impl Sub for NodeUsage {
             calls: now.calls.saturating_sub(then.calls),
             usec: now.usec.saturating_sub(then.usec),
         };
-        Self { cpu: self.cpu.saturating_sub(before.cpu), commands, asked: self.asked }
+        Self { cpu: self.cpu.saturating_sub(before.cpu), commands, nodes: self.nodes }
     }
 }
 
-/// User and system time of the nodes that run, all together, and how many those are.
+/// Total user and system time of the running nodes, and their number.
 fn cpu(cluster: &Cluster) -> (Duration, usize) {
     let used = running(cluster).map(|node| {
         let info = node.info("cpu");
@@ -79,7 +78,7 @@ fn cpu(cluster: &Cluster) -> (Duration, usize) {
     used.fold((Duration::ZERO, 0), |(sum, count), used| (sum + used, count + 1))
 }
 
-/// What they were sent so far, all together.
+/// Total commands so far.
 fn commands(cluster: &Cluster, work: Work) -> Commands {
     running(cluster).map(|node| Commands::of(&node.info("commandstats"), work)).fold(
         Commands::default(),
@@ -92,18 +91,19 @@ fn running(cluster: &Cluster) -> impl Iterator<Item = &kit::Server> {
 }
 
 impl Commands {
-    /// Reads `INFO commandstats`, in which what a script runs is counted twice: as its time, and by itself.
+    /// Parses `INFO commandstats`, which counts commands of a script twice: as part of the script and
+    /// individually.
     fn of(stats: &BTreeMap<String, String>, work: Work) -> Self {
-        let inner = if work.is_scripted() { &OF_SCRIPTS[..] } else { &OF_RELEASES[..] };
+        let inner = if work.is_scripted() { &SCRIPT_COMMANDS[..] } else { &RELEASE_COMMANDS[..] };
         let mut all = Self::default();
-        for (name, told) in stats {
+        for (name, text) in stats {
             let Some(name) = name.strip_prefix("cmdstat_") else { continue };
-            // The questions of this program, and what scripts run.
+            // Skips this program's own commands, and commands of scripts.
             if name == "info" || inner.contains(&name) {
                 continue;
             }
             let field = |name: &str| {
-                let mut fields = told.split(',').filter_map(|field| field.split_once('='));
+                let mut fields = text.split(',').filter_map(|field| field.split_once('='));
                 let (_, value) = fields.find(|(field, _)| *field == name)?;
                 value.parse::<u64>().ok()
             };
@@ -125,7 +125,7 @@ mod tests {
     use crate::scenario::Work;
 
     fn stats() -> BTreeMap<String, String> {
-        let told = [
+        let lines = [
             ("cmdstat_set", "calls=4,usec=40,usec_per_call=10.00,rejected_calls=0,failed_calls=0"),
             ("cmdstat_evalsha", "calls=3,usec=300,usec_per_call=100.00,rejected_calls=0"),
             ("cmdstat_get", "calls=3,usec=7,usec_per_call=2.33"),
@@ -133,11 +133,11 @@ mod tests {
             ("cmdstat_info", "calls=9,usec=999"),
             ("other", "calls=9,usec=999"),
         ];
-        told.map(|(name, told)| (name.to_owned(), told.to_owned())).into()
+        lines.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
     }
 
     #[test]
-    fn what_scripts_run_is_in_their_time() {
+    fn commands_of_scripts_are_not_counted_twice() {
         let sent = Commands::of(&stats(), Work::OwnKey);
         assert_eq!(sent, Commands { calls: 4 + 3 + 2, usec: 40 + 300 + 5 });
         let sent = Commands::of(&stats(), Work::Fenced);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_asked_and_the_questions_do_not_count() {
+    fn own_commands_are_not_counted() {
         let cluster = Cluster::start(3);
         cluster[1].kill();
         let before = NodeUsage::before(&cluster, Work::OwnKey);
@@ -153,7 +153,7 @@ mod tests {
         let script = "redis.call('GET', KEYS[1]) return redis.call('DEL', KEYS[1])";
         cluster[2].cmd(&["EVAL", script, "1", "a"]);
         let used = NodeUsage::after(&cluster, Work::OwnKey) - before;
-        assert_eq!((used.asked, used.commands.calls), (2, 2));
+        assert_eq!((used.nodes, used.commands.calls), (2, 2));
         assert!(used.commands.usec > 0, "{used:?}");
         assert!(used.cpu < Duration::from_secs(20), "{used:?}");
     }

@@ -4,15 +4,14 @@ use kit::{Cluster, Direction, Proxy};
 
 use crate::scenario::{Fault, Scenario};
 
-/// The servers of one scenario.
 pub(crate) struct Nodes {
     cluster: Cluster,
-    /// Before the node that is to be slow.
+    /// Before the slow node.
     proxy: Option<Proxy>,
 }
 
 impl Nodes {
-    /// Starts what the scenario asks for.
+    /// Starts the servers of the scenario.
     pub(crate) fn start(scenario: &Scenario) -> Self {
         let cluster = Cluster::start(scenario.nodes);
         let is_slow = matches!(scenario.fault, Fault::Slow(_));
@@ -20,12 +19,11 @@ impl Nodes {
         Self { cluster, proxy }
     }
 
-    /// The servers, to be asked what they have used up.
     pub(crate) fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Where clients connect to.
+    /// Addresses for the clients.
     pub(crate) fn urls(&self) -> Vec<String> {
         let mut urls = self.cluster.urls();
         if let Some(proxy) = &self.proxy {
@@ -35,14 +33,14 @@ impl Nodes {
         urls
     }
 
-    /// Lets the fault happen: to the node in the middle, and those behind it.
-    pub(crate) fn suffer(&self, fault: Fault) {
+    /// Injects the fault into the middle node, or several nodes from there on.
+    pub(crate) fn inject(&self, fault: Fault) {
         let victims = || self.cluster.iter().skip(self.cluster.len() / 2);
         match fault {
             Fault::None => {}
             Fault::Killed => victims().take(1).for_each(kit::Server::kill),
-            Fault::Hung(count) => victims().take(count).for_each(kit::Server::stop),
-            Fault::HungBefore => victims().take(1).for_each(kit::Server::stop),
+            Fault::Stopped(count) => victims().take(count).for_each(kit::Server::stop),
+            Fault::StoppedBefore => victims().take(1).for_each(kit::Server::stop),
             Fault::Slow(by) => {
                 self.proxy.iter().for_each(|proxy| proxy.delay(Direction::Replies, by));
             }

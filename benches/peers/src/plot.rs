@@ -1,16 +1,16 @@
-//! The rates as a picture: bars side by side for each number of tasks.
+//! Chart of the rates: grouped bars per number of tasks.
 
 use std::path::Path;
 
 use plotters::prelude::*;
 
-use crate::duel::Outcome;
+use crate::comparison::Outcome;
 use crate::ratio;
 
-/// How large it is, in pixels.
+/// Size in pixels.
 const SIZE: (u32, u32) = (760, 360);
 
-/// The colours of the bars, told apart also by those who do not see red.
+/// Colours of the bars, distinguishable with colour blindness.
 const COLOURS: [RGBColor; 4] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0x00, 0x72, 0xb2),
@@ -18,17 +18,17 @@ const COLOURS: [RGBColor; 4] = [
     RGBColor(0xf0, 0xe4, 0x42),
 ];
 
-/// So much of a group is bars.
+/// Share of a group's width that bars fill.
 const FILLED: f64 = 0.8;
 
-/// Draws the rates of those `outcomes` that differ by nothing but how many tasks there are.
+/// Draws the rates of the `outcomes` that only differ in the number of tasks.
 pub(crate) fn rates(outcomes: &[Outcome], path: &Path) -> Result<(), String> {
     let groups: Vec<_> =
         outcomes.iter().filter(|outcome| outcome.scenario.is_plain()).map(Group::of).collect();
     draw(&groups, path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The bars for one number of tasks.
+/// Bars for one number of tasks.
 struct Group {
     tasks: usize,
     bars: Vec<(&'static str, f64)>,
@@ -59,7 +59,7 @@ fn draw(groups: &[Group], path: &Path) -> Result<(), Box<dyn std::error::Error>>
         .light_line_style(WHITE)
         .x_labels(2 * groups.len() + 1)
         .x_label_formatter(&tasks)
-        .x_desc("tasks at once, each with a key of its own")
+        .x_desc("concurrent tasks, each with its own key")
         .y_label_formatter(&|rate| format!("{rate:.0}"))
         .y_desc("acquire and release, cycles/s")
         .draw()?;
@@ -89,7 +89,7 @@ fn draw(groups: &[Group], path: &Path) -> Result<(), Box<dyn std::error::Error>>
     Ok(())
 }
 
-/// The number of tasks in the middle of a group, nothing elsewhere.
+/// Label at the centre of a group: the number of tasks.
 fn name_of(groups: &[Group], at: f64) -> String {
     let is_here = |left: u32| (at - f64::from(left) - 0.5).abs() < 1e-6;
     let here = (0_u32..).zip(groups).find(|(left, _)| is_here(*left));

@@ -1,25 +1,24 @@
-//! How the rates of two contenders compare.
+//! Comparison of the rates of two contenders.
 
 use serde_json::{Value, json};
 
 use crate::digits::{digits, float, times};
 use crate::tally::{Measurements, Sample};
 
-/// How a rate compares with that of the base.
+/// Ratio of a rate to the base's rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Ratio {
-    /// The median over the rounds of the ratio within the round, its least and its greatest.
+    /// Median, minimum and maximum of the ratios within each round.
     Paired { median: f64, min: f64, max: f64 },
-    /// Rounds cannot be paired, for the base had one without a cycle: mean rate over mean rate.
+    /// Ratio of the mean rates. Used if the base had a round without a cycle.
     Means(f64),
-    /// The base finished nothing at all; had it finished one cycle, the ratio would be this.
+    /// The base completed no cycle. The ratio if it had completed one.
     MoreThan(f64),
-    /// Neither finished anything.
+    /// Neither contender completed a cycle.
     Unknown,
 }
 
 impl Ratio {
-    /// Of these slices to those of the base.
     pub(crate) fn of(samples: &[Sample], base: &[Sample]) -> Self {
         let (rate, base_rate) = (mean_rate(samples), mean_rate(base));
         let base_s: f64 = base.iter().map(|sample| sample.elapsed.as_secs_f64()).sum();
@@ -40,7 +39,7 @@ impl Ratio {
         }
     }
 
-    /// As a cell of the table.
+    /// Cell of the table.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Paired { median, min, max } => {
@@ -52,7 +51,7 @@ impl Ratio {
         }
     }
 
-    /// As JSON; `null` if it is not known.
+    /// JSON value, or `null` if unknown.
     pub(crate) fn json(self) -> Value {
         match self {
             Self::Paired { median, min, max } => {
@@ -65,7 +64,7 @@ impl Ratio {
     }
 }
 
-/// Cycles per second: the median over the slices.
+/// Median over the slices, in cycles per second.
 pub(crate) fn rate(tally: &Measurements) -> f64 {
     median(tally.samples.iter().map(|sample| sample.rate).collect())
 }
@@ -106,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_one_round_are_compared() {
+    fn slices_of_the_same_round_are_compared() {
         let ratio = Ratio::of(&samples(&[10.0, 30.0, 80.0]), &samples(&[10.0, 10.0, 20.0]));
         assert_eq!(ratio, Ratio::Paired { median: 3.0, min: 1.0, max: 4.0 });
         assert_eq!(ratio.text(), "3.00x (1.00 to 4.00)");
     }
 
     #[test]
-    fn a_base_without_a_cycle_is_no_divisor() {
+    fn base_without_cycles_gives_other_ratios() {
         let ratio = |base: &[f64]| Ratio::of(&samples(&[10.0, 30.0]), &samples(base));
         assert_eq!(ratio(&[0.0, 20.0]), Ratio::Means(2.0));
         assert_eq!(ratio(&[0.0, 0.0]), Ratio::MoreThan(80.0), "one cycle in four seconds");
@@ -121,9 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_lies_in_the_middle() {
-        for (values, must) in [(vec![], 0.0), (vec![3.0, 1.0, 2.0], 2.0), (vec![4.0, 1.0], 2.5)] {
-            assert!((median(values) - must).abs() < 1e-9, "{must}");
+    fn median_of_an_even_number_is_the_midpoint() {
+        for (values, expected) in [(vec![], 0.0), (vec![3.0, 1.0, 2.0], 2.0), (vec![4.0, 1.0], 2.5)]
+        {
+            assert!((median(values) - expected).abs() < 1e-9, "{expected}");
         }
     }
 }

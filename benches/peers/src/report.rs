@@ -1,16 +1,16 @@
-//! What was measured, as tables and as JSON.
+//! Results as tables and as JSON.
 
 use serde_json::{Value, json};
 
+use crate::comparison::Outcome;
 use crate::digits::{digits, optional, quotient};
-use crate::duel::Outcome;
 use crate::figures::Figures;
 use crate::ratio::Ratio;
 use crate::table::Table;
 use crate::tally::Failure;
-use crate::waiting::{Cost, Waited};
+use crate::waiting::{Cost, WaitResult};
 
-/// How fast it is; "/ base" columns are ratios of the figures to those of the scenario's first row.
+/// Columns of the table of rates. Columns with "/ base" are ratios to the scenario's first row.
 const RATES: [&str; 13] = [
     "scenario",
     "library",
@@ -27,7 +27,7 @@ const RATES: [&str; 13] = [
     "CPU / base",
 ];
 
-/// What a cycle takes.
+/// Columns of the table of costs.
 const COSTS: [&str; 9] = [
     "scenario",
     "library",
@@ -40,7 +40,7 @@ const COSTS: [&str; 9] = [
     "server us/cycle, node",
 ];
 
-/// What waiting takes.
+/// Columns of the table of waits.
 const WAITS: [&str; 7] = [
     "scenario",
     "library",
@@ -51,7 +51,7 @@ const WAITS: [&str; 7] = [
     "node cores",
 ];
 
-/// How fast everybody was.
+/// Table of rates.
 pub(crate) fn rates(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(&RATES, 2);
     for outcome in outcomes {
@@ -84,7 +84,7 @@ pub(crate) fn rates(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// What a cycle took everybody.
+/// Table of the costs of a cycle.
 pub(crate) fn costs(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(&COSTS, 2);
     for outcome in outcomes {
@@ -106,12 +106,12 @@ pub(crate) fn costs(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// What waiting took everybody.
-pub(crate) fn waits(waits: &[Waited]) -> Table {
+/// Table of the costs of waiting.
+pub(crate) fn waits(waits: &[WaitResult]) -> Table {
     let mut table = Table::new(&WAITS, 2);
     for waited in waits {
         let cost = waited.cost.as_ref().ok();
-        let mut row = vec![waited.crowd.to_owned(), waited.library.to_owned()];
+        let mut row = vec![waited.scenario.to_owned(), waited.library.to_owned()];
         row.push(cost.map_or_else(|| "-".to_owned(), |cost| cost.waiting.to_string()));
         row.push(optional(cost.map(Cost::cores)));
         row.push(optional(cost.map(Cost::switches_per_s)));
@@ -122,8 +122,8 @@ pub(crate) fn waits(waits: &[Waited]) -> Table {
     table
 }
 
-/// One line for each kind of failure, with an example.
-pub(crate) fn failures(outcomes: &[Outcome], waits: &[Waited]) -> Vec<String> {
+/// One line per kind of failure, with an example.
+pub(crate) fn failures(outcomes: &[Outcome], waits: &[WaitResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for outcome in outcomes {
         for (name, tally) in &outcome.measured {
@@ -133,13 +133,13 @@ pub(crate) fn failures(outcomes: &[Outcome], waits: &[Waited]) -> Vec<String> {
             }
         }
     }
-    for Waited { crowd, library, cost } in waits {
-        lines.extend(cost.as_ref().err().map(|error| format!("{crowd}, {library}: {error}")));
+    for WaitResult { scenario, library, cost } in waits {
+        lines.extend(cost.as_ref().err().map(|error| format!("{scenario}, {library}: {error}")));
     }
     lines
 }
 
-/// The outcomes as JSON; every name says its unit.
+/// Outcomes as JSON. Names contain the units.
 pub(crate) fn json(outcomes: &[Outcome]) -> Value {
     let mut rows = Vec::new();
     for outcome in outcomes {
@@ -159,11 +159,11 @@ pub(crate) fn json(outcomes: &[Outcome]) -> Value {
     Value::Array(rows)
 }
 
-/// What waiting took, as JSON.
-pub(crate) fn waits_json(waits: &[Waited]) -> Value {
-    let row = |Waited { crowd, library, cost }: &Waited| match cost {
+/// Costs of waiting, as JSON.
+pub(crate) fn waits_json(waits: &[WaitResult]) -> Value {
+    let row = |WaitResult { scenario, library, cost }: &WaitResult| match cost {
         Ok(cost) => json!({
-            "scenario": crowd,
+            "scenario": scenario,
             "library": library,
             "still_waiting": cost.waiting,
             "seconds": cost.lasted.as_secs_f64(),
@@ -172,7 +172,7 @@ pub(crate) fn waits_json(waits: &[Waited]) -> Value {
             "commands_per_s_and_node": cost.commands_per_s(),
             "node_cores": cost.node_cores(),
         }),
-        Err(error) => json!({ "scenario": crowd, "library": library, "error": error }),
+        Err(error) => json!({ "scenario": scenario, "library": library, "error": error }),
     };
     waits.iter().map(row).collect()
 }

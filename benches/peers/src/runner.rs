@@ -1,4 +1,4 @@
-//! Who runs a slice in this process: the tasks of a library, or a loop without any.
+//! Runners of slices in this process: tasks with a library, or the bare loop.
 
 use std::sync::Arc;
 
@@ -8,16 +8,15 @@ use crate::bare_loop::BareLoop;
 use crate::contender::{Contender, EagerRslock, Library, Quorlock, Rslock};
 use crate::floor::Floor;
 use crate::measure::{self, Slice};
-use crate::tally::Seen;
+use crate::tally::Measured;
 
-/// Runs slices, one after the other.
+/// Runs slices one after another.
 pub(crate) trait Runner {
-    /// Runs one.
-    fn run(&mut self, slice: &Slice) -> Seen;
+    fn run(&mut self, slice: &Slice) -> Measured;
 }
 
-/// So many clients of a library for the nodes at `urls`. Connections are opened here or by the first cycle, as the
-/// library does it.
+/// Connects `clients` clients of a library to the nodes at `urls`. Some libraries open connections only in the
+/// first cycle.
 pub(crate) fn runner<'a>(
     library: Library,
     clients: usize,
@@ -33,7 +32,7 @@ pub(crate) fn runner<'a>(
     }
 }
 
-/// Tasks of a runtime, and the clients that they share.
+/// Tasks on a runtime, and the clients that they share.
 struct Tasks<'a, C> {
     runtime: &'a Runtime,
     clients: Vec<Arc<C>>,
@@ -53,7 +52,7 @@ impl<'a, C: Contender> Tasks<'a, C> {
 }
 
 impl<C: Contender> Runner for Tasks<'_, C> {
-    fn run(&mut self, slice: &Slice) -> Seen {
+    fn run(&mut self, slice: &Slice) -> Measured {
         self.runtime.block_on(measure::run(slice, &self.clients))
     }
 }

@@ -1,104 +1,100 @@
-//! What is measured: the list of situations, one row group of the table each.
+//! The scenarios, each with several rows of the table.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to some of the nodes.
+/// Fault of one or more nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
     None,
-    /// The process of one is killed after the clients have warmed up.
+    /// One node is killed after the warm-up.
     Killed,
-    /// The processes of so many are stopped (SIGSTOP) after the clients have warmed up.
-    Hung(usize),
-    /// The process of one is stopped before the clients exist; they do not warm up.
-    HungBefore,
-    /// What one answers comes so much later, from when the clients have warmed up.
+    /// This number of nodes is stopped (SIGSTOP) after the warm-up.
+    Stopped(usize),
+    /// One node is stopped before the clients connect. There is no warm-up.
+    StoppedBefore,
+    /// The replies of one node are delayed by this time after the warm-up.
     Slow(Duration),
 }
 
-/// What a task does in a loop.
+/// The work of a task, in a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
-    /// Locks and unlocks a key of its own; the latency is that of the whole cycle.
+    /// Acquires and releases the task's own key. The latency is that of the cycle.
     OwnKey,
-    /// Locks one key that all tasks want, holds it, unlocks it; the latency is that of the wait.
+    /// Acquires one key that all tasks use, holds and releases it. The latency is the duration of the acquire.
     SharedKey {
-        /// How long it sleeps while it holds the lock (tokio's timer: 1 ms becomes 1 to 2 ms).
+        /// Sleep while the lock is held (with tokio's timer, 1 ms becomes 1 to 2 ms).
         hold: Duration,
     },
-    /// Extends a lock of its own again and again; the latency is that of one extension.
+    /// Extends the task's own lock repeatedly. The latency is that of one extension.
     Extend,
-    /// As with a key of its own, with a fencing token.
+    /// Like `OwnKey`, with a fencing token.
     Fenced,
-    /// Locks and unlocks so many keys of its own at once.
+    /// Acquires and releases this number of keys together.
     Several(usize),
 }
 
 impl Work {
-    /// True if it is done by scripts alone, which run what others send by itself. One key needs none to be set.
+    /// True if all of the work is done by scripts, whose commands other work sends directly. Acquiring one key
+    /// needs no script.
     pub(crate) fn is_scripted(self) -> bool {
         matches!(self, Self::Extend | Self::Fenced | Self::Several(2..))
     }
 }
 
-/// What the figures are compared with.
+/// The contender that the results are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// rslock, doing the same.
+    /// rslock with the same work.
     Rslock,
-    /// quorlock, locking and unlocking a key for each task.
+    /// quorlock with one key per task.
     Plain,
-    /// quorlock, doing the same on as many nodes that nothing happens to.
+    /// quorlock with the same work and number of nodes, without a fault.
     Healthy,
-    /// quorlock, doing the same with one client for all tasks.
+    /// quorlock with the same work and one client for all tasks.
     OneClient,
 }
 
-/// Who else takes part.
+/// Further contenders of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Third {
-    /// Nobody.
-    Nobody,
+    /// No further contender.
+    None,
     /// The raw fan-out.
     FanOut,
-    /// The raw fan-out, and a loop without tasks.
+    /// The raw fan-out and the bare loop.
     Floors,
-    /// rslock with its retry delay tuned for short holds.
+    /// rslock with a retry delay for short holds.
     EagerRslock,
 }
 
-/// One situation.
+/// A scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
-    /// Its name in the table, and what `--only` looks for.
+    /// Name in the table, which `--only` matches.
     pub(crate) name: &'static str,
-    /// How many nodes there are.
     pub(crate) nodes: usize,
-    /// How many tasks run at once.
+    /// Number of concurrent tasks.
     pub(crate) tasks: usize,
-    /// How many clients they share; 1, or one for each task.
+    /// Number of clients, shared by the tasks: 1, or one per task.
     pub(crate) clients: usize,
-    /// How many processes of their own share tasks and clients evenly; 0 if all are in this one.
+    /// Number of worker processes that share tasks and clients evenly. 0 if all are in this process.
     pub(crate) processes: usize,
-    /// What each task does.
+    /// Work of each task.
     pub(crate) work: Work,
-    /// What happens to the nodes.
     pub(crate) fault: Fault,
-    /// How many times longer than `--slice-ms` a slice is: a slow contender needs time for a few cycles.
+    /// Factor on `--slice-ms`, because a slow contender needs time for a few cycles.
     pub(crate) slice_factor: u32,
-    /// At most so many rounds, however many `--rounds` asks for.
+    /// Maximum number of rounds, for any `--rounds`.
     pub(crate) rounds_max: usize,
-    /// Who runs beside the two libraries.
     pub(crate) third: Third,
-    /// What it is compared with.
     pub(crate) base: Base,
 }
 
 impl Scenario {
-    /// True if it differs from the first by nothing but how many tasks there are.
+    /// True if it differs from the first scenario only in the number of tasks.
     pub(crate) fn is_plain(&self) -> bool {
         self.nodes == PLAIN.nodes
             && self.base == PLAIN.base
@@ -107,7 +103,7 @@ impl Scenario {
     }
 }
 
-/// What the scenarios have in common.
+/// Common settings of the scenarios.
 const PLAIN: Scenario = Scenario {
     name: "",
     nodes: 5,
@@ -118,12 +114,12 @@ const PLAIN: Scenario = Scenario {
     fault: Fault::None,
     slice_factor: 1,
     rounds_max: usize::MAX,
-    third: Third::Nobody,
+    third: Third::None,
     base: Base::Rslock,
 };
 
-/// How much later a slow node answers.
-const LATE: Fault = Fault::Slow(Duration::from_millis(20));
+/// Delay of the replies of a slow node.
+const SLOW: Fault = Fault::Slow(Duration::from_millis(20));
 
 const HOLD_1_MS: Work = Work::SharedKey { hold: Duration::from_millis(1) };
 
@@ -143,7 +139,7 @@ pub(crate) const SCENARIOS: [Scenario; 36] = [
     Scenario { name: "1 killed, 64 tasks", tasks: 64, fault: Fault::Killed, ..PLAIN },
     Scenario {
         name: "1 hung, sequential",
-        fault: Fault::Hung(1),
+        fault: Fault::Stopped(1),
         slice_factor: 3,
         rounds_max: 3,
         third: Third::FanOut,
@@ -152,7 +148,7 @@ pub(crate) const SCENARIOS: [Scenario; 36] = [
     Scenario {
         name: "1 hung, 64 tasks, new client",
         tasks: 64,
-        fault: Fault::HungBefore,
+        fault: Fault::StoppedBefore,
         slice_factor: 10,
         rounds_max: 1,
         ..PLAIN
@@ -178,12 +174,12 @@ pub(crate) const SCENARIOS: [Scenario; 36] = [
     },
     Scenario { name: "own: 1 killed, sequential", fault: Fault::Killed, ..OWN },
     Scenario { name: "own: 1 killed, 64 tasks", tasks: 64, fault: Fault::Killed, ..OWN },
-    Scenario { name: "own: 1 hung, sequential", fault: Fault::Hung(1), ..OWN },
-    Scenario { name: "own: 1 hung, 64 tasks", tasks: 64, fault: Fault::Hung(1), ..OWN },
-    Scenario { name: "own: 2 hung, sequential", fault: Fault::Hung(2), ..OWN },
-    Scenario { name: "own: 2 hung, 64 tasks", tasks: 64, fault: Fault::Hung(2), ..OWN },
-    Scenario { name: "own: 1 slow by 20 ms, sequential", fault: LATE, ..OWN },
-    Scenario { name: "own: 1 slow by 20 ms, 64 tasks", tasks: 64, fault: LATE, ..OWN },
+    Scenario { name: "own: 1 hung, sequential", fault: Fault::Stopped(1), ..OWN },
+    Scenario { name: "own: 1 hung, 64 tasks", tasks: 64, fault: Fault::Stopped(1), ..OWN },
+    Scenario { name: "own: 2 hung, sequential", fault: Fault::Stopped(2), ..OWN },
+    Scenario { name: "own: 2 hung, 64 tasks", tasks: 64, fault: Fault::Stopped(2), ..OWN },
+    Scenario { name: "own: 1 slow by 20 ms, sequential", fault: SLOW, ..OWN },
+    Scenario { name: "own: 1 slow by 20 ms, 64 tasks", tasks: 64, fault: SLOW, ..OWN },
     Scenario { name: "fenced, sequential", work: Work::Fenced, ..BESIDE_PLAIN },
     Scenario { name: "fenced, 64 tasks", tasks: 64, work: Work::Fenced, ..BESIDE_PLAIN },
     Scenario { name: "fenced, 512 tasks", tasks: 512, work: Work::Fenced, ..BESIDE_PLAIN },
@@ -194,11 +190,11 @@ pub(crate) const SCENARIOS: [Scenario; 36] = [
     Scenario { name: "set of 16, 64 tasks", tasks: 64, work: Work::Several(16), ..BESIDE_PLAIN },
 ];
 
-/// Many want one key.
+/// Many tasks use one key.
 const SHARED: Scenario = Scenario { work: HOLD_1_MS, third: Third::EagerRslock, ..PLAIN };
 
-/// What a fault costs this library.
+/// The effect of a fault on quorlock.
 const OWN: Scenario = Scenario { base: Base::Healthy, ..PLAIN };
 
-/// What more costs than a plain lock.
+/// Further features compared with a plain lock.
 const BESIDE_PLAIN: Scenario = Scenario { base: Base::Plain, ..PLAIN };

@@ -1,23 +1,23 @@
-//! A plain-text table that is a Markdown table too.
+//! A plain-text table that is also a Markdown table.
 
 use std::fmt;
 
-/// Rows of cells, the first columns aligned to the left and the figures to the right.
+/// Rows of cells. The first columns are aligned left, the others right.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     left_columns: usize,
 }
 
 impl Table {
-    /// A table with these headings, of which the first `left_columns` are text.
+    /// A table with these headings, of which the first `left_columns` contain text.
     pub(crate) fn new(headings: &[&str], left_columns: usize) -> Self {
         let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
         Self { rows: vec![headings], left_columns }
     }
 
-    /// Adds a row; it must have a cell for each heading.
+    /// Adds a row. Panics unless it has one cell per heading.
     pub(crate) fn push(&mut self, row: Vec<String>) {
-        assert_eq!(row.len(), self.rows[0].len(), "a cell for each heading");
+        assert_eq!(row.len(), self.rows[0].len(), "one cell per heading");
         self.rows.push(row);
     }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::Table;
 
     #[test]
-    fn text_is_aligned_to_the_left_and_figures_to_the_right() {
+    fn text_is_aligned_left_and_figures_right() {
         let mut table = Table::new(&["name", "per second"], 1);
         table.push(vec!["a".to_owned(), "12".to_owned()]);
         let expected = "\

@@ -1,4 +1,4 @@
-//! What the slices of a contender came to, added up.
+//! Sums of the measurements of a contender's slices.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,50 +9,50 @@ use serde::{Deserialize, Serialize};
 use crate::node_usage::NodeUsage;
 use crate::usage::Usage;
 
-/// Latencies are kept between 1 us and 2 min, in nanoseconds, to three digits.
+/// Recorded latencies are between 1 us and 2 min, in nanoseconds, with three digits.
 const LATENCY_NS: (u64, u64) = (1_000, 120_000_000_000);
 
-/// What one process saw in a slice.
+/// Measurements of one process in a slice.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Seen {
-    /// Cycles per second: for each task its cycles over the time until its last one ended, summed.
+pub(crate) struct Measured {
+    /// Cycles per second: the sum over the tasks of their cycles divided by the time until their last one
+    /// ended.
     pub(crate) rate: f64,
-    /// From the start until the last task came back or was aborted.
+    /// Time from the start until the last task ended or was aborted.
     pub(crate) elapsed: Duration,
-    /// What the process has used up meanwhile.
+    /// Usage of the process in this time.
     pub(crate) usage: Usage,
-    /// One for each cycle.
+    /// One latency per cycle.
     pub(crate) latencies_ns: Vec<u64>,
-    /// What failed.
     pub(crate) failures: Failures,
-    /// From when to when somebody had the lock that all want, by a clock that all processes share.
+    /// Start and end of each hold of the shared lock, by a clock that all processes share.
     pub(crate) holds_ns: Vec<(u64, u64)>,
 }
 
-/// What one slice came to, over all processes.
+/// Measurements of one slice over all processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Cycles finished.
+    /// Completed cycles.
     pub(crate) cycles: u64,
-    /// Cycles that failed.
+    /// Failed cycles.
     pub(crate) failed: u64,
     /// Cycles per second, summed over the processes.
     pub(crate) rate: f64,
-    /// From the start until the last task came back or was aborted.
+    /// Time from the start until the last task ended or was aborted.
     pub(crate) elapsed: Duration,
-    /// What the clients have used up.
+    /// Usage of the clients.
     pub(crate) usage: Usage,
-    /// What the nodes have used up.
+    /// Usage of the nodes.
     pub(crate) nodes: NodeUsage,
 }
 
-/// All that is known of one contender in one scenario.
+/// All measurements of one contender in one scenario.
 pub(crate) struct Measurements {
-    /// One entry for each measured slice.
+    /// One entry per measured slice.
     pub(crate) samples: Vec<Sample>,
-    /// Nanoseconds, of all measured slices together.
+    /// Latencies of all measured slices in nanoseconds.
     pub(crate) latency: Histogram<u64>,
-    /// What failed, by kind, warm-up included.
+    /// Failures by kind, including the warm-up's.
     pub(crate) failures: Failures,
     /// The slice in which allocations and calls were counted, if there was one.
     pub(crate) counted: Option<Sample>,
@@ -64,9 +64,8 @@ pub(crate) type Failures = BTreeMap<String, Failure>;
 /// Failures of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    /// How many there were.
     pub(crate) count: u64,
-    /// The whole message of the first.
+    /// Complete message of the first one.
     pub(crate) example: String,
 }
 
@@ -84,26 +83,25 @@ fn add(failures: &mut Failures, kind: String, more: Failure) {
 }
 
 impl Measurements {
-    /// Nothing measured yet.
     pub(crate) fn new() -> Self {
-        let latency = Histogram::new_with_bounds(LATENCY_NS.0, LATENCY_NS.1, 3)
-            .expect("the bounds are constants that fit");
+        let latency =
+            Histogram::new_with_bounds(LATENCY_NS.0, LATENCY_NS.1, 3).expect("valid bounds");
         Self { samples: Vec::new(), latency, failures: Failures::new(), counted: None }
     }
 
-    /// Takes over what each process saw in a slice; of a warm-up only the failures count.
-    pub(crate) fn absorb(&mut self, seen: Vec<Seen>, nodes: NodeUsage, warm_up: bool) {
-        let mut holds: Vec<_> = seen.iter().flat_map(|seen| seen.holds_ns.clone()).collect();
+    /// Adds the measurements of a slice. Of a warm-up only failures are added.
+    pub(crate) fn absorb(&mut self, measured: Vec<Measured>, nodes: NodeUsage, warm_up: bool) {
+        let mut holds: Vec<_> = measured.iter().flat_map(|one| one.holds_ns.clone()).collect();
         for _ in 0..overlaps(&mut holds) {
             fail(&mut self.failures, "TWO HOLDERS AT ONCE".to_owned());
         }
-        let sample = Sample::of(&seen, nodes);
-        for seen in seen {
-            for (kind, failure) in seen.failures {
+        let sample = Sample::of(&measured, nodes);
+        for one in measured {
+            for (kind, failure) in one.failures {
                 add(&mut self.failures, kind, failure);
             }
             if !warm_up {
-                for nanos in seen.latencies_ns {
+                for nanos in one.latencies_ns {
                     self.latency.saturating_record(nanos);
                 }
             }
@@ -113,7 +111,7 @@ impl Measurements {
         }
     }
 
-    /// Failures of every kind together.
+    /// Number of failures of all kinds.
     pub(crate) fn failed(&self) -> u64 {
         sum(&self.failures)
     }
@@ -124,27 +122,27 @@ fn sum(failures: &Failures) -> u64 {
 }
 
 impl Sample {
-    /// What all processes saw together.
-    pub(crate) fn of(seen: &[Seen], nodes: NodeUsage) -> Self {
-        let usages = seen.iter().map(|seen| seen.usage);
+    /// Sums over all processes.
+    pub(crate) fn of(measured: &[Measured], nodes: NodeUsage) -> Self {
+        let usages = measured.iter().map(|one| one.usage);
         Self {
-            cycles: seen.iter().map(|seen| seen.latencies_ns.len() as u64).sum(),
-            failed: seen.iter().map(|seen| sum(&seen.failures)).sum(),
-            rate: seen.iter().map(|seen| seen.rate).sum(),
-            elapsed: seen.iter().map(|seen| seen.elapsed).max().unwrap_or_default(),
+            cycles: measured.iter().map(|one| one.latencies_ns.len() as u64).sum(),
+            failed: measured.iter().map(|one| sum(&one.failures)).sum(),
+            rate: measured.iter().map(|one| one.rate).sum(),
+            elapsed: measured.iter().map(|one| one.elapsed).max().unwrap_or_default(),
             usage: usages.reduce(|one, other| one + other).unwrap_or_default(),
             nodes,
         }
     }
 }
 
-/// How many of these times begin before an earlier one has ended.
+/// Number of holds that begin before the end of an earlier one.
 fn overlaps(holds: &mut [(u64, u64)]) -> usize {
     holds.sort_unstable();
     let mut free_from = 0;
     let mut count = 0;
-    for &mut (begun, ended) in holds {
-        count += usize::from(begun < free_from);
+    for &mut (started, ended) in holds {
+        count += usize::from(started < free_from);
         free_from = free_from.max(ended);
     }
     count
@@ -154,52 +152,52 @@ fn overlaps(holds: &mut [(u64, u64)]) -> usize {
 mod tests {
     use std::time::Duration;
 
-    use super::{Failure, Measurements, Seen, fail, overlaps};
+    use super::{Failure, Measured, Measurements, fail, overlaps};
     use crate::node_usage::NodeUsage;
     use crate::usage::Usage;
 
     #[test]
-    fn holds_that_overlap_are_counted() {
+    fn overlapping_holds_are_counted() {
         assert_eq!(overlaps(&mut []), 0);
-        assert_eq!(overlaps(&mut [(20, 30), (0, 10), (10, 20)]), 0, "one after the other");
+        assert_eq!(overlaps(&mut [(20, 30), (0, 10), (10, 20)]), 0, "consecutive");
         assert_eq!(overlaps(&mut [(0, 10), (9, 20)]), 1);
         assert_eq!(overlaps(&mut [(0, 100), (10, 20), (30, 40), (100, 110)]), 2, "within another");
     }
 
-    fn seen(cycles: u64, rate: f64, ms: u64) -> Seen {
+    fn measured(cycles: u64, rate: f64, ms: u64) -> Measured {
         let time = Duration::from_millis(ms);
-        Seen {
+        Measured {
             rate,
             elapsed: time,
             usage: Usage { cpu: time, ..Usage::default() },
             latencies_ns: (1..=cycles).map(|number| number * 10_000).collect(),
-            ..Seen::default()
+            ..Measured::default()
         }
     }
 
     #[test]
-    fn processes_are_added_up() {
+    fn measurements_of_processes_are_summed() {
         let mut tally = Measurements::new();
-        let mut slow = seen(2, 20.0, 300);
+        let mut slow = measured(2, 20.0, 300);
         fail(&mut slow.failures, "late: by 3 ms".to_owned());
         fail(&mut slow.failures, "late, by 9 ms".to_owned());
         slow.holds_ns = vec![(5, 7)];
-        let quick = Seen { holds_ns: vec![(6, 8)], ..seen(3, 30.0, 200) };
+        let quick = Measured { holds_ns: vec![(6, 8)], ..measured(3, 30.0, 200) };
         tally.absorb(vec![slow, quick], NodeUsage::default(), false);
         let sample = tally.samples[0];
         assert_eq!((sample.cycles, sample.failed, tally.latency.len()), (5, 2, 5));
         assert!((sample.rate - 50.0).abs() < 1e-9);
-        assert_eq!(sample.elapsed, Duration::from_millis(300), "the longest");
-        assert_eq!(sample.usage.cpu, Duration::from_millis(500), "all together");
+        assert_eq!(sample.elapsed, Duration::from_millis(300), "the maximum");
+        assert_eq!(sample.usage.cpu, Duration::from_millis(500), "the sum");
         let late = Failure { count: 2, example: "late: by 3 ms".to_owned() };
         assert_eq!(tally.failures["late"], late);
         assert_eq!((tally.failures["TWO HOLDERS AT ONCE"].count, tally.failed()), (1, 3));
     }
 
     #[test]
-    fn of_a_warm_up_only_the_failures_count() {
+    fn warm_up_adds_only_failures() {
         let mut tally = Measurements::new();
-        let mut first = seen(2, 20.0, 300);
+        let mut first = measured(2, 20.0, 300);
         fail(&mut first.failures, "refused".to_owned());
         tally.absorb(vec![first], NodeUsage::default(), true);
         assert_eq!((tally.samples.len(), tally.latency.len(), tally.failed()), (0, 0, 1));

@@ -1,4 +1,4 @@
-//! What a process has used up so far: the difference of two readings is what a slice took.
+//! Usage of a process. The difference of two readings is the usage of a slice.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 use crate::counts::Counts;
 use crate::instructions;
 
-/// What a process has used up, all its threads together.
+/// Usage of a process, over all its threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// User and system time.
     pub(crate) cpu: Duration,
-    /// How often a thread went to sleep: voluntary context switches.
+    /// Voluntary context switches: how often a thread went to sleep.
     pub(crate) switches: u64,
-    /// Instructions outside of the kernel, where the system counts them.
+    /// Instructions outside of the kernel, if the system counts them.
     pub(crate) instructions: Option<u64>,
-    /// What a preloaded library counts, if there is one.
+    /// Counts of the preloaded library, if there is one.
     pub(crate) counts: Option<Counts>,
 }
 
 impl Usage {
-    /// What this process has used up.
+    /// Usage of this process so far.
     pub(crate) fn now() -> Self {
         let cpu = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
         let switches = getrusage(UsageWho::RUSAGE_SELF).ok().and_then(|usage| {
@@ -40,7 +40,7 @@ impl Usage {
     }
 }
 
-/// What was used up since an earlier reading of the same process.
+/// Usage since an earlier reading of the same process.
 impl Sub for Usage {
     type Output = Self;
 
@@ -55,7 +55,7 @@ impl Sub for Usage {
     }
 }
 
-/// What two processes used up; what is not known of both is not known.
+/// Usage of two processes. Values that are unknown for one of them are unknown.
 impl Add for Usage {
     type Output = Self;
 
@@ -88,21 +88,21 @@ mod tests {
     }
 
     #[test]
-    fn readings_are_added_and_subtracted_field_by_field() {
+    fn readings_are_added_and_subtracted_by_field() {
         assert_eq!(usage(5) - usage(2), usage(3));
         assert_eq!(usage(5) + usage(2), usage(7));
     }
 
     #[test]
-    fn what_one_reading_does_not_know_is_not_known() {
-        let blind = Usage { instructions: None, counts: None, ..usage(2) };
-        for sum in [usage(5) - blind, blind + usage(5)] {
+    fn unknown_value_of_one_reading_is_unknown() {
+        let partial = Usage { instructions: None, counts: None, ..usage(2) };
+        for sum in [usage(5) - partial, partial + usage(5)] {
             assert_eq!((sum.instructions, sum.counts), (None, None));
         }
     }
 
     #[test]
-    fn a_busy_thread_uses_time_and_one_that_sleeps_goes_to_sleep() {
+    fn busy_thread_uses_cpu_and_sleeps_are_switches() {
         let before = Usage::now();
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));

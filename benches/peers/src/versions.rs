@@ -1,10 +1,10 @@
-//! What was measured on what: versions and the machine.
+//! Description of the measured versions and the machine.
 
 use std::thread::available_parallelism;
 
 use kit::Cluster;
 
-/// The exact versions that this program was built with.
+/// Exact versions that this program was built with.
 const LOCK_FILE: &str = include_str!("../Cargo.lock");
 
 /// One line for the head of the report.
@@ -23,7 +23,7 @@ pub(crate) fn describe(cluster: &Cluster) -> String {
 
 fn server_version(cluster: &Cluster) -> String {
     let info = cluster[0].info("server");
-    // Valkey tells a version of Redis as well: the last that it is compatible with.
+    // Valkey also reports the version of Redis that it is compatible with.
     let known = ["valkey", "redis"].into_iter().find_map(|name| {
         let version = info.get(&format!("{name}_version"))?;
         Some(format!("{name}-server {version}"))
@@ -31,7 +31,7 @@ fn server_version(cluster: &Cluster) -> String {
     known.unwrap_or_else(|| "a server of unknown version".into())
 }
 
-/// The version of `package` in the lock file.
+/// Version of `package` in the lock file.
 fn locked_version(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"");
     let mut lines = LOCK_FILE.lines().skip_while(|line| *line != name).skip(1);
@@ -44,7 +44,7 @@ mod tests {
     use super::locked_version;
 
     #[test]
-    fn the_peer_is_the_pinned_one() {
+    fn rslock_has_the_pinned_version() {
         assert_eq!(locked_version("rslock"), "0.10.0");
         assert_eq!(locked_version("no such package"), "of unknown version");
     }

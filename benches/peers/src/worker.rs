@@ -1,7 +1,7 @@
-//! This program as a process of its own that works for another: it is told what to do line by line.
+//! A worker process, which runs this program again. It reads one line per command.
 //!
-//! The first line says who it is (a [`Setup`]), each other one is a [`Slice`]; it answers with [`READY`],
-//! then with what it has [`Seen`](crate::tally::Seen). It ends when nothing more is to be read.
+//! The first line is a [`Setup`], to which it replies with [`READY`]. Every other line is a [`Slice`], to which
+//! it replies with its [`Measured`](crate::tally::Measured). It exits at the end of its stdin.
 
 use std::fmt::Display;
 use std::io::stdin;
@@ -14,24 +14,23 @@ use crate::contender::Library;
 use crate::measure::Slice;
 use crate::runner::runner;
 
-/// The argument that makes this program a worker.
+/// Argument that makes this program a worker.
 pub(crate) const ARGUMENT: &str = "as-a-worker";
 
-/// What it answers when its clients are made.
+/// Reply once the clients are connected.
 pub(crate) const READY: &str = "ready";
 
-/// Who a worker is.
+/// Setup of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// What it measures.
     pub(crate) library: Library,
-    /// How many clients it has.
+    /// Number of clients.
     pub(crate) clients: usize,
-    /// Where the nodes are.
+    /// Addresses of the nodes.
     pub(crate) urls: Vec<String>,
 }
 
-/// Does what it is told, to the end.
+/// Executes commands until the end of stdin.
 pub(crate) fn work() -> Result<(), String> {
     let mut lines = stdin().lines();
     let Some(line) = lines.next() else { return Ok(()) };

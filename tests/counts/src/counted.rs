@@ -1,4 +1,4 @@
-//! A world like the machine's, in which reads, writes and looks at clocks are counted.
+//! A [`World`] on real clocks and sockets that counts reads, writes and clock reads.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-/// What a client has asked of its world.
+/// The calls that a client made to its world.
 #[derive(Default)]
 pub(crate) struct Calls {
     streams: AtomicUsize,
@@ -23,26 +23,26 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// How many calls of the system were made for streams.
-    pub(crate) fn of_streams(&self) -> usize {
+    /// Completed reads and writes on sockets.
+    pub(crate) fn stream_calls(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// How often a clock was read, whichever.
-    pub(crate) fn of_clocks(&self) -> usize {
+    /// Reads of the monotonic and the wall clock.
+    pub(crate) fn clock_reads(&self) -> usize {
         self.clocks.load(Ordering::Relaxed)
     }
 
-    fn add_stream(&self) {
+    fn count_stream_call(&self) {
         self.streams.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn add_clock(&self) {
+    fn count_clock_read(&self) {
         self.clocks.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// The machine's clocks, its sockets, and alarms on one runtime.
+/// The operating system's clocks and sockets; each alarm is a task of `handle`.
 pub(crate) struct Counted {
     handle: Handle,
     calls: Arc<Calls>,
@@ -57,25 +57,25 @@ impl Counted {
 
 impl World for Counted {
     fn now(&self) -> Duration {
-        self.calls.add_clock();
+        self.calls.count_clock_read();
         self.origin.elapsed()
     }
 
     fn wall_clock(&self) -> Duration {
-        self.calls.add_clock();
+        self.calls.count_clock_read();
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
     fn set_alarm(&self, at: Duration, bell: Bell) -> Box<dyn Alarm> {
         let origin = self.origin;
-        let rings = async move {
+        let ringing = async move {
             let mut next = Some(at);
             while let Some(at) = next {
                 tokio::time::sleep_until((origin + at).into()).await;
                 next = bell.ring(origin.elapsed());
             }
         };
-        Box::new(Set(self.handle.spawn(rings).abort_handle()))
+        Box::new(CountedAlarm(self.handle.spawn(ringing).abort_handle()))
     }
 
     fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
@@ -95,20 +95,20 @@ impl World for Counted {
     }
 }
 
-/// An alarm that rings when it was set for, and is never hastened: what is counted does not end early.
-struct Set(AbortHandle);
+/// Rings only at its own time: `hasten` is ignored, because the counted work never shortens a deadline.
+struct CountedAlarm(AbortHandle);
 
-impl Alarm for Set {
+impl Alarm for CountedAlarm {
     fn hasten(&self, _: Duration) {}
 }
 
-impl Drop for Set {
+impl Drop for CountedAlarm {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// A socket, each of whose reads and writes is a call of the system.
+/// A socket that counts each completed read or write as one system call.
 struct Socket {
     stream: TcpStream,
     calls: Arc<Calls>,
@@ -122,7 +122,7 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, room);
         if read.is_ready() {
-            self.calls.add_stream();
+            self.calls.count_stream_call();
         }
         read
     }
@@ -138,7 +138,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if written.is_ready() {
-            self.calls.add_stream();
+            self.calls.count_stream_call();
         }
         written
     }

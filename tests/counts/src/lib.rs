@@ -1,7 +1,8 @@
-//! What a lock costs, where it can be counted: allocations, bytes that stay, commands and bytes on the wire, looks at clocks, calls
-//! of the system. Counts do not hang on how busy a machine is, so tests can bound them.
+//! Measures what a lock costs in allocations, retained bytes, commands, bytes on the wire, clock reads and
+//! system calls. Unlike times, these counts hardly depend on the load of the machine, so tests can bound them.
 //!
-//! An allocation counts whoever makes it, also the thread that rings the alarms: so there is one scene at a time.
+//! The allocator counts the allocations of every thread, including the alarm thread, so only one fixture may
+//! exist at a time.
 
 mod counted;
 
@@ -16,20 +17,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{self, Runtime};
 
-/// How many nodes there are.
+/// The number of nodes.
 pub const NODES: usize = 5;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Held by the scene that is played.
-static STAGE: Mutex<()> = Mutex::new(());
+/// Held by the fixture in use.
+static IN_USE: Mutex<()> = Mutex::new(());
 
-/// So long that no lease is renewed while a test runs, on however busy a machine.
+/// Long enough that no lease is renewed during a test, even on a slow machine.
 const TTL: Duration = Duration::from_hours(1);
 
-/// Five nodes, a client and its runtime.
-pub struct Scene {
+/// Five nodes, and a client with its runtime.
+pub struct Fixture {
     cluster: Cluster,
     runtime: Runtime,
     redlock: Redlock,
@@ -37,22 +38,22 @@ pub struct Scene {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// What a cycle costs, one acquire and one release.
+/// The cost of one cycle: an acquire and a release.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Allocations.
+    /// Allocations and reallocations.
     pub allocations: f64,
-    /// Commands, over all nodes, those that scripts run included.
+    /// Commands on all nodes, including those that scripts run.
     pub commands: f64,
-    /// Bytes that the nodes have read, all together.
+    /// Bytes that all nodes have read.
     pub bytes: f64,
-    /// Calls of the system: reads, writes, and waits for either. None unless they are counted.
+    /// System calls: reads, writes, and waits of the runtime. Zero if they are not counted.
     pub calls: f64,
-    /// Looks at a clock. None unless they are counted.
+    /// Clock reads. Zero if they are not counted.
     pub clock_reads: f64,
 }
 
-impl Scene {
+impl Fixture {
     /// Starts the nodes, and connects to all of them.
     ///
     /// # Panics
@@ -61,8 +62,8 @@ impl Scene {
         Self::with(runtime::Builder::new_current_thread(), |builder, _| builder)
     }
 
-    /// The same, with a client whose calls of the system and looks at clocks are counted. Its alarms are tasks, so that its
-    /// allocations are not those of others.
+    /// Like [`Self::new`], with a client whose system calls and clock reads are counted. Its alarms are tasks
+    /// of its own runtime, so no other thread allocates for them.
     ///
     /// # Panics
     /// If that fails.
@@ -88,19 +89,20 @@ impl Scene {
         mut runtime: runtime::Builder,
         settings: impl FnOnce(Builder, Counted) -> Builder,
     ) -> Self {
-        let alone = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = Cluster::start(NODES);
         let runtime = runtime.enable_all().build().expect("a runtime");
         let calls = Arc::new(Calls::default());
         let world = Counted::new(runtime.handle().clone(), calls.clone());
         let builder = Redlock::builder().nodes(cluster.urls());
         let builder = builder.node_timeout(Duration::from_secs(5)).ttl(TTL).max_ttl(TTL);
-        let redlock = settings(builder, world).build().expect("good settings");
-        runtime.block_on(redlock.ready()).expect("there is a runtime");
+        let redlock = settings(builder, world).build().expect("valid settings");
+        runtime.block_on(redlock.ready()).expect("a runtime");
         Self { cluster, runtime, redlock, calls, _alone: alone }
     }
 
-    /// So many `tasks` at once `acquire` and release a lock of their own, each so often.
+    /// Runs `tasks` tasks concurrently; each acquires its own lock with `acquire` and releases it, `each`
+    /// times.
     ///
     /// # Panics
     /// If one fails.
@@ -113,10 +115,10 @@ impl Scene {
     where
         A: IntoFuture<Output = Result<Lease, AcquireError>>,
     {
-        self.cost(tasks * each, || self.play(tasks, each, &acquire))
+        self.cost(tasks * each, || self.run_cycles(tasks, each, &acquire))
     }
 
-    /// Like [`Self::cycles`] with `try_acquire`, in tasks that are spawned on the runtime.
+    /// Like [`Self::cycles`] with `try_acquire`, in tasks spawned on the runtime.
     ///
     /// # Panics
     /// If one fails.
@@ -125,7 +127,7 @@ impl Scene {
             let (redlock, resource) = (self.redlock.clone(), format!("r{task}"));
             async move {
                 for _ in 0..each {
-                    let lease = redlock.try_acquire(&resource).await.expect("a free lock");
+                    let lease = redlock.try_acquire(&resource).await.expect("the lock is free");
                     lease.release().await.expect("nodes are up");
                 }
             }
@@ -136,17 +138,17 @@ impl Scene {
         })
     }
 
-    /// The cost of each of the `cycles` in `play`, measured the second time that it is played.
-    fn cost(&self, cycles: usize, play: impl Fn()) -> Cost {
-        play();
-        let (before, calls, reads) = (self.told(), self.calls(), self.calls.of_clocks());
-        let allocated = allocated_by(play);
-        let (calls, reads) = (self.calls() - calls, self.calls.of_clocks() - reads);
-        let after = self.told();
+    /// Returns the cost of each of the `cycles` in `run`, which is run once before to warm up.
+    fn cost(&self, cycles: usize, run: impl Fn()) -> Cost {
+        run();
+        let (before, calls, reads) = (self.node_stats(), self.calls(), self.calls.clock_reads());
+        let allocated = allocated_by(run);
+        let (calls, reads) = (self.calls() - calls, self.calls.clock_reads() - reads);
+        let after = self.node_stats();
         let per_cycle = |count| ratio(count, cycles);
         Cost {
             allocations: per_cycle(allocated.allocations + allocated.reallocations),
-            // The question itself is one.
+            // One command on each node is the query of these statistics.
             commands: per_cycle(after.0 - before.0 - NODES),
             bytes: per_cycle(after.1 - before.1),
             calls: per_cycle(calls),
@@ -154,7 +156,7 @@ impl Scene {
         }
     }
 
-    fn play<A>(&self, tasks: usize, each: usize, acquire: impl Fn(&Redlock, &str) -> A)
+    fn run_cycles<A>(&self, tasks: usize, each: usize, acquire: impl Fn(&Redlock, &str) -> A)
     where
         A: IntoFuture<Output = Result<Lease, AcquireError>>,
     {
@@ -163,7 +165,7 @@ impl Scene {
             let resource = format!("r{task}");
             async move {
                 for _ in 0..each {
-                    let lease = acquire(&self.redlock, &resource).await.expect("a free lock");
+                    let lease = acquire(&self.redlock, &resource).await.expect("the lock is free");
                     lease.release().await.expect("nodes are up");
                 }
             }
@@ -171,31 +173,32 @@ impl Scene {
         self.on_runtime(join_all((0..tasks).map(cycles)));
     }
 
-    /// Acquires so many leases, as `set` says, and extends each so often: how many bytes it keeps allocated.
+    /// Acquires `count` leases with the `options`, extends each `extensions` times, and returns the bytes that
+    /// stay allocated for each lease.
     ///
     /// # Panics
-    /// If one cannot be had or extended.
-    pub fn bytes_a_lease(
+    /// If an acquire or an extension fails.
+    pub fn bytes_per_lease(
         &self,
         count: usize,
         extensions: usize,
-        set: impl Fn(Acquire) -> Acquire,
+        options: impl Fn(Acquire) -> Acquire,
     ) -> f64 {
         let mut leases: Vec<Lease> = Vec::with_capacity(2 * count);
         let mut acquire = |from: usize| {
             for resource in from..from + count {
-                let acquire = set(self.redlock.acquire(format!("{resource:07}")));
-                let lease = self.on_runtime(acquire.into_future()).expect("a free lock");
+                let acquire = options(self.redlock.acquire(format!("{resource:07}")));
+                let lease = self.on_runtime(acquire.into_future()).expect("the lock is free");
                 for _ in 0..extensions {
                     let extended = self.on_runtime(lease.extend(TTL));
                     extended.expect("nodes are up");
                 }
                 leases.push(lease);
             }
-            // What the last nodes say after the decision is heard, too.
+            // Wait for the replies that arrive after the decision.
             self.on_runtime(async { tokio::time::sleep(Duration::from_millis(300)).await });
         };
-        // What is allocated once is there by then.
+        // Warm up: one-time allocations are not counted.
         acquire(0);
         let allocated = allocated_by(|| acquire(count));
         ratio(allocated.bytes_allocated.saturating_sub(allocated.bytes_deallocated), count)
@@ -206,22 +209,22 @@ impl Scene {
     }
 
     fn calls(&self) -> usize {
-        let count = self.calls.of_streams();
+        let count = self.calls.stream_calls();
         let metrics = self.runtime.metrics();
         let waits: u64 =
             (0..metrics.num_workers()).map(|worker| metrics.worker_park_count(worker)).sum();
         if count == 0 { 0 } else { count + usize::try_from(waits).unwrap_or(usize::MAX) }
     }
 
-    /// How many commands the nodes have run, and how many bytes they have read.
-    fn told(&self) -> (usize, usize) {
+    /// Returns the commands that the nodes have run and the bytes that they have read.
+    fn node_stats(&self) -> (usize, usize) {
         let of = |node: &Server, field: &str| node.info("stats")[field].parse().unwrap_or(0_usize);
         let sum = |field| self.cluster.iter().map(|node| of(node, field)).sum();
         (sum("total_commands_processed"), sum("total_net_input_bytes"))
     }
 }
 
-impl Default for Scene {
+impl Default for Fixture {
     fn default() -> Self {
         Self::new()
     }

@@ -1,6 +1,6 @@
-//! Bounds of what a lock costs, on five nodes.
+//! Upper bounds on the cost of a lock on five nodes.
 
-use counts::{Cost, Scene};
+use counts::{Cost, Fixture};
 use quorlock::{Acquire, Redlock};
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ fn try_acquire(redlock: &Redlock, resource: &str) -> Acquire {
     redlock.try_acquire(resource)
 }
 
-/// Measures until it `is_good`, three times at most: what a client does anew because the machine stalled it is no part of
-/// what a cycle costs.
+/// Repeats the measurement up to three times until it `is_good`: work repeated because the machine stalled is
+/// not a cost of the cycle.
 fn settled(mut measure: impl FnMut() -> Cost, is_good: impl Fn(&Cost) -> bool) -> Cost {
     let mut cost = measure();
     for _ in 1..3 {
         if !is_good(&cost) {
-            println!("once more: {cost:?}");
+            println!("measuring again: {cost:?}");
             cost = measure();
         }
     }
@@ -31,82 +31,85 @@ fn fenced(redlock: &Redlock, resource: &str) -> Acquire {
     redlock.try_acquire(resource).fenced()
 }
 
-/// Cycles of so many tasks cost no more of something than that.
+/// Asserts for each pair of `bounds`, a number of tasks and a limit, that the cost `of` a cycle is within the
+/// limit.
 fn assert_bounds(
-    scene: &Scene,
+    fixture: &Fixture,
     bounds: &[(usize, f64)],
     acquire: fn(&Redlock, &str) -> Acquire,
     of: fn(&Cost) -> f64,
 ) {
     for (tasks, most) in bounds {
-        // What is not counted is nothing.
+        // Zero means that the cost was not counted.
         let is_good = |cost: &Cost| of(cost) > 0.0 && of(cost) <= *most;
-        let cost = settled(|| scene.cycles(*tasks, CYCLES / tasks, acquire), is_good);
+        let cost = settled(|| fixture.cycles(*tasks, CYCLES / tasks, acquire), is_good);
         println!("{tasks} tasks: {cost:?}");
         assert!(is_good(&cost), "{tasks} tasks, at most {most}: {cost:?}");
     }
 }
 
 #[test]
-fn a_cycle_allocates_little() {
+fn allocations_of_a_cycle_are_bounded() {
     let bounds = [(1, 66.0), (64, 22.0), (512, 22.0)];
-    assert_bounds(&Scene::new(), &bounds, acquire, |cost| cost.allocations);
+    assert_bounds(&Fixture::new(), &bounds, acquire, |cost| cost.allocations);
 }
 
 #[test]
-fn a_fenced_cycle_allocates_little() {
+fn allocations_of_a_fenced_cycle_are_bounded() {
     let bounds = [(1, 80.0), (64, 31.0), (512, 31.0)];
-    assert_bounds(&Scene::new(), &bounds, fenced, |cost| cost.allocations);
+    assert_bounds(&Fixture::new(), &bounds, fenced, |cost| cost.allocations);
 }
 
-/// The task reads the clock once for all requests and replies of a step of a turn. Callers read the wall clock for each
-/// acquire, and the clock for the validity of its lease.
+/// The client's task reads the clock once for all requests and replies of one turn. Each caller reads the wall
+/// clock for its acquire, and the clock for the validity of its lease.
 #[test]
-fn many_cycles_share_looks_at_clocks() {
+fn concurrent_cycles_share_clock_reads() {
     let bounds = [(64, 8.0), (512, 8.0)];
-    assert_bounds(&Scene::counting_calls(), &bounds, try_acquire, |cost| cost.clock_reads);
+    assert_bounds(&Fixture::counting_calls(), &bounds, try_acquire, |cost| cost.clock_reads);
 }
 
 #[test]
-fn many_cycles_share_calls_of_the_system() {
+fn concurrent_cycles_share_system_calls() {
     let bounds = [(64, 1.5), (512, 0.6)];
-    assert_bounds(&Scene::counting_calls(), &bounds, try_acquire, |cost| cost.calls);
+    assert_bounds(&Fixture::counting_calls(), &bounds, try_acquire, |cost| cost.calls);
 }
 
-/// Commands of callers that were answered together go out together, on several threads too.
+/// Commands of callers that were answered together are sent together, also from several threads.
 #[test]
-fn cycles_of_eight_spawned_tasks_share_system_calls() {
-    let scene = Scene::counting_calls_on_two_threads();
+fn spawned_tasks_share_system_calls() {
+    let fixture = Fixture::counting_calls_on_two_threads();
     let is_good = |cost: &Cost| cost.calls > 0.0 && cost.calls <= 5.0;
-    let cost = settled(|| scene.spawned_cycles(8, CYCLES / 8), is_good);
+    let cost = settled(|| fixture.spawned_cycles(8, CYCLES / 8), is_good);
     println!("8 spawned tasks: {cost:?}");
     assert!(is_good(&cost), "at most 5 system calls: {cost:?}");
 }
 
 #[test]
-fn a_cycle_says_no_more_to_the_nodes_than_it_must() {
-    let scene = Scene::new();
+fn commands_and_bytes_of_a_cycle_are_bounded() {
+    let fixture = Fixture::new();
     let bounds = |waits: bool, measure: &dyn Fn() -> Cost| {
-        // A SET, a script that runs two commands, and a TIME for each pipeline; whoever waits arms a watch.
+        // Per cycle and node: a SET, a script that runs two commands, and a TIME per pipeline. An acquire that
+        // waits also registers its watch.
         let (commands, bytes) = if waits { (30.5, 1_400.0) } else { (20.5, 1_150.0) };
         let is_good = |cost: &Cost| cost.commands <= commands && cost.bytes <= bytes;
         let cost = settled(measure, is_good);
         assert!(is_good(&cost), "waits: {waits}: {cost:?}");
         println!("waits: {waits}: {cost:?}");
     };
-    bounds(true, &|| scene.cycles(64, CYCLES / 64, acquire));
-    bounds(false, &|| scene.cycles(64, CYCLES / 64, try_acquire));
+    bounds(true, &|| fixture.cycles(64, CYCLES / 64, acquire));
+    bounds(false, &|| fixture.cycles(64, CYCLES / 64, try_acquire));
 }
 
-/// The names of the locks are seven bytes long.
+/// With lock names of seven bytes.
 #[test]
-fn a_lease_keeps_a_kilobyte() {
-    let scene = Scene::new();
+fn lease_keeps_at_most_a_kilobyte() {
+    let fixture = Fixture::new();
     let auto = |acquire: Acquire| acquire.auto_extend(Duration::from_hours(10));
-    // Buffers that happen to be in use add to a measurement, so the smaller of two counts.
-    let plain =
-        (0..2).map(|_| scene.bytes_a_lease(2_000, 0, |acquire| acquire)).fold(f64::MAX, f64::min);
-    let renewed = (0..2).map(|_| scene.bytes_a_lease(2_000, 2, auto)).fold(f64::MAX, f64::min);
+    // Buffers in use at the time can add to a measurement, so the smaller of two counts.
+    let plain = (0..2)
+        .map(|_| fixture.bytes_per_lease(2_000, 0, |acquire| acquire))
+        .fold(f64::MAX, f64::min);
+    let renewed = (0..2).map(|_| fixture.bytes_per_lease(2_000, 2, auto)).fold(f64::MAX, f64::min);
     println!("plain: {plain} bytes, renewed: {renewed} bytes");
     for bytes in [plain, renewed] {
         assert!((100.0..=1_024.0).contains(&bytes), "{bytes} bytes");

@@ -1,4 +1,4 @@
-//! A `PostgreSQL` server of a test's own, where the programs for one are installed.
+//! A `PostgreSQL` server for one test, if its programs are installed.
 
 use crate::SOON;
 use kit::{Child, Pipes};
@@ -20,40 +20,42 @@ const STATEMENTS: [(&str, &str); 3] = [
     ("read(bigint, text)", include_str!("../../../examples/fencing/read.sql")),
 ];
 
-/// The server listens on a socket in its own directory, and nowhere else.
+/// The server listens only on a socket in its own directory.
 pub(super) struct Postgres {
     programs: PathBuf,
-    /// The server does not run as root: then as this user.
+    /// User that the server runs as, if the test runs as root.
     user: Option<u32>,
     dir: TempDir,
     _server: (Child, Pipes),
 }
 
-/// A session that is told statement by statement.
+/// A `psql` session that executes statements one by one.
 pub(super) struct PgSession {
     _child: Child,
     pipes: Pipes,
 }
 
 impl PgSession {
-    pub(super) fn say(&mut self, sql: &str) {
+    pub(super) fn execute(&mut self, sql: &str) {
         writeln!(self.pipes.stdin, "{sql}").expect("psql runs");
     }
 }
 
-/// Says why a test is skipped; or fails, where none may be.
+/// Reports why a test is skipped. Panics if `TESTS_POSTGRES=required`.
 fn skip(reason: &str) {
     let is_required = env::var_os("TESTS_POSTGRES").is_some_and(|is| is == "required");
-    assert!(!is_required, "TESTS_POSTGRES=required, but {reason}: mend that, or unset it");
+    assert!(
+        !is_required,
+        "TESTS_POSTGRES=required, but {reason}: correct this, or unset the variable"
+    );
     let test = thread::current().name().unwrap_or("guarded").to_owned();
-    // Past the capture of the tests' output, which is not shown for tests that pass.
+    // Written directly to stderr, because the test harness hides captured output of passing tests.
     let _ = io::stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
 }
 
 impl Postgres {
-    /// Starts one, with the table of the example and a row `old`. Without the programs the test that
-    /// asks is skipped, and told so; or it fails, where the environment variable `TESTS_POSTGRES`
-    /// is `required`.
+    /// Starts a server with the table of the example and a row `old`. Returns `None` and reports the reason if
+    /// the programs are missing. Panics instead if the environment variable `TESTS_POSTGRES` is `required`.
     pub(super) fn start() -> Option<Self> {
         let Some(programs) = programs() else {
             skip("no initdb, postgres and psql to test with");
@@ -61,19 +63,20 @@ impl Postgres {
         };
         let dir = tempfile::tempdir().expect("a directory");
         let user = is_root().then(nobody);
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).expect("it is ours");
-        chown(dir.path(), user, None).expect("root may give it away");
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o700))
+            .expect("the test owns the directory");
+        chown(dir.path(), user, None).expect("root can change the owner");
         let data = dir.path().join("data");
         let mut initdb = command(&programs.join("initdb"), user, dir.path());
         initdb.args(["--auth", "trust", "--username", "postgres", "--no-sync", "--pgdata"]);
         let made = match initdb.arg(&data).output() {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && user.is_some() => {
                 skip(
-                    "only root may enter the directory for temporary files, and it is not run as root",
+                    "only root can enter the directory for temporary files, but PostgreSQL does not run as root",
                 );
                 return None;
             }
-            made => made.expect("it is installed"),
+            made => made.expect("initdb is installed"),
         };
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut server = command(&programs.join("postgres"), user, dir.path());
@@ -82,13 +85,15 @@ impl Postgres {
         let server = Child::spawn(&mut server);
         let postgres = Self { programs, user, dir, _server: server };
         kit::eventually(SOON, "PostgreSQL answers", || postgres.ask("SELECT 1").is_ok());
-        postgres.ask(SCHEMA).expect("the schema is good");
-        postgres.ask("INSERT INTO accounts (id, balance) VALUES ('old', 0)").expect("it is there");
+        postgres.ask(SCHEMA).expect("the schema is valid");
+        postgres
+            .ask("INSERT INTO accounts (id, balance) VALUES ('old', 0)")
+            .expect("the table exists");
         Some(postgres)
     }
 
-    /// Runs one statement in a session of its own, with the statements of the example prepared.
-    /// Returns the rows and the command's tag, as psql prints them.
+    /// Runs one statement in a new session, in which the statements of the example are prepared. Returns the
+    /// rows and the command tag, as psql prints them.
     pub(super) fn run(&self, statement: &str) -> String {
         self.ask(statement).unwrap_or_else(|error| panic!("{statement}: {error}"))
     }
@@ -104,11 +109,11 @@ impl Postgres {
         for (name, sql) in STATEMENTS.iter().filter(|_| is_prepared) {
             psql.arg("-c").arg(prepare(name, sql));
         }
-        let said = psql.arg("-c").arg(statement).output().expect("it is installed");
-        if !said.status.success() {
-            return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+        let output = psql.arg("-c").arg(statement).output().expect("psql is installed");
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
         }
-        let lines = String::from_utf8_lossy(&said.stdout).into_owned();
+        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(lines.lines().filter(|line| *line != "PREPARE").collect::<Vec<_>>().join("\n"))
     }
 
@@ -116,7 +121,7 @@ impl Postgres {
         let (child, pipes) = Child::spawn(&mut self.psql());
         let mut session = PgSession { _child: child, pipes };
         for (name, sql) in STATEMENTS {
-            session.say(&(prepare(name, sql) + ";"));
+            session.execute(&(prepare(name, sql) + ";"));
         }
         session
     }
@@ -129,7 +134,7 @@ impl Postgres {
     }
 }
 
-/// A server that is killed would leave memory of the system behind.
+/// Stops the server, because a killed one would leave shared memory behind.
 impl Drop for Postgres {
     fn drop(&mut self) {
         let mut stop = command(&self.programs.join("pg_ctl"), self.user, self.dir.path());
@@ -159,14 +164,14 @@ fn is_root() -> bool {
     own == Some(0)
 }
 
-/// A user of the system that owns nothing.
+/// The unprivileged user `nobody`.
 fn nobody() -> u32 {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let nobody = users.lines().find_map(|line| line.strip_prefix("nobody:"));
     nobody.and_then(|line| line.split(':').nth(1)?.parse().ok()).unwrap_or(65_534)
 }
 
-/// Where all the programs are: beside those on the `PATH`, or where Debian puts them.
+/// Directory that contains all programs: from `PATH`, or Debian's.
 fn programs() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let on_path = env::split_paths(&path).filter_map(|dir| {

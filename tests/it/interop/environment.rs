@@ -1,4 +1,4 @@
-//! A virtual environment of Python with the other libraries, made by the test that needs it first.
+//! A Python virtual environment with the other libraries, created by the first test that needs it.
 
 use crate::ms;
 use std::fs::{self, File, TryLockError};
@@ -9,28 +9,28 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-/// It is kept there, for later runs too.
+/// The directory is kept for later test runs.
 const PLACE: &str = env!("CARGO_TARGET_TMPDIR");
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 const REQUIREMENTS_PATH: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop/requirements.txt");
-/// Where an environment that is complete keeps the requirements that it was made of.
+/// File with the requirements that a complete environment was created from.
 const MARK: &str = "made-of.txt";
-/// How long one step of making it may take; packages come over the network.
+/// Time limit of one step. Packages are downloaded.
 const STEP_LIMIT: Duration = Duration::from_mins(5);
-/// How long another test process may take to make it: all of its steps.
+/// Time limit for another test process that creates the environment, for all of its steps.
 const LOCK_LIMIT: Duration = Duration::from_mins(15);
 
-/// The environment's interpreter. Without one, the test that asks is skipped, and told so; or it
-/// fails, where the environment variable `TESTS_INTEROP` is `required`.
+/// The environment's interpreter. Returns `None` and reports the reason if there is none. Panics instead if the
+/// environment variable `TESTS_INTEROP` is `required`.
 pub(super) fn python() -> Option<&'static Path> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let reason = match PYTHON.get_or_init(find_or_make) {
+    let reason = match PYTHON.get_or_init(find_or_create) {
         Ok(python) => return Some(python),
         Err(reason) => reason,
     };
     assert!(
-        env::var_os("TESTS_INTEROP").is_none_or(|wish| wish != "required"),
+        env::var_os("TESTS_INTEROP").is_none_or(|value| value != "required"),
         "TESTS_INTEROP=required, but there is no Python to test with: {reason}\n\
          Install Python 3.10 or later with its venv module (scripts/setup.sh, or apt-get install \
          python3 python3-venv), see that pip can install packages, and try again; or unset \
@@ -39,54 +39,54 @@ pub(super) fn python() -> Option<&'static Path> {
     let thread = thread::current();
     let test = thread.name().unwrap_or("interop");
     let line = format!("skipped: {test}: no Python to test with: {reason}\n");
-    // Past the capture of the tests' output, which is not shown for tests that pass.
+    // Written directly to stderr, because the test harness hides captured output of passing tests.
     let _ = io::stderr().write_all(line.as_bytes());
     None
 }
 
-fn find_or_make() -> Result<PathBuf, String> {
+fn find_or_create() -> Result<PathBuf, String> {
     let place = Path::new(PLACE);
     let shown = |error: io::Error| format!("{PLACE}: {error}");
     fs::create_dir_all(place).map_err(shown)?;
     let _lock = lock(&place.join("interop-python.lock"))?;
     let home = place.join("interop-python");
     if !works(&home) {
-        // Under another name until it is complete: so it is never found half made.
+        // Created under another name and renamed when complete, so a partial environment is never used.
         let fresh = place.join("interop-python.new");
         remove(&fresh).map_err(shown)?;
-        make(&fresh).inspect_err(|_| drop(remove(&fresh)))?;
+        create(&fresh).inspect_err(|_| drop(remove(&fresh)))?;
         remove(&home).map_err(shown)?;
         fs::rename(&fresh, &home).map_err(shown)?;
     }
     Ok(interpreter(&home))
 }
 
-/// Keeps other processes out until the file is dropped, or this process ends.
+/// Locks the file against other processes until it is dropped or this process ends.
 fn lock(path: &Path) -> Result<File, String> {
     let shown = |why: &str| format!("cannot lock {}: {why}", path.display());
     let file = File::options().create(true).truncate(false).write(true).open(path);
     let file = file.map_err(|error| shown(&error.to_string()))?;
-    let begun = Instant::now();
-    while begun.elapsed() < LOCK_LIMIT {
+    let started = Instant::now();
+    while started.elapsed() < LOCK_LIMIT {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) => thread::sleep(ms(20)),
             Err(TryLockError::Error(error)) => return Err(shown(&error.to_string())),
         }
     }
-    Err(shown("another process has it for too long"))
+    Err(shown("timed out while another process holds the lock"))
 }
 
-/// False also for one whose Python has been removed or replaced since.
+/// Also false if the environment's Python has been removed or replaced since.
 fn works(home: &Path) -> bool {
     let made_of = fs::read_to_string(home.join(MARK));
     made_of.is_ok_and(|made_of| made_of == REQUIREMENTS)
         && run(Command::new(interpreter(home)).args(["-I", "-c", "import pottery, redis"])).is_ok()
 }
 
-fn make(home: &Path) -> Result<(), String> {
+fn create(home: &Path) -> Result<(), String> {
     run(Command::new("python3").args(["-I", "-m", "venv"]).arg(home))?;
-    // Nothing is compiled: neither C, for which there may be no compiler, nor what is not imported.
+    // No C code is compiled, because there may be no compiler; and no bytecode for unused modules.
     run(Command::new(interpreter(home))
         .args(["-I", "-m", "pip", "install", "--quiet", "--no-input", "--no-compile"])
         .args(["--disable-pip-version-check", "--only-binary", ":all:"])
@@ -106,28 +106,28 @@ fn remove(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Runs a program to its end, within the limit. The error is what it said.
+/// Runs a program within the time limit. The error contains its output.
 fn run(command: &mut Command) -> Result<(), String> {
     let name = format!("{command:?}");
     let output = Path::new(PLACE).join("interop-python.log");
-    // A file, as a grandchild that lives on would keep a pipe open.
+    // A file instead of a pipe, because a surviving grandchild would keep a pipe open.
     let log = File::create(&output).and_then(|log| Ok((log.try_clone()?, log)));
     let (log, same_log) = log.map_err(|error| format!("{}: {error}", output.display()))?;
     let child = command.stdin(Stdio::null()).stdout(log).stderr(same_log).spawn();
     let mut child = child.map_err(|error| format!("{name}: {error}"))?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let end = loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
             Ok(Some(status)) => break status.to_string(),
-            Ok(None) if begun.elapsed() < STEP_LIMIT => thread::sleep(ms(5)),
+            Ok(None) if started.elapsed() < STEP_LIMIT => thread::sleep(ms(5)),
             Ok(None) | Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                break format!("no end in {STEP_LIMIT:?}");
+                break format!("timed out after {STEP_LIMIT:?}");
             }
         }
     };
-    let said = fs::read(&output).unwrap_or_default();
-    Err(format!("{name}: {end}: {}", String::from_utf8_lossy(said.trim_ascii())))
+    let text = fs::read(&output).unwrap_or_default();
+    Err(format!("{name}: {end}: {}", String::from_utf8_lossy(text.trim_ascii())))
 }

@@ -1,8 +1,8 @@
-"""A lock of another library, for tests/it/interop.rs. Each line on stdin is an order; each is answered by one line.
+"""A lock of another library, for tests/it/interop.rs. Each line on stdin is a command, and has one line as its reply.
 
     peer.py redis-py|pottery NAME TTL-SECONDS WITNESS-URL NODE-URL...
 
-The answer to an order that raised is the name of the exception, and its message.
+If a command raises an exception, the reply is its name and message.
 """
 
 import os
@@ -15,13 +15,13 @@ import time
 import pottery
 import redis
 
-# However the test ended: this process does not outlive it for longer.
+# Upper bound for the life of this process, in case it is not killed.
 LIFE_SECONDS = 120
-# How long to wait for the other side, which holds the lock for milliseconds, on the slowest machine.
-PATIENCE_SECONDS = 20
+# Maximum wait for the lock, on the slowest machine. quorlock holds it for milliseconds.
+WAIT_SECONDS = 20
 RETRY_SECONDS = 0.002
-TENURE_SECONDS = 0.001
-REST_SECONDS = 0.002
+HOLD_SECONDS = 0.001
+PAUSE_SECONDS = 0.002
 
 
 class RedisPy:
@@ -29,8 +29,8 @@ class RedisPy:
         (node,) = nodes
         self.lock = node.lock(name, timeout=ttl, sleep=RETRY_SECONDS)
 
-    def acquire(self, patience):
-        return self.lock.acquire(blocking=patience > 0, blocking_timeout=patience)
+    def acquire(self, wait):
+        return self.lock.acquire(blocking=wait > 0, blocking_timeout=wait)
 
     def owns(self):
         return self.lock.owned()
@@ -44,18 +44,18 @@ class RedisPy:
 
 class Pottery:
     def __init__(self, name, ttl, nodes):
-        # There is no setting for it, and with its own (up to 0.2 s) it would seldom have a turn.
+        # There is no public setting. With the default (up to 0.2 s), this side would rarely acquire the lock.
         pottery.Redlock._RETRY_DELAY = 2 * RETRY_SECONDS
         self.lock = pottery.Redlock(key=name, masters=nodes, auto_release_time=ttl)
 
-    def acquire(self, patience):
-        return self.lock.acquire(blocking=patience > 0, timeout=patience or -1)
+    def acquire(self, wait):
+        return self.lock.acquire(blocking=wait > 0, timeout=wait or -1)
 
     def owns(self):
         return self.lock.locked() > 0
 
     def extend(self, _seconds):
-        # Always by the ttl that it was made with.
+        # pottery always extends by auto_release_time.
         return self.lock.extend()
 
     def release(self):
@@ -64,24 +64,24 @@ class Pottery:
 
 def compete(lock, witness, rounds):
     for _ in range(rounds):
-        assert lock.acquire(PATIENCE_SECONDS), "no turn in time"
-        tenure(witness)
+        assert lock.acquire(WAIT_SECONDS), "timed out while waiting for the lock"
+        hold(witness)
         lock.release()
-        time.sleep(REST_SECONDS)
+        time.sleep(PAUSE_SECONDS)
 
 
-def tenure(witness):
-    """Exclusion, exactly: nobody else is inside, and no letter of the history gets lost."""
+def hold(witness):
+    """Checks exclusion: the counter shows no second holder, and no update of the history is lost."""
     inside = witness.incr("inside")
-    assert inside == 1, f"{inside} holders at once"
+    assert inside == 1, f"{inside} concurrent holders"
     history = witness.get("history") or b""
-    time.sleep(TENURE_SECONDS)
+    time.sleep(HOLD_SECONDS)
     witness.set("history", history + b"p")
     witness.decr("inside")
 
 
-def orders():
-    """The lines of stdin. Where they end there is no test any more: nor is this process, whatever it is doing."""
+def commands():
+    """The lines of stdin. When stdin ends, the test has ended: this process exits at once."""
     lines = queue.Queue()
 
     def read():
@@ -100,17 +100,17 @@ def main():
     nodes = [redis.Redis.from_url(node) for node in nodes]
     witness = redis.Redis.from_url(witness)
     lock = {"redis-py": RedisPy, "pottery": Pottery}[library](name, float(ttl), nodes)
-    for order, *arguments in orders():
+    for command, *arguments in commands():
         numbers = [float(each) for each in arguments]
         try:
-            if order == "compete":
-                answer = compete(lock, witness, int(*numbers))
+            if command == "compete":
+                reply = compete(lock, witness, int(*numbers))
             else:
-                answer = getattr(lock, order)(*numbers)
+                reply = getattr(lock, command)(*numbers)
         except Exception as error:
             message = " ".join(str(error).split())
-            answer = f"{type(error).__name__}: {message}"
-        print(answer, flush=True)
+            reply = f"{type(error).__name__}: {message}"
+        print(reply, flush=True)
 
 
 main()

@@ -1,4 +1,4 @@
-//! A Python process that holds a lock of another library, and does what it is told.
+//! A Python process that executes commands on a lock of another library.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,14 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop/peer.py");
-/// How long an answer may take: longer than the program's own patience, so that it can say why.
-const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+/// Longer than the program's own time limit, so that it can report its error.
+const REPLY_LIMIT: Duration = Duration::from_mins(1);
 
-/// See `peer.py`. It is killed on drop; if this process is killed, its stdin ends, and so does it.
+/// A process that runs `peer.py`. Dropping kills it. If the test process is killed, the end of its stdin ends
+/// it.
 pub(super) struct Peer {
     child: Child,
-    orders: ChildStdin,
-    answers: Receiver<String>,
+    commands: ChildStdin,
+    replies: Receiver<String>,
 }
 
 impl Peer {
@@ -26,33 +27,32 @@ impl Peer {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("it has been tried");
-        let orders = child.stdin.take().expect("stdin is piped");
+            .expect("the interpreter works");
+        let commands = child.stdin.take().expect("stdin is piped");
         let stdout = child.stdout.take().expect("stdout is piped");
-        let (sender, answers) = mpsc::channel();
-        // A thread, as a pipe cannot be read with a time limit. It ends with the process.
+        let (sender, replies) = mpsc::channel();
+        // A thread, because reading from a pipe has no time limit. It ends with the process.
         thread::spawn(move || {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             lines.for_each(|line| drop(sender.send(line)));
         });
-        Self { child, orders, answers }
+        Self { child, commands, replies }
     }
 
-    /// Gives an order, and does not wait for it to be carried out.
-    pub(super) fn tell(&mut self, order: &str) {
-        writeln!(self.orders, "{order}").expect("Python has ended; its message stands above");
+    /// Sends a command without waiting for its reply.
+    pub(super) fn send(&mut self, command: &str) {
+        writeln!(self.commands, "{command}").expect("Python has ended; see its message above");
     }
 
-    /// The answer to the earliest order that has not been answered.
-    pub(super) fn answer(&mut self) -> String {
-        let answer = self.answers.recv_timeout(ANSWER_LIMIT);
-        answer
-            .unwrap_or_else(|why| panic!("no answer from Python, its message stands above: {why}"))
+    /// Reply to the earliest command that has none yet.
+    pub(super) fn receive(&mut self) -> String {
+        let reply = self.replies.recv_timeout(REPLY_LIMIT);
+        reply.unwrap_or_else(|why| panic!("no reply from Python, see its message above: {why}"))
     }
 
-    pub(super) fn ask(&mut self, order: &str) -> String {
-        self.tell(order);
-        self.answer()
+    pub(super) fn request(&mut self, command: &str) -> String {
+        self.send(command);
+        self.receive()
     }
 }
 

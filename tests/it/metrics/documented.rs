@@ -1,4 +1,4 @@
-//! What docs/METRICS.md says is what there is, and the alerts ask for nothing else.
+//! docs/METRICS.md describes exactly the existing metrics, and the alerts use no others.
 
 use super::HOUR;
 use super::recorder::{Family, Recorder};
@@ -18,11 +18,11 @@ struct Row {
     kind: String,
     unit: String,
     labels: BTreeSet<String>,
-    /// Every word that the text has in backticks.
+    /// Every text in backticks.
     words: BTreeSet<String>,
 }
 
-/// What stands in backticks.
+/// All texts in backticks.
 fn quoted(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(ToOwned::to_owned).collect()
 }
@@ -39,7 +39,7 @@ fn rows() -> BTreeMap<String, Row> {
     rows.map(row).collect()
 }
 
-/// Lets everything happen that is counted.
+/// Causes an update of every metric.
 async fn everything(recorder: &Recorder) {
     let cluster = Cluster::start(3);
     let settings = builder(&cluster).restart_guard(RestartGuard::Off).ttl(ms(6_000));
@@ -49,29 +49,30 @@ async fn everything(recorder: &Recorder) {
     let lost = redlock.acquire("lost").class("job").auto_extend(HOUR).await.expect("free");
     let waits = timeout(ms(100), redlock.acquire("kept").class("job"));
     waits.await.expect_err("it is held");
-    eventually("one is renewed", || {
+    eventually("a lease is renewed", || {
         recorder.count("quorlock_renewals_total", &[("result", "renewed")]) > 0
     })
     .await;
-    eventually("the key is everywhere", || cluster.all_have("kept")).await;
+    eventually("all nodes have the key", || cluster.all_have("kept")).await;
     cluster.iter().for_each(|node| {
         node.del("lost");
     });
-    timeout(SOON, lost.lost()).await.expect("told");
+    timeout(SOON, lost.lost()).await.expect("the loss is reported");
     cluster[2].kill();
-    eventually("it is down", || is_down(&redlock, 2)).await;
-    kept.release().await.expect("two of three");
-    eventually("it is owed one", || recorder.count("quorlock_releases_owed", &[]) == 1).await;
-    eventually("it cannot be connected to", || {
+    eventually("the node is down", || is_down(&redlock, 2)).await;
+    kept.release().await.expect("two of three nodes reply");
+    eventually("one release is pending", || recorder.count("quorlock_releases_owed", &[]) == 1)
+        .await;
+    eventually("an attempt to connect fails", || {
         recorder.count("quorlock_connect_failures_total", &[]) > 0
     })
     .await;
 }
 
 #[tokio::test]
-async fn every_metric_is_documented_as_it_is_and_each_that_is_documented_moves() {
+async fn metrics_match_their_documentation() {
     let recorder = Recorder::default();
-    let _ours = set_default_local_recorder(&recorder);
+    let _guard = set_default_local_recorder(&recorder);
     everything(&recorder).await;
     let (rows, families) = (rows(), recorder.families());
     let names = |known: Vec<&String>| known.into_iter().cloned().collect::<BTreeSet<_>>();
@@ -84,7 +85,7 @@ async fn every_metric_is_documented_as_it_is_and_each_that_is_documented_moves()
         assert_eq!(name.ends_with("_total"), *kind == "counter", "{name}");
         assert!(meaning.ends_with('.'), "{name}: {meaning}");
         let moved = recorder.recorded(name, &[]);
-        assert!(moved.iter().any(|value| *value != 0.0), "{name} has not moved");
+        assert!(moved.iter().any(|value| *value != 0.0), "{name} was not updated");
         for labels in recorder.labels(name) {
             assert_eq!(labels.keys().cloned().collect::<BTreeSet<_>>(), row.labels, "{name}");
             let is_open = |label: &str| matches!(label, "class" | "node");
@@ -96,27 +97,27 @@ async fn every_metric_is_documented_as_it_is_and_each_that_is_documented_moves()
     }
 }
 
-/// The metrics that an expression names, each with what stands in its braces.
-fn asked_for(text: &str) -> Vec<(String, String)> {
+/// The metrics that an expression uses, each with the content of its braces.
+fn used_metrics(text: &str) -> Vec<(String, String)> {
     let starts = text.match_indices("quorlock_").map(|(at, _)| &text[at..]);
-    let asked = starts.map(|rest| {
+    let used = starts.map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
         let braces = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
         let name = name.strip_suffix("_bucket").unwrap_or(name);
         (name.to_owned(), braces.map_or("", |(inside, _)| inside).to_owned())
     });
-    asked.collect()
+    used.collect()
 }
 
 #[test]
-fn alerts_ask_for_what_is_documented_and_each_is_played() {
+fn alerts_use_documented_metrics_and_have_tests() {
     let rows = rows();
     for (text, own) in [(ALERTS, [].as_slice()), (ALERT_TESTS, &["job", "instance", "le"])] {
-        let asked = asked_for(text);
-        assert!(asked.len() > 10, "they must be found: {asked:?}");
-        for (name, selectors) in asked {
-            let row = rows.get(&name).unwrap_or_else(|| panic!("{name} is no metric"));
+        let used = used_metrics(text);
+        assert!(used.len() > 10, "metrics not found: {used:?}");
+        for (name, selectors) in used {
+            let row = rows.get(&name).unwrap_or_else(|| panic!("{name} is not a metric"));
             for selector in selectors.split(", ").filter(|selector| !selector.is_empty()) {
                 let (label, value) = selector.split_once('"').expect("a value");
                 let label = label.trim_end_matches(['=', '!', '~']);
@@ -135,7 +136,7 @@ fn alerts_ask_for_what_is_documented_and_each_is_played() {
         assert!(METRICS.contains(&format!("| `{alert}` |")), "{alert} is not documented");
         for verdict in ["fires", "does not fire"] {
             let name = format!("- name: {alert} {verdict}\n");
-            assert!(ALERT_TESTS.contains(&name), "{alert}: is it seen that it {verdict}?");
+            assert!(ALERT_TESTS.contains(&name), "{alert}: no test with the verdict: {verdict}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A recorder that keeps what is recorded, to be looked at.
+//! A recorder whose records tests can read.
 
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata,
@@ -7,19 +7,19 @@ use metrics::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Whoever has a clone sees the same.
+/// Clones share their records.
 #[derive(Clone, Default)]
-pub(super) struct Recorder(Arc<Mutex<Kept>>);
+pub(super) struct Recorder(Arc<Mutex<Records>>);
 
 #[derive(Default)]
-struct Kept {
+struct Records {
     families: BTreeMap<String, Family>,
     series: BTreeMap<(String, Labels), Arc<Series>>,
 }
 
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// What is known of a metric before anything is recorded.
+/// Description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Family {
     pub(super) kind: &'static str,
@@ -27,17 +27,17 @@ pub(super) struct Family {
     pub(super) meaning: String,
 }
 
-/// All that was recorded, in its order: of counters and gauges by how much they were raised.
+/// All recorded values in order. For counters and gauges: the changes.
 #[derive(Default)]
 struct Series(Mutex<Vec<f64>>);
 
 impl Series {
     fn add(&self, value: f64) {
-        self.0.lock().expect("nothing panics").push(value);
+        self.0.lock().expect("no panic").push(value);
     }
 
     fn recorded(&self) -> Vec<f64> {
-        self.0.lock().expect("nothing panics").clone()
+        self.0.lock().expect("no panic").clone()
     }
 }
 
@@ -74,51 +74,50 @@ impl HistogramFn for Series {
 impl Recorder {
     fn describe(&self, kind: &'static str, name: &KeyName, unit: Option<Unit>, what: &str) {
         let family = Family { kind, unit, meaning: what.into() };
-        let mut kept = self.0.lock().expect("nothing panics");
-        let known = kept.families.insert(name.as_str().into(), family.clone());
-        assert!(known.is_none_or(|known| known == family), "{name:?} is two things");
+        let mut records = self.0.lock().expect("no panic");
+        let known = records.families.insert(name.as_str().into(), family.clone());
+        assert!(known.is_none_or(|known| known == family), "{name:?} has two descriptions");
     }
 
     fn register(&self, kind: &str, key: &Key) -> Arc<Series> {
         let labels = key.labels().map(|label| (label.key().into(), label.value().into()));
-        let mut kept = self.0.lock().expect("nothing panics");
-        let family = kept.families.get(key.name()).expect("it was described");
+        let mut records = self.0.lock().expect("no panic");
+        let family = records.families.get(key.name()).expect("the metric is described");
         assert_eq!(family.kind, kind, "{key}");
-        let series = kept.series.entry((key.name().into(), labels.collect()));
+        let series = records.series.entry((key.name().into(), labels.collect()));
         series.or_default().clone()
     }
 
-    /// Everything that was described.
     pub(super) fn families(&self) -> BTreeMap<String, Family> {
-        self.0.lock().expect("nothing panics").families.clone()
+        self.0.lock().expect("no panic").families.clone()
     }
 
-    /// The labels of everything that was registered under this name.
+    /// Label sets of all series that were registered under this name.
     pub(super) fn labels(&self, name: &str) -> BTreeSet<Labels> {
-        let kept = self.0.lock().expect("nothing panics");
-        let of_it = kept.series.keys().filter(|(known, _)| known == name);
+        let records = self.0.lock().expect("no panic");
+        let of_it = records.series.keys().filter(|(known, _)| known == name);
         of_it.map(|(_, labels)| labels.clone()).collect()
     }
 
-    /// All that was recorded under this name, of the series with these labels.
+    /// All values recorded under this name, of the series with these labels.
     pub(super) fn recorded(&self, name: &str, labels: &[(&str, &str)]) -> Vec<f64> {
-        let kept = self.0.lock().expect("nothing panics");
+        let records = self.0.lock().expect("no panic");
         let has = |of: &Labels| {
             labels.iter().all(|(key, value)| of.get(*key).is_some_and(|it| it == value))
         };
         let mut of_it =
-            kept.series.iter().filter(|((known, of), _)| known == name && has(of)).peekable();
+            records.series.iter().filter(|((known, of), _)| known == name && has(of)).peekable();
         assert!(of_it.peek().is_some(), "there is no {name} with {labels:?}");
         of_it.flat_map(|(_, series)| series.recorded()).collect()
     }
 
-    /// What a counter or gauge stands at; the sum of all that have these labels.
+    /// Value of a counter or gauge: the sum over all series with these labels.
     pub(super) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.recorded(name, labels).iter().sum()
     }
 
-    /// The same, as a number that can be compared.
-    #[allow(clippy::cast_possible_truncation)] // It is a small count.
+    /// Like [`Self::value`], as an integer.
+    #[allow(clippy::cast_possible_truncation)] // Counts are small.
     pub(super) fn count(&self, name: &str, labels: &[(&str, &str)]) -> i64 {
         self.value(name, labels).round() as i64
     }

@@ -1,11 +1,11 @@
-//! An observer that writes everything down, and asks its client at each event.
+//! An observer that records events as lines, and calls its client at each event.
 
 use quorlock::event::{Event, LockInfo, NodeHealth};
 use quorlock::{Observer, Redlock, Report};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Events, one on a line. Those of locks begin with `acquire` or `lease`, those of nodes with its name.
+/// Events, one per line. Lines of locks begin with `acquire` or `lease`, lines of nodes with the node's name.
 #[derive(Default)]
 pub(super) struct Diary {
     lines: Mutex<Vec<String>>,
@@ -13,7 +13,7 @@ pub(super) struct Diary {
     client: OnceLock<Redlock>,
 }
 
-fn by(report: Option<&Report>) -> &'static str {
+fn quorum_of(report: Option<&Report>) -> &'static str {
     match report {
         None => "",
         Some(report) if report.granted() >= report.needed() => " by a quorum",
@@ -22,9 +22,10 @@ fn by(report: Option<&Report>) -> &'static str {
 }
 
 impl Diary {
-    /// Asks this client at each event: a lock that is held meanwhile would never be let go.
-    pub(super) fn asks(&self, redlock: &Redlock) {
-        assert!(self.client.set(redlock.clone()).is_ok(), "once");
+    /// Calls this client at each event. If the client held its mutex while it emits events, the call would
+    /// never return.
+    pub(super) fn call_at_each_event(&self, redlock: &Redlock) {
+        assert!(self.client.set(redlock.clone()).is_ok(), "set once");
     }
 
     fn write(&self, line: String) {
@@ -32,32 +33,32 @@ impl Diary {
             assert!(!redlock.nodes().is_empty());
             let _ = redlock.leases().len();
         }
-        self.lines.lock().expect("nothing panics").push(line);
+        self.lines.lock().expect("no panic").push(line);
     }
 
     pub(super) fn all(&self) -> Vec<String> {
-        self.lines.lock().expect("nothing panics").clone()
+        self.lines.lock().expect("no panic").clone()
     }
 
-    /// What concerns locks.
+    /// Lines of locks.
     pub(super) fn of_locks(&self) -> Vec<String> {
         let mut lines = self.all();
         lines.retain(|line| line.starts_with("acquire") || line.starts_with("lease"));
         lines
     }
 
-    /// How many lines have `part` in them.
+    /// Number of lines that contain `part`.
     pub(super) fn count(&self, part: &str) -> usize {
         self.all().iter().filter(|line| line.contains(part)).count()
     }
 
-    /// What was left, each time that a renewal failed.
+    /// Remaining validity at each failed renewal.
     pub(super) fn left(&self) -> Vec<Duration> {
-        self.left.lock().expect("nothing panics").clone()
+        self.left.lock().expect("no panic").clone()
     }
 }
 
-/// The resources and the class of a lock.
+/// Resources and class of a lock.
 fn of(lock: &LockInfo) -> String {
     format!("{} {}", lock.resources, lock.class.unwrap_or("-"))
 }
@@ -74,13 +75,13 @@ impl Diary {
             }
             Event::AttemptFinished { lock, number, outcome, elapsed, report, .. } => {
                 assert!(*elapsed < Duration::from_mins(1));
-                let by = by(Some(report));
+                let by = quorum_of(Some(report));
                 format!("acquire {} attempt {number} {outcome:?}{by}", lock.id)
             }
             Event::AcquireFinished { lock, outcome, validity, token, report, .. } => {
                 assert_eq!(validity.is_zero(), outcome.as_str() != "won");
                 let token = token.map(|token| format!(", token {token}")).unwrap_or_default();
-                let by = report.as_ref().map(|report| format!(",{}", by(Some(report))));
+                let by = report.as_ref().map(|report| format!(",{}", quorum_of(Some(report))));
                 let by = by.unwrap_or_default();
                 format!("acquire {} {} {outcome}{token}{by}", lock.id, of(lock))
             }
@@ -91,15 +92,16 @@ impl Diary {
                 format!("lease {} {} extend {id} started to {ttl:?}", lock.id, of(lock))
             }
             Event::ExtendFinished { lock, id, outcome, report, .. } => {
-                format!("lease {} extend {id} {outcome}{}", lock.id, by(report.as_ref()))
+                format!("lease {} extend {id} {outcome}{}", lock.id, quorum_of(report.as_ref()))
             }
             Event::LeaseRenewed { lock, slack, validity, failures, .. } => {
                 assert!(slack <= validity);
                 format!("lease {} renewed after {failures} failures", lock.id)
             }
             Event::RenewalFailed { lock, failures, remaining, held, report, .. } => {
-                self.left.lock().expect("nothing panics").push(*remaining);
-                let what = format!("failing {failures} times, {held} held,{}", by(Some(report)));
+                self.left.lock().expect("no panic").push(*remaining);
+                let what =
+                    format!("failing {failures} times, {held} held,{}", quorum_of(Some(report)));
                 format!("lease {} {} {what}", lock.id, lock.resources)
             }
             Event::LeaseLost { lock, reason, .. } => {
@@ -123,7 +125,7 @@ impl Diary {
                 format!("{node} {from:?} -> {to:?}, {counted} of {nodes} need {needed}")
             }
             Event::PendingReleasesChanged { node, pending, .. } => {
-                format!("{node} is owed {pending}")
+                format!("{node} has {pending} pending")
             }
             _ => return None,
         })

@@ -1,7 +1,8 @@
-//! Processes that want one lock with a fencing token, while their wall clocks differ. The benchmarks use it too.
+//! Processes that compete for one lock with a fencing token, while their wall clocks differ. The benchmarks use
+//! this file too.
 //!
-//! They are the running program, run again, each with a wall clock of its own; a child finds its
-//! [`Part`] in the environment.
+//! Each process runs this program again, with its own wall clock. A child reads its [`Assignment`] from the
+//! environment.
 
 use kit::{Cluster, Rerun, Server};
 use quorlock::{Lease, Redlock};
@@ -12,96 +13,97 @@ use std::env;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
-/// What a child finds in its environment.
-const PART: &str = "QUORLOCK_SKEWED_PART";
+/// Environment variables of a child.
+const ASSIGNMENT: &str = "QUORLOCK_SKEWED_ASSIGNMENT";
 const NODES: &str = "QUORLOCK_SKEWED_NODES";
-const BOARD: &str = "QUORLOCK_SKEWED_BOARD";
+const SERVER: &str = "QUORLOCK_SKEWED_BOARD";
 
 const PROCESSES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
-/// Bounds the waits of a run that fails; the machine may be busy.
+/// Limits the waits of a failing run. A busy machine needs less.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The [`Contender`] that is the library.
+/// Name of the [`Contender`] that uses this library.
 pub(crate) const LIBRARY: &str = "library";
 
-/// One who wants the lock again and again.
+/// A client that acquires the lock repeatedly.
 pub(crate) trait Contender {
     type Held;
 
-    /// Waits until it has the lock.
-    async fn acquire(&mut self, key: &str) -> Won<Self::Held>;
+    /// Waits for the lock.
+    async fn acquire(&mut self, key: &str) -> Acquired<Self::Held>;
 
     async fn release(&mut self, held: Self::Held);
 }
 
-/// What an acquire came to.
-pub(crate) struct Won<H> {
+/// A lock that was acquired.
+pub(crate) struct Acquired<H> {
     pub(crate) held: H,
     pub(crate) token: u64,
-    /// False if the token cost a round of its own.
-    pub(crate) is_at_once: bool,
+    /// False if the token needed a second round.
+    pub(crate) is_one_round: bool,
 }
 
-/// What one child does.
-pub(crate) struct Part {
+/// Instructions for one child.
+pub(crate) struct Assignment {
     pub(crate) contender: String,
     pub(crate) nodes: Vec<String>,
     key: String,
     hold: Duration,
     lasting: Duration,
-    /// How far its wall clock is ahead of the machine's.
+    /// Offset of its wall clock ahead of the machine's.
     ahead: Duration,
 }
 
-/// What all children do.
-pub(crate) struct Scene<'a> {
+/// Parameters of one run.
+pub(crate) struct Scenario<'a> {
     pub(crate) contender: &'a str,
-    /// How far the wall clocks differ at most: they are as far apart from each other as that allows.
+    /// Greatest difference between wall clocks. The clocks are spread evenly over it.
     pub(crate) apart: Duration,
-    /// How long each holds the lock, at least.
+    /// Minimum time for which each process holds the lock.
     pub(crate) hold: Duration,
     pub(crate) lasting: Duration,
 }
 
-/// Five nodes, where the processes wait for each other, and how to run this program as a child.
-pub(crate) struct Stage {
+/// Five nodes, a server on which the processes synchronize, and the arguments of a child.
+pub(crate) struct Setup {
     cluster: Cluster,
-    board: Server,
+    server: Server,
     args: &'static [&'static str],
-    scenes: Cell<u32>,
+    scenarios: Cell<u32>,
 }
 
-/// What a scene came to: each time that a process had the lock.
+/// Result of a run: the number of acquires.
 pub(crate) struct Turns {
     pub(crate) tokens: u32,
-    pub(crate) at_once: u32,
+    pub(crate) one_round: u32,
 }
 
-/// The library, as a process that has one task uses it.
-pub(crate) struct Ours(Redlock);
+/// The library, used by a process with a single task.
+pub(crate) struct LibraryClient(Redlock);
 
-impl Ours {
-    pub(crate) async fn new(part: &Part) -> Self {
-        let builder = Redlock::builder().nodes(&part.nodes).node_timeout(Duration::from_secs(5));
+impl LibraryClient {
+    pub(crate) async fn new(assignment: &Assignment) -> Self {
+        let builder =
+            Redlock::builder().nodes(&assignment.nodes).node_timeout(Duration::from_secs(5));
         let redlock = builder.ttl(Duration::from_secs(30)).wait(LIMIT).build();
-        let redlock = redlock.expect("good settings");
+        let redlock = redlock.expect("valid settings");
         redlock.ready().await.expect("nodes are up");
         Self(redlock)
     }
 }
 
-impl Contender for Ours {
+impl Contender for LibraryClient {
     type Held = Lease;
 
-    async fn acquire(&mut self, key: &str) -> Won<Lease> {
+    async fn acquire(&mut self, key: &str) -> Acquired<Lease> {
         let confirmations = quorlock_test::token_confirmations(&self.0);
-        let held = self.0.acquire(key).fenced().await.expect("its turn comes");
-        let token = held.token().expect("it is fenced").get();
-        Won {
+        let held = self.0.acquire(key).fenced().await.expect("the lock becomes free");
+        let token = held.token().expect("the lease is fenced").get();
+        Acquired {
             held,
             token,
-            is_at_once: quorlock_test::token_confirmations(&self.0) == confirmations,
+            is_one_round: quorlock_test::token_confirmations(&self.0) == confirmations,
         }
     }
 
@@ -110,12 +112,14 @@ impl Contender for Ours {
     }
 }
 
-impl Part {
-    /// What the environment says; `None` if this process is not a child.
+impl Assignment {
+    /// Parses the environment. Returns `None` if this process is not a child.
     pub(crate) fn given() -> Option<Self> {
-        let part = env::var(PART).ok()?;
-        let parts: Vec<_> = part.split(' ').collect();
-        let [contender, key, times @ ..] = parts.as_slice() else { panic!("no part: {part}") };
+        let assignment = env::var(ASSIGNMENT).ok()?;
+        let parts: Vec<_> = assignment.split(' ').collect();
+        let [contender, key, times @ ..] = parts.as_slice() else {
+            panic!("not an assignment: {assignment}")
+        };
         let time = |at: usize| Duration::from_micros(times[at].parse().expect("a number"));
         let nodes = env::var(NODES).expect("set by the parent");
         Some(Self {
@@ -128,36 +132,36 @@ impl Part {
         })
     }
 
-    /// Takes turns with the other processes, and prints each.
+    /// Takes turns with the other processes, and prints each turn.
     pub(crate) async fn play<C: Contender>(self, mut contender: C) {
-        self.see_clock().await;
-        let board = redis::Client::open(env::var(BOARD).expect("set by the parent"));
-        let board = board.expect("a URL").get_multiplexed_async_connection().await;
-        let mut board = board.expect("the board is up");
-        let _: i64 = board.incr("ready", 1).await.expect("the board is up");
-        while !board.exists::<_, bool>("begin").await.expect("the board is up") {
+        self.wait_for_clock().await;
+        let server = redis::Client::open(env::var(SERVER).expect("set by the parent"));
+        let server = server.expect("a URL").get_multiplexed_async_connection().await;
+        let mut server = server.expect("the server is up");
+        let _: i64 = server.incr("ready", 1).await.expect("the server is up");
+        while !server.exists::<_, bool>("begin").await.expect("the server is up") {
             sleep(PAUSE).await;
         }
         let (mut turns, end) = (Vec::new(), Instant::now() + self.lasting);
         while Instant::now() < end {
-            let Won { held, token, is_at_once } = contender.acquire(&self.key).await;
-            turns.push((monotonic(), token, is_at_once));
+            let Acquired { held, token, is_one_round } = contender.acquire(&self.key).await;
+            turns.push((monotonic(), token, is_one_round));
             if !self.hold.is_zero() {
                 sleep(self.hold).await;
             }
             contender.release(held).await;
         }
         println!();
-        for (at, token, is_at_once) in turns {
-            println!("turn {} {token} {is_at_once}", at.as_nanos());
+        for (at, token, is_one_round) in turns {
+            println!("turn {} {token} {is_one_round}", at.as_nanos());
         }
     }
 
-    /// Waits until the wall clock is as far ahead as it is to be.
-    async fn see_clock(&self) {
-        let begun = Instant::now();
+    /// Waits until the wall clock has the intended offset.
+    async fn wait_for_clock(&self) {
+        let started = Instant::now();
         loop {
-            // This one is asked of the kernel, whatever is preloaded.
+            // This call bypasses the preloaded clock.
             let true_time = clock_gettime(ClockId::Realtime);
             let true_time = Duration::try_from(true_time).expect("after 1970");
             let shown = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
@@ -165,68 +169,72 @@ impl Part {
             if ahead.abs_diff(self.ahead) < Duration::from_micros(500) {
                 return;
             }
-            assert!(begun.elapsed() < LIMIT, "{ahead:?} ahead in place of {:?}", self.ahead);
+            assert!(started.elapsed() < LIMIT, "{ahead:?} ahead, expected {:?}", self.ahead);
             sleep(PAUSE).await;
         }
     }
 }
 
-impl Stage {
-    /// `args` are those with which this program plays its [`Part`] and does nothing else.
+impl Setup {
+    /// `args` are the arguments with which this program executes its [`Assignment`] only.
     pub(crate) fn new(args: &'static [&'static str]) -> Self {
-        let scenes = Cell::new(0);
-        Self { cluster: Cluster::start(5), board: Server::start(), args, scenes }
+        let scenarios = Cell::new(0);
+        Self { cluster: Cluster::start(5), server: Server::start(), args, scenarios }
     }
 
-    /// Eight processes take turns, on a lock that was never used before. Panics if a token is not above that of
-    /// whoever held the lock before.
-    pub(crate) fn play(&self, scene: &Scene<'_>) -> Turns {
-        self.board.flushall();
-        self.scenes.set(self.scenes.get() + 1);
-        let children: Vec<_> = (0..PROCESSES).map(|number| self.child(scene, number)).collect();
+    /// Eight processes take turns on a new lock. Panics if a token is not above that of the holder before.
+    pub(crate) fn play(&self, scenario: &Scenario<'_>) -> Turns {
+        self.server.flushall();
+        self.scenarios.set(self.scenarios.get() + 1);
+        let children: Vec<_> = (0..PROCESSES).map(|number| self.child(scenario, number)).collect();
         let ready = Some(PROCESSES.to_string().into_bytes());
         let has_failed = || children.iter().any(Rerun::has_ended);
-        let are_ready = || self.board.get("ready") == ready || has_failed();
-        kit::eventually(LIMIT, "all are ready", are_ready);
-        self.board.set("begin", "");
+        let are_ready = || self.server.get("ready") == ready || has_failed();
+        kit::eventually(LIMIT, "all children are ready", are_ready);
+        self.server.set("begin", "");
         let mut turns = Vec::new();
         for child in children {
-            child.finish(scene.lasting + 2 * LIMIT);
+            child.finish(scenario.lasting + 2 * LIMIT);
             let output = child.output();
             let lines = output.lines().filter_map(|line| line.strip_prefix("turn "));
             turns.extend(lines.map(turn));
         }
         turns.sort_unstable();
         for pair in turns.windows(2) {
-            assert!(pair[0].1 < pair[1].1, "{}: a token after a higher one", scene.contender);
+            assert!(
+                pair[0].1 < pair[1].1,
+                "{}: a token is below an earlier one",
+                scenario.contender
+            );
         }
-        let count = |number: usize| u32::try_from(number).expect("not that many");
-        let at_once = turns.iter().filter(|(.., is_at_once)| *is_at_once).count();
-        Turns { tokens: count(turns.len()), at_once: count(at_once) }
+        let count = |number: usize| u32::try_from(number).expect("within u32");
+        let one_round = turns.iter().filter(|(.., is_one_round)| *is_one_round).count();
+        Turns { tokens: count(turns.len()), one_round: count(one_round) }
     }
 
-    /// The processes' clocks are at equal distances.
-    fn child(&self, scene: &Scene<'_>, number: u32) -> Rerun {
-        let &Scene { contender, apart, hold, lasting } = scene;
+    /// The clocks of the processes differ by equal distances.
+    fn child(&self, scenario: &Scenario<'_>, number: u32) -> Rerun {
+        let &Scenario { contender, apart, hold, lasting } = scenario;
         let ahead = apart * number / (PROCESSES - 1);
         let [hold, lasting, ahead_us] = [hold, lasting, ahead].map(|time| time.as_micros());
-        let part = format!("{contender} r/{} {hold} {lasting} {ahead_us}", self.scenes.get());
-        let (nodes, board) = (self.cluster.urls().join(","), self.board.url());
-        let told = [(PART, part.as_str()), (NODES, &nodes), (BOARD, &board)];
-        let child = Rerun::start_with_clock(self.args, &told);
+        let assignment =
+            format!("{contender} r/{} {hold} {lasting} {ahead_us}", self.scenarios.get());
+        let (nodes, server) = (self.cluster.urls().join(","), self.server.url());
+        let environment = [(ASSIGNMENT, assignment.as_str()), (NODES, &nodes), (SERVER, &server)];
+        let child = Rerun::start_with_clock(self.args, &environment);
         child.clock().jump(ahead);
         child
     }
 }
 
 impl Turns {
-    /// The share of the tokens that came at once.
+    /// Share of the tokens without a second round.
     pub(crate) fn share(&self) -> f64 {
-        f64::from(self.at_once) / f64::from(self.tokens)
+        f64::from(self.one_round) / f64::from(self.tokens)
     }
 }
 
-/// When it was, the token, and whether that came at once.
+/// Time of the acquire, token, and whether the token needed only one round.
 fn turn(line: &str) -> (u64, u64, bool) {
     let mut words = line.split(' ');
     let mut next = || words.next().expect("three words");
@@ -234,7 +242,7 @@ fn turn(line: &str) -> (u64, u64, bool) {
     (at, token, next() == "true")
 }
 
-/// A clock that all processes of a machine share, and that nobody sets.
+/// A clock that all processes of a machine share and that is never set.
 fn monotonic() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).expect("not negative")
 }

@@ -1,6 +1,6 @@
-//! A process that was frozen while the servers closed its idle connections.
+//! A process that was suspended while the servers closed its idle connections.
 
-use super::late::told;
+use super::late::read_value;
 use crate::{SOON, all_up, eventually, ms};
 use kit::{Child, Cluster, Pipes, Server};
 use quorlock::Redlock;
@@ -10,7 +10,7 @@ use std::process::Command;
 const NODES: &str = "QUORLOCK_THAWED_NODES";
 const THREADS: &str = "QUORLOCK_THAWED_THREADS";
 
-/// How often the process is frozen.
+/// Number of suspensions.
 const ROUNDS: usize = 4;
 
 #[test]
@@ -24,7 +24,7 @@ fn locker() {
     let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let redlock = Redlock::builder().nodes(nodes.split(',')).node_timeout(ms(2_000)).build();
-        let redlock = redlock.expect("good settings");
+        let redlock = redlock.expect("valid settings");
         for _ in 0..=ROUNDS {
             let tried = redlock.try_acquire("r").await;
             let outcome = match &tried {
@@ -32,32 +32,32 @@ fn locker() {
                 Err(error) => error.to_string(),
             };
             drop(tried);
-            eventually("all are up", || all_up(&redlock)).await;
+            eventually("all nodes are up", || all_up(&redlock)).await;
             println!("outcome {outcome}");
-            // The parent freezes the process here.
+            // The parent suspends the process here.
             let mut line = String::new();
             std::io::stdin().read_line(&mut line).expect("text");
         }
     });
 }
 
-/// The outcomes of the first attempt after each thaw.
+/// Outcomes of the first attempt after each suspension.
 async fn outcomes(threads: &str) -> Vec<String> {
     let cluster = Cluster::start_with(3, &Server::builder().arg("--timeout").arg("1"));
-    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    let mut command = Command::new(std::env::current_exe().expect("the executable has a path"));
     command.args(["--ignored", "--exact", "processes::thawed::locker", "--nocapture"]);
     command.env(NODES, cluster.urls().join(",")).env(THREADS, threads);
     let (child, Pipes { mut stdin, stdout, stderr: _ }) = Child::spawn(&mut command);
     let mut lines = BufReader::new(stdout);
-    assert_eq!(told(&mut lines, "outcome "), "acquired");
+    assert_eq!(read_value(&mut lines, "outcome "), "acquired");
     let mut outcomes = Vec::new();
     for _ in 0..ROUNDS {
         child.stop();
         let are_closed = || cluster.iter().all(|node| node.clients().is_empty());
         eventually("the servers have closed all connections", are_closed).await;
-        stdin.write_all(b"go on\n").expect("it reads");
+        stdin.write_all(b"continue\n").expect("the child reads");
         child.cont();
-        outcomes.push(told(&mut lines, "outcome "));
+        outcomes.push(read_value(&mut lines, "outcome "));
     }
     drop(stdin);
     assert_eq!(child.wait(SOON), Some(0));
@@ -65,11 +65,11 @@ async fn outcomes(threads: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn first_attempt_after_a_thaw_succeeds_on_one_thread() {
+async fn first_attempt_after_a_suspension_succeeds_on_one_thread() {
     assert_eq!(outcomes("one").await, ["acquired"; ROUNDS]);
 }
 
 #[tokio::test]
-async fn first_attempt_after_a_thaw_succeeds_on_several_threads() {
+async fn first_attempt_after_a_suspension_succeeds_on_two_threads() {
     assert_eq!(outcomes("several").await, ["acquired"; ROUNDS]);
 }

@@ -1,7 +1,7 @@
-//! What processes do that want the same lock, and what comes of it. The benchmarks use it too.
+//! Processes that compete for the same lock, and their measurements. The benchmarks use this file too.
 //!
-//! The processes are the running program, run again; [`work`] does what the environment says. What
-//! they tell each other stands on a server of its own, the board.
+//! The processes run this program again; [`work`] does what the environment says. They synchronize on a
+//! separate server, the board.
 
 use futures::FutureExt;
 use kit::{Cluster, Rerun, Server};
@@ -14,47 +14,47 @@ use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
-/// What a child finds in its environment.
+/// Environment variables of a child.
 const WORK: &str = "QUORLOCK_WORK";
 const NODES: &str = "QUORLOCK_NODES";
 const BOARD: &str = "QUORLOCK_BOARD";
 
-/// How long it takes at most until a child that asked for the lock stands in line at the nodes.
+/// Upper bound for the time in which a child's acquire has been refused and waits for a push.
 const SETTLED: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(1);
-/// Bounds the waits of a run that fails; the machine may be busy.
+/// Limits the waits of a failing run. A busy machine needs less.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Five nodes, the board, and how to run this program as a child.
-pub(crate) struct Scene {
+/// Five nodes, the board, and the arguments of a child.
+pub(crate) struct Scenario {
     cluster: Cluster,
     board: Server,
     args: &'static [&'static str],
 }
 
-/// What a crowd saw.
-pub(crate) struct Crowd {
+/// Measurements of competing processes.
+pub(crate) struct Measurements {
     turns: Vec<Turn>,
     tasks: usize,
     processes: usize,
-    /// How many commands that set, ask or delete each node was sent for each turn.
-    pub(crate) orders_per_turn: f64,
+    /// Commands per turn and node that set, read or delete a key.
+    pub(crate) commands_per_turn: f64,
 }
 
-/// One time that a task had the lock.
+/// One acquire of a task.
 #[derive(Clone, Copy)]
 struct Turn {
-    /// The process of the task.
+    /// Process id of the task.
     process: u32,
-    /// When it got it, by the clock that all processes of a machine share.
+    /// Time of the acquire, by a clock that all processes of a machine share.
     at: Duration,
     waited: Duration,
 }
 
-/// Does what the environment says; false if this process is not a child.
+/// Does what the environment says. Returns false if this process is not a child.
 pub(crate) async fn work() -> bool {
     let Ok(work) = env::var(WORK) else { return false };
-    let (kind, numbers) = work.split_once(' ').expect("a kind of work and numbers");
+    let (kind, numbers) = work.split_once(' ').expect("a kind of work, then numbers");
     let numbers = numbers.split(' ').map(|number| number.parse().expect("a number"));
     let numbers: Vec<u64> = numbers.collect();
     let nodes = env::var(NODES).expect("set by the parent");
@@ -64,29 +64,24 @@ pub(crate) async fn work() -> bool {
     let board = board.get_multiplexed_async_connection_with_config(&patient).await;
     let board = board.expect("the board is up");
     match kind {
-        "crowd" => {
-            join_crowd(&redlock, board, numbers[0], Duration::from_millis(numbers[1])).await;
+        "compete" => {
+            compete(&redlock, board, numbers[0], Duration::from_millis(numbers[1])).await;
         }
-        "heir" => inherit(&redlock, board, numbers[0]).await,
+        "successor" => acquire_after_parent(&redlock, board, numbers[0]).await,
         other => panic!("unknown work: {other}"),
     }
     redlock.close().await.expect("nodes are up");
     true
 }
 
-/// A client whose timeouts a busy machine does not break.
+/// A client whose timeouts a busy machine does not exceed.
 fn client(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Redlock {
     let builder = Redlock::builder().nodes(nodes).node_timeout(Duration::from_secs(5));
-    builder.ttl(Duration::from_secs(30)).wait(LIMIT).build().expect("good settings")
+    builder.ttl(Duration::from_secs(30)).wait(LIMIT).build().expect("valid settings")
 }
 
-/// Competes with this number of tasks, each of which holds the lock for `hold`, until the parent ends it.
-async fn join_crowd(
-    redlock: &Redlock,
-    mut board: MultiplexedConnection,
-    tasks: u64,
-    hold: Duration,
-) {
+/// Competes with `tasks` tasks, each of which holds the lock for `hold`, until the parent ends the run.
+async fn compete(redlock: &Redlock, mut board: MultiplexedConnection, tasks: u64, hold: Duration) {
     let _: i64 = board.incr("ready", 1).await.expect("the board is up");
     while !board.exists::<_, bool>("begin").await.expect("the board is up") {
         sleep(PAUSE).await;
@@ -98,47 +93,47 @@ async fn join_crowd(
     }
 }
 
-/// Takes the lock again and again, and looks each time whether it is alone with it.
+/// Acquires the lock repeatedly, and checks each time that no other task holds it.
 async fn take_turns(redlock: Redlock, mut board: MultiplexedConnection, hold: Duration) {
     let mut turns = Vec::new();
     while turns.is_empty() || !board.exists::<_, bool>("end").await.expect("the board is up") {
         let asked = Instant::now();
-        let lease = redlock.acquire("r").await.expect("its turn comes");
+        let lease = redlock.acquire("r").await.expect("the lock becomes free");
         let (waited, process) = (asked.elapsed(), std::process::id());
         turns.push(Turn { process, at: shared_now(), waited }.to_string());
         let inside: i64 = board.incr("inside", 1).await.expect("the board is up");
-        assert_eq!(inside, 1, "others are inside");
+        assert_eq!(inside, 1, "another task holds the lock");
         let count: Option<u64> = board.get("count").await.expect("the board is up");
         sleep(hold).await;
         let _: () = board.set("count", count.unwrap_or(0) + 1).await.expect("the board is up");
         let _: i64 = board.decr("inside", 1).await.expect("the board is up");
-        assert!(lease.is_valid(), "it was held for longer than its ttl");
+        assert!(lease.is_valid(), "the lease expired");
         lease.release().await.expect("nodes are up");
     }
     let _: i64 = board.rpush("turns", turns).await.expect("the board is up");
 }
 
-/// So many times: waits for the lock that the parent holds, and tells when it had it. Its retry
-/// policy alone would never wake it.
-async fn inherit(redlock: &Redlock, mut board: MultiplexedConnection, times: u64) {
+/// Waits `times` times for the lock that the parent holds, and reports when it was acquired. The retry delay is
+/// longer than the run, so only pushes wake it.
+async fn acquire_after_parent(redlock: &Redlock, mut board: MultiplexedConnection, times: u64) {
     for time in 0..times {
         while board.get::<_, Option<u64>>("held").await.expect("the board is up") != Some(time) {
             sleep(PAUSE).await;
         }
         let mut acquire = redlock.acquire("r").retry(RetryPolicy::fixed(Duration::from_secs(600)));
-        // Polled once, it has asked the nodes.
+        // The first poll has started an attempt.
         assert!((&mut acquire).now_or_never().is_none(), "it is held");
         let _: () = board.set("asked", time).await.expect("the board is up");
-        let lease: Lease = acquire.await.expect("its turn comes");
+        let lease: Lease = acquire.await.expect("the lock becomes free");
         let at = shared_now();
         lease.release().await.expect("nodes are up");
         let at = u64::try_from(at.as_micros()).expect("below 2^64");
-        let _: i64 = board.rpush("inherited", at).await.expect("the board is up");
+        let _: i64 = board.rpush("acquired", at).await.expect("the board is up");
     }
 }
 
-impl Scene {
-    /// `args` are those with which this program calls [`work`] and nothing else.
+impl Scenario {
+    /// `args` are the arguments with which this program calls [`work`] only.
     pub(crate) fn new(args: &'static [&'static str]) -> Self {
         Self { cluster: Cluster::start(5), board: Server::start(), args }
     }
@@ -148,25 +143,26 @@ impl Scene {
         Rerun::start(self.args, &[(WORK, work), (NODES, &nodes), (BOARD, &board)])
     }
 
-    /// Four processes with `tasks` tasks together, each of which holds the lock for 10 ms.
-    pub(crate) fn crowd(&self, tasks: usize, lasting: Duration) -> Crowd {
-        self.crowd_of(4, tasks, Duration::from_millis(10), lasting)
+    /// Four processes with `tasks` tasks in total, each of which holds the lock for 10 ms.
+    pub(crate) fn run_four_processes(&self, tasks: usize, lasting: Duration) -> Measurements {
+        self.run_tasks(4, tasks, Duration::from_millis(10), lasting)
     }
 
-    /// `tasks` tasks in this number of processes compete for one lock without a pause. Each holds it for `hold`. Panics
-    /// if two tasks ever hold it together, if one never acquires it, and if a key is left in the end.
-    pub(crate) fn crowd_of(
+    /// `tasks` tasks in `processes` processes compete for one lock without a pause. Each holds it for `hold`.
+    /// Panics if two tasks hold it at the same time, if a task never acquires it, or if a key is left at the
+    /// end.
+    pub(crate) fn run_tasks(
         &self,
         processes: usize,
         tasks: usize,
         hold: Duration,
         lasting: Duration,
-    ) -> Crowd {
-        let work = format!("crowd {} {}", tasks / processes, hold.as_millis());
+    ) -> Measurements {
+        let work = format!("compete {} {}", tasks / processes, hold.as_millis());
         let children: Vec<_> = (0..processes).map(|_| self.child(&work)).collect();
         let are_ready = || self.board.get("ready") == Some(processes.to_string().into_bytes());
         let has_failed = || children.iter().any(Rerun::has_ended);
-        kit::eventually(LIMIT, "all are ready", || are_ready() || has_failed());
+        kit::eventually(LIMIT, "all children are ready", || are_ready() || has_failed());
         self.board.set("begin", "");
         let end = Instant::now() + lasting;
         while Instant::now() < end && !has_failed() {
@@ -178,69 +174,70 @@ impl Scene {
         }
         let turns = self.board.cmd(&["LRANGE", "turns", "0", "-1"]);
         let turns: Vec<String> = redis::from_redis_value(turns).expect("texts");
-        let count = self.board.get("count").expect("it was written");
+        let count = self.board.get("count").expect("the children have written it");
         assert_eq!(count, turns.len().to_string().into_bytes(), "an update was lost");
         kit::eventually(LIMIT, "no key is left", || self.cluster.is_empty());
-        let orders: u64 = self.cluster.iter().map(orders).sum();
-        let orders_per_turn = ratio(orders, (turns.len() * self.cluster.len()) as u64);
+        let commands: u64 = self.cluster.iter().map(lock_commands).sum();
+        let commands_per_turn = ratio(commands, (turns.len() * self.cluster.len()) as u64);
         let turns = turns.iter().map(|turn| Turn::parse(turn)).collect();
-        Crowd { turns, tasks, processes, orders_per_turn }
+        Measurements { turns, tasks, processes, commands_per_turn }
     }
 
-    /// So many times: a lock is held here, another process waits for it, it is released here.
-    /// Returns how long it takes each time from there to when the other has it, in ascending order.
+    /// Repeats `times` times: the parent holds the lock, a child waits for it, and the parent releases it.
+    /// Returns the times from the release to the child's acquire, in ascending order.
     pub(crate) async fn hand_over(&self, times: usize) -> Vec<Duration> {
         let redlock = client(self.cluster.urls());
-        let child = self.child(&format!("heir {times}"));
+        let child = self.child(&format!("successor {times}"));
         let mut released = Vec::new();
         for time in 0..times {
-            let lease = redlock.acquire("r").await.expect("free in time");
+            let lease = redlock.acquire("r").await.expect("the lock becomes free");
             self.board.set("held", time.to_string());
             let asked = Some(time.to_string().into_bytes());
             until(&child, || self.board.get("asked") == asked).await;
             sleep(SETTLED).await;
             released.push(shared_now());
             lease.release().await.expect("nodes are up");
-            let so_many = redis::Value::Int(i64::try_from(time + 1).expect("not that many"));
-            until(&child, || self.board.cmd(&["LLEN", "inherited"]) == so_many).await;
+            let count = redis::Value::Int(i64::try_from(time + 1).expect("within i64"));
+            until(&child, || self.board.cmd(&["LLEN", "acquired"]) == count).await;
         }
         child.finish(LIMIT);
-        let inherited = self.board.cmd(&["LRANGE", "inherited", "0", "-1"]);
-        let inherited: Vec<u64> = redis::from_redis_value(inherited).expect("numbers");
-        let inherited = inherited.into_iter().map(Duration::from_micros);
-        let took = inherited.zip(released).map(|(had, released)| had.saturating_sub(released));
+        let acquired = self.board.cmd(&["LRANGE", "acquired", "0", "-1"]);
+        let acquired: Vec<u64> = redis::from_redis_value(acquired).expect("numbers");
+        let acquired = acquired.into_iter().map(Duration::from_micros);
+        let took =
+            acquired.zip(released).map(|(acquired, released)| acquired.saturating_sub(released));
         let mut took: Vec<_> = took.collect();
         took.sort_unstable();
         took
     }
 }
 
-/// Waits until `condition` holds, or the child has failed.
+/// Waits until `condition` holds. Panics if the child ends first.
 async fn until(child: &Rerun, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !condition() {
-        let in_time = begun.elapsed() < LIMIT && !child.has_ended();
-        assert!(in_time, "the child does not do its part:\n{}", child.output());
+        let in_time = started.elapsed() < LIMIT && !child.has_ended();
+        assert!(in_time, "the child failed or timed out:\n{}", child.output());
         sleep(PAUSE).await;
     }
 }
 
-/// How many commands that set, ask or delete a node was sent.
-fn orders(node: &Server) -> u64 {
+/// Number of commands that set, read or delete locks on a node.
+fn lock_commands(node: &Server) -> u64 {
     ["set", "pttl", "evalsha", "eval"].map(|name| node.calls(name)).iter().sum()
 }
 
-impl Crowd {
-    /// What each wait would be if all stood in one line and nothing else took time: as many turns
-    /// as there are tasks, each as long as the mean time from one to the next in this very run.
-    /// (All want the lock all the time, but for the first and the last wait of each.)
+impl Measurements {
+    /// The mean wait with a single queue and no other delay: as many turns as there are tasks, each as long as
+    /// the mean time between acquires in this run. (All tasks compete all the time, except in the first and
+    /// last wait of each.)
     pub(crate) fn fair_share(&self) -> Duration {
         let first = self.turns.iter().map(|turn| turn.at).min().expect("a turn");
         let last = self.turns.iter().map(|turn| turn.at).max().expect("a turn");
         last.saturating_sub(first).mul_f64(ratio(self.tasks as u64, self.turns.len() as u64 - 1))
     }
 
-    /// The number of turns of each process, in ascending order.
+    /// Number of turns of each process, in ascending order.
     pub(crate) fn turns_by_process(&self) -> Vec<usize> {
         let mut turns = BTreeMap::new();
         self.turns.iter().for_each(|turn| *turns.entry(turn.process).or_default() += 1);
@@ -277,12 +274,12 @@ impl Turn {
     }
 }
 
-/// The time by a clock that all processes of a machine share.
+/// Time of a clock that all processes of a machine share.
 fn shared_now() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970")
+    SystemTime::UNIX_EPOCH.elapsed().expect("after 1970")
 }
 
-/// That percentile of what is in ascending order.
+/// The percentile `share` of sorted values.
 pub(crate) fn percentile(sorted: &[Duration], share: usize) -> Duration {
     sorted[(sorted.len() - 1) * share / 100]
 }

@@ -1,6 +1,6 @@
 /*
- * Lets the search for the address of one host, slow.invalid, hang for a minute, as it does where the
- * name server does not answer. Other names are looked up as ever.
+ * Replaces getaddrinfo: the name slow.invalid takes a minute, as with an unresponsive name server. Other names are
+ * resolved normally.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

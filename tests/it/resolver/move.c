@@ -1,4 +1,4 @@
-/* A resolver that finds moving.invalid at the address in the file that an environment variable names. */
+/* Replaces getaddrinfo: moving.invalid has the address in a file, whose path is in an environment variable. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>

@@ -1,2 +1,2 @@
-//! Nothing: the tests of this package are beside it. It is one of its own because it switches on TLS in the
-//! `redis` crate, as an application may, and quorlock's other tests show that it needs none there.
+//! Empty: the tests of this package are in `tests/`. The package is separate because it enables TLS in the `redis`
+//! crate, as an application may; the other tests show that quorlock does not need that.

@@ -1,4 +1,4 @@
-//! Clients of a `redis` crate that has TLS.
+//! Clients of a `redis` crate with TLS enabled.
 
 use quorlock::{Builder, ConfigError, Redlock};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -9,7 +9,7 @@ fn builder(client: Client) -> Builder {
 }
 
 #[test]
-fn certificates_that_cannot_be_read_are_refused_and_not_lost() {
+fn client_with_unreadable_certificates_is_refused() {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["example.org".to_owned()]).expect("a certificate");
     let pem = cert.pem().into_bytes();
@@ -23,18 +23,19 @@ fn certificates_that_cannot_be_read_are_refused_and_not_lost() {
     ] {
         let url = "rediss://me:secret@example.org:7000";
         let client = Client::build_with_tls(url, certificates).expect("a client");
-        let refused = builder(client).build().expect_err("they would be lost");
+        let refused =
+            builder(client).build().expect_err("the certificates cannot be read from the client");
         assert_eq!(refused, ConfigError::OpaqueTls { name: "example.org:7000".into() });
-        let said = refused.to_string();
-        assert!(said.contains("nodes()") && said.contains("tls()"), "{said}");
+        let message = refused.to_string();
+        assert!(message.contains("nodes()") && message.contains("tls()"), "{message}");
     }
 }
 
 #[test]
-fn a_client_without_certificates_is_taken() {
+fn client_without_certificates_is_accepted() {
     for url in ["rediss://example.org:7000", "redis://example.org:7000"] {
         let client = Client::open(url).expect("a client");
-        let redlock = builder(client).build().expect("there is nothing to lose");
+        let redlock = builder(client).build().expect("the client has no certificates");
         assert_eq!(redlock.nodes()[2].name(), "example.org:7000");
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to a server without a client's asking for it.
+//! Calls of the model's own methods: expiry, foreign writes, restarts and inspection.
 
 use quorlock_test::Trouble;
 use quorlock_test::internals::{Config, ConnId, Kind, Output, Server};
@@ -7,7 +7,7 @@ use std::iter;
 const NOW: u64 = 1_000_000_000_300;
 const MS: u64 = 1_000;
 
-fn say(server: &mut Server, conn: ConnId, line: &str, now: u64) -> Vec<Output> {
+fn send(server: &mut Server, conn: ConnId, line: &str, now: u64) -> Vec<Output> {
     server.receive(conn, format!("{line}\r\n").as_bytes(), now)
 }
 
@@ -18,16 +18,17 @@ fn text(output: &Output) -> (ConnId, String) {
     }
 }
 
-/// Two connections, of which the first is told of `a` and `b`, which have 10 and 20 ms to live.
+/// Returns a server and two connections. The first tracks the keys `a` and `b`, which expire after 10 and 20
+/// ms.
 fn watched() -> (Server, [ConnId; 2]) {
     let mut server = Server::new(Config::default(), NOW);
     let conns = [server.connect(), server.connect()];
     for (key, ttl) in [("a", 10), ("b", 20), ("c", 30)] {
-        say(&mut server, conns[1], &format!("SET {key} v PX {ttl}"), NOW);
+        send(&mut server, conns[1], &format!("SET {key} v PX {ttl}"), NOW);
     }
-    say(&mut server, conns[0], "HELLO 3\r\nCLIENT TRACKING ON OPTIN NOLOOP", NOW);
+    send(&mut server, conns[0], "HELLO 3\r\nCLIENT TRACKING ON OPTIN NOLOOP", NOW);
     for key in ["a", "b"] {
-        say(&mut server, conns[0], &format!("CLIENT CACHING YES\r\nPTTL {key}"), NOW);
+        send(&mut server, conns[0], &format!("CLIENT CACHING YES\r\nPTTL {key}"), NOW);
     }
     (server, conns)
 }
@@ -42,37 +43,41 @@ fn pushed(key: &str) -> String {
 }
 
 #[test]
-fn keys_stand_through_their_last_millisecond_and_are_dropped_and_told_after_it() {
+fn keys_expire_after_their_last_millisecond() {
     let (mut server, [watcher, _]) = watched();
     let end = NOW / MS * MS + 11 * MS;
     assert_eq!(server.next_expiry(), Some(end));
     assert_eq!(server.expire(end - 1), []);
     assert_eq!(keys(&server, end - 1), ["a", "b", "c"]);
-    assert_eq!(keys(&server, end), ["b", "c"], "seen from outside it is gone before it is dropped");
-    let told = server.expire(end);
-    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
+    assert_eq!(keys(&server, end), ["b", "c"], "an expired key is not visible before its removal");
+    let outputs = server.expire(end);
+    assert_eq!(outputs.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
     assert_eq!(server.next_expiry(), Some(end + 10 * MS));
-    let told = server.expire(end + 50 * MS);
-    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("b"))], "c: no watch");
+    let outputs = server.expire(end + 50 * MS);
+    assert_eq!(
+        outputs.iter().map(text).collect::<Vec<_>>(),
+        [(watcher, pushed("b"))],
+        "nobody tracks c"
+    );
     assert_eq!(server.next_expiry(), None);
 }
 
 #[test]
-fn servers_that_are_busy_or_follow_others_drop_nothing() {
+fn busy_and_replica_servers_expire_nothing() {
     for trouble in [Trouble::Busy, Trouble::Loading, Trouble::ReadOnly, Trouble::MasterDown] {
         let (mut server, _) = watched();
         server.set_trouble(Some(trouble));
         assert_eq!((server.next_expiry(), server.expire(NOW + 100 * MS)), (None, vec![]));
         server.set_trouble(None);
-        assert_eq!(server.expire(NOW + 100 * MS).len(), 1, "{trouble:?}: both told at once");
+        assert_eq!(server.expire(NOW + 100 * MS).len(), 1, "{trouble:?}: one push for both keys");
     }
 }
 
 #[test]
-fn what_others_set_replaces_what_stood_there_and_is_told() {
+fn put_replaces_the_value_and_notifies_watchers() {
     let (mut server, [watcher, _]) = watched();
-    let told = server.put(b"a", b"theirs", 40, NOW);
-    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
+    let outputs = server.put(b"a", b"theirs", 40, NOW);
+    assert_eq!(outputs.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
     let end = NOW / MS * MS + 41 * MS;
     let found = server.keys(NOW).find(|(key, _)| *key == b"a").map(|(_, it)| it);
     let stored = found.map(|it| (it.db, it.kind, it.expires_at_us));
@@ -81,19 +86,19 @@ fn what_others_set_replaces_what_stood_there_and_is_told() {
 }
 
 #[test]
-fn what_others_delete_and_flush_is_told_once() {
+fn delete_and_flush_notify_watchers_once() {
     let (mut server, [watcher, _]) = watched();
-    let told = server.delete(b"a", NOW);
-    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
+    let outputs = server.delete(b"a", NOW);
+    assert_eq!(outputs.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
     assert_eq!(server.delete(b"a", NOW), []);
-    let told = server.flush(NOW);
+    let outputs = server.flush(NOW);
     let null = (watcher, ">2\r\n$10\r\ninvalidate\r\n_\r\n".to_owned());
-    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), iter::once(null).collect::<Vec<_>>());
+    assert_eq!(outputs.iter().map(text).collect::<Vec<_>>(), iter::once(null).collect::<Vec<_>>());
     assert_eq!(keys(&server, NOW), [""; 0]);
 }
 
 #[test]
-fn a_restart_forgets_connections_and_scripts_and_keeps_keys_if_they_were_on_the_disk() {
+fn restart_keeps_keys_only_if_persisted() {
     for keeps in [true, false] {
         let (mut server, [watcher, other]) = watched();
         server.disconnect(other);
@@ -102,21 +107,20 @@ fn a_restart_forgets_connections_and_scripts_and_keeps_keys_if_they_were_on_the_
         let config = Config { run_id: "another".to_owned(), ..Config::default() };
         server.restart(config, keeps, NOW + MS);
         assert_eq!((server.connections(), server.client_id(watcher)), (0, None));
-        assert_eq!(say(&mut server, watcher, "PING", NOW + MS), [], "nobody is there");
+        assert_eq!(send(&mut server, watcher, "PING", NOW + MS), [], "the connection is closed");
         assert_eq!(keys(&server, NOW + MS).len(), if keeps { 3 } else { 0 });
         let new = server.connect();
-        assert!(new > other && server.client_id(new) == old, "ids of clients begin anew");
-        let told = server.expire(NOW + 100 * MS);
-        assert_eq!(told, [], "nobody watches");
+        assert!(new > other && server.client_id(new) == old, "client ids start again");
+        let outputs = server.expire(NOW + 100 * MS);
+        assert_eq!(outputs, [], "nobody tracks a key");
     }
 }
 
 #[test]
-fn what_stands_there_is_told_with_its_database_and_its_end() {
+fn keys_are_listed_with_database_and_expiry() {
     let (mut server, [_, other]) = watched();
-    say(&mut server, other, "SELECT 1\r\nSADD s x\r\nLPUSH l x", NOW);
-    let seen: Vec<_> =
-        server.keys(NOW).map(|(key, it)| (key[0], it.db, it.expires_at_us)).collect();
+    send(&mut server, other, "SELECT 1\r\nSADD s x\r\nLPUSH l x", NOW);
+    let seen: Vec<_> = server.keys(NOW).map(|(key, it)| (key[0], it.db, it.expires_at_us)).collect();
     let end = |ttl: u64| Some(NOW / MS * MS + (ttl + 1) * MS);
     let expected = [
         (b'a', 0, end(10)),
@@ -134,9 +138,9 @@ fn what_stands_there_is_told_with_its_database_and_its_end() {
 }
 
 #[test]
-fn a_connection_that_ends_itself_is_closed_behind_the_answer() {
+fn quit_closes_the_connection_after_the_reply() {
     let (mut server, [_, other]) = watched();
-    let told = say(&mut server, other, "QUIT\r\nPING", NOW);
-    assert_eq!(told, [Output::Bytes(other, b"+OK\r\n".to_vec()), Output::Close(other)]);
+    let outputs = send(&mut server, other, "QUIT\r\nPING", NOW);
+    assert_eq!(outputs, [Output::Bytes(other, b"+OK\r\n".to_vec()), Output::Close(other)]);
     assert_eq!(server.connections(), 1);
 }

@@ -1,10 +1,9 @@
 /*
- * Counts allocations, and calls that enter the kernel, of the process that it is preloaded into.
+ * Counts allocations, and calls of functions that enter the kernel, of the process that it is preloaded into.
  *
- * The counts stand in memory that the environment variable TESTS_COUNTS names as a file: three
- * 64-bit numbers, those of allocations, of the bytes asked for, and of calls. It needs the GNU C
- * library, whose names for the real allocator can be had without looking them up: a look-up may
- * allocate.
+ * The counts are in shared memory, which the environment variable TESTS_COUNTS names as a file: three 64-bit numbers for
+ * allocations, requested bytes, and calls. It requires the GNU C library, whose allocator has names that need no symbol
+ * look-up, because a look-up may allocate.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -82,7 +81,7 @@ int posix_memalign(void **room, size_t alignment, size_t size) {
     return 0;
 }
 
-/* The next function of that name: the library's own. */
+/* Finds the next function with this name, which is the C library's, and counts the call. */
 #define CALLED(name)                                                                              \
     static __typeof__(&name) real;                                                                \
     if (real == NULL) {                                                                           \
@@ -160,7 +159,7 @@ int sched_yield(void) {
     return real();
 }
 
-/* Futexes, on which threads wait for each other, are called like this. */
+/* Futexes, on which threads wait, are called through this function. */
 long syscall(long number, ...) {
     CALLED(syscall);
     long argument[6];

@@ -1,8 +1,7 @@
-//! Allocations and calls of the system, counted by a small library in C that is preloaded into a process.
+//! Counts of allocations and system calls, by a small C library that is preloaded into a process.
 //!
-//! An allocator of Rust that counts would be in every slice: two threads that count together pay more for it
-//! than a cycle has to spare. And the kernel's own numbers (`/proc/self/io`) leave out what is sent and
-//! received on sockets, which is nearly all.
+//! A counting allocator in Rust would slow down every slice, because two threads that count contend for the
+//! counter. The kernel's numbers (`/proc/self/io`) do not include sockets, which are nearly all of the I/O.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,31 +15,32 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-/// The library.
+/// Source of the preloaded library.
 const SOURCE: &str = include_str!("counter.c");
 
-/// The environment variable in which it says where the counts are.
-const WHERE: &str = "TESTS_COUNTS";
+/// Environment variable in which the library publishes the file with the counts.
+const COUNTS_VARIABLE: &str = "TESTS_COUNTS";
 
-/// The counts of this process; `None` if nobody counts.
-static COUNTED: LazyLock<Option<File>> = LazyLock::new(|| File::open(env::var_os(WHERE)?).ok());
+/// Counts of this process, or `None` if the library is not preloaded.
+static COUNTS_FILE: LazyLock<Option<File>> =
+    LazyLock::new(|| File::open(env::var_os(COUNTS_VARIABLE)?).ok());
 
-/// What a process has done so far.
+/// Counts of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
-    /// Allocations, also those that give what is allocated another size.
+    /// Allocations, including reallocations.
     pub(crate) allocations: u64,
-    /// The bytes asked for by these, of another size all of it.
+    /// Bytes requested by allocations. Reallocations count with their whole new size.
     pub(crate) bytes: u64,
-    /// Calls of the C library that enter the kernel: reads, writes, waits, wakes, randomness.
+    /// Calls of C library functions that enter the kernel: reads, writes, waits, wakes, randomness.
     pub(crate) calls: u64,
 }
 
 impl Counts {
-    /// Those of this process, if the library is preloaded.
+    /// Counts of this process, if the library is preloaded.
     pub(crate) fn now() -> Option<Self> {
         let mut bytes = [0; 24];
-        COUNTED.as_ref()?.read_exact_at(&mut bytes, 0).ok()?;
+        COUNTS_FILE.as_ref()?.read_exact_at(&mut bytes, 0).ok()?;
         let (numbers, _) = bytes.as_chunks::<8>();
         let number = |place: usize| u64::from_ne_bytes(numbers[place]);
         Some(Self { allocations: number(0), bytes: number(1), calls: number(2) })
@@ -71,13 +71,13 @@ impl Add for Counts {
     }
 }
 
-/// Compiles the library; returns its file, which stands beside this program.
+/// Compiles the library into the directory of this program, and returns its path.
 pub(crate) fn library() -> Result<PathBuf, String> {
     if !cfg!(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")) {
         return Err("only 64-bit Linux with the GNU C library is supported".to_owned());
     }
     let program = env::current_exe().map_err(|error| error.to_string())?;
-    // Another run may use the file at this moment: it is replaced as a whole.
+    // The file is replaced atomically, because another run may use it at this moment.
     let built = program.with_file_name(format!("counter.{}.so", id()));
     let named = env::var_os("CC").filter(|name| !name.is_empty());
     let compiler = named.unwrap_or_else(|| OsString::from("cc"));
@@ -98,7 +98,7 @@ fn compile(compiler: &OsString, built: &PathBuf) -> Result<(), String> {
         .spawn()
         .map_err(|error| error.to_string())?;
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // Fails only when the compiler gives up; its own message says more.
+    // Fails only if the compiler fails, which reports the reason itself.
     let _ = stdin.write_all(SOURCE.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
@@ -118,35 +118,35 @@ mod tests {
     use super::{Counts, library};
 
     #[test]
-    fn a_preloaded_library_counts() {
-        let library = library().expect("there is a C compiler");
-        let program = env::current_exe().expect("it has a path");
-        let test = ["--ignored", "--exact", "counts::tests::in_the_other_process", "--nocapture"];
+    fn preloaded_library_counts() {
+        let library = library().expect("a C compiler is installed");
+        let program = env::current_exe().expect("the executable has a path");
+        let test = ["--ignored", "--exact", "counts::tests::in_the_child_process", "--nocapture"];
         let other = Command::new(program).args(test).env("LD_PRELOAD", library).output();
-        let other = other.expect("it can be started");
-        let said = String::from_utf8_lossy(&other.stdout);
-        assert!(other.status.success() && said.contains("1 passed"), "{said}");
+        let other = other.expect("the program starts");
+        let output = String::from_utf8_lossy(&other.stdout);
+        assert!(other.status.success() && output.contains("1 passed"), "{output}");
     }
 
     #[test]
-    #[ignore = "a_preloaded_library_counts runs it, with the library"]
-    fn in_the_other_process() {
+    #[ignore = "runs in a process that the test above starts"]
+    fn in_the_child_process() {
         let (mut here, mut there) = UnixStream::pair().expect("two sockets");
         let before = Counts::now().expect("the library is preloaded");
         for _ in 0..1000 {
-            here.write_all(&[7]).expect("there is room");
-            there.read_exact(&mut [0]).expect("it was written");
+            here.write_all(&[7]).expect("the socket is open");
+            there.read_exact(&mut [0]).expect("a byte was written");
             drop(std::hint::black_box(Vec::<u8>::with_capacity(100)));
         }
         let counts = Counts::now().expect("the library is preloaded") - before;
-        // The threads of the test program do little beside.
+        // Allows for a few calls of the test program's other threads.
         assert!((2000..2100).contains(&counts.calls), "{counts:?}");
         assert!((1000..1100).contains(&counts.allocations), "{counts:?}");
         assert!((100_000..110_000).contains(&counts.bytes), "{counts:?}");
     }
 
     #[test]
-    fn nobody_counts_where_nothing_is_preloaded() {
+    fn counts_are_unknown_without_the_library() {
         assert_eq!(Counts::now(), None);
     }
 }

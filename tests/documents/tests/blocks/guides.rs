@@ -4,11 +4,11 @@ mod pay {
     crate::block!("FENCING.pay");
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_paid_has_a_token_and_leaves_no_lock() {
+    async fn payment_has_a_token_and_releases_the_lock() {
         let nodes = quorlock_test::Nodes::start(3);
-        let redlock = nodes.client().build().expect("good settings");
-        pay(redlock.clone()).await.expect("a token");
-        redlock.close().await.expect("all is released");
+        let redlock = nodes.client().build().expect("valid settings");
+        pay(redlock.clone()).await.expect("the payment succeeds");
+        redlock.close().await.expect("all releases are delivered");
         assert_eq!(nodes.count("account/7"), 0);
     }
 }
@@ -21,15 +21,15 @@ mod metrics {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    #[allow(unused_variables, reason = "the client that readers go on with")]
+    #[allow(unused_variables, reason = "the example continues with the client")]
     fn set_up(nodes: Vec<String>) -> Result<(), Box<dyn Error>> {
         crate::block!("METRICS.1");
         Ok(())
     }
 
-    /// What a scraper reads.
+    /// Returns the metrics page as a scraper reads it.
     fn scraped() -> String {
-        let mut stream = TcpStream::connect(crate::listener()).expect("it listens");
+        let mut stream = TcpStream::connect(crate::listener()).expect("the exporter listens");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("a request");
         let mut page = String::new();
         stream.read_to_string(&mut page).expect("a page");
@@ -37,7 +37,7 @@ mod metrics {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn the_exporter_shows_the_nodes_with_buckets() {
+    async fn exporter_shows_nodes_with_histogram_buckets() {
         let nodes = Cluster::start(3);
         set_up(nodes.urls()).expect("a recorder, then a client");
         let page = scraped();
@@ -51,7 +51,7 @@ mod metrics {
 
         let builder = Redlock::builder().nodes(nodes.urls()).node_timeout(crate::PATIENCE);
         let redlock = builder.build().expect("valid settings");
-        redlock.acquire("a").class("counted").await.expect("a free lock").release().await.ok();
+        redlock.acquire("a").class("counted").await.expect("the lock is free").release().await.ok();
         let page = scraped();
         let node = (&nodes).into_iter().next().expect("three nodes").addr().to_string();
         let guide = include_str!("../../../../docs/METRICS.md").replace('\n', " ");
@@ -90,18 +90,18 @@ mod start {
     use std::env;
     use std::process::Command;
 
-    /// Runs in a process without other environment variables.
+    /// Runs in a process whose environment holds only the settings.
     #[tokio::test]
-    #[ignore = "settings_come_from_the_environment runs it"]
+    #[ignore = "run by settings_come_from_the_environment"]
     async fn with_the_environment() {
         let [quick, leader] = start().expect("settings from the environment");
         assert_eq!(quick.nodes().len(), 3);
-        let lease = quick.acquire("r").await.expect("a free lock");
+        let lease = quick.acquire("r").await.expect("the lock is free");
         assert!(lease.validity() <= std::time::Duration::from_secs(2));
-        let lease = leader.acquire("leader").await.expect("a free lock");
+        let lease = leader.acquire("leader").await.expect("the lock is free");
         assert!(lease.token().is_some());
         assert!(lease.validity() <= std::time::Duration::from_secs(5));
-        quick.close().await.expect("one for both");
+        quick.close().await.expect("both handles share one client");
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod start {
         let mut process = Command::new(env::current_exe().expect("this program"));
         process.args(args).env_clear();
         process.env("QUORLOCK_NODES", nodes.urls().join(" ")).env("QUORLOCK_TTL", "5s");
-        let output = process.output().expect("it runs");
+        let output = process.output().expect("the test program runs");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }

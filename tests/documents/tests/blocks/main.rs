@@ -1,12 +1,12 @@
-//! The Rust blocks of README.md and docs/ run, each in a test that says what the document promises of it; those that
-//! are doctests run there.
+//! Runs the Rust blocks of README.md and docs/, each in a test of the document's statements about it.
+//! Blocks that are doctests run as such instead.
 //!
-//! Functions get a client on nodes in the process. Programs that name their nodes are given the addresses of real
-//! servers in place of theirs: see `build.rs`.
-#![allow(clippy::unused_async, reason = "work that an example leaves out")]
+//! Blocks that are functions get a client on in-process nodes. In programs that name their nodes, `build.rs`
+//! inserts the addresses of real servers.
+#![allow(clippy::unused_async, reason = "examples leave out the awaited work")]
 #![allow(
     clippy::duration_suboptimal_units,
-    reason = "minutes are newer than the oldest Rust of the library"
+    reason = "`from_mins` is newer than the oldest supported Rust"
 )]
 
 mod guides;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// The block of that name.
+/// Includes the block with this name.
 macro_rules! block {
     ($name:literal) => {
         include!(concat!(env!("OUT_DIR"), "/blocks/", $name, ".rs"));
@@ -25,22 +25,22 @@ macro_rules! block {
 }
 use block;
 
-/// What nodes may take to answer.
+/// The longest time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// The nodes of the test that runs on this thread.
+    /// The nodes of the test on this thread.
     static URLS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-    /// Where its metrics are read.
+    /// The address of this test's metrics page.
     static LISTENER: RefCell<Option<SocketAddr>> = const { RefCell::new(None) };
 }
 
-/// Stands in blocks in place of their nodes.
+/// Replaces the node addresses in blocks.
 fn urls() -> Vec<String> {
     URLS.with_borrow(Clone::clone)
 }
 
-/// Stands in a block for an exporter's own port.
+/// Replaces the exporter's port in a block.
 fn listener() -> SocketAddr {
     let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
     LISTENER.with_borrow_mut(|it| *it.get_or_insert_with(|| free().expect("a free port")))
@@ -53,6 +53,6 @@ fn every_block_has_a_test() {
     let named: BTreeSet<_> = named.filter_map(|rest| rest.split('"').next()).collect();
     let there: BTreeSet<_> =
         include_str!(concat!(env!("OUT_DIR"), "/blocks/names")).lines().collect();
-    assert!(there.len() >= 8, "blocks must be found: {there:?}");
-    assert_eq!(named, there, "blocks that a test names, and those that there are");
+    assert!(there.len() >= 8, "too few blocks found: {there:?}");
+    assert_eq!(named, there, "left: blocks named by tests; right: blocks in the documents");
 }

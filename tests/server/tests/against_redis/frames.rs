@@ -1,6 +1,6 @@
-//! Where replies begin and end, in both protocols.
+//! Finds the bounds of RESP2 and RESP3 replies, and compares replies.
 
-/// The length of the reply that stands first, whole.
+/// Returns the length of the first reply. The bytes must contain all of it.
 pub fn length(bytes: &[u8]) -> usize {
     let line = bytes.windows(2).position(|two| two == b"\r\n").expect("a whole line") + 2;
     let count = || {
@@ -19,7 +19,7 @@ pub fn length(bytes: &[u8]) -> usize {
     (0..parts).fold(line, |at, _| at + length(&bytes[at..]))
 }
 
-/// True for what `INFO` says: on a real server it says more, and most of that changes all the time.
+/// Returns whether the reply is one of `INFO`, of which a real server has more fields, most of them varying.
 fn is_info(frame: &[u8]) -> bool {
     let line = frame.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let text = &frame[line..];
@@ -27,27 +27,28 @@ fn is_info(frame: &[u8]) -> bool {
     matches!(frame[0], b'$' | b'=') && text.starts_with(b"# ")
 }
 
-/// True if both say the same. Servers other than the model's own may word errors as they like, but for
-/// their first words; and what `INFO` and `HELLO` say at length is compared as far as anybody reads it.
-pub fn is_same(expected: &[u8], got: &[u8], to_the_word: bool) -> bool {
+/// Returns whether two replies are equal. Of `INFO` and `HELLO`, only the fields that clients read are
+/// compared. If not `is_exact`, which is for servers other than the modelled one, only the first words of
+/// errors must agree.
+pub fn is_same(expected: &[u8], got: &[u8], is_exact: bool) -> bool {
     const MODULES: &[u8] = b"$7\r\nmodules\r\n";
     let greeting = expected.windows(MODULES.len()).position(|part| part == MODULES);
     if is_info(expected) && !got.is_empty() {
-        is_info(got) && facts(expected, to_the_word) == facts(got, to_the_word)
+        is_info(got) && facts(expected, is_exact) == facts(got, is_exact)
     } else if let Some(length) = greeting {
         got.get(..length) == expected.get(..length)
     } else if let (Some(one), Some(other)) = (time_us(expected), time_us(got))
-        && !to_the_word
+        && !is_exact
     {
         one <= other && other < one + 600
-    } else if expected[0] == b'-' && !to_the_word && got.ends_with(b"\r\n") {
+    } else if expected[0] == b'-' && !is_exact && got.ends_with(b"\r\n") {
         kind(expected) == kind(got)
     } else {
         expected == got
     }
 }
 
-/// The lines of `INFO` that anybody reads, sorted.
+/// Returns the lines of `INFO` that clients read, sorted.
 fn facts(frame: &[u8], with_uptime: bool) -> Vec<String> {
     const READ: [&str; 11] = [
         "redis_version",
@@ -64,7 +65,7 @@ fn facts(frame: &[u8], with_uptime: bool) -> Vec<String> {
     ];
     let text = String::from_utf8_lossy(frame);
     let is_read = |line: &&str| {
-        // Valkey counts its seconds late.
+        // Valkey updates its uptime late.
         let name = line.split_once(':').map(|(name, _)| name);
         name.is_some_and(|name| {
             READ.contains(&name) && (with_uptime || name != "uptime_in_seconds")
@@ -75,13 +76,13 @@ fn facts(frame: &[u8], with_uptime: bool) -> Vec<String> {
     facts
 }
 
-/// Bytes as people read them.
+/// Returns readable text for a failure message.
 pub fn shown(bytes: &[u8]) -> String {
     let text = bytes.escape_ascii().to_string();
     if text.len() > 600 { format!("{}… ({} bytes)", &text[..600], bytes.len()) } else { text }
 }
 
-/// What kind of reply it is: an error's first word, a short one whole, else its mark.
+/// Returns the kind of a reply: the first word of an error, all of a short reply, or the type byte.
 pub fn kind(frame: &[u8]) -> String {
     let end = frame.iter().position(|byte| matches!(byte, b' ' | b'\r')).expect("a whole line");
     let first = String::from_utf8_lossy(&frame[..end]).into_owned();
@@ -89,15 +90,15 @@ pub fn kind(frame: &[u8]) -> String {
         b'-' if frame.ends_with(b".\r\n") && frame.windows(9).any(|part| part == b" script: ") => {
             format!("{first} in a script")
         }
-        b'>' if frame.ends_with(b"_\r\n") => "all pushed".to_owned(),
-        b'>' => "a key pushed".to_owned(),
+        b'>' if frame.ends_with(b"_\r\n") => "full invalidation".to_owned(),
+        b'>' => "key invalidation".to_owned(),
         b':' if !matches!(&*first, ":0" | ":1" | ":-1" | ":-2") => ":".to_owned(),
         b'$' | b'=' if first != "$-1" => first[..1].to_owned(),
         _ => first,
     }
 }
 
-/// The microseconds of an answer to `TIME`.
+/// Parses the reply to `TIME` as microseconds.
 fn time_us(frame: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(frame).ok()?;
     let [head, _, seconds, _, micros, ""] = text.split("\r\n").collect::<Vec<_>>()[..] else {

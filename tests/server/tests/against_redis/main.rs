@@ -1,29 +1,29 @@
-//! The model answers as a real server does, to the byte, whatever is said to both.
+//! The model and a real server give identical replies to the same random commands.
 //!
-//! A run is played again, or made longer, by `SERVER_MODEL_SEED` and `SERVER_MODEL_COMMANDS`.
+//! `SERVER_MODEL_SEED` repeats a run, and `SERVER_MODEL_COMMANDS` makes it longer.
 #![cfg(target_os = "linux")]
 #![allow(unreachable_pub, reason = "a test's modules")]
 
-mod author;
-mod dice;
-mod duel;
+mod comparison;
+mod condition;
+mod events;
 mod frames;
-mod moments;
+mod generator;
 mod real;
+mod rng;
 mod scripts;
-mod weather;
 
-use duel::Duel;
+use comparison::Comparison;
 use real::Real;
 use std::collections::BTreeMap;
 use std::env;
 
-/// When the server saves snapshots, where it cannot: never.
+/// A snapshot interval that is never reached.
 const SAVE: &str = "2000000000 1000000000";
 const SEEDS: u64 = 10;
 const COMMANDS: usize = 10_000;
 
-/// What must have come so often at least: a comparison of refusals only would show nothing.
+/// The minimum number of replies of each kind: comparing only errors would prove little.
 const KINDS: [(&str, usize); 21] = [
     ("+OK", 10_000),
     (":-1", 1_000),
@@ -33,8 +33,8 @@ const KINDS: [(&str, usize); 21] = [
     (":", 1_000),
     ("_", 1_000),
     ("$-1", 100),
-    ("a key pushed", 1_000),
-    ("all pushed", 100),
+    ("key invalidation", 1_000),
+    ("full invalidation", 100),
     ("-BUSY", 100),
     ("-COUNTER", 100),
     ("-MASTERDOWN", 100),
@@ -53,7 +53,7 @@ fn number<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 #[test]
-fn the_model_answers_as_a_real_server_does() {
+fn model_replies_equal_those_of_a_real_server() {
     let commands = number("SERVER_MODEL_COMMANDS").unwrap_or(COMMANDS);
     let one = number("SERVER_MODEL_SEED");
     let is_short = one.is_some() || commands < COMMANDS;
@@ -61,20 +61,18 @@ fn the_model_answers_as_a_real_server_does() {
     let mut seen = BTreeMap::<String, usize>::new();
     let mut real = Real::start(None);
     if !real.follows_its_clock() {
-        eprintln!(
-            "skipped: this server looks at its clock from time to time only, as Valkey 9 does"
-        );
+        eprintln!("skipped: this server caches its time, as Valkey 9 does");
         return;
     }
     let version = real.version();
     drop(real);
     for seed in seeds {
-        let mut duel = Duel::new(seed);
-        while duel.sent < commands {
-            duel.play();
+        let mut comparison = Comparison::new(seed);
+        while comparison.sent < commands {
+            comparison.step();
         }
-        duel.finish();
-        for (kind, count) in duel.seen {
+        comparison.finish();
+        for (kind, count) in comparison.seen {
             *seen.entry(kind).or_default() += count;
         }
     }
@@ -82,7 +80,7 @@ fn the_model_answers_as_a_real_server_does() {
         let count = seen.get(kind).copied().unwrap_or_default();
         assert!(
             is_short || !version.has_exact_errors() || count >= least,
-            "{kind} came {count} times: {seen:#?}"
+            "only {count} replies of kind {kind}: {seen:#?}"
         );
     }
 }

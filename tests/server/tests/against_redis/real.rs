@@ -1,4 +1,4 @@
-//! The real server, and who looks after it.
+//! The real server and its administrator's connections.
 
 use crate::frames;
 use quorlock_test::internals::Version;
@@ -9,20 +9,20 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// No reply takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest time that a reply may take.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 const ADMIN: (&str, &str) = ("admin", "secret");
 
-/// Servers from Redis 7.0 on have to be told to permit `DEBUG`, which older ones do not understand.
+/// Redis 7.0 and later permit `DEBUG` only with an option that older servers do not know.
 static DEBUG_IS_FORBIDDEN: LazyLock<bool> = LazyLock::new(|| {
     let server = kit::Server::start();
     server.try_cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]).is_err()
 });
 
-/// What is wrong with the server.
+/// The condition of both servers.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Weather {
-    Fair,
+pub enum Condition {
+    Normal,
     Busy,
     ReadOnly,
     MasterDown,
@@ -31,22 +31,22 @@ pub enum Weather {
     Forbidden(Vec<&'static str>),
 }
 
-/// A server whose clock stands, with two connections of an administrator.
+/// A server whose clock is stopped.
 pub struct Real {
     server: kit::Server,
     admin: TcpStream,
-    /// Beside one that may be busy with a script.
+    /// For use while `admin` runs a script.
     second: TcpStream,
 }
 
 pub fn connect(to: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(to).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a timeout");
     stream.set_nodelay(true).expect("no delay");
     stream
 }
 
-pub fn packed<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
+pub fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         let word = word.as_ref();
@@ -57,7 +57,7 @@ pub fn packed<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     bytes
 }
 
-/// One reply; what has come of it, if it breaks off.
+/// Reads one reply. Returns the part received if the stream ends first.
 pub fn read_frame(stream: &mut TcpStream) -> Result<Vec<u8>, Vec<u8>> {
     let mut frame = Vec::new();
     read_part(stream, &mut frame).map(|()| frame.clone()).map_err(|()| frame)
@@ -85,7 +85,7 @@ fn read_part(stream: &mut TcpStream, frame: &mut Vec<u8>) -> Result<(), ()> {
 }
 
 fn ask(stream: &mut TcpStream, words: &[&str]) -> String {
-    stream.write_all(&packed(words)).expect("it is open");
+    stream.write_all(&encode(words)).expect("the connection is open");
     let reply = read_frame(stream).expect("an answer");
     String::from_utf8_lossy(&reply).into_owned()
 }
@@ -108,7 +108,7 @@ impl Real {
         let mut real = Self { server, admin, second };
         real.expect_ok(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
         real.expect_ok(&["CONFIG", "SET", "lua-time-limit", "1"]);
-        real.spoil_snapshots();
+        real.break_snapshots();
         real
     }
 
@@ -120,7 +120,7 @@ impl Real {
         self.server.clock()
     }
 
-    /// True if what the server says of the time is what its clock shows, and nothing later or earlier.
+    /// Returns whether the server always reports exactly the time that its clock shows.
     pub fn follows_its_clock(&mut self) -> bool {
         let start = self.clock().now();
         let seconds = start.duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
@@ -131,7 +131,7 @@ impl Real {
         })
     }
 
-    /// What the administrator is answered.
+    /// Sends a command as the administrator, and returns the reply.
     pub fn ask(&mut self, words: &[&str]) -> String {
         ask(&mut self.admin, words)
     }
@@ -141,19 +141,19 @@ impl Real {
     }
 
     fn wait_until(&mut self, words: &[&str], is_so: impl Fn(&str) -> bool) {
-        kit::eventually(PATIENCE, &words.join(" "), || is_so(&ask(&mut self.second, words)));
+        kit::eventually(REPLY_TIMEOUT, &words.join(" "), || is_so(&ask(&mut self.second, words)));
     }
 
-    /// Lets a snapshot fail: a directory stands where its file has to go.
-    fn spoil_snapshots(&mut self) {
-        let told = self.ask(&["CONFIG", "GET", "dir"]);
-        let dir = told.lines().nth(4).expect("a name, a length, and it").to_owned();
+    /// Makes snapshots fail, with a directory in place of the snapshot file.
+    fn break_snapshots(&mut self) {
+        let reply = self.ask(&["CONFIG", "GET", "dir"]);
+        let dir = reply.lines().nth(4).expect("the directory is the second bulk string").to_owned();
         fs::create_dir(Path::new(&dir).join("dump.rdb")).expect("a directory");
         assert!(self.ask(&["BGSAVE"]).starts_with('+'));
-        self.wait_until(&["INFO", "persistence"], |told| told.contains("bgsave_status:err"));
+        self.wait_until(&["INFO", "persistence"], |reply| reply.contains("bgsave_status:err"));
     }
 
-    /// The client id that the next connection will have.
+    /// Returns the client id of the next connection.
     pub fn next_client_id(&mut self) -> u64 {
         let mut stream = connect(self.addr());
         ask(&mut stream, &["AUTH", ADMIN.0, ADMIN.1]);
@@ -161,10 +161,10 @@ impl Real {
         1 + id[1..].trim_end().parse::<u64>().expect("a number")
     }
 
-    /// Returns when the server knows that a connection was closed.
+    /// Waits until the server has noticed that a connection was closed.
     pub fn wait_for_end(&mut self, client_id: u64) {
         let id = client_id.to_string();
-        self.wait_until(&["CLIENT", "LIST", "ID", &id], |told| !told.contains("addr="));
+        self.wait_until(&["CLIENT", "LIST", "ID", &id], |reply| !reply.contains("addr="));
     }
 
     pub fn run_id(&mut self) -> String {
@@ -173,18 +173,18 @@ impl Real {
         line.expect("a run id").to_owned()
     }
 
-    /// Which server it is.
+    /// Returns the server's product and version.
     pub fn version(&mut self) -> Version {
         let info = self.ask(&["INFO", "server"]);
-        let told = |name: &str| {
+        let version_of = |name: &str| {
             let line = info.lines().find_map(|line| line.strip_prefix(name))?;
             let parts: Vec<u32> = line.split('.').map_while(|part| part.parse().ok()).collect();
             <[u32; 3]>::try_from(parts).ok()
         };
-        match (told("valkey_version:"), told("redis_version:")) {
+        match (version_of("valkey_version:"), version_of("redis_version:")) {
             (Some([major, minor, patch]), _) => Version::valkey(major, minor, patch),
             (None, Some([major, minor, patch])) => Version::redis(major, minor, patch),
-            (None, None) => panic!("it does not say what it is"),
+            (None, None) => panic!("no version in INFO"),
         }
     }
 
@@ -194,23 +194,23 @@ impl Real {
         line.expect("an uptime").parse().expect("a number")
     }
 
-    /// From fair weather to this.
-    pub fn spoil(&mut self, weather: &Weather) {
-        match weather {
-            Weather::Fair => {}
-            Weather::Busy => {
-                let endless = packed(&["EVAL", "while true do end", "0"]);
-                self.admin.write_all(&endless).expect("it is open");
-                self.wait_until(&["GET", "none"], |told| told.starts_with("-BUSY"));
+    /// Brings the server from normal operation into `condition`.
+    pub fn induce(&mut self, condition: &Condition) {
+        match condition {
+            Condition::Normal => {}
+            Condition::Busy => {
+                let endless = encode(&["EVAL", "while true do end", "0"]);
+                self.admin.write_all(&endless).expect("the connection is open");
+                self.wait_until(&["GET", "none"], |reply| reply.starts_with("-BUSY"));
             }
-            Weather::MasterDown => {
+            Condition::MasterDown => {
                 self.expect_ok(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
                 self.expect_ok(&["REPLICAOF", "127.0.0.1", "1"]);
             }
-            Weather::ReadOnly => self.expect_ok(&["REPLICAOF", "127.0.0.1", "1"]),
-            Weather::OutOfMemory => self.expect_ok(&["CONFIG", "SET", "maxmemory", "1"]),
-            Weather::Misconf => self.expect_ok(&["CONFIG", "SET", "save", crate::SAVE]),
-            Weather::Forbidden(names) => {
+            Condition::ReadOnly => self.expect_ok(&["REPLICAOF", "127.0.0.1", "1"]),
+            Condition::OutOfMemory => self.expect_ok(&["CONFIG", "SET", "maxmemory", "1"]),
+            Condition::Misconf => self.expect_ok(&["CONFIG", "SET", "save", crate::SAVE]),
+            Condition::Forbidden(names) => {
                 for name in names {
                     self.expect_ok(&["ACL", "SETUSER", "default", &format!("-{name}")]);
                 }
@@ -218,22 +218,22 @@ impl Real {
         }
     }
 
-    /// And back.
-    pub fn mend(&mut self, weather: &Weather) {
-        match weather {
-            Weather::Fair => {}
-            Weather::Busy => {
+    /// Returns the server from `condition` to normal operation.
+    pub fn clear(&mut self, condition: &Condition) {
+        match condition {
+            Condition::Normal => {}
+            Condition::Busy => {
                 assert_eq!(ask(&mut self.second, &["SCRIPT", "KILL"]), "+OK\r\n");
                 let ended = read_frame(&mut self.admin).expect("an answer");
                 assert!(ended.starts_with(b"-"), "{}", frames::shown(&ended));
             }
-            Weather::MasterDown | Weather::ReadOnly => {
+            Condition::MasterDown | Condition::ReadOnly => {
                 self.expect_ok(&["REPLICAOF", "NO", "ONE"]);
                 self.expect_ok(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]);
             }
-            Weather::OutOfMemory => self.expect_ok(&["CONFIG", "SET", "maxmemory", "0"]),
-            Weather::Misconf => self.expect_ok(&["CONFIG", "SET", "save", ""]),
-            Weather::Forbidden(_) => self.expect_ok(&["ACL", "SETUSER", "default", "+@all"]),
+            Condition::OutOfMemory => self.expect_ok(&["CONFIG", "SET", "maxmemory", "0"]),
+            Condition::Misconf => self.expect_ok(&["CONFIG", "SET", "save", ""]),
+            Condition::Forbidden(_) => self.expect_ok(&["ACL", "SETUSER", "default", "+@all"]),
         }
     }
 }

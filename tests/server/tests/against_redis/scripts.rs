@@ -1,18 +1,18 @@
-//! quorlock's scripts, as src/wire/script.rs puts them together and calls them.
+//! quorlock's scripts, built and called as in src/wire/script.rs.
 
-use crate::author::Words;
+use crate::generator::Words;
 use sha1_smol::Sha1;
 
 const FENCED: &str = include_str!("../../../../src/wire/scripts/fenced.lua");
 
-/// A script, plain and with counters that follow.
+/// A script, without and with the code for fencing counters.
 pub struct Script {
     pub plain: String,
     pub fenced: Option<String>,
 }
 
-/// How counters follow.
-pub struct Follow {
+/// The arguments for fencing counters.
+pub struct CounterArgs {
     pub least: String,
     pub mode: &'static str,
     pub ttl: String,
@@ -23,7 +23,7 @@ pub struct Scripts {
     acquire_fenced: Script,
     pub extend: Script,
     pub release: Script,
-    pub look: Script,
+    pub read_script: Script,
 }
 
 impl Script {
@@ -32,31 +32,31 @@ impl Script {
         Self { plain: source.to_owned(), fenced: Some(fenced) }
     }
 
-    /// A call with these keys; its arguments are to be added.
-    pub fn call(&self, by_source: bool, keys: &[String], follow: Option<&Follow>) -> Words {
-        let followed = self.fenced.as_ref().zip(follow);
-        let source = followed.map_or(&self.plain, |(fenced, _)| fenced);
+    /// Returns a call with these keys, to which the caller adds the script's arguments.
+    pub fn call(&self, by_source: bool, keys: &[String], counter: Option<&CounterArgs>) -> Words {
+        let fenced_call = self.fenced.as_ref().zip(counter);
+        let source = fenced_call.map_or(&self.plain, |(fenced, _)| fenced);
         let mut words = if by_source {
             vec!["EVAL".to_owned(), source.clone()]
         } else {
             vec!["EVALSHA".to_owned(), Sha1::from(source).digest().to_string()]
         };
-        let Some((_, follow)) = followed else {
+        let Some((_, counter)) = fenced_call else {
             words.push(keys.len().to_string());
             words.extend_from_slice(keys);
             return words;
         };
         words.push((2 * keys.len()).to_string());
         words.extend_from_slice(keys);
-        words.extend(keys.iter().map(|key| companion(key)));
-        words.extend([follow.least.clone(), follow.mode.to_owned(), follow.ttl.clone()]);
+        words.extend(keys.iter().map(|key| counter_key(key)));
+        words.extend([counter.least.clone(), counter.mode.to_owned(), counter.ttl.clone()]);
         words
     }
 }
 
 impl Scripts {
     pub fn new() -> Self {
-        let look = include_str!("../../../../src/wire/scripts/read.lua");
+        let read_script = include_str!("../../../../src/wire/scripts/read.lua");
         let acquire_fenced = include_str!("../../../../src/wire/scripts/acquire_fenced.lua");
         let alone = |source: &str| Script { plain: source.to_owned(), fenced: None };
         Self {
@@ -64,26 +64,27 @@ impl Scripts {
             extend: Script::new(include_str!("../../../../src/wire/scripts/extend.lua")),
             release: Script::new(include_str!("../../../../src/wire/scripts/release.lua")),
             acquire_fenced: alone(acquire_fenced),
-            look: alone(look),
+            read_script: alone(read_script),
         }
     }
 
-    /// A call that sets one key and draws from the counter beside it; value and ttl are to be added.
-    pub fn draw(&self, by_source: bool, key: &str, follow: &Follow) -> Words {
-        let keys = [key.to_owned(), companion(key)];
+    /// Returns a call that sets one key and increments its counter. The caller adds value and ttl.
+    pub fn draw(&self, by_source: bool, key: &str, counter: &CounterArgs) -> Words {
+        let keys = [key.to_owned(), counter_key(key)];
         let mut words = self.acquire_fenced.call(by_source, &keys, None);
-        words.extend([follow.least.clone(), follow.ttl.clone()]);
+        words.extend([counter.least.clone(), counter.ttl.clone()]);
         words
     }
 
-    /// The sources, in the order in which nodes are told them.
+    /// Returns the sources in the order in which quorlock loads them.
     pub fn sources(&self) -> impl Iterator<Item = &String> {
-        let all = [&self.acquire, &self.acquire_fenced, &self.extend, &self.release, &self.look];
+        let all =
+            [&self.acquire, &self.acquire_fenced, &self.extend, &self.release, &self.read_script];
         all.into_iter().flat_map(|script| [Some(&script.plain), script.fenced.as_ref()]).flatten()
     }
 }
 
-/// The key of the counter beside a lock.
-pub fn companion(key: &str) -> String {
+/// Returns the key of a lock's fencing counter.
+pub fn counter_key(key: &str) -> String {
     format!("{key}#quorlock:token:{{{key}}}")
 }

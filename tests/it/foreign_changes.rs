@@ -1,0 +1,101 @@
+//! Keys that other clients change, and leases that are only waited for.
+
+use crate::{MAX_TTL, SOON, builder, eventually, ms};
+use kit::{Cluster, Server};
+use quorlock::Loss;
+use std::time::Instant;
+use tokio::time::{sleep, timeout};
+
+/// Number of scripts that `node` has run: one for each extension.
+fn scripts(node: &Server) -> u64 {
+    node.calls("evalsha") + node.calls("eval")
+}
+
+/// Sets the ttl of the key on all nodes as often as possible for three seconds. Returns the number of scripts
+/// that a node has run, and the number of minimum intervals between checks in this time.
+fn change_repeatedly(cluster: &Cluster, ttl: &str) -> (u64, u64) {
+    let (started, before) = (Instant::now(), scripts(&cluster[0]));
+    let mut times = 0;
+    while started.elapsed() < ms(3_000) {
+        cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", "r", ttl])));
+        times += 1;
+    }
+    let run = scripts(&cluster[0]) - before;
+    assert!(times > 300, "only {times} changes");
+    println!("{run} scripts for {times} changes with a ttl of {ttl} ms");
+    (run, u64::try_from(started.elapsed().as_millis()).expect("below 2^64") / 100)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frequently_changed_key_is_checked_ten_times_a_second() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).build().expect("valid settings");
+    // The lease is not renewed during the test.
+    let lease =
+        redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("the lock is free");
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
+    let (run, pauses) = change_repeatedly(&cluster, "3600000");
+    assert!(run <= pauses + 2, "{run} scripts in {pauses} intervals");
+    // Shortened keys look like a client's clock that stopped, so the lease is also extended.
+    let (run, pauses) = change_repeatedly(&cluster, "3000000");
+    assert!(run <= 2 * pauses + 4, "{run} scripts in {pauses} intervals");
+    assert!(lease.is_valid(), "{:?}", lease.loss());
+    // A change within the interval is not missed: the key is overwritten directly after another change.
+    for value in ["touched", "other"] {
+        cluster.iter().for_each(|node| node.set("r", value));
+    }
+    assert_eq!(timeout(SOON, lease.lost()).await.expect("the loss is reported"), Loss::TakenOver);
+}
+
+#[tokio::test]
+async fn loss_directly_after_a_check_is_reported() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).build().expect("valid settings");
+    let lease =
+        redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("the lock is free");
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
+    let before = scripts(&cluster[0]);
+    cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", "r", "3000000"])));
+    eventually("a check was made", || scripts(&cluster[0]) > before).await;
+    cluster.iter().for_each(Server::flushall);
+    assert_eq!(timeout(SOON, lease.lost()).await.expect("the loss is reported"), Loss::QuorumLost);
+}
+
+#[tokio::test]
+async fn waiting_for_loss_of_a_released_lease_keeps_no_connection() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).build().expect("valid settings");
+    let lease = redlock.acquire("r").await.expect("the lock is free");
+    let (waiting, view) = (lease.view(), lease.view());
+    let waiting = tokio::spawn(async move { waiting.lost().await });
+    sleep(ms(50)).await;
+    lease.release().await.expect("nodes are up");
+    drop(redlock);
+    let has_disconnected = || cluster.iter().all(|node| node.clients().is_empty());
+    eventually("the client has disconnected", has_disconnected).await;
+    assert!(!waiting.is_finished(), "a release is not a loss");
+    assert_eq!((view.resource(), view.report().granted() >= 2), (&b"r"[..], true));
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn changes_of_different_nodes_count_until_an_extension() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).build().expect("valid settings");
+    let lease = redlock.acquire("r").ttl(MAX_TTL / 2).auto_extend(MAX_TTL).await.expect("free");
+    eventually("all nodes have granted", || lease.report().granted() == 3).await;
+    let change_repeatedly =
+        |at: usize| drop(cluster[at].cmd(&["SET", "r", lease.value(), "KEEPTTL"]));
+    change_repeatedly(0);
+    sleep(ms(300)).await;
+    lease.extend(MAX_TTL * 3 / 4).await.expect("it is held");
+    eventually("the third node is extended", || cluster[2].pttl("r") > 2_600_000).await;
+    sleep(ms(300)).await;
+    let before = scripts(&cluster[2]);
+    change_repeatedly(1);
+    sleep(ms(500)).await;
+    assert_eq!(scripts(&cluster[2]), before, "only a minority has changed since the extension");
+    change_repeatedly(0);
+    eventually("a quorum has changed, so a check runs", || scripts(&cluster[2]) > before).await;
+    assert!(lease.is_valid());
+}

@@ -1,0 +1,98 @@
+//! Acquires of several locks are notified when any conflicting key is deleted, and so are acquires that
+//! conflict with them.
+//!
+//! The retry delay exceeds each test, so an acquire that is not notified does not get its locks in time.
+
+use crate::{SOON, eventually, ms};
+use kit::{Cluster, Direction, Proxy};
+use quorlock::{Redlock, RetryPolicy};
+use std::time::Duration;
+
+/// A client that only tries again when it is notified.
+fn patient(urls: impl IntoIterator<Item = String>) -> Redlock {
+    let never = RetryPolicy::fixed(Duration::from_mins(10));
+    let builder = Redlock::builder().nodes(urls).ttl(ms(60_000)).node_timeout(SOON);
+    builder.retry(never).wait(SOON).build().expect("valid settings")
+}
+
+/// Acquires once, so that connections are open and scripts are loaded.
+async fn warm_up(redlock: &Redlock) {
+    let lease = redlock.acquire_all(["other", "third"]).await.expect("the locks are free");
+    lease.release().await.expect("nodes are up");
+}
+
+#[tokio::test]
+async fn acquire_is_notified_if_nodes_name_different_keys() {
+    for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
+        let cluster = Cluster::start(3);
+        let redlock = patient(cluster.urls());
+        warm_up(&redlock).await;
+        let [first, second, third] = order.map(|index| &cluster[index]);
+        first.set("b", "other");
+        second.set("c", "other");
+        third.set("c", "other");
+        let asked: Vec<_> = cluster.iter().map(|node| node.calls("pttl")).collect();
+        let waiting = tokio::spawn(redlock.acquire_all(["a", "b", "c"]).into_future());
+        let is_refused =
+            || cluster.iter().zip(&asked).all(|(node, asked)| node.calls("pttl") > *asked);
+        eventually("the acquire is refused", is_refused).await;
+        second.del("c");
+        third.del("c");
+        let lease = waiting
+            .await
+            .expect("no panic")
+            .expect("the acquire is notified that a majority is free");
+        lease.release().await.expect("nodes are up");
+    }
+}
+
+/// Three of five nodes name one key, and the other two a key that is released in this process. Together with
+/// one of the three they are a majority.
+#[tokio::test]
+async fn local_release_counts_for_a_blocked_set() {
+    let cluster = Cluster::start(5);
+    let redlock = patient(cluster.urls());
+    warm_up(&redlock).await;
+    let held = redlock.acquire("b").await.expect("the lock is free");
+    eventually("all nodes have the key", || cluster.all_have("b")).await;
+    // A key without expiry blocks longest, so nodes that have both keys name this one.
+    cluster.servers()[..3].iter().for_each(|node| node.set("c", "theirs"));
+    let asked: Vec<_> = cluster.iter().map(|node| node.calls("pttl")).collect();
+    let waiting = tokio::spawn(redlock.acquire_all(["a", "b", "c"]).into_future());
+    // The acquire tries once more after it has queued.
+    let is_refused =
+        || cluster.iter().zip(&asked).all(|(node, asked)| node.calls("pttl") > *asked + 1);
+    eventually("the acquire is refused twice", is_refused).await;
+    held.release().await.expect("nodes are up");
+    eventually("the key is deleted", || cluster.none_has("b")).await;
+    cluster[1].del("c");
+    let lease = waiting
+        .await
+        .expect("no panic")
+        .expect("the acquire is notified that three nodes are free");
+    lease.release().await.expect("nodes are up");
+}
+
+/// The keys of a refused attempt for several locks briefly block an acquire of one of them.
+#[tokio::test]
+async fn refused_set_notifies_the_acquire_it_blocked() {
+    let cluster = Cluster::start(2);
+    let proxy = Proxy::start(cluster[1].addr());
+    let redlock = patient([cluster[0].url(), proxy.url()]);
+    warm_up(&redlock).await;
+    cluster[1].set("b", "theirs");
+
+    proxy.hold(Direction::Requests);
+    let all = tokio::spawn(redlock.acquire_all(["a", "b"]).into_future());
+    eventually("one node has granted", || cluster[0].get("a").is_some()).await;
+    let asked = cluster[0].calls("pttl");
+    let one = tokio::spawn(redlock.acquire("a").into_future());
+    eventually("the same node has refused the other acquire", || cluster[0].calls("pttl") > asked)
+        .await;
+    proxy.heal();
+    let lease = one.await.expect("no panic").expect("the acquire is notified");
+    lease.release().await.expect("nodes are up");
+    cluster[1].del("b");
+    let lease = all.await.expect("no panic").expect("the acquire is notified");
+    lease.release().await.expect("nodes are up");
+}

@@ -1,0 +1,190 @@
+//! Acquires queued behind futures that are not polled or are dropped.
+
+use crate::{SOON, builder, eventually, ms, pending_acquire, warm_up};
+use futures::FutureExt;
+use kit::Cluster;
+use quorlock::{Acquire, AcquireError, Redlock, RetryPolicy};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// A client whose retry delay exceeds every test, so only an event can wake its waiters.
+async fn patient(cluster: &Cluster) -> Redlock {
+    let never = RetryPolicy::fixed(Duration::from_mins(10));
+    let redlock = builder(cluster).ttl(ms(600_000)).retry(never).wait(SOON * 3);
+    let redlock = redlock.build().expect("valid settings");
+    warm_up(&redlock).await;
+    redlock
+}
+
+/// Polls `acquire` until it has been refused and waits.
+async fn refused(acquire: &mut Acquire) {
+    for _ in 0..30 {
+        assert!(acquire.now_or_never().is_none(), "it is held");
+        sleep(ms(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn waiter_that_bypassed_an_unpolled_one_is_notified() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let held = redlock.try_acquire("r").await.expect("the lock is free");
+    let mut unpolled = redlock.acquire("r");
+    refused(&mut unpolled).await;
+    let second = tokio::spawn(redlock.acquire("r"));
+    sleep(ms(50)).await;
+    let third = tokio::spawn(redlock.acquire("r"));
+    sleep(ms(50)).await;
+    held.release().await.expect("nodes are up");
+    let held = timeout(SOON, second).await.expect("the first is bypassed").expect("no panic");
+    // The third acquire competes now, and the first is back at its place in the queue.
+    sleep(ms(100)).await;
+    refused(&mut unpolled).await;
+    held.expect("free").release().await.expect("nodes are up");
+    let lease = timeout(SOON, third).await.expect("the first is bypassed").expect("no panic");
+    drop((lease.expect("free"), unpolled));
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn dropped_future_notifies_waiters_of_all_its_keys() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let all = || redlock.acquire_all(["p", "q"]);
+    for mut won in [redlock.acquire("q"), redlock.try_acquire("q"), all()] {
+        assert!((&mut won).now_or_never().is_none(), "no node has replied yet");
+        eventually("the lock is acquired", || cluster.all_have("q")).await;
+        let waiting = tokio::spawn(redlock.acquire("q"));
+        sleep(ms(200)).await;
+        drop(won);
+        let lease =
+            timeout(SOON, waiting).await.expect("the waiter is notified").expect("no panic");
+        lease.expect("free").release().await.expect("nodes are up");
+        eventually("no key is left", || cluster.is_empty()).await;
+    }
+    // The lease is revoked: at the deadline of its acquire, or because another acquire wants one of its keys.
+    for wait in [ms(700), SOON * 3] {
+        let mut won = all().wait(wait);
+        assert!((&mut won).now_or_never().is_none(), "no node has replied yet");
+        eventually("the lock is acquired", || cluster.all_have("q")).await;
+        let lease = timeout(SOON, redlock.acquire("q"))
+            .await
+            .expect("the waiter is notified")
+            .expect("free");
+        lease.release().await.expect("nodes are up");
+        drop(won);
+        eventually("no key is left", || cluster.is_empty()).await;
+    }
+}
+
+/// Starts `count` tasks that each hold the lock for 50 ms. Returns how many have acquired it.
+fn queue(redlock: &Redlock, count: usize) -> (Arc<AtomicUsize>, Vec<JoinHandle<()>>) {
+    let served = Arc::<AtomicUsize>::default();
+    let waiting = (0..count).map(|_| {
+        let (acquire, served) = (redlock.acquire("r"), served.clone());
+        tokio::spawn(async move {
+            let lease = acquire.await.expect("the lock becomes free");
+            served.fetch_add(1, Ordering::SeqCst);
+            sleep(ms(50)).await;
+            drop(lease);
+        })
+    });
+    let waiting = waiting.collect();
+    (served, waiting)
+}
+
+#[tokio::test]
+async fn caller_whose_untaken_lease_was_revoked_goes_to_the_end_of_the_queue() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let mut unpolled = redlock.acquire("r");
+    assert!((&mut unpolled).now_or_never().is_none(), "no node has replied yet");
+    eventually("the lock is acquired", || cluster.all_have("r")).await;
+    let (served, waiting) = queue(&redlock, 20);
+    eventually("the lease is revoked", || served.load(Ordering::SeqCst) > 0).await;
+    drop(unpolled.await.expect("the lock becomes free"));
+    let before = served.load(Ordering::SeqCst);
+    for task in waiting {
+        task.await.expect("no panic");
+    }
+    assert!(before > 15, "{before} of 20 were served before it");
+}
+
+#[tokio::test]
+async fn close_ends_acquires_queued_behind_unpolled_futures() {
+    let cluster = Cluster::start(3);
+    let (redlock, other) = (patient(&cluster).await, patient(&cluster).await);
+    let held = other.try_acquire("r").await.expect("the lock is free");
+    let mut unpolled = redlock.acquire("r");
+    refused(&mut unpolled).await;
+    let behind: Vec<_> = (0..3).map(|_| tokio::spawn(redlock.acquire("r"))).collect();
+    sleep(ms(50)).await;
+    redlock.close().await.expect("no release is pending");
+    for waiting in behind {
+        let ended =
+            timeout(SOON, waiting).await.expect("the waiter is notified").expect("no panic");
+        assert!(matches!(ended, Err(AcquireError::Closed)), "{ended:?}");
+    }
+    assert!(matches!(unpolled.await, Err(AcquireError::Closed)));
+    held.release().await.expect("nodes are up");
+}
+
+#[tokio::test]
+async fn many_unpolled_acquires_delay_the_queue_only_once() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let held = redlock.try_acquire("r").await.expect("the lock is free");
+    let mut unpolled: Vec<_> = (0..100).map(|_| redlock.acquire("r")).collect();
+    for acquire in &mut unpolled {
+        assert!(acquire.now_or_never().is_none(), "it is held");
+    }
+    let behind = tokio::spawn(redlock.acquire("r"));
+    sleep(ms(50)).await;
+    held.release().await.expect("nodes are up");
+    let lease = timeout(SOON, behind).await.expect("200 s, if each could hold it for 2 s");
+    lease.expect("no panic").expect("free").release().await.expect("nodes are up");
+    drop(unpolled);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+/// Drops an acquire of the same client when woken.
+struct Dropper(Mutex<Option<Acquire>>);
+
+impl Wake for Dropper {
+    fn wake(self: Arc<Self>) {
+        let acquire = self.0.lock().expect("no panic").take();
+        drop(acquire);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waker_can_drop_another_acquire_of_its_client() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let held = redlock.try_acquire("r").await.expect("the lock is free");
+    let mut first = redlock.acquire("r");
+    refused(&mut first).await;
+    let other = pending_acquire(|| redlock.acquire("other"));
+    let dropper = Arc::new(Dropper(Mutex::new(Some(other))));
+    let waker = Waker::from(dropper.clone());
+    let mut second = Box::pin(redlock.acquire("r"));
+    assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "it is held");
+    // Passes the turn to the second acquire.
+    let dropping = thread::spawn(move || drop(first));
+    let started = Instant::now();
+    while !dropping.is_finished() {
+        assert!(started.elapsed() < SOON, "the drop is blocked");
+        sleep(ms(5)).await;
+    }
+    // The waker is called at the latest when the lock is released.
+    drop(held);
+    eventually("the other acquire is dropped", || dropper.0.lock().expect("no panic").is_none())
+        .await;
+    drop(second);
+    eventually("no key is left", || cluster.is_empty()).await;
+}

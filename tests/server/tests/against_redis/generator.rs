@@ -1,0 +1,306 @@
+//! Generates random commands: mostly those of quorlock, on few keys, so that clients interact.
+
+use crate::rng::Rng;
+use crate::scripts::{CounterArgs, Script, Scripts, counter_key};
+use quorlock_test::internals::{Config, Version};
+
+/// The words of one command.
+pub type Words = Vec<String>;
+
+const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+const VALUES: [&str; 4] = ["mine", "yours", "theirs+2", ""];
+const TTLS: [&str; 8] = ["1", "2", "10", "50", "100", "1000", "9000", "60000"];
+const COUNTS: [&str; 7] =
+    ["0", "1", "7", "12", "9007199254740990", "9007199254740991", "9007199254740992"];
+/// What other programs may write to the counters' keys.
+const ODD_COUNTS: [&str; 12] = [
+    "3",
+    "x",
+    "",
+    "-1",
+    "1.5",
+    "2.0",
+    " 4 ",
+    "0x10",
+    "1e3",
+    "9007199254740991",
+    "9007199254740992",
+    "-0",
+];
+
+pub struct Generator {
+    pub rng: Rng,
+    /// The version of the server that receives the commands.
+    pub version: Version,
+    scripts: Scripts,
+}
+
+fn words(line: &str) -> Words {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+impl Generator {
+    pub fn new(seed: u64) -> Self {
+        Self { rng: Rng::new(seed), version: Config::default().version, scripts: Scripts::new() }
+    }
+
+    fn key(&mut self) -> String {
+        self.rng.pick(&KEYS).to_owned()
+    }
+
+    fn value(&mut self) -> String {
+        // One value is the most likely, so that clients often hold each other's locks.
+        let value = if self.rng.once_in(2) { VALUES[0] } else { self.rng.pick(&VALUES) };
+        value.to_owned()
+    }
+
+    fn ttl(&mut self) -> String {
+        self.rng.pick(&TTLS).to_owned()
+    }
+
+    /// Returns one key or a sorted set of keys.
+    fn keys(&mut self) -> Vec<String> {
+        let from = self.rng.below(KEYS.len());
+        let most = KEYS.len() - from;
+        let count = if self.rng.once_in(2) { 1 } else { 1 + self.rng.below(most) };
+        KEYS[from..from + count].iter().map(|key| (*key).to_owned()).collect()
+    }
+
+    fn counter_args(&mut self, modes: &[&'static str]) -> Option<CounterArgs> {
+        let least = self.rng.pick(&COUNTS).to_owned();
+        let counter = CounterArgs { least, mode: self.rng.pick(modes), ttl: self.ttl() };
+        Some(counter).filter(|_| self.rng.once_in(2))
+    }
+
+    /// Returns a pipeline of quorlock: commands of several requests, and usually `TIME`.
+    pub fn quorlock(&mut self, tracks: bool) -> Vec<Words> {
+        match self.rng.below(60) {
+            0 => return self.set_up(),
+            1 => return self.inspection(),
+            _ => {}
+        }
+        let mut pipeline = Vec::new();
+        for _ in 0..=self.rng.below(4) {
+            self.command(tracks, &mut pipeline);
+        }
+        if !self.rng.once_in(8) {
+            pipeline.push(words("TIME"));
+        }
+        pipeline
+    }
+
+    fn command(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
+        match self.rng.below(10) {
+            0..3 => self.acquire_one(tracks, pipeline),
+            3..5 => self.acquire(tracks, pipeline),
+            5..7 => self.extend(tracks, pipeline),
+            7..9 => self.release(pipeline),
+            _ => {
+                let key = [self.key()];
+                let by_source = self.rng.once_in(6);
+                pipeline.push(self.scripts.read_script.call(by_source, &key, None));
+            }
+        }
+    }
+
+    fn acquire_one(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
+        let (key, value, ttl) = (self.key(), self.value(), self.ttl());
+        let set = ["SET", &key, &value, "NX", "PX", &ttl];
+        pipeline.push(set.map(str::to_owned).to_vec());
+        let extras = self.rng.below(3);
+        if extras > 0 {
+            watch(tracks, &key, pipeline);
+        }
+        if extras > 1 {
+            pipeline.push(["GETRANGE", &key, "0", "4200"].map(str::to_owned).to_vec());
+        }
+    }
+
+    fn acquire(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
+        let (keys, counter) = (self.keys(), self.counter_args(&["incr", "incr", "touch"]));
+        if tracks && self.rng.once_in(2) {
+            for key in &keys {
+                watch(true, key, pipeline);
+            }
+        }
+        let arguments = [self.value(), self.ttl()];
+        let by_source = self.rng.once_in(6);
+        if let ([key], Some(counter)) = (keys.as_slice(), &counter)
+            && counter.mode == "incr"
+        {
+            let call = self.scripts.draw(by_source, key, counter);
+            pipeline.push(with(call, &arguments));
+            return;
+        }
+        let call = self.scripts.acquire.call(by_source, &keys, counter.as_ref());
+        pipeline.push(with(call, &arguments));
+    }
+
+    fn extend(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
+        let (keys, counter) = (self.keys(), self.counter_args(&["touch"]));
+        let arguments = [self.value(), self.ttl()];
+        let by_source = self.rng.once_in(6);
+        let call = self.scripts.extend.call(by_source, &keys, counter.as_ref());
+        pipeline.push(with(call, &arguments));
+        if tracks && self.rng.once_in(2) {
+            for key in &keys {
+                watch(true, key, pipeline);
+            }
+        }
+    }
+
+    /// Pushes a release, also with a cooldown or with the value of an adopting client.
+    fn release(&mut self, pipeline: &mut Vec<Words>) {
+        let (keys, counter) = (self.keys(), self.counter_args(&["try", "try", "incr"]));
+        let mut arguments = vec![self.value()];
+        if self.rng.once_in(3) {
+            arguments.extend([self.value(), self.ttl()]);
+        }
+        let by_source = self.rng.once_in(6);
+        if let ([key], [_], None) = (keys.as_slice(), arguments.as_slice(), &counter)
+            && let Some(delete) = self.version.conditional_delete(key)
+        {
+            pipeline.push(with(delete, &arguments));
+        }
+        let call = self.scripts.release.call(by_source, &keys, counter.as_ref());
+        pipeline.push(with(call, &arguments));
+    }
+
+    /// Returns the pipeline that quorlock sends on a new connection.
+    pub fn set_up(&mut self) -> Vec<Words> {
+        let lines = ["TIME", "CLIENT ID", "INFO server", "INFO replication", "INFO memory"];
+        let mut pipeline: Vec<_> = lines.map(words).to_vec();
+        pipeline.extend(["INFO persistence", "CONFIG GET appendfsync"].map(words));
+        let load = |source: &String| vec!["SCRIPT".to_owned(), "LOAD".to_owned(), source.clone()];
+        pipeline.extend(self.scripts.sources().map(load));
+        pipeline.push(words("CLIENT TRACKING ON OPTIN NOLOOP"));
+        pipeline
+    }
+
+    /// Returns the pipeline of quorlock's node check.
+    fn inspection(&mut self) -> Vec<Words> {
+        let key = self.key();
+        let mut pipeline =
+            vec![words("PING"), words("INFO"), words("PUBSUB NUMSUB __sentinel__:hello")];
+        for setting in
+            ["appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "maxmemory"]
+        {
+            pipeline.push(words(&format!("CONFIG GET {setting}")));
+        }
+        pipeline.push(words("CONFIG GET maxmemory-policy"));
+        for line in ["SET K v XX PX 1", "GET K", "DEL K", "PTTL K", "PEXPIRE K 1"] {
+            pipeline.push(words(&line.replace('K', &key)));
+        }
+        let script: &Script = &self.scripts.release;
+        pipeline.push(vec![
+            "SCRIPT".to_owned(),
+            "LOAD".to_owned(),
+            self.scripts.acquire.plain.clone(),
+        ]);
+        for by_source in [false, true] {
+            pipeline.push(with(
+                script.call(by_source, std::slice::from_ref(&key), None),
+                &["v".to_owned()],
+            ));
+        }
+        pipeline
+    }
+
+    /// Returns a command of another program, which may use a lock's keys and counters in any way.
+    pub fn foreign_command(&mut self) -> Vec<Words> {
+        let key = if self.rng.once_in(3) { counter_key(&self.key()) } else { self.key() };
+        let (value, ttl, long) = (self.value(), self.ttl(), "v".repeat(4_201));
+        let line = match self.rng.below(28) {
+            0 => vec!["SET", &key, &value],
+            1 => vec!["SET", &key, &value, "PX", &ttl],
+            2 => vec!["SET", &key, &value, "XX", "PX", &ttl],
+            3..6 => vec!["SET", &key, self.rng.pick(&ODD_COUNTS)],
+            6 => vec!["GET", &key],
+            7 => vec!["DEL", &key],
+            8 => vec!["DEL", "a", "b", &key],
+            9 => vec!["PTTL", &key],
+            10 => vec!["PEXPIRE", &key, &ttl],
+            11 => vec!["PEXPIRE", &key, self.rng.pick(&["0", "-1", "x", "9223372036854775807"])],
+            12 => vec![
+                "SET",
+                &key,
+                "v",
+                "PX",
+                self.rng.pick(&["0", "-1", "x", "9223372036854775807"]),
+            ],
+            13..15 => vec!["SADD", &key, &value],
+            15..17 => vec!["LPUSH", &key, &value],
+            17 => vec![self.rng.pick(&["FLUSHALL", "FLUSHDB"])],
+            18 => vec!["SCRIPT", self.rng.pick(&["FLUSH", "KILL"])],
+            19 => vec![
+                "SET",
+                &key,
+                "v",
+                self.rng.pick(&["NX", "XX"]),
+                self.rng.pick(&["XX", "PX", "FOO"]),
+            ],
+            20 => vec![self.rng.pick(&["GET", "TIME", "SET", "EVAL"]), &key, "more", "words"],
+            21 => vec![self.rng.pick(&["FOO", "CLIENT", "SCRIPT"]), &key],
+            22 => vec!["EVALSHA", "0123456789012345678901234567890123456789", "0"],
+            23 => vec!["EVAL", "return 1", self.rng.pick(&["x", "-1", "7"])],
+            24 => vec!["PING"],
+            25 => vec!["SET", &key, self.rng.pick(&[&long, &long[1..]])],
+            26 => {
+                let places = ["0", "1", "-1", "-3", "5", "99", "x", "9223372036854775807"];
+                vec!["GETRANGE", &key, self.rng.pick(&places), self.rng.pick(&places)]
+            }
+            _ => vec!["HELLO"],
+        };
+        vec![line.into_iter().map(str::to_owned).collect()]
+    }
+
+    /// Returns a pipeline that changes the state of the connection.
+    pub fn connection_command(&mut self, login: &str) -> Vec<Words> {
+        let line = match self.rng.below(18) {
+            14 => return vec![words("AUTH bob x")],
+            16 => "CLIENT SETNAME quorlock:nodes=5-9f3ac21b,quorum=3",
+            17 => return vec![vec!["CLIENT".into(), "SETNAME".into(), "no space".into()]],
+            15 => return vec![words("HELLO 3 AUTH default wrong")],
+            0..4 => "CLIENT TRACKING ON OPTIN NOLOOP",
+            4 => "CLIENT TRACKING ON OPTIN",
+            5 => "CLIENT TRACKING ON NOLOOP",
+            6 => "CLIENT TRACKING ON",
+            7 => "CLIENT TRACKING OFF",
+            8 => "CLIENT CACHING YES",
+            9 => "CLIENT CACHING NO",
+            10 => "HELLO 2",
+            11 => "HELLO 4",
+            12 => self.rng.pick(&["SELECT 0", "SELECT 0", "SELECT 1", "SELECT 99", "SELECT x"]),
+            _ => return vec![words(login)],
+        };
+        // Mostly switch to RESP3, in which servers push invalidations.
+        let hello = if self.rng.once_in(4) { "CLIENT ID" } else { "HELLO 3" };
+        vec![words(line), words(hello)]
+    }
+
+    /// Returns by how many microseconds the clock steps forwards or backwards.
+    pub fn step_us(&mut self) -> i64 {
+        match self.rng.below(24) {
+            0..10 => 0,
+            10 => 1,
+            11 => 999,
+            12..15 => 1_000,
+            15..19 => 1_000 * i64::try_from(self.rng.below(40)).expect("a small number"),
+            19..22 => 37_123,
+            22 => 1_000_001,
+            _ => -5_500,
+        }
+    }
+}
+
+fn watch(tracks: bool, key: &str, pipeline: &mut Vec<Words>) {
+    if tracks {
+        pipeline.push(words("CLIENT CACHING YES"));
+    }
+    pipeline.push(vec!["PTTL".to_owned(), key.to_owned()]);
+}
+
+fn with(mut call: Words, arguments: &[String]) -> Words {
+    call.extend_from_slice(arguments);
+    call
+}
