@@ -17,8 +17,8 @@ use crate::node::{NoRuntime, Pool};
 use crate::observe::Holder;
 use crate::random::Random;
 use crate::wire::{
-    Facts, FoundLock, Fsync, Inspection, Key, Keys, NodeFailure, Optionals, Persistence, Role,
-    ServerInfo, short,
+    Facts, FoundLock, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo,
+    short,
 };
 use deployment::disagreements;
 use offset::{Dispute, dispute, offsets};
@@ -177,10 +177,10 @@ pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
 }
 
 /// Checks all nodes concurrently. Commands are tried on `key`. Existing locks are searched by `prefix` and compared
-/// with `max_ttl`. `omitted` has the optional commands that are not sent to each node. `preview` returns why the nodes' grants would not count if new connections reached the given servers.
+/// with `max_ttl`. `preview` returns why the nodes' grants would not count if new
+/// connections reached the given servers.
 pub(crate) async fn check(
     pool: &Pool,
-    omitted: &[Optionals],
     preview: impl Fn(&[Option<ServerInfo>]) -> Vec<Option<NodeFailure>>,
     key: Key,
     prefix: &[u8],
@@ -190,11 +190,11 @@ pub(crate) async fn check(
     let (keys, nodes) = (Keys::one(key), pool.shared());
     let prefix: Arc<[u8]> = prefix.into();
     let (mut tasks, mut receivers) = (JoinSet::new(), Vec::new());
-    for (node, omitted) in nodes.iter().cloned().zip(omitted.iter().copied()) {
+    for node in nodes.iter().cloned() {
         let (keys, prefix) = (keys.clone(), prefix.clone());
         let (sender, receiver) = oneshot::channel();
         let look = async move {
-            let _ = sender.send(Probe::look(&node, &keys, &prefix, omitted).await);
+            let _ = sender.send(Probe::look(&node, &keys, &prefix).await);
         };
         tasks.spawn_on(pool.environment().task(look), &runtime);
         receivers.push(receiver);

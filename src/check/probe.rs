@@ -6,8 +6,8 @@ use crate::protocol::{Offset, Reading};
 use crate::random::Random;
 use crate::time::Clock;
 use crate::wire::{
-    FoundLock, Inspection, Keys, NamedClient, NodeFailure, Optionals, Value, ask_clients, ask_keys,
-    ask_locks, ask_time, found_locks, named_clients, scanned_keys, time_us,
+    FoundLock, Inspection, Keys, NamedClient, NodeFailure, Value, ask_clients, ask_keys, ask_locks,
+    ask_time, found_locks, named_clients, scanned_keys, time_us,
 };
 use redis::RedisError;
 use std::time::Duration;
@@ -41,33 +41,20 @@ pub(crate) struct WallClock {
 }
 
 impl Probe {
-    /// Probes `node`, without the optional commands `omitted`. Tries the commands that a lock needs on `keys`, which must
-    /// not exist, so these commands have no effect. Searches for locks under keys that begin with `prefix`. Takes at most
-    /// two connect timeouts and two node timeouts.
+    /// Probes `node`. Tries the commands that a lock needs on `keys`, which must not exist, so these commands have no
+    /// effect. Searches for locks under keys that begin with `prefix`. Takes at most two connect timeouts and two node
+    /// timeouts.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
-    pub(crate) async fn look(
-        node: &Node,
-        keys: &Keys,
-        prefix: &[u8],
-        omitted: Optionals,
-    ) -> Result<Self, NodeFailure> {
-        shield(Self::look_at(node, keys, prefix, omitted), |why| {
-            NodeFailure::Unreachable(why.into())
-        })
-        .await
+    pub(crate) async fn look(node: &Node, keys: &Keys, prefix: &[u8]) -> Result<Self, NodeFailure> {
+        shield(Self::look_at(node, keys, prefix), |why| NodeFailure::Unreachable(why.into())).await
     }
 
-    async fn look_at(
-        node: &Node,
-        keys: &Keys,
-        prefix: &[u8],
-        omitted: Optionals,
-    ) -> Result<Self, NodeFailure> {
+    async fn look_at(node: &Node, keys: &Keys, prefix: &[u8]) -> Result<Self, NodeFailure> {
         let clock = &node.environment.clock;
         let (login, limit) = node.log_in().await?;
-        let opening = Session::open(node, &login, omitted);
+        let opening = Session::open(node, &login);
         let mut session = match clock.timeout(limit, opening).await {
             Some((Ok(opened), _)) => opened,
             Some((Err(error), _)) => return Err(NodeFailure::unreachable(&error)),

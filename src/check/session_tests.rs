@@ -25,7 +25,7 @@ async fn session(room: usize) -> (Session, DuplexStream) {
     };
     let mut session = Session::new(Box::new(stream));
     let fingerprint = fingerprint();
-    let greeting = session.greet(&login, &fingerprint, Optionals::default());
+    let greeting = session.greet(&login, &fingerprint);
     let (greeted, ()) = tokio::join!(greeting, replies);
     greeted.expect("a greeting");
     (session, server)
@@ -96,18 +96,6 @@ async fn malformed_bytes_end_the_exchange() {
     assert!(!error.is_connection_dropped(), "the server is there");
 }
 
-#[tokio::test]
-async fn omitted_commands_are_not_sent() {
-    let (stream, mut server) = duplex(4096);
-    server.write_all(b"%0\r\n+OK\r\n+OK\r\n").await.expect("an open stream");
-    let mut session = Session::new(Box::new(stream));
-    let omitted = Optionals::default().with(crate::wire::Optional::SetName);
-    let login = RedisConnectionInfo::default();
-    session.greet(&login, &fingerprint(), omitted).await.expect("a greeting");
-    let received = receive(&mut server).await;
-    assert!(!received.contains("SETNAME") && received.contains("SETINFO"), "{received}");
-}
-
 /// A server that pushes without end, and counts the reads.
 #[derive(Default)]
 struct Endless(usize);
@@ -150,6 +138,6 @@ fn endless_pushes_do_not_keep_a_thread() {
     let login = RedisConnectionInfo::default();
     let mut session = Session::new(Box::new(Endless::default()));
     let fingerprint = fingerprint();
-    let greeting = session.greet(&login, &fingerprint, Optionals::default());
+    let greeting = session.greet(&login, &fingerprint);
     assert!(greeting.now_or_never().is_none());
 }

@@ -326,8 +326,7 @@ impl Redlock {
         let key = settings.key(probe_resource(backing.pool.random()))?;
         let (prefix, max_ttl) = (&settings.prefix, settings.limits.max_ttl);
         let preview = |servers: &[_]| backing.preview_guard(servers);
-        let omitted = backing.omitted();
-        Ok(check(&backing.pool, &omitted, preview, key, prefix, max_ttl).await?)
+        Ok(check(&backing.pool, preview, key, prefix, max_ttl).await?)
     }
 }
 

@@ -10,7 +10,7 @@ use super::handshake::Handshake;
 use crate::observe::event::Event;
 use crate::observe::{NodeState, Weight};
 use crate::protocol::{Backoff, NodeClock, NodeId, PendingCommands, Reconnect, StaleWindow, Time};
-use crate::wire::{Answer, NodeFailure, Omissions, ServerInfo, Value};
+use crate::wire::{Answer, NodeFailure, ServerInfo, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -30,7 +30,6 @@ pub(super) struct Node {
     pub(super) reconnect: Reconnect,
     /// Connections that broke and may still deliver commands.
     pub(super) stale: StaleWindow<Arc<str>>,
-    pub(super) omissions: Omissions,
     pub(super) clock: NodeClock,
     pub(super) info: ServerInfo,
     /// True if a connection was established, or could not be.
@@ -75,7 +74,6 @@ impl Node {
             wants_second: false,
             reconnect: Reconnect::new(),
             stale: StaleWindow::default(),
-            omissions: Omissions::default(),
             clock,
             info: ServerInfo::default(),
             was_tried: false,

@@ -26,42 +26,6 @@ fn replica_is_refused() {
     world.release(&held);
 }
 
-#[test]
-fn node_comes_up_without_replies_to_an_optional_command() {
-    for word in ["SETNAME", "SETINFO", "\r\nID\r\n", "\r\nINFO\r\n", "CONFIG", "TRACKING"] {
-        let mut world = World::new(3, 2);
-        world.hosts[2].silent_on = word;
-        let a = world.connected();
-        world.run_for(15 * SECOND);
-        let failed = |event: &&Event| matches!(event, Event::ConnectFailed { .. });
-        let failed = world.processes[a].events.iter().filter(failed).count();
-        assert_eq!(failed, 4, "{word}: two set-ups stop, and two more show the command");
-        // Later set-ups omit the command, too, and send the others together.
-        for _ in 0..2 {
-            let (coordinator, _) = world.coordinator(a);
-            assert_eq!(coordinator.node_state(World::node(2)), NodeState::Up, "{word}");
-            world.cut(2);
-            world.run_for(5 * SECOND);
-        }
-        world.lock(a, request(&["other"]));
-        world.run_for(ms(5));
-        assert_eq!(world.copies("other"), 3, "{word}");
-    }
-}
-
-#[test]
-fn one_by_one_set_up_on_a_slow_network_completes() {
-    let mut world = World::new(1, 3);
-    world.hosts[0].silent_on = "TRACKING";
-    world.delay = ms(150);
-    let a = world.process_with(Settings { node_timeout: ms(500), ..world.settings() });
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_ready(now);
-    world.run_for(15 * SECOND);
-    let (coordinator, _) = world.coordinator(a);
-    assert_eq!(coordinator.node_state(World::node(0)), NodeState::Up);
-}
-
 /// The reply of node 0 to an acquire is MOVED. Returns true if this ends the connection.
 fn is_closed_by_moved(world: &mut World, a: usize, key: &str) -> bool {
     let count = |world: &World| {

@@ -57,8 +57,6 @@ pub(super) struct Host {
     pub(super) closes_on: &'static str,
     /// The server does not receive commands that contain this word; empty for none.
     pub(super) swallows: &'static str,
-    /// A command to which, and after which, the server never replies; empty for none.
-    pub(super) silent_on: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +111,6 @@ impl World {
                 peers: BTreeMap::new(),
                 closes_on: "",
                 swallows: "",
-                silent_on: "",
                 trouble: None,
             }
         };

@@ -2,8 +2,7 @@
 
 use super::failure::last_error;
 use super::fingerprint::Fingerprint;
-use super::requests::INFO_REPLY;
-use super::set_up_parts::{Optional, SetUpParts};
+use super::requests::{INFO_REPLY, Requests};
 use super::unknown_command::is_unknown_command;
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::io;
@@ -26,9 +25,8 @@ impl Greeting {
     pub(crate) fn ask(
         login: &RedisConnectionInfo,
         fingerprint: &Fingerprint,
-        parts: &mut SetUpParts,
+        requests: &mut Requests,
     ) -> Self {
-        let requests = parts.required();
         requests.allow_reply(INFO_REPLY);
         match login.password() {
             Some(password) => {
@@ -42,9 +40,7 @@ impl Greeting {
             requests.command("SELECT", 1).arg(login.db().to_string()).end();
         }
         // Identifies the connection in `CLIENT LIST`. Servers before Redis 7.2 do not support `SETINFO`.
-        let requests = parts.optional(Optional::SetName);
         requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
-        let requests = parts.optional(Optional::SetInfo);
         for (what, is) in
             [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
         {
@@ -91,9 +87,9 @@ mod tests {
     }
 
     fn asked(login: &RedisConnectionInfo) -> (Greeting, String) {
-        let mut parts = SetUpParts::default();
-        let greeting = Greeting::ask(login, &fingerprint(), &mut parts);
-        let text = String::from_utf8(parts.all().bytes().to_vec()).expect("text");
+        let mut requests = Requests::default();
+        let greeting = Greeting::ask(login, &fingerprint(), &mut requests);
+        let text = String::from_utf8(requests.bytes().to_vec()).expect("text");
         let words = text.split("\r\n").filter(|word| !word.starts_with(['$', '*']));
         (greeting, words.collect::<Vec<_>>().join(" "))
     }

@@ -16,7 +16,6 @@ mod greeting;
 mod inspection;
 mod invalidations;
 mod keys;
-mod omissions;
 mod reply;
 mod reply_shape;
 mod requests;
@@ -25,7 +24,6 @@ mod script;
 #[cfg(feature = "serde")]
 mod seconds;
 mod set_up;
-mod set_up_parts;
 mod sync_check;
 mod unknown_command;
 mod value;
@@ -45,7 +43,6 @@ pub(crate) use greeting::Greeting;
 pub(crate) use inspection::Inspection;
 pub(crate) use invalidations::Invalidations;
 pub(crate) use keys::{Key, Keys};
-pub(crate) use omissions::{Missing, Omissions, Plan, Progress};
 pub(crate) use reply::time_us;
 pub(crate) use reply_shape::ReplyShape;
 pub(crate) use requests::Requests;
@@ -54,8 +51,5 @@ pub(crate) use script::Form;
 #[cfg(feature = "serde")]
 pub(crate) use seconds::seconds;
 pub(crate) use set_up::{INFO_NOT_PERMITTED, ServerInfo, SetUp};
-#[cfg(test)]
-pub(crate) use set_up_parts::Optional;
-pub(crate) use set_up_parts::{Optionals, SetUpParts, omitted_reply};
 pub(crate) use sync_check::{append_sync_check, verify_sync};
 pub(crate) use value::{MAX_VALUE, Value};

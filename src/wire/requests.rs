@@ -45,12 +45,6 @@ impl Requests {
         std::mem::take(&mut self.longest_reply).max(LOCK_REPLY)
     }
 
-    pub(crate) fn append(&mut self, other: &Self) {
-        self.bytes.extend_from_slice(&other.bytes);
-        self.len += other.len;
-        self.allow_reply(other.longest_reply);
-    }
-
     /// Appends `count` commands that were encoded before, whose replies have the usual length.
     pub(crate) fn append_encoded(&mut self, bytes: &[u8], count: usize) {
         self.bytes.extend_from_slice(bytes);

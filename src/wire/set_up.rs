@@ -6,7 +6,6 @@ use super::facts::Facts;
 use super::reply::time_us;
 use super::requests::{INFO_REPLY, Requests};
 use super::script;
-use super::set_up_parts::{OMITTED, Optional, SetUpParts};
 use super::unknown_command::is_unknown_command;
 use redis::{ErrorKind, RedisError, Value};
 use std::sync::Arc;
@@ -45,21 +44,18 @@ pub(crate) struct SetUp {
 
 impl SetUp {
     /// Requests the time, the client ID, `INFO` and `CONFIG`; loads the scripts; enables tracking.
-    pub(crate) fn ask(parts: &mut SetUpParts) {
-        ask_time(parts.required());
-        parts.optional(Optional::ClientId).command("CLIENT", 1).arg("ID").end();
-        let requests = parts.optional(Optional::Info);
+    pub(crate) fn ask(requests: &mut Requests) {
+        ask_time(requests);
+        requests.command("CLIENT", 1).arg("ID").end();
         requests.allow_reply(INFO_REPLY);
         for section in SECTIONS {
             requests.command("INFO", 1).arg(section).end();
         }
-        let requests = parts.optional(Optional::Config);
         requests.command("CONFIG", 2).args(["GET", "appendfsync"]).end();
-        let requests = parts.optional(Optional::ScriptLoad);
         for source in script::sources() {
             requests.command("SCRIPT", 2).args(["LOAD", source]).end();
         }
-        ask_for_pushes(parts.optional(Optional::Tracking));
+        ask_for_pushes(requests);
     }
 
     /// Parses the replies. The server may not support or permit a command: then the fact stays unknown. Any other error
@@ -125,7 +121,6 @@ pub(crate) const INFO_NOT_PERMITTED: &str = "INFO is not permitted";
 fn info_error(reply: &Value) -> Option<&'static str> {
     match reply {
         Value::ServerError(error) if error.code() == "NOPERM" => Some(INFO_NOT_PERMITTED),
-        Value::ServerError(error) if error.code() == OMITTED => Some("no reply to INFO"),
         Value::ServerError(_) => Some("the server does not support INFO"),
         _ => None,
     }
@@ -164,9 +159,9 @@ mod tests {
     use super::*;
 
     fn asked() -> Requests {
-        let mut parts = SetUpParts::default();
-        SetUp::ask(&mut parts);
-        parts.all()
+        let mut requests = Requests::default();
+        SetUp::ask(&mut requests);
+        requests
     }
 
     /// A set-up with these replies to `INFO server` and `CONFIG GET`.
@@ -230,7 +225,6 @@ mod tests {
             ("-NOPERM no\r\n", "INFO is not permitted"),
             ("-ERR unknown command 'INFO'\r\n", "the server does not support INFO"),
             ("-unsupported command\r\n", "the server does not support INFO"),
-            ("-OMITTED\r\n", "no reply to INFO"),
         ] {
             let set_up = read(may_not, may_not).expect("only the fact is unknown");
             assert_eq!((set_up.client_id, set_up.can.tracks), (Some(7), true));

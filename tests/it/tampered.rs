@@ -98,45 +98,6 @@ async fn proxy_that_answers_unsupported_command_has_votes() {
 }
 
 #[tokio::test]
-async fn node_comes_up_without_replies_to_an_optional_command() {
-    let commands = ["SETINFO", "ID", "INFO", "CONFIG", "LOAD", "TRACKING"];
-    let silent = commands.map(|command| lock_without_replies_to(command, || Fate::Silence));
-    let swallowed = commands.map(|command| lock_without_replies_to(command, || Fate::Swallow));
-    // Four of the commands.
-    let client = lock_without_replies_to("CLIENT", || Fate::Silence);
-    tokio::join!(join_all(silent), join_all(swallowed), client);
-}
-
-/// Locks on a server that never replies to the `unanswered` command, also over its second connection.
-async fn lock_without_replies_to(unanswered: &'static str, fate: fn() -> Fate) {
-    let cluster = Cluster::start(1);
-    let decide = move |words: &[String]| {
-        let is_unanswered = words.iter().take(2).any(|word| word == unanswered);
-        if is_unanswered { fate() } else { Fate::Pass }
-    };
-    let (tampers, builder) = behind(&cluster, decide);
-    let redlock = builder.connect_timeout(ms(2_000)).build().expect("good settings");
-    let refused = redlock.try_acquire("r").await.expect_err("it is not connected");
-    assert!(refused.to_string().contains("no reply to a command"), "{refused}");
-    let lease = redlock.acquire("r").wait(3 * SOON).await;
-    let lease = lease.unwrap_or_else(|refused| panic!("{unanswered}: {refused}"));
-    lease.release().await.expect("it answers");
-    tampers.iter().for_each(Tamper::cut);
-    if unanswered == "INFO" {
-        let is_excluded = || {
-            let node = &redlock.nodes()[0];
-            matches!(node.eligibility(), VoteEligibility::Excluded(_))
-        };
-        eventually("it may have been restarted", is_excluded).await;
-        let refused = redlock.try_acquire("r").await.expect_err("it has no vote");
-        assert!(refused.to_string().contains("no reply to INFO"), "{refused}");
-    } else {
-        let lease = redlock.acquire("r").wait(SOON).await.expect("it is the same process");
-        lease.release().await.expect("it answers");
-    }
-}
-
-#[tokio::test]
 async fn endless_reply_ends_the_connection_and_is_reported() {
     let cluster = Cluster::start(1);
     let decide = |words: &[String]| if words[0] == "SET" { Fate::Flood } else { Fate::Pass };

@@ -17,10 +17,6 @@ pub(crate) enum Fate {
     Edit(fn(&str) -> String),
     /// It is answered by a string without an end.
     Flood,
-    /// It has no reply. Later commands have replies.
-    Swallow,
-    /// It has no reply, and no later command has one.
-    Silence,
 }
 
 /// Decides by the words of a command.
@@ -84,15 +80,10 @@ fn pass_commands(
     fates: &Sender<Fate>,
 ) {
     let mut requests = BufReader::new(client);
-    let mut is_silent = false;
     while let Some(frame) = frame(&mut requests) {
         let fate = decide(&words(&frame));
         if matches!(fate, Fate::Close) {
             break;
-        }
-        is_silent |= matches!(fate, Fate::Silence);
-        if is_silent || matches!(fate, Fate::Swallow) {
-            continue;
         }
         // A command that is answered here keeps its place: PING has a reply of the server.
         let frame = if let Fate::Answer(_) = fate { b"*1\r\n$4\r\nPING\r\n".into() } else { frame };
@@ -109,9 +100,7 @@ fn pass_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiver<
     while let Some(reply) = frame(&mut replies) {
         let fate = if reply.starts_with(b">") { Ok(Fate::Pass) } else { expected.recv() };
         let passed = match fate {
-            Ok(Fate::Pass | Fate::Close | Fate::Swallow | Fate::Silence) => {
-                client.write_all(&reply)
-            }
+            Ok(Fate::Pass | Fate::Close) => client.write_all(&reply),
             Ok(Fate::Answer(answer)) => client.write_all(answer.as_bytes()),
             Ok(Fate::Edit(edit)) => {
                 client.write_all(edit(&String::from_utf8_lossy(&reply)).as_bytes())

@@ -60,9 +60,6 @@ impl Worker {
             }
             // Releases that were pending without a connection are repeated while broken connections may deliver.
             self.sleep(rest).await;
-            if self.shared.lock().omits_info {
-                self.sleep(10 * S).await;
-            }
             self.check_rejoined().await;
         })
     }

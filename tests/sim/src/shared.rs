@@ -67,8 +67,6 @@ pub(crate) struct Core {
     pub(crate) readings: Readings,
     /// Nodes tell of keys that change.
     pub(crate) pushes: bool,
-    /// A set-up has omitted `INFO`, to which the node had not replied before. Then broken connections cannot be killed.
-    pub(crate) omits_info: bool,
     /// When a value came to stand on any node for the first time, if that is of interest.
     pub(crate) came: BTreeMap<Vec<u8>, Instant>,
     pub(crate) notes_tenures: bool,
@@ -124,7 +122,6 @@ impl Core {
             calm: 0,
             readings: Readings::default(),
             pushes: false,
-            omits_info: false,
             came: BTreeMap::new(),
             notes_tenures: false,
             token_ttl: 0,
