@@ -143,7 +143,7 @@ mod time;
 mod transport;
 mod wire;
 
-pub use check::{ClockOffset, Disagreement, Finding, NodeCheck, Severity};
+pub use check::{ClockOffset, Finding, NodeCheck, Severity};
 pub use client::{Acquire, Builder, Config, HeldLease, LockState, NodeInfo, NodeStatus, Profile};
 pub use client::{Redlock, RestartGuard, Status, TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};

@@ -2,7 +2,7 @@
 
 use crate::node::Node;
 use crate::transport::Stream;
-use crate::wire::{Conversation, Fingerprint, Greeting, Requests};
+use crate::wire::{Conversation, Greeting, Requests};
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
 use std::io;
@@ -30,7 +30,7 @@ impl Session {
     /// Dropping the future closes the stream.
     pub(super) async fn open(node: &Node, login: &RedisConnectionInfo) -> Result<Self, RedisError> {
         let mut session = Self::new(node.connect().await?);
-        match session.greet(login, node.login.fingerprint()).await {
+        match session.greet(login).await {
             Ok(()) => Ok(session),
             Err(error)
                 if error.is_connection_dropped() && session.conversation.last_error().is_none() =>
@@ -46,12 +46,8 @@ impl Session {
         Self { stream, conversation: Conversation::new() }
     }
 
-    async fn greet(
-        &mut self,
-        login: &RedisConnectionInfo,
-        fingerprint: &Fingerprint,
-    ) -> Result<(), RedisError> {
-        let greeting = Greeting::ask(login, fingerprint, self.requests());
+    async fn greet(&mut self, login: &RedisConnectionInfo) -> Result<(), RedisError> {
+        let greeting = Greeting::ask(login, self.requests());
         greeting.read(&self.exchange().await?)
     }
 

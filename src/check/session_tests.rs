@@ -8,10 +8,6 @@ use tokio::time::timeout;
 const PING: &str = "*1\r\n$4\r\nPING\r\n";
 const PUSH: &[u8] = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
 
-fn fingerprint() -> Fingerprint {
-    Fingerprint::new(Vec::new(), 1, Duration::ZERO, b"")
-}
-
 /// A session, and the server's end of its stream, with a buffer of `room` bytes.
 async fn session(room: usize) -> (Session, DuplexStream) {
     let (stream, mut server) = duplex(room);
@@ -24,8 +20,7 @@ async fn session(room: usize) -> (Session, DuplexStream) {
         server.write_all(b"%0\r\n+OK\r\n+OK\r\n+OK\r\n").await.expect("an open stream");
     };
     let mut session = Session::new(Box::new(stream));
-    let fingerprint = fingerprint();
-    let greeting = session.greet(&login, &fingerprint);
+    let greeting = session.greet(&login);
     let (greeted, ()) = tokio::join!(greeting, replies);
     greeted.expect("a greeting");
     (session, server)
@@ -137,7 +132,6 @@ impl AsyncWrite for Endless {
 fn endless_pushes_do_not_keep_a_thread() {
     let login = RedisConnectionInfo::default();
     let mut session = Session::new(Box::new(Endless::default()));
-    let fingerprint = fingerprint();
-    let greeting = session.greet(&login, &fingerprint);
+    let greeting = session.greet(&login);
     assert!(greeting.now_or_never().is_none());
 }

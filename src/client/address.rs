@@ -1,14 +1,11 @@
 //! Addresses of nodes, and errors for invalid ones. Errors never contain the user or the password of a URL.
 
 use crate::error::ConfigError;
-use crate::protocol::Quorum;
 use crate::transport::{Address, TcpAddress, TcpOptions};
-use crate::wire::Fingerprint;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Reason for refusing a text with several addresses.
 const LIST: &str = "several URLs in one string: pass one URL per node";
@@ -112,17 +109,6 @@ pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigEr
         names.push(name.into());
     }
     Ok(names)
-}
-
-/// Fingerprint of the settings that all clients must share, for the names of connections to `places`.
-pub(super) fn fingerprint(
-    places: &[Place],
-    quorum: Quorum,
-    max_ttl: Duration,
-    prefix: &[u8],
-) -> Fingerprint {
-    let places = places.iter().map(|(address, login)| format!("{address}/{}", login.db()));
-    Fingerprint::new(places.collect(), quorum.needed(), max_ttl, prefix)
 }
 
 fn options(tcp: &TcpSettings) -> TcpOptions {
@@ -343,6 +329,7 @@ fn scheme_and_host(url: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn the_parser_is_never_given_an_address_with_tls() {
@@ -360,7 +347,6 @@ mod tests {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[test]
     fn what_a_client_has_set_for_its_sockets_is_kept() {
-        use std::time::Duration;
         let info = "redis://10.0.0.1".into_connection_info().expect("a good address");
         let (idle, timeout) = (Duration::from_secs(77), Duration::from_secs(3));
         let keepalive = socket2::TcpKeepalive::new().with_time(idle);

@@ -8,8 +8,8 @@ use super::context::ConnectionId;
 use super::settings::Settings;
 use crate::protocol::{Broken, Reading, Time};
 use crate::wire::{
-    Capabilities, Conversation, Fingerprint, Greeting, NodeFailure, ServerInfo, SetUp,
-    append_sync_check, verify_sync,
+    Capabilities, Conversation, Greeting, NodeFailure, ServerInfo, SetUp, append_sync_check,
+    verify_sync,
 };
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::io;
@@ -85,15 +85,10 @@ impl Handshake {
     }
 
     /// The driver has connected.
-    pub(super) fn handle_connected(
-        &mut self,
-        login: &RedisConnectionInfo,
-        fingerprint: &Fingerprint,
-        now: Time,
-    ) {
+    pub(super) fn handle_connected(&mut self, login: &RedisConnectionInfo, now: Time) {
         self.deadline = self.began.after(self.connect_timeout);
         let requests = self.conversation.requests();
-        let greeting = Greeting::ask(login, fingerprint, requests);
+        let greeting = Greeting::ask(login, requests);
         let greeting_replies = requests.len();
         SetUp::ask(requests);
         self.conversation.end_pipeline(Pipeline::default());

@@ -123,10 +123,9 @@ impl Node {
         id: ConnectionId,
         login: &RedisConnectionInfo,
         now: Time,
-        cx: &Context,
     ) {
         if let Some(handshake) = self.handshake_mut(id) {
-            handshake.handle_connected(login, &cx.settings.fingerprint, now);
+            handshake.handle_connected(login, now);
         }
     }
 

@@ -92,7 +92,7 @@ impl Coordinator {
         login: &RedisConnectionInfo,
         now: Time,
     ) {
-        self.nodes[connection.node].handle_connected(connection, login, now, &self.cx);
+        self.nodes[connection.node].handle_connected(connection, login, now);
     }
 
     /// The driver could not open `connection`.

@@ -5,7 +5,6 @@ use crate::observe::Weight;
 use crate::observe::event::Event;
 use crate::protocol::{ClientId, Drift, Extended, Policy, Quorum, Time, Ttl};
 use crate::random::Random;
-use crate::wire::Fingerprint;
 use quorlock_test::Trouble;
 use quorlock_test::internals::{Config, ConnId, Server};
 use rand::rngs::StdRng;
@@ -149,7 +148,6 @@ impl World {
             client: ClientId(u32::try_from(self.processes.len()).expect("few") + 1),
             nodes: nodes.collect(),
             prefix: 0,
-            fingerprint: Fingerprint::new(names, quorum.needed(), max_ttl, b""),
         }
     }
 

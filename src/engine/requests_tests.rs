@@ -8,7 +8,6 @@ use crate::node::{Environment, Pool};
 use crate::protocol::{ClientId, Drift, Policy, Quorum, Ttl};
 use crate::random::Random;
 use crate::sync::lock;
-use crate::wire::Fingerprint;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,7 +42,6 @@ pub(super) fn engine_in(environment: Environment) -> Arc<Engine> {
         policy: Policy::Off,
         trusts_persistence: false,
         client: ClientId::from_random(0),
-        fingerprint: Fingerprint::new(vec!["n0".to_owned()], 1, 60 * second, b""),
         nodes: [node].into(),
         prefix: 0,
     };

@@ -15,9 +15,6 @@ pub(super) const LOCK_REPLY: usize = 8 << 10;
 /// Maximum reply length of `INFO` and `HELLO`, in bytes. They list modules, databases and replicas.
 pub(super) const INFO_REPLY: usize = 1 << 20;
 
-/// Maximum reply length of `CLIENT LIST`, in bytes: about 400 for each connection.
-pub(super) const CLIENTS_REPLY: usize = 64 << 20;
-
 impl Requests {
     /// Starts a command with this number of `arguments`. The caller must append exactly as many: otherwise the server
     /// would misinterpret the following commands.

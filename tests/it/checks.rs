@@ -205,11 +205,7 @@ async fn what_a_user_may_not_do_is_named_and_what_it_may_not_see_is_unknown() {
     };
     let unknown: Vec<_> = node.findings().iter().filter_map(unknown).collect();
     // A greeting is answered to everybody, and tells the version and the role.
-    assert_eq!(
-        unknown,
-        ["+info", "+info", "+info +config|get", "+pubsub|numsub", "+client|list", "+scan"],
-        "{node}"
-    );
+    assert_eq!(unknown, ["+info", "+info", "+info +config|get", "+pubsub|numsub"], "{node}");
     assert!(node.version().is_some() && node.role() == Some(Role::Master), "{node}");
     assert_eq!((node.persistence(), node.uptime(), node.maxmemory()), (None, None, None));
     assert_eq!((node.clock_offset(), node.latency()), (None, None));
@@ -232,7 +228,7 @@ async fn the_rights_that_the_readme_names_are_enough() {
         "+eval",
         "+script|load",
     ];
-    let more = ["+client", "+info", "+time", "+config|get", "+pubsub|numsub", "+scan", "~lock:*"];
+    let more = ["+client", "+info", "+time", "+config|get", "+pubsub|numsub", "~lock:*"];
     let server = limited(&[&["resetkeys"], &readme[..], &more].concat());
     let redlock = Redlock::builder().nodes([server.url_with_auth()]).node_timeout(ms(5_000));
     let right = redlock.clone().key_prefix("lock:").build().expect("good settings");
@@ -321,23 +317,6 @@ async fn a_clock_that_is_ahead_or_behind_is_found_within_the_uncertainty() {
         cluster[1].clock().jump_back(MINUTE);
         cluster[2].clock().jump_back(MINUTE);
     }
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_clock_that_is_put_while_it_is_read_is_a_danger() {
-    let server = Server::builder().durable().clock().start();
-    let proxy = Proxy::start(server.addr());
-    let redlock = Redlock::builder().nodes([proxy.url()]).node_timeout(ms(5_000));
-    let redlock = redlock.build().expect("good settings");
-    proxy.delay(Direction::Replies, ms(20));
-    // Ten times too fast: from one reading to the next it gains more than a reading can be wrong by.
-    server.clock().drift(9_000_000);
-    let node = redlock.check().await.expect("a client that works").pop().expect("one node");
-    assert!(matches!(node.findings(), [Finding::ClockMoved { .. }]), "{node}");
-    server.clock().drift(0);
-    let node = redlock.check().await.expect("a client that works").pop().expect("one node");
-    assert_eq!(node.findings(), [], "{node}");
 }
 
 #[tokio::test]

@@ -18,7 +18,6 @@ mod companions;
 mod cool_down;
 mod credentials;
 mod dead;
-mod deployments;
 mod endings;
 mod errors;
 mod failovers;

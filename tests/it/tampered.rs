@@ -2,7 +2,6 @@
 
 use crate::tampering::{Fate, Tamper};
 use crate::{SOON, builder, builder_of, eventually, ms, through};
-use futures::future::join_all;
 use kit::{Cluster, Direction, Server};
 use quorlock::{
     AcquireError, Builder, ConfigError, LockState, NodeState, Redlock, RestartGuard, RetryPolicy,
