@@ -266,8 +266,8 @@ impl Redlock {
     /// ends. Takes at most one [connect timeout](crate::Builder::connect_timeout).
     ///
     /// # Errors
-    /// Returns a [`CloseError`] with the nodes that did not confirm their releases in time, and with the number of
-    /// acquires whose futures were neither polled nor dropped. The affected keys expire at the end of their ttl.
+    /// Returns a [`CloseError`] with the nodes that did not confirm their releases in time. The affected keys expire at
+    /// the end of their ttl.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client remains closed and the releases continue in the

@@ -49,7 +49,6 @@ mod operations;
 mod own_clock;
 mod ownership;
 mod processes;
-mod profiles;
 mod quorum;
 mod reconnect;
 mod refusals;

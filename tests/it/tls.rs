@@ -4,8 +4,6 @@ use crate::{SOON, eventually, is_down, is_up, ms};
 use kit::{Rerun, Server, ServerBuilder, TlsFiles};
 use quorlock::{AcquireError, Builder, ConfigError, NodeFailure, NodeVote, Redlock};
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
-#[cfg(feature = "redis-1")]
-use redis::{ConnectionAddr, IntoConnectionInfo};
 use rustls::client::WantsClientCert;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -259,25 +257,6 @@ async fn redis_url_of_tls_server_names_rediss_scheme() {
         why,
         "closed by the server without a reply to HELLO 3; if it speaks TLS, use rediss://"
     );
-}
-
-#[cfg(feature = "redis-1")]
-#[tokio::test]
-async fn a_client_with_tls_and_no_certificates_is_taken_as_it_is() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let own = certificate(&["127.0.0.1"]);
-    let Some(server) = server(dir.path(), &own, &own) else { return };
-    let server = server.start();
-    let port = server.url_tls().rsplit(':').next().and_then(|port| port.parse().ok());
-    let (host, port) = ("127.0.0.1".to_owned(), port.expect("a port"));
-    let addr = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
-    let info = addr.into_connection_info().expect("an address");
-    let client = redis::Client::open(info).expect("a client");
-    let config = trusting(&own).with_no_client_auth();
-    let redlock = builder().clients([client]).tls(config).build().expect("good settings");
-    lock_and_release(&redlock, &server).await;
-    let twice = builder().nodes([server.url_tls(), server.url_tls()]).build();
-    assert!(matches!(twice, Err(ConfigError::SameNode { .. })));
 }
 
 /// In a process of its own, for which the system's roots are others.

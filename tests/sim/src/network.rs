@@ -6,7 +6,6 @@ use crate::readings::request_of_time;
 use crate::rule::Rule;
 use crate::shared::Core;
 use crate::trace::{Shown, note};
-use memchr::memmem;
 use quorlock_test::internals::{ConnId, Phase, StreamEnd};
 use std::collections::VecDeque;
 use std::task::Waker;
