@@ -68,13 +68,11 @@ fn nodes_are_refused_by_name() {
 
 #[test]
 fn a_bad_url_is_named_without_its_password() {
-    for bad in
-        ["http://me:pass@word@example.org", "", "redis://", "redis://h:port", "me:pass@word@x"]
-    {
+    for bad in ["http://me:se@cret@example.org", "", "redis://", "redis://h:port", "me:se@cret@x"] {
         let error = refused(one().nodes([bad]));
         assert!(matches!(&error, ConfigError::BadUrl { position: 2, .. }), "{bad}: {error:?}");
         let shown = format!("{error} {error:?}");
-        assert!(!shown.contains("pass") && !shown.contains("word@"), "{shown}");
+        assert!(!shown.contains("se@") && !shown.contains("cret"), "{shown}");
     }
 }
 

@@ -1,11 +1,10 @@
 //! Servers and proxies of other makes, each a real server behind a proxy that tampers with commands or replies.
 
 use crate::tampering::{Fate, Tamper};
-use crate::{SOON, builder, builder_of, eventually, ms, through};
-use kit::{Cluster, Direction, Server};
+use crate::{SOON, builder, builder_of, ms, through};
+use kit::{Cluster, Direction};
 use quorlock::{
     AcquireError, Builder, ConfigError, LockState, NodeState, Redlock, RestartGuard, RetryPolicy,
-    VoteEligibility,
 };
 
 /// A proxy for each server of `cluster`, and a client that goes through them.
@@ -40,42 +39,6 @@ async fn release_that_closes_connections_ends_and_stops_no_other() {
     while let Err(error) = redlock.close().await {
         assert!(begun.elapsed() < 3 * SOON, "{error}");
     }
-}
-
-#[tokio::test]
-async fn unnamed_server_counts_after_a_lost_connection_and_not_after_a_restart() {
-    let mut cluster = Cluster::start(3);
-    let without_run = |reply: &str| {
-        let (_, text) = reply.split_once("\r\n").unwrap_or(("", reply));
-        let lines = text.lines().filter(|line| !line.starts_with("run_id:"));
-        let text = lines.collect::<Vec<_>>().join("\r\n");
-        format!("${}\r\n{text}\r\n", text.len())
-    };
-    let decide = move |words: &[String]| match words[0].as_str() {
-        "INFO" => Fate::Edit(without_run),
-        _ => Fate::Pass,
-    };
-    let uptime = |node: &Server| {
-        let info = format!("{:?}", node.cmd(&["INFO", "server"])).replace("\\r\\n", "\n");
-        let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-        line.and_then(|line| line.trim().parse::<u64>().ok()).expect("an uptime")
-    };
-    eventually("they are old enough", || cluster.iter().all(|node| uptime(node) > 2)).await;
-    let (tampers, builder) = behind(&cluster, decide);
-    let redlock = builder.build().expect("good settings");
-    redlock.acquire("r").wait(SOON).await.expect("a new deployment").release().await.expect("up");
-    tampers.iter().for_each(Tamper::cut);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("no server was restarted");
-    drop(lease);
-    cluster.servers_mut().iter_mut().for_each(|node| {
-        node.kill();
-        node.restart();
-    });
-    let is_excluded =
-        |node: &quorlock::NodeInfo| matches!(node.eligibility(), VoteEligibility::Excluded(_));
-    eventually("the restarts are seen", || redlock.nodes().iter().all(is_excluded)).await;
-    let refused = redlock.try_acquire("r").await.expect_err("they may have forgotten locks");
-    assert!(refused.to_string().contains("restarted "), "{refused}");
 }
 
 #[tokio::test]

@@ -13,8 +13,6 @@ pub(crate) enum Fate {
     Close,
     /// It is not forwarded, and answered by these bytes.
     Answer(&'static str),
-    /// Its reply is changed.
-    Edit(fn(&str) -> String),
     /// It is answered by a string without an end.
     Flood,
 }
@@ -102,9 +100,6 @@ fn pass_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiver<
         let passed = match fate {
             Ok(Fate::Pass | Fate::Close) => client.write_all(&reply),
             Ok(Fate::Answer(answer)) => client.write_all(answer.as_bytes()),
-            Ok(Fate::Edit(edit)) => {
-                client.write_all(edit(&String::from_utf8_lossy(&reply)).as_bytes())
-            }
             Ok(Fate::Flood) => {
                 let begun = client.write_all(b"$536870912\r\n");
                 let part = vec![b'x'; 1 << 16];

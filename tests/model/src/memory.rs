@@ -126,7 +126,7 @@ pub(crate) fn new_quarantine(guard: GuardPromises) -> Quarantine<u16> {
 /// A connection was set up.
 pub(crate) fn tell(of: &mut Quarantine<u16>, node: usize, run: u16, uptime: u16, at: Time) {
     let (run, uptime) = (Some(run), Some(ticks(uptime)));
-    let server = Server { run, unnamed: "", replid: None, uptime, asked: at, is_trusted: false };
+    let server = Server { run, unnamed: "", uptime, is_trusted: false };
     of.handle_set_up(NodeId::new(node), server, at);
 }
 
