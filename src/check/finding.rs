@@ -83,11 +83,6 @@ pub enum Finding {
     /// The server does not fsync its append-only file during a rewrite (`no-appendfsync-on-rewrite`). A crash of the
     /// machine during a rewrite loses locks. Severity: warning.
     NoFsyncOnRewrite,
-    /// The server is older than Redis 6.2, the oldest version that quorlock is tested with. Severity: warning.
-    Old {
-        /// Redis version that the server is compatible with: major and minor number.
-        version: (u32, u32),
-    },
     /// The server does not notify clients when a lock is released, so waiting for a lock takes longer. Severity: note.
     NoPushes {
         /// Reason why the server sends no notifications.
@@ -104,9 +99,6 @@ pub enum Finding {
         /// Number of Sentinels that monitor the server.
         sentinels: u64,
     },
-    /// The server runs in cluster mode. All resources of one [`acquire_all`](crate::Redlock::acquire_all) call must
-    /// hash to the same slot, and the node must serve the slot of every resource. Severity: note.
-    Clustered,
     /// The check could not determine a fact, because the server does not permit a command. Severity: note.
     Unknown {
         /// Name of the unknown fact.
@@ -122,14 +114,12 @@ impl Finding {
         match self {
             Self::Refused { command: "SCRIPT LOAD", .. }
             | Self::NoPushes { .. }
-            | Self::Clustered
             | Self::Unknown { .. } => Severity::Note,
             Self::ClockOff { .. }
             | Self::NotDurable { .. }
             | Self::NoFsyncOnRewrite
             | Self::HasReplicas { .. }
-            | Self::Watched { .. }
-            | Self::Old { .. } => Severity::Warning,
+            | Self::Watched { .. } => Severity::Warning,
             Self::Unreachable { .. }
             | Self::Quarantined { .. }
             | Self::Replica
@@ -283,23 +273,9 @@ impl fmt::Display for Finding {
                      it to no before you use trust_persistence"
                 )
             }
-            Self::Old { version: (major, minor) } => {
-                write!(
-                    f,
-                    "it is compatible with Redis {major}.{minor}, but the oldest tested version is 6.2; use a \
-                     newer version"
-                )
-            }
             Self::HasReplicas { count } => write!(f, "replicas: {count}; {PROMOTED}"),
             Self::Watched { sentinels } => {
                 write!(f, "monitored by Sentinels: {sentinels}; {PROMOTED}")
-            }
-            Self::Clustered => {
-                write!(
-                    f,
-                    "it runs in cluster mode: resources that are locked together must be in one slot, and this \
-                     node must serve the slots of all resources"
-                )
             }
             _ => self.fmt_clock(f),
         }

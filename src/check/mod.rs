@@ -26,9 +26,6 @@ use tokio::task::JoinSet;
 /// Maximum harmless offset: time daemons may step the clock above it (`STEPT` of RFC 5905).
 const STEP: Duration = Duration::from_millis(125);
 
-/// Oldest tested version of Redis.
-const OLDEST: (u32, u32) = (6, 2);
-
 /// Result of [`Redlock::check`](crate::Redlock::check) for one node.
 ///
 /// A getter returns `None` if the check could not determine the fact. If the server does not permit the necessary
@@ -249,17 +246,12 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         None | Some(Persistence::AppendOnly(Some(Fsync::Always))) => {}
         Some(persistence) => found.push(Finding::NotDurable { persistence }),
     }
-    let old = facts.level().filter(|level| *level < OLDEST);
-    found.extend(old.map(|version| Finding::Old { version }));
     found.extend(no_pushes.clone().map(|failure| Finding::NoPushes { failure }));
     if facts.replicas() > 0 {
         found.push(Finding::HasReplicas { count: facts.replicas() });
     }
     let watching = facts.sentinels().filter(|sentinels| *sentinels > 0);
     found.extend(watching.map(|sentinels| Finding::Watched { sentinels }));
-    if facts.is_clustered() {
-        found.push(Finding::Clustered);
-    }
     let has_eviction = facts.maxmemory().is_some() && facts.eviction_policy().is_some();
     for (is_known, what, needs) in [
         (facts.version().is_some(), "version", "+info"),

@@ -25,7 +25,7 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
     let fault = if is_one_of(&UNIX) {
         fault_of_path(rest)
     } else if has_tls || is_one_of(&TCP) {
-        fault_of_host(rest, has_tls)
+        fault_of_host(rest)
     } else {
         Some("unsupported scheme: use redis://, rediss:// or unix://")
     };
@@ -45,7 +45,7 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
             let server = TcpAddress { host: host.clone(), port: *port };
             match has_tls {
                 #[cfg(feature = "tls-rustls")]
-                true => Address::Tls { server, is_insecure: rest.ends_with("#insecure") },
+                true => Address::Tls(server),
                 _ => Address::Tcp(server),
             }
         }
@@ -83,7 +83,7 @@ pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigEr
 
 /// Why the part of a URL after the scheme is invalid, if the parser would misread it. It would take
 /// `redis://me:12#34@host` for the address of a host `me`.
-fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
+fn fault_of_host(rest: &str) -> Option<&'static str> {
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if tail.contains('@') {
         return Some(
@@ -94,7 +94,6 @@ fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
     if authority.rsplit('@').next().is_some_and(|host| host.contains(',')) {
         return Some("several URLs in one string: pass one URL per node");
     }
-    let tail = if has_tls { tail.strip_suffix("#insecure").unwrap_or(tail) } else { tail };
     fault_of_parameters(tail, &["protocol"])
 }
 
@@ -108,7 +107,7 @@ fn fault_of_path(rest: &str) -> Option<&'static str> {
 /// The parser ignores fragments and unknown parameters.
 fn fault_of_parameters(tail: &str, accepted: &[&str]) -> Option<&'static str> {
     if tail.contains('#') {
-        return Some("unexpected #: percent-encode it as %23");
+        return Some("unexpected #: percent-encode it as %23 if it is part of a password");
     }
     let (_, query) = tail.split_once('?')?;
     let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
@@ -123,14 +122,14 @@ mod tests {
 
     #[test]
     fn an_address_with_tls_is_read_like_one_without() {
-        for (url, host, port, insecure) in [
-            ("rediss://me:s%23cret@example.org.:7000/3", "example.org.", 7000, false),
-            ("valkeys://me:s%23cret@[2001:db8::1]/3", "2001:db8::1", 6379, false),
-            ("Rediss://me:s%23cret@10.0.0.1/3#insecure", "10.0.0.1", 6379, true),
+        for (url, host, port) in [
+            ("rediss://me:s%23cret@example.org.:7000/3", "example.org.", 7000),
+            ("valkeys://me:s%23cret@[2001:db8::1]/3", "2001:db8::1", 6379),
+            ("Rediss://me:s%23cret@10.0.0.1/3", "10.0.0.1", 6379),
         ] {
             let (address, login) = parse(1, url).expect("a good address");
-            let Address::Tls { server, is_insecure } = address else { panic!("{address:?}") };
-            assert_eq!((&*server.host, server.port, is_insecure), (host, port, insecure));
+            let Address::Tls(server) = address else { panic!("{address:?}") };
+            assert_eq!((&*server.host, server.port), (host, port));
             let user = (login.username(), login.password(), login.db());
             assert_eq!(user, (Some("me"), Some("s#cret"), 3));
         }

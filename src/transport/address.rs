@@ -10,11 +10,7 @@ pub(crate) enum Address {
     Tcp(TcpAddress),
     /// TLS over TCP.
     #[cfg(feature = "tls-rustls")]
-    Tls {
-        server: TcpAddress,
-        /// True if the server's certificate is not to be looked at. No transport here does that.
-        is_insecure: bool,
-    },
+    Tls(TcpAddress),
     /// The path of a Unix socket.
     #[cfg(unix)]
     Unix(PathBuf),
@@ -37,7 +33,7 @@ impl Address {
     pub(crate) fn hint_if_silent(&self) -> &'static str {
         match self {
             #[cfg(feature = "tls-rustls")]
-            Self::Tls { .. } => "; if the server does not speak TLS, use redis://",
+            Self::Tls(_) => "; if the server does not speak TLS, use redis://",
             _ => "",
         }
     }
@@ -48,7 +44,7 @@ impl fmt::Display for Address {
         let TcpAddress { host, port } = match self {
             Self::Tcp(server) => server,
             #[cfg(feature = "tls-rustls")]
-            Self::Tls { server, .. } => server,
+            Self::Tls(server) => server,
             #[cfg(unix)]
             Self::Unix(path) => return write!(f, "{}", path.display()),
         };

@@ -58,10 +58,7 @@ impl Sockets {
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
             }
             #[cfg(feature = "tls-rustls")]
-            Address::Tls { server, is_insecure } => {
-                if *is_insecure {
-                    return Err(tls::insecure());
-                }
+            Address::Tls(server) => {
                 let config = match &self.tls {
                     #[cfg(feature = "rustls-0-23")]
                     Tls::Config(config) => config.clone(),
