@@ -15,7 +15,6 @@ pub(super) struct AcquireWatch<'a> {
     client: &'a Inner,
     keys: &'a Keys,
     tag: Tag,
-    is_adoption: bool,
     /// `None` if not observed, or after the last event.
     started: Option<Time>,
 }
@@ -35,7 +34,7 @@ impl<'a> AcquireWatch<'a> {
             request.tag.id = observers.next_id();
             started = Some(client.backing.clock().now());
         }
-        let watch = Self { client, keys, tag: request.tag, is_adoption, started };
+        let watch = Self { client, keys, tag: request.tag, started };
         if started.is_some() {
             let event = || Event::AcquireStarted { lock: watch.lock(), wait, is_adoption };
             observers.emit(Weight::Detail, event);
@@ -57,9 +56,6 @@ impl<'a> AcquireWatch<'a> {
     fn emit(&mut self, outcome: AcquireOutcome, lease: Option<&Lease>, report: Option<&Report>) {
         let Some(started) = self.started.take() else { return };
         let (observers, weight) = (self.client.backing.pool.observers(), weight(outcome));
-        if self.is_adoption && lease.is_some() {
-            observers.emit(weight, || Event::LeaseAdopted { lock: self.lock() });
-        }
         observers.emit(weight, || Event::AcquireFinished {
             lock: self.lock(),
             outcome,

@@ -23,12 +23,10 @@ pub(crate) struct ServerInfo {
     pub(crate) uptime: Option<Duration>,
     /// True if the server fsyncs every write before its reply; `None` if unknown.
     pub(crate) is_durable: Option<bool>,
-    /// The eviction policy, if the server may evict keys.
-    pub(crate) evicting: Option<Arc<str>>,
 }
 
 /// Sections of `INFO`. Servers before Redis 7.0 accept one section per command.
-const SECTIONS: [&str; 4] = ["server", "replication", "memory", "persistence"];
+const SECTIONS: [&str; 3] = ["server", "replication", "persistence"];
 
 /// Result of a set-up.
 #[derive(Debug)]
@@ -146,7 +144,6 @@ impl ServerInfo {
             uptime: facts.uptime(),
             is_durable: facts.is_durable(),
             is_replica: facts.is_replica(),
-            evicting: facts.evicting().map(Arc::from),
         }
     }
 }
@@ -164,8 +161,7 @@ mod tests {
     /// A set-up with these replies to `INFO server` and `CONFIG GET`.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
         let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
-        let mut wires =
-            vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", "$0\r\n\r\n", config];
+        let mut wires = vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", config];
         wires.resize(wires.len() + script::sources().count(), "$4\r\n0123\r\n");
         wires.push("+OK\r\n");
         let parse = |wire: &&str| redis::parse_redis_value(wire.as_bytes()).expect("a reply");
@@ -182,16 +178,13 @@ mod tests {
 
     #[test]
     fn info_fields_are_parsed() {
-        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\r\n# Replication\r\nrole:master\r\n\
-                    # Memory\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\r\n# Replication\r\nrole:master\r\n";
         let parsed = told(info);
         assert_eq!(parsed.run_id.as_deref(), Some("abc"));
         assert_eq!(parsed.version.as_deref(), Some("7.0.15"));
-        assert_eq!(parsed.evicting.as_deref(), Some("allkeys-lru"));
         assert_eq!(parsed.uptime, Some(Duration::from_secs(7)));
         assert_eq!((parsed.is_replica, parsed.is_durable), (false, None));
         assert!(told("role:slave\r\n").is_replica);
-        assert_eq!(told("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n").evicting, None);
         let unnamed = "INFO reports neither run_id nor uptime_in_seconds";
         assert_eq!(told(""), ServerInfo { unnamed, ..ServerInfo::default() });
         let unnamed = told("uptime_in_seconds:7\r\n");
@@ -245,8 +238,17 @@ mod tests {
         let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
         let names: Vec<_> =
             text.split("\r\n$").filter_map(|word| word.split("\r\n").nth(1)).collect();
-        let begin =
-            ["TIME", "CLIENT", "ID", "INFO", "server", "INFO", "replication", "INFO", "memory"];
+        let begin = [
+            "TIME",
+            "CLIENT",
+            "ID",
+            "INFO",
+            "server",
+            "INFO",
+            "replication",
+            "INFO",
+            "persistence",
+        ];
         assert_eq!(&names[..begin.len()], begin);
         assert!(text.contains("TRACKING"));
         let replies = vec![Value::Okay; asked.len()];

@@ -3,7 +3,7 @@
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
 use quorlock::{
-    AcquireError, ConfigError, ExtendError, Loss, NodeState, Redlock, ReleaseOutcome, RetryPolicy,
+    AcquireError, ConfigError, ExtendError, Loss, NodeState, ReleaseOutcome, RetryPolicy,
 };
 use std::time::Instant;
 
@@ -183,17 +183,4 @@ async fn the_client_knows_its_nodes() {
             .all(|node| *node.state() == NodeState::Up && node.version().is_some())
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_server_that_may_evict_keys_is_named() {
-    let evicting = Server::builder().arg("--maxmemory").arg("100mb");
-    let evicting = evicting.arg("--maxmemory-policy").arg("allkeys-lru").start();
-    let keeping = Server::start();
-    let nodes = [evicting.url(), keeping.url()];
-    let redlock = Redlock::builder().nodes(nodes).node_timeout(ms(1_000)).build().expect("good");
-    redlock.try_acquire("r").await.expect("a free lock").release().await.expect("up");
-    let policies: Vec<_> =
-        redlock.nodes().iter().map(|n| n.evicting().map(str::to_owned)).collect();
-    assert_eq!(policies, [Some("allkeys-lru".to_owned()), None]);
 }

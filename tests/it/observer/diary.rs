@@ -83,9 +83,6 @@ impl Diary {
                 let by = by.unwrap_or_default();
                 format!("acquire {} {} {outcome}{token}{by}", lock.id, of(lock))
             }
-            Event::LeaseAdopted { lock, .. } => {
-                format!("acquire {} {} adopted", lock.id, lock.resources)
-            }
             Event::ExtendStarted { lock, id, ttl, .. } => {
                 format!("lease {} {} extend {id} started to {ttl:?}", lock.id, of(lock))
             }
