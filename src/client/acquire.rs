@@ -87,13 +87,18 @@ impl Acquire {
         let wait = wait.or_else(|| self.client.settings.lock.wait.filter(|_| retry.retries()));
         let wait = wait.filter(|_| !is_adoption);
         let deadline = wait.map(|wait| client.backing.clock().now().after(wait));
-        let request = self.request(deadline);
+        let submitted = self.request(deadline).map(|mut request| {
+            let watch = AcquireWatch::start(client, &mut request, wait);
+            let ttl = request.ttl;
+            let acquiring = watch.client.driver.acquire(request);
+            (watch, acquiring, ttl)
+        });
         let margin = self.options.stop_before;
+        // The request is not part of the future: that would make it several times as large.
         Box::pin(async move {
-            let mut request = request?;
-            let keys = request.keys.clone();
-            let watch = AcquireWatch::start(&client, &mut request, &keys, wait);
-            let ended = match client.obtain(request).await {
+            let (watch, acquiring, ttl) = submitted?;
+            let ended = watch.client.obtain(acquiring, &watch.keys, ttl, watch.tag).await;
+            let ended = match ended {
                 Ok(lease) => Ok(lease.stopping_at(margin)),
                 Err(error) if is_adoption => Err(error.of_adoption()),
                 Err(error) => Err(error),

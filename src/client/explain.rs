@@ -1,20 +1,29 @@
 //! Converts the coordinator's failure of an acquire to the public [`AcquireError`].
 
 use super::inner::Inner;
-use crate::coordinator::{AcquireFailure, AcquireRequest};
-use crate::engine::Failure;
+use crate::coordinator::AcquireFailure;
+use crate::engine::{Acquiring, Failure};
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::node::NoRuntime;
-use crate::protocol::Refusal;
+use crate::observe::Tag;
+use crate::protocol::{Refusal, Ttl};
 use crate::wire::{Key, Keys};
 
 impl Inner {
-    /// Acquires a lock.
-    pub(super) async fn obtain(&self, request: AcquireRequest) -> Result<Lease, AcquireError> {
-        let (ttl, tag, keys) = (request.ttl, request.tag, request.keys.clone());
-        let won = self.driver.acquire(request).await;
-        let won = won.map_err(|failure| self.explain(failure, &keys))?;
+    /// The lease of an acquire of `keys`, once there is one.
+    pub(super) async fn obtain(
+        &self,
+        acquiring: Result<Acquiring, Failure>,
+        keys: &Keys,
+        ttl: Ttl,
+        tag: Tag,
+    ) -> Result<Lease, AcquireError> {
+        let won = match acquiring {
+            Ok(acquiring) => acquiring.won().await,
+            Err(failure) => Err(failure),
+        };
+        let won = won.map_err(|failure| self.explain(failure, keys))?;
         let lease = self.backing.lease(won, ttl, tag);
         if self.driver.is_closed() { Err(AcquireError::Closed) } else { Ok(lease) }
     }

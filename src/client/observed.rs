@@ -8,23 +8,23 @@ use crate::observe::event::{AcquireOutcome, Event, LockInfo};
 use crate::observe::{Report, Tag, Weight};
 use crate::protocol::Time;
 use crate::wire::Keys;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Emits the events for the start and the end of an acquire, also if the acquire is dropped.
-pub(super) struct AcquireWatch<'a> {
-    client: &'a Inner,
-    keys: &'a Keys,
-    tag: Tag,
+pub(super) struct AcquireWatch {
+    pub(super) client: Arc<Inner>,
+    pub(super) keys: Keys,
+    pub(super) tag: Tag,
     /// `None` if not observed, or after the last event.
     started: Option<Time>,
 }
 
-impl<'a> AcquireWatch<'a> {
+impl AcquireWatch {
     /// Gives the request's tag an ID if a receiver wants events, and emits the start event if its level is wanted.
     pub(super) fn start(
-        client: &'a Inner,
+        client: Arc<Inner>,
         request: &mut AcquireRequest,
-        keys: &'a Keys,
         wait: Option<Duration>,
     ) -> Self {
         let observers = client.backing.pool.observers();
@@ -34,16 +34,17 @@ impl<'a> AcquireWatch<'a> {
             request.tag.id = observers.next_id();
             started = Some(client.backing.clock().now());
         }
-        let watch = Self { client, keys, tag: request.tag, started };
+        let (keys, tag) = (request.keys.clone(), request.tag);
+        let watch = Self { client, keys, tag, started };
         if started.is_some() {
             let event = || Event::AcquireStarted { lock: watch.lock(), wait, is_adoption };
-            observers.emit(Weight::Detail, event);
+            watch.client.backing.pool.observers().emit(Weight::Detail, event);
         }
         watch
     }
 
     fn lock(&self) -> LockInfo {
-        self.tag.lock(self.keys, self.client.settings.prefix.len())
+        self.tag.lock(&self.keys, self.client.settings.prefix.len())
     }
 
     pub(super) fn finish(mut self, ended: &Result<Lease, AcquireError>) {
@@ -67,7 +68,7 @@ impl<'a> AcquireWatch<'a> {
     }
 }
 
-impl Drop for AcquireWatch<'_> {
+impl Drop for AcquireWatch {
     fn drop(&mut self) {
         self.emit(AcquireOutcome::Dropped, None, None);
     }

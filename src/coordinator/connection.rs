@@ -31,6 +31,8 @@ pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) peer: Peer,
     conversation: Conversation<Pipeline>,
+    /// Empty, with the capacity of an answered pipeline.
+    spare: Vec<NodeCommand>,
     liveness: Liveness,
     /// Set while the driver has to read this connection before the node counts as stalled.
     yielded_at: Option<Time>,
@@ -59,6 +61,7 @@ impl Connection {
             id,
             peer,
             conversation,
+            spare: Vec::new(),
             liveness,
             yielded_at,
             last_count,
@@ -158,6 +161,18 @@ impl Connection {
             self.last_answered = self.last_answered.max(pipeline.written_at);
         }
         Ok(answered)
+    }
+
+    /// An empty vector for the commands of the next pipeline.
+    pub(super) fn take_spare(&mut self) -> Vec<NodeCommand> {
+        std::mem::take(&mut self.spare)
+    }
+
+    /// Keeps the capacity of vectors that were used for an answered pipeline.
+    pub(super) fn reuse(&mut self, mut commands: Vec<NodeCommand>, replies: Vec<Value>) {
+        commands.clear();
+        self.spare = commands;
+        self.conversation.reuse(replies);
     }
 
     /// A pipeline was answered. Returns true if the node was stalled and is back.

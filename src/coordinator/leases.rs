@@ -13,6 +13,7 @@ use crate::observe::event::Event;
 use crate::observe::{Report, Weight};
 use crate::protocol::{Goal, Loss, NodeId, Renewal, Round, SuspectedLoss, Tenure, Time, Ttl};
 use crate::wire::{Command, CoolDown, Key, Value};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -176,8 +177,10 @@ impl Coordinator {
             self.restore_untaken_limit(lease.claim().keys());
         }
         for key in lease.claim().keys().iter() {
-            if self.leases_by_key.get(key) == Some(&id) {
-                self.leases_by_key.remove(key);
+            if let Entry::Occupied(entry) = self.leases_by_key.entry(key.clone())
+                && *entry.get() == id
+            {
+                entry.remove();
             }
         }
         self.forget_round(Some(lease.acquired));

@@ -88,5 +88,5 @@ pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Remains, Repli
 pub(crate) use context::ConnectionId;
 pub(crate) use settings::{NodeSettings, Settings};
 pub(crate) use shared_lease::SharedLease;
-pub(crate) use slots::{AcquireId, LeaseId, RoundId};
+pub(crate) use slots::{AcquireId, Acquires, LeaseId, RoundId, Rounds, SlotMap};
 pub(crate) use state::Coordinator;

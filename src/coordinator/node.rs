@@ -330,7 +330,8 @@ impl Node {
             repeated = self.pending.take(MAX_COMMANDS);
         }
         // Cancelled commands take no place in the pipeline: no other call would write the commands behind them.
-        let (mut repeated, mut written) = (repeated.into_iter(), Vec::new());
+        let spare = self.connection_mut().map(Connection::take_spare).unwrap_or_default();
+        let (mut repeated, mut written) = (repeated.into_iter(), spare);
         while written.len() < MAX_COMMANDS
             && let Some(command) = repeated.next().or_else(|| self.inbox.pop_front())
         {

@@ -1,15 +1,16 @@
 //! One waiting acquire, and the queue of a key.
 
-use super::slots::{AcquireId, RoundId, Rounds, Slots};
+use super::slots::{AcquireId, Acquires, RoundId, Rounds, SlotMap, Slots};
 use super::votes::VoteCounter;
 use crate::protocol::{Contention, NodeId, NodeSet, Time, Turns, Waiting};
 use crate::wire::{Key, Keys};
-use std::collections::BTreeMap;
+use std::collections::hash_map::OccupiedEntry;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a client remembers that others compete for a lock, even if its own queue is empty.
-pub(super) const RIVALS_FOR: Duration = Duration::from_secs(1);
+const RIVALS_FOR: Duration = Duration::from_secs(1);
 
 pub(super) type Votes = Slots<Rounds, VoteCounter>;
 
@@ -60,5 +61,37 @@ impl Waiter {
 impl Queue {
     pub(super) fn has_rivals(&self, now: Time) -> bool {
         self.rivals_at.is_some_and(|at| now.since(at) < RIVALS_FOR)
+    }
+
+    pub(super) fn head(&self) -> Option<AcquireId> {
+        self.waiters.values().next().copied()
+    }
+
+    /// Gives the turn to the head. Returns it, unless it had the turn before.
+    pub(super) fn promote(&self, waiters: &mut SlotMap<Acquires, Waiter>) -> Option<AcquireId> {
+        let head = self.head()?;
+        let waiter = waiters.get_mut(head).filter(|waiter| !waiter.waiting.is_first())?;
+        waiter.waiting.handle_turn();
+        if self.rivals_at.is_some() {
+            waiter.waiting.handle_rivals(self.contention);
+        }
+        Some(head)
+    }
+}
+
+/// Removes a queue that is empty. If it has rivals, it is kept, and checked again at the time in `remembered`.
+pub(super) fn remove_if_over(
+    mut entry: OccupiedEntry<'_, Key, Queue>,
+    remembered: &mut VecDeque<(Time, Key)>,
+    now: Time,
+) {
+    let queue = entry.get_mut();
+    if !queue.waiters.is_empty() {
+        return;
+    }
+    if !queue.has_rivals(now) {
+        entry.remove();
+    } else if !std::mem::replace(&mut queue.is_remembered, true) {
+        remembered.push_back((now.after(RIVALS_FOR), entry.key().clone()));
     }
 }

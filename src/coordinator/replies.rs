@@ -28,16 +28,18 @@ impl Node {
         loop {
             let Some(connection) = self.connection_mut() else { return Ok(()) };
             let polled = connection.poll_replies();
-            let Some((pipeline, replies)) = polled.map_err(|error| {
+            let Some((mut pipeline, replies)) = polled.map_err(|error| {
                 let last_error = connection.conversation().last_error();
                 NodeFailure::disconnected(&error, last_error.as_deref())
             })?
             else {
                 break;
             };
-            self.handle_pipeline(pipeline, &replies, now, cx)?;
-            let is_back =
-                self.connection_mut().is_some_and(|connection| connection.handle_reply(now));
+            self.handle_pipeline(&mut pipeline, &replies, now, cx)?;
+            let is_back = self.connection_mut().is_some_and(|connection| {
+                connection.reuse(pipeline.commands, replies);
+                connection.handle_reply(now)
+            });
             if is_back {
                 if let Some(second) = self.second.take() {
                     cx.closed.push_back(second.id);
@@ -67,17 +69,18 @@ impl Node {
 
     fn handle_pipeline(
         &mut self,
-        pipeline: Pipeline,
+        pipeline: &mut Pipeline,
         replies: &[Value],
         now: Time,
         cx: &mut Context,
     ) -> Result<(), NodeFailure> {
         let Pipeline { commands, written_at, has_time, .. } = pipeline;
+        let (written_at, has_time) = (*written_at, *has_time);
         let expected = commands.iter().map(NodeCommand::reply_count).sum::<usize>();
         let time = match verify_sync(replies, expected + usize::from(has_time), has_time) {
             Ok(time) => time,
             Err(failure) => {
-                for command in commands {
+                for command in commands.drain(..) {
                     self.handle_unanswered(command, &failure, now, cx);
                 }
                 return Err(failure);
@@ -91,7 +94,7 @@ impl Node {
         };
         let (mut repeated, mut refusal) = (Vec::new(), None);
         let mut rest = replies;
-        for command in commands {
+        for command in commands.drain(..) {
             let (own, others) = rest.split_at(command.reply_count());
             rest = others;
             if command.is_native_refused(own)

@@ -80,6 +80,49 @@ impl<K: Copy, T> Slots<K, T> {
     }
 }
 
+/// Values for some entries of [`Slots`]. A value stays until it is removed, or until another entry takes the place of its
+/// entry.
+pub(crate) struct SlotMap<K, T> {
+    values: Vec<Option<(u64, T)>>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Copy, T> SlotMap<K, T> {
+    pub(crate) fn new() -> Self {
+        Self { values: Vec::new(), kind: PhantomData }
+    }
+
+    pub(crate) fn insert(&mut self, id: Id<K>, value: T) {
+        if self.values.len() <= id.place {
+            self.values.resize_with(id.place + 1, || None);
+        }
+        self.values[id.place] = Some((id.serial, value));
+    }
+
+    pub(crate) fn get(&self, id: Id<K>) -> Option<&T> {
+        let (serial, value) = self.values.get(id.place)?.as_ref()?;
+        (*serial == id.serial).then_some(value)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: Id<K>) -> Option<&mut T> {
+        let (serial, value) = self.values.get_mut(id.place)?.as_mut()?;
+        (*serial == id.serial).then_some(value)
+    }
+
+    pub(crate) fn remove(&mut self, id: Id<K>) -> Option<T> {
+        let value = self.values.get_mut(id.place)?;
+        value.take_if(|(serial, _)| *serial == id.serial).map(|(_, value)| value)
+    }
+
+    /// All values, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Id<K>, &T)> {
+        self.values.iter().enumerate().filter_map(|(place, value)| {
+            let (serial, value) = value.as_ref()?;
+            Some((Id { serial: *serial, place, kind: PhantomData }, value))
+        })
+    }
+}
+
 impl<K> fmt::Debug for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{}", self.serial)
@@ -101,5 +144,20 @@ mod tests {
         assert_eq!((slots.get(second), slots.len()), (Some(&'b'), 1));
         assert!(first < second && first != second);
         assert_eq!(slots.ids(), [second]);
+    }
+
+    #[test]
+    fn value_of_a_removed_entry_is_not_found_for_a_later_entry() {
+        let (mut slots, mut values) = (Slots::<Rounds, _>::new(), SlotMap::new());
+        let first = slots.insert(());
+        values.insert(first, 'a');
+        slots.remove(first);
+        let second = slots.insert(());
+        assert!(values.get(second).is_none() && values.get_mut(second).is_none());
+        assert_eq!((values.remove(second), values.get(first)), (None, Some(&'a')));
+        values.insert(second, 'b');
+        assert_eq!((values.remove(first), values.get(second)), (None, Some(&'b')));
+        assert_eq!(values.iter().collect::<Vec<_>>(), [(second, &'b')]);
+        assert_eq!((values.remove(second), values.iter().count()), (Some('b'), 0));
     }
 }

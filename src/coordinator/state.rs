@@ -19,7 +19,7 @@ use crate::observe::event::LockInfo;
 use crate::protocol::{ClockSteps, NodeClock, NodeId, NodeSet, Time};
 use crate::random::Random;
 use crate::wire::Key;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// The decisions of one client.
 ///
@@ -34,10 +34,10 @@ use std::collections::{BTreeMap, VecDeque};
 ///
 /// # Order of calls
 ///
-/// A turn of the driver: all bytes that were read; then `handle_timeout` if it is due; then requests; then one
-/// `poll_transmit` for each connection. `now` never goes back, is read after the bytes that a `handle_bytes` passes
-/// (I3), and before the bytes of a `poll_transmit` are written (I4). A node counts as stalled only in a `handle_timeout`
-/// that follows another one, and the driver reads all connections in between.
+/// A turn of the driver: requests; all bytes that were read; one `poll_transmit` for each connection. An alarm: a turn,
+/// unless another thread takes one; then `handle_timeout` if it is due. `now` never goes back, is read after the bytes
+/// that a `handle_bytes` passes (I3), and before the bytes of a `poll_transmit` are written (I4). A node counts as stalled
+/// only in a `handle_timeout` that follows another one, and the driver reads all connections in between.
 pub(crate) struct Coordinator {
     pub(super) cx: Context,
     pub(super) nodes: Nodes,
@@ -45,7 +45,7 @@ pub(crate) struct Coordinator {
     pub(super) acquires: Slots<Acquires, Acquire>,
     pub(super) queues: WaitQueues,
     pub(super) leases: Slots<Leases, Lease>,
-    pub(super) leases_by_key: BTreeMap<Key, LeaseId>,
+    pub(super) leases_by_key: HashMap<Key, LeaseId>,
     /// Forward steps of the nodes' clocks.
     pub(super) steps: ClockSteps,
     /// By their first round, which identifies them to their callers.
@@ -84,7 +84,7 @@ impl Coordinator {
             acquires: Slots::new(),
             queues: WaitQueues::new(quorum),
             leases: Slots::new(),
-            leases_by_key: BTreeMap::new(),
+            leases_by_key: HashMap::new(),
             steps: ClockSteps::default(),
             surveys: BTreeMap::new(),
             timers: Timers::new(),

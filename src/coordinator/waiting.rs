@@ -5,13 +5,14 @@
 //!
 //! Methods that can end the wait of an acquire return it, or add it to `ready`.
 
-use super::queue::{Queue, RIVALS_FOR, Votes, Waiter};
+use super::queue::{Queue, Votes, Waiter, remove_if_over};
 use super::sets::{Candidate, Sets};
-use super::slots::{AcquireId, RoundId};
+use super::slots::{AcquireId, Acquires, RoundId, SlotMap};
 use super::votes::VoteCounter;
 use crate::protocol::{FreeNodes, NodeId, NodeSet, Quorum, Time, Waiting};
 use crate::wire::{Key, Keys};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ const PROMPT: Duration = Duration::from_millis(5);
 
 pub(super) struct WaitQueues {
     quorum: Quorum,
-    waiters: BTreeMap<AcquireId, Waiter>,
-    pub(super) queues: BTreeMap<Key, Queue>,
+    waiters: SlotMap<Acquires, Waiter>,
+    pub(super) queues: HashMap<Key, Queue>,
     sets: Sets,
     last_place: u64,
     /// Number of times that an acquire was checked because a key was freed.
@@ -34,8 +35,8 @@ impl WaitQueues {
     pub(super) fn new(quorum: Quorum) -> Self {
         Self {
             quorum,
-            waiters: BTreeMap::new(),
-            queues: BTreeMap::new(),
+            waiters: SlotMap::new(),
+            queues: HashMap::new(),
             sets: Sets::default(),
             last_place: 0,
             checks: 0,
@@ -52,14 +53,14 @@ impl WaitQueues {
         if keys.len() == 1 {
             // The caller checks whether the acquire is first.
             self.enter(acquire, keys.first(), now);
-        } else if let Some(waiter) = self.waiters.get_mut(&acquire) {
+        } else if let Some(waiter) = self.waiters.get_mut(acquire) {
             waiter.waiting.handle_turn();
         }
     }
 
     /// The acquire goes to the end of the queue of `key`.
     fn enter(&mut self, acquire: AcquireId, key: &Key, now: Time) {
-        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         self.last_place += 1;
         waiter.queue = Some((key.clone(), self.last_place));
         let queue = self.queues.entry(key.clone()).or_default();
@@ -67,47 +68,27 @@ impl WaitQueues {
             waiter.waiting.handle_return(queue.contention, now);
         }
         queue.waiters.insert(self.last_place, acquire);
-        self.promote(key);
-    }
-
-    /// Gives the turn to the head of the queue. Returns it, unless it had the turn before.
-    fn promote(&mut self, key: &[u8]) -> Option<AcquireId> {
-        let queue = self.queues.get(key)?;
-        let head = queue.waiters.values().next()?;
-        let waiter = self.waiters.get_mut(head).filter(|waiter| !waiter.waiting.is_first())?;
-        waiter.waiting.handle_turn();
-        if queue.rivals_at.is_some() {
-            waiter.waiting.handle_rivals(queue.contention);
-        }
-        Some(*head)
+        queue.promote(&mut self.waiters);
     }
 
     /// Takes the acquire out of its queue.
     fn exit(&mut self, acquire: AcquireId, now: Time, ready: &mut Vec<AcquireId>) {
-        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         let Some((key, place)) = waiter.queue.take() else { return };
         let contention = waiter.waiting.contention();
-        let Some(queue) = self.queues.get_mut(&key) else { return };
+        let Entry::Occupied(mut entry) = self.queues.entry(key) else { return };
+        let queue = entry.get_mut();
         if queue.waiters.keys().next() == Some(&place) {
             queue.contention = contention;
         }
         queue.waiters.remove(&place);
-        if let Some(head) = self.promote(&key) {
-            self.schedule_try(head, now);
+        if let Some(head) = queue.promote(&mut self.waiters) {
             ready.push(head);
+            if let Some(waiter) = self.waiters.get_mut(head) {
+                waiter.waiting.schedule_try(now);
+            }
         }
-        self.remove_if_over(&key, now);
-    }
-
-    fn remove_if_over(&mut self, key: &Key, now: Time) {
-        let Some(queue) = self.queues.get_mut(key).filter(|queue| queue.waiters.is_empty()) else {
-            return;
-        };
-        if !queue.has_rivals(now) {
-            self.queues.remove(key);
-        } else if !std::mem::replace(&mut queue.is_remembered, true) {
-            self.remembered.push_back((now.after(RIVALS_FOR), key.clone()));
-        }
+        remove_if_over(entry, &mut self.remembered, now);
     }
 
     /// Removes empty queues whose rivals are of the past.
@@ -115,10 +96,10 @@ impl WaitQueues {
         while self.remembered.front().is_some_and(|(at, _)| *at <= now)
             && let Some((_, key)) = self.remembered.pop_front()
         {
-            if let Some(queue) = self.queues.get_mut(&key) {
-                queue.is_remembered = false;
+            if let Entry::Occupied(mut entry) = self.queues.entry(key) {
+                entry.get_mut().is_remembered = false;
+                remove_if_over(entry, &mut self.remembered, now);
             }
-            self.remove_if_over(&key, now);
         }
     }
 
@@ -132,7 +113,7 @@ impl WaitQueues {
     ) {
         self.forget_rivals(now);
         self.exit(acquire, now, ready);
-        self.waiters.remove(&acquire);
+        self.waiters.remove(acquire);
         for key in self.sets.remove(acquire) {
             self.notify_sets(&key, votes, now, ready);
         }
@@ -140,7 +121,7 @@ impl WaitQueues {
 
     /// An attempt begins.
     pub(super) fn begin(&mut self, acquire: AcquireId, round: RoundId) {
-        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         waiter.waiting.handle_begin();
         waiter.votes = Some(round);
         if waiter.is_set() {
@@ -150,7 +131,7 @@ impl WaitQueues {
 
     /// The attempt was won. [`leave`](Self::leave) follows.
     pub(super) fn handle_win(&mut self, acquire: AcquireId) {
-        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         waiter.waiting.handle_win();
         // Sets that wait for one of the keys wait for the release.
         self.sets.pass_on(acquire);
@@ -165,19 +146,19 @@ impl WaitQueues {
         random: u64,
         ready: &mut Vec<AcquireId>,
     ) {
-        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         let place = waiter.last_votes(votes).and_then(VoteCounter::main_conflict);
         let conflict = place.and_then(|place| waiter.keys.get(place)).cloned();
         let queue = waiter.queue.as_ref().map(|(key, _)| key);
         if let Some(key) = conflict.filter(|key| Some(key) != queue) {
             self.exit(acquire, now, ready);
-            if let Some(waiter) = self.waiters.get_mut(&acquire) {
+            if let Some(waiter) = self.waiters.get_mut(acquire) {
                 waiter.waiting.handle_requeued();
             }
             // That its turn may come at once is no reason for another attempt.
             self.enter(acquire, &key, now);
         }
-        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);
         let free = FreeNodes { nodes: waiter.free(votes), ..FreeNodes::default() };
         waiter.waiting.handle_holder(holder);
@@ -206,7 +187,7 @@ impl WaitQueues {
         now: Time,
         random: u64,
     ) {
-        let Some(waiter) = self.waiters.get_mut(&acquire) else { return };
+        let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);
         waiter.votes = None;
         waiter.waiting.handle_holder(holder);
@@ -220,7 +201,7 @@ impl WaitQueues {
         votes: &Votes,
         now: Time,
     ) -> bool {
-        let Some(waiter) = self.waiters.get(&acquire).filter(|waiter| waiter.is_set()) else {
+        let Some(waiter) = self.waiters.get(acquire).filter(|waiter| waiter.is_set()) else {
             return false;
         };
         if !waiter.waiting.is_first() {
@@ -235,7 +216,7 @@ impl WaitQueues {
 
     /// When it is useful for the acquire to try again.
     fn next_useful_try(&mut self, acquire: AcquireId, votes: &Votes, now: Time) -> Option<Time> {
-        let waiter = self.waiters.get_mut(&acquire)?;
+        let waiter = self.waiters.get_mut(acquire)?;
         self.checks += 1;
         let known = waiter.free(votes);
         let freed = self.sets.free_nodes(acquire, &waiter.conflicts(votes));
@@ -244,7 +225,7 @@ impl WaitQueues {
     }
 
     fn schedule_try(&mut self, acquire: AcquireId, at: Time) -> bool {
-        let Some(waiter) = self.waiters.get_mut(&acquire) else { return false };
+        let Some(waiter) = self.waiters.get_mut(acquire) else { return false };
         waiter.waiting.schedule_try(at);
         true
     }
@@ -259,9 +240,10 @@ impl WaitQueues {
         ready: &mut Vec<AcquireId>,
     ) {
         let Some(key) = key else {
-            let heads = self.queues.values().filter_map(|queue| queue.waiters.values().next());
+            let heads = self.queues.values().filter_map(Queue::head);
             let unqueued = self.waiters.iter().filter(|(_, waiter)| waiter.queue.is_none());
-            let all: Vec<_> = heads.chain(unqueued.map(|(acquire, _)| acquire)).copied().collect();
+            let mut all: Vec<_> = heads.chain(unqueued.map(|(acquire, _)| acquire)).collect();
+            all.sort_unstable();
             for acquire in all {
                 self.handle_freed(acquire, node);
                 self.try_if_useful(acquire, votes, now, ready);
@@ -269,10 +251,10 @@ impl WaitQueues {
             return;
         };
         self.sets.handle_freed(node, key);
-        let head = self.queues.get(key).and_then(|queue| queue.waiters.values().next()).copied();
+        let head = self.queues.get(key).and_then(Queue::head);
         if let Some(acquire) = head {
             // The deletions of several keys are recorded by key.
-            if self.waiters.get(&acquire).is_some_and(|waiter| !waiter.is_set()) {
+            if self.waiters.get(acquire).is_some_and(|waiter| !waiter.is_set()) {
                 self.handle_freed(acquire, node);
             }
             if self.try_if_useful(acquire, votes, now, ready)
@@ -286,7 +268,7 @@ impl WaitQueues {
     }
 
     fn handle_freed(&mut self, acquire: AcquireId, node: NodeId) {
-        if let Some(waiter) = self.waiters.get_mut(&acquire) {
+        if let Some(waiter) = self.waiters.get_mut(acquire) {
             waiter.waiting.handle_freed(node);
         }
     }
@@ -319,11 +301,11 @@ impl WaitQueues {
             self.queues.entry(key.clone()).or_default().rivals_at = Some(now);
         }
         self.sets.handle_release(key, at);
-        if let Some(queue) = self.queues.get_mut(key) {
+        if let Entry::Occupied(mut entry) = self.queues.entry(key.clone()) {
+            let queue = entry.get_mut();
             let mut from = queue.turns.handle_release(at);
-            let head = queue.waiters.values().next().copied();
-            if let Some(acquire) = head
-                && let Some(waiter) = self.waiters.get_mut(&acquire)
+            if let Some(acquire) = queue.head()
+                && let Some(waiter) = self.waiters.get_mut(acquire)
             {
                 if from > at {
                     from = from.after(waiter.waiting.handle_yield());
@@ -331,15 +313,15 @@ impl WaitQueues {
                 waiter.waiting.schedule_try(from);
                 ready.push(acquire);
             }
+            remove_if_over(entry, &mut self.remembered, now);
         }
-        self.remove_if_over(key, now);
         self.notify_sets(key, votes, now, ready);
     }
 
     /// Notifies the watchers of a deleted `key` that can try: the first that can try soon, and those before it.
     fn notify_sets(&mut self, key: &[u8], votes: &Votes, now: Time, ready: &mut Vec<AcquireId>) {
         while let Some(Candidate { acquire, from }) = self.sets.next_candidate(key) {
-            let is_first = self.waiters.get(&acquire).is_some_and(|it| it.waiting.is_first());
+            let is_first = self.waiters.get(acquire).is_some_and(|it| it.waiting.is_first());
             let at = if is_first { self.next_useful_try(acquire, votes, now) } else { None };
             let Some(at) = at else { continue };
             self.schedule_try(acquire, at);
@@ -353,43 +335,43 @@ impl WaitQueues {
 
     /// True if the acquire may compete on the nodes.
     pub(super) fn is_first(&self, acquire: AcquireId) -> bool {
-        self.waiters.get(&acquire).is_none_or(|waiter| waiter.waiting.is_first())
+        self.waiters.get(acquire).is_none_or(|waiter| waiter.waiting.is_first())
     }
 
     /// When the acquire has a reason to try again.
     pub(super) fn try_at(&self, acquire: AcquireId) -> Option<Time> {
-        self.waiters.get(&acquire)?.waiting.try_at()
+        self.waiters.get(acquire)?.waiting.try_at()
     }
 
     /// When the acquire may compete again after a lost race or its own turn.
     pub(super) fn rests_until(&self, acquire: AcquireId) -> Option<Time> {
-        self.waiters.get(&acquire).map(|waiter| waiter.waiting.rests_until())
+        self.waiters.get(acquire).map(|waiter| waiter.waiting.rests_until())
     }
 
     /// The nodes that reported the key deleted, if the next attempt asks one of them before the others.
     pub(super) fn asks_one_of(&self, acquire: AcquireId) -> Option<NodeSet> {
         // Nodes can report different conflicts of several keys.
-        let waiter = self.waiters.get(&acquire).filter(|waiter| !waiter.is_set())?;
+        let waiter = self.waiters.get(acquire).filter(|waiter| !waiter.is_set())?;
         waiter.waiting.asks_one_first().then(|| waiter.waiting.freed())
     }
 
     /// The votes that refused the head of the acquire's queue.
     pub(super) fn refused(&self, acquire: AcquireId) -> Option<&Arc<VoteCounter>> {
-        let (key, _) = self.waiters.get(&acquire)?.queue.as_ref()?;
+        let (key, _) = self.waiters.get(acquire)?.queue.as_ref()?;
         self.queues.get(key)?.refused.as_ref()
     }
 
     /// True if another acquire of this client waits for `key`.
     pub(super) fn is_wanted(&self, key: &[u8], except: AcquireId) -> bool {
         let queued = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
-        let own = self.waiters.get(&except).and_then(|waiter| waiter.queue.as_ref());
+        let own = self.waiters.get(except).and_then(|waiter| waiter.queue.as_ref());
         let own = usize::from(own.is_some_and(|(queue, _)| **queue == *key));
         queued > own || self.sets.is_wanted(key, except)
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+        self.waiters.iter().next().is_none()
             && self.sets.is_empty()
             && self.queues.values().all(|queue| queue.waiters.is_empty())
     }

@@ -161,7 +161,7 @@ impl Drop for Call {
         // A lease that an adoption may have taken over ends now.
         self.engine.request_now(move |state, now| {
             let Some(id) = slot.id() else { return };
-            state.calls.remove(&id);
+            state.calls.remove(id);
             match id {
                 CallId::Acquire(id) => state.coordinator.handle_cancel(id, now),
                 CallId::Round(id) => state.coordinator.handle_cancel_call(id, now),

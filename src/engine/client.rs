@@ -29,6 +29,13 @@ pub(crate) struct Client {
     is_closed: AtomicBool,
 }
 
+/// An acquire that was submitted. Dropping it cancels the acquire.
+pub(crate) struct Acquiring {
+    engine: Arc<Engine>,
+    call: Call,
+    is_renewed: bool,
+}
+
 /// A lease that its caller has taken.
 pub(crate) struct Won {
     pub(crate) engine: Arc<Engine>,
@@ -87,8 +94,8 @@ impl Client {
         self.engine().ensure_task().map_err(Unready::NoRuntime)
     }
 
-    /// Acquires a lock.
-    pub(crate) async fn acquire(&self, request: AcquireRequest) -> Result<Won, Failure> {
+    /// Submits an acquire.
+    pub(crate) fn acquire(&self, request: AcquireRequest) -> Result<Acquiring, Failure> {
         let is_renewed = request.max_hold.is_some();
         if self.is_closed() {
             return Err(Failure::Failed(AcquireFailure::Closed));
@@ -100,17 +107,7 @@ impl Client {
             it.set_wall_clock(wall_us, now);
             Some(CallId::Acquire(it.handle_acquire(request, now)))
         });
-        match call.await {
-            Ok(Some(Completion::Acquired { lease, shared, since, .. })) => {
-                if is_renewed {
-                    engine.request(move |it, now| it.coordinator.handle_taken(lease, now));
-                }
-                Ok(Won { engine: engine.clone(), id: lease, shared, since })
-            }
-            Ok(Some(Completion::AcquireFailed { failure, .. })) => Err(Failure::Failed(failure)),
-            Ok(_) => Err(Failure::Failed(AcquireFailure::Closed)),
-            Err(failure) => Err(Failure::Internal(Some(failure))),
-        }
+        Ok(Acquiring { engine: engine.clone(), call, is_renewed })
     }
 
     /// Submits a call and awaits its completion. `None` if the coordinator panics.
@@ -248,6 +245,24 @@ impl Client {
         let names = self.first.pool.shared().iter().map(|node| node.name.clone());
         let pending = names.zip(pending.iter().copied()).filter(|(_, pending)| *pending > 0);
         CloseError::new(pending.collect())
+    }
+}
+
+impl Acquiring {
+    /// Takes the lease.
+    pub(crate) async fn won(self) -> Result<Won, Failure> {
+        let Self { engine, call, is_renewed } = self;
+        match call.await {
+            Ok(Some(Completion::Acquired { lease, shared, since, .. })) => {
+                if is_renewed {
+                    engine.request(move |it, now| it.coordinator.handle_taken(lease, now));
+                }
+                Ok(Won { engine, id: lease, shared, since })
+            }
+            Ok(Some(Completion::AcquireFailed { failure, .. })) => Err(Failure::Failed(failure)),
+            Ok(_) => Err(Failure::Failed(AcquireFailure::Closed)),
+            Err(failure) => Err(Failure::Internal(Some(failure))),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ mod slot;
 mod task;
 mod turn;
 
-pub(crate) use client::{Client, Failure, Won};
+pub(crate) use client::{Acquiring, Client, Failure, Won};
 pub(crate) use shared::Engine;
 pub(crate) use slot::CallId;
 

@@ -38,7 +38,7 @@ impl Engine {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let _ = self.panic.set(text.unwrap_or("no message").into());
-        state.calls.values().for_each(|call| call.handle_panic());
+        state.calls.iter().for_each(|call| call.handle_panic());
         let mut wakers = state.take_wakers();
         wakers.append(&mut state.wakers);
         drop(state);

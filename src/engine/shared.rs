@@ -7,7 +7,7 @@ use super::io::{Io, Opened};
 use super::lateness::Lateness;
 use super::queue::RequestQueue;
 use super::signal::TaskSignal;
-use super::slot::{CallId, CallSlot};
+use super::slot::{CallId, CallSlot, Calls};
 use crate::coordinator::{Completion, ConnectionId, Coordinator, LeaseId, Remains};
 use crate::node::{Environment, Node, Pool};
 use crate::observe::Weight;
@@ -15,7 +15,6 @@ use crate::observe::event::Event;
 use crate::protocol::{NodeId, Time};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, OnceLock, contain, lock};
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::{Arc, Weak};
@@ -25,9 +24,6 @@ use tokio::runtime::Id;
 
 /// Interval of the alarm of an idle client.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
-
-/// Number of calls above which those that are over are removed.
-const CROWD: usize = 1 << 10;
 
 /// Everything that the threads of a client share.
 pub(crate) struct Engine {
@@ -65,9 +61,7 @@ pub(crate) struct Engine {
 pub(super) struct State {
     pub(super) coordinator: Coordinator,
     /// Calls under way. The entry of an acquire stays when its caller has taken the lease.
-    pub(super) calls: BTreeMap<CallId, Arc<CallSlot>>,
-    /// Size of `calls` at which those that are over are removed.
-    pub(super) purge_at: usize,
+    pub(super) calls: Calls,
     /// Callers that wait for a quorum of connections.
     pub(super) ready: Vec<Waker>,
     /// Callers and tasks to wake after the mutex was unlocked, also if the coordinator panics.
@@ -112,7 +106,7 @@ pub(super) struct Effects {
 impl State {
     /// The wakers of all callers.
     pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
-        let mut wakers: Vec<_> = self.calls.values().filter_map(|call| call.take_waker()).collect();
+        let mut wakers: Vec<_> = self.calls.iter().filter_map(|call| call.take_waker()).collect();
         wakers.append(&mut self.ready);
         wakers.append(&mut self.closing);
         wakers
@@ -154,18 +148,14 @@ impl State {
         };
         // The lease of an acquire can be revoked, and the acquire continues.
         let slot = match completion {
-            Completion::Acquired { .. } => self.calls.get(&call).cloned(),
-            _ => self.calls.remove(&call),
+            Completion::Acquired { .. } => self.calls.get(call).cloned(),
+            _ => self.calls.remove(call),
         };
         self.wakers.extend(slot.and_then(|slot| slot.complete(completion)));
     }
 
     /// The completion of call `id` is passed to `slot`.
     pub(super) fn insert_call(&mut self, id: CallId, slot: Arc<CallSlot>) {
-        if self.calls.len() >= self.purge_at {
-            self.calls.retain(|_, slot| Arc::strong_count(slot) > 1);
-            self.purge_at = CROWD.max(2 * self.calls.len());
-        }
         slot.set_id(id);
         self.calls.insert(id, slot);
     }
@@ -182,8 +172,7 @@ impl Engine {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let state = State {
                 coordinator,
-                calls: BTreeMap::new(),
-                purge_at: CROWD,
+                calls: Calls::new(),
                 ready: Vec::new(),
                 wakers: Vec::new(),
                 closing: Vec::new(),

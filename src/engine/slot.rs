@@ -1,6 +1,6 @@
 //! The completion of one call, shared by the coordinator's user and the caller.
 
-use crate::coordinator::{AcquireId, Completion, RoundId};
+use crate::coordinator::{AcquireId, Acquires, Completion, RoundId, Rounds, SlotMap};
 use crate::protocol::{Loss, Time};
 use crate::sync::{Mutex, contain, lock};
 use std::sync::Arc;
@@ -11,6 +11,44 @@ use std::task::Waker;
 pub(crate) enum CallId {
     Acquire(AcquireId),
     Round(RoundId),
+}
+
+/// The slots of calls.
+pub(super) struct Calls {
+    acquires: SlotMap<Acquires, Arc<CallSlot>>,
+    rounds: SlotMap<Rounds, Arc<CallSlot>>,
+}
+
+impl Calls {
+    pub(super) fn new() -> Self {
+        Self { acquires: SlotMap::new(), rounds: SlotMap::new() }
+    }
+
+    pub(super) fn insert(&mut self, id: CallId, slot: Arc<CallSlot>) {
+        match id {
+            CallId::Acquire(id) => self.acquires.insert(id, slot),
+            CallId::Round(id) => self.rounds.insert(id, slot),
+        }
+    }
+
+    pub(super) fn get(&self, id: CallId) -> Option<&Arc<CallSlot>> {
+        match id {
+            CallId::Acquire(id) => self.acquires.get(id),
+            CallId::Round(id) => self.rounds.get(id),
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: CallId) -> Option<Arc<CallSlot>> {
+        match id {
+            CallId::Acquire(id) => self.acquires.remove(id),
+            CallId::Round(id) => self.rounds.remove(id),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<CallSlot>> {
+        let acquires = self.acquires.iter().map(|(_, slot)| slot);
+        acquires.chain(self.rounds.iter().map(|(_, slot)| slot))
+    }
 }
 
 /// Where the coordinator's user passes the completion of a call to its caller.

@@ -124,7 +124,12 @@ impl<T> Conversation<T> {
                 Some(Value::ServerError(error)) if is_protocol_error(&error) => {
                     self.stray_error = Some(error);
                 }
-                Some(reply) => self.replies.push(reply),
+                Some(reply) => {
+                    if self.replies.is_empty() {
+                        self.replies.reserve_exact(oldest.map_or(0, |pipeline| pipeline.count));
+                    }
+                    self.replies.push(reply);
+                }
             }
         }
     }
@@ -140,13 +145,19 @@ impl<T> Conversation<T> {
         if oldest.end > self.total_sent() || is_last && self.decoder.has_reply() {
             return Err(UNSOLICITED);
         }
-        let Some(Pipeline { count, end, context, .. }) = self.pipelines.pop_front() else {
+        let Some(Pipeline { end, context, .. }) = self.pipelines.pop_front() else {
             return Ok(None);
         };
         self.answered = end;
-        // The next pipeline usually has as many replies.
-        let next = Vec::with_capacity(count);
-        Ok(Some((context, std::mem::replace(&mut self.replies, next))))
+        Ok(Some((context, std::mem::take(&mut self.replies))))
+    }
+
+    /// Keeps the capacity of `replies` for the next pipeline.
+    pub(crate) fn reuse(&mut self, mut replies: Vec<Value>) {
+        if self.replies.is_empty() {
+            replies.clear();
+            self.replies = replies;
+        }
     }
 
     pub(crate) fn is_partly_answered(&self) -> bool {
