@@ -284,7 +284,7 @@ async fn attempt_with_failed_confirmation_reports_both_rounds() {
     }
     let delay = ms(100);
     for proxy in &proxies {
-        proxy.delay(Direction::Replies, delay);
+        proxy.delay(Direction::Requests, delay);
     }
     redlock.try_acquire("r").fenced().await.expect_err("the keys were deleted");
     let attempts = thief.attempts.lock().expect("no panic");
