@@ -16,10 +16,10 @@
 //! # }
 //! ```
 //!
-//! Connections run in the background: outside of tokio, on a thread of the library. The client therefore renews leases and detects their loss while the program does other work. Dropping the last handle of
-//! a client (a clone or a lease) closes the client, and blocks until all pending releases are delivered. This takes at
-//! most one [connect timeout](crate::Builder::connect_timeout). On a thread that is polling an async task, it does not
-//! block.
+//! Connections run in the background: outside of tokio, on a thread of the library. The client therefore renews leases
+//! and detects their loss while the program does other work. Dropping the last handle of a client (a clone or a lease)
+//! closes the client, and blocks until all pending releases are delivered. This takes at most one [connect
+//! timeout](crate::Builder::connect_timeout). On a thread that is polling an async task, it does not block.
 //!
 //! A thread that is polling an async task must not block. On such a thread, methods that block
 //! return [`InsideRuntime`](Error::InsideRuntime) without waiting. If the method consumes a lease,
