@@ -112,7 +112,7 @@ no_server_left() {
 # Checks the library with sets of its features. $1: `each` feature alone, or `all` combinations. No features and all
 # features are checked by clippy.
 features() {
-    local names=(blocking metrics redis-1 rustls-0-23 serde test-util tls-rustls tracing) set bit chosen
+    local names=(blocking metrics rustls-0-23 serde test-util tls-rustls tracing) set bit chosen
     for ((set = 1; set < 1 << ${#names[@]}; set++)); do
         chosen=()
         for ((bit = 0; bit < ${#names[@]}; bit++)); do

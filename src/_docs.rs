@@ -15,7 +15,6 @@ pub mod compare {}
 #[cfg(any(feature = "serde", not(doctest)))]
 #[doc = "[builder]: crate::Builder"]
 #[doc = "[config]: crate::Config"]
-#[doc = "[profile]: crate::Profile"]
 #[doc = "[acquire]: crate::Acquire"]
 #[doc = "[operations]: crate::_docs::operations"]
 #[doc = ""]

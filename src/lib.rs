@@ -7,7 +7,6 @@
 //! |---|---|
 //! | [`Redlock`] | The client. It acquires locks and reports their status. Clones share connections. |
 //! | [`Builder`], [`Config`] | Settings of a client: in code, or from a file or environment variables. |
-//! | [`Profile`] | Builder for a second client on the same connections, with different settings for one kind of lock. |
 //! | [`Acquire`] | Future that acquires a lock. Its methods set the options of this acquire. |
 //! | [`Lease`] | A lock that this client holds. Dropping the lease releases the lock in the background. |
 //! | [`LeaseRef`] | View of a lease for other tasks. It has most of the lease's methods. |
@@ -143,8 +142,8 @@ mod time;
 mod transport;
 mod wire;
 
-pub use check::{ClockOffset, Disagreement, Finding, NodeCheck, Severity};
-pub use client::{Acquire, Builder, Config, HeldLease, LockState, NodeInfo, NodeStatus, Profile};
+pub use check::{ClockOffset, Finding, NodeCheck, Severity};
+pub use client::{Acquire, Builder, Config, LockState, NodeInfo, NodeStatus};
 pub use client::{Redlock, RestartGuard, Status, TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
@@ -154,8 +153,6 @@ pub use observe::event;
 pub use observe::{FencingToken, ParseTokenError, TokenRangeError};
 pub use observe::{Holder, NodeReport, NodeState, NodeVote, Observer, Report, VoteEligibility};
 pub use protocol::{Loss, RetryPolicy};
-#[cfg(feature = "redis-1")]
-pub use redis;
 #[cfg(feature = "rustls-0-23")]
 pub use rustls;
 pub use wire::{Fsync, NodeFailure, Persistence, Role};

@@ -1,12 +1,25 @@
 //! [`Acquire`]: options of a blocking acquire.
 
-use super::background::Background;
 use super::error::{Error, joined};
 use super::lease::Lease;
+use super::waiting::{CloseOnDrop, wait};
 use crate::client::{TryUsingError, UsingError, finished, sorted};
 use crate::error::AcquireError;
 use crate::protocol::RetryPolicy;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Forwards settings to the async type's method of the same name, and refers to its documentation.
+macro_rules! settings {
+    ($($(#[$summary:meta])* $name:ident($($argument:ident: $type:ty)?);)*) => {$(
+        $(#[$summary])*
+        #[doc = ""]
+        #[doc = concat!("See [`Acquire::", stringify!($name), "`](crate::Acquire::", stringify!($name), ").")]
+        pub fn $name(self $(, $argument: $type)?) -> Self {
+            Self { inner: self.inner.$name($($argument)?), ..self }
+        }
+    )*};
+}
 
 /// Blocking acquire operation and its options; see [`Acquire`](crate::Acquire).
 /// [`call`](Self::call) runs the operation.
@@ -14,15 +27,42 @@ use std::time::Duration;
 #[must_use = "nothing is acquired until call() is called"]
 pub struct Acquire {
     inner: crate::Acquire,
-    background: Background,
+    client: Arc<CloseOnDrop>,
 }
 
 impl Acquire {
-    pub(super) fn new(inner: crate::Acquire, background: Background) -> Self {
-        Self { inner, background }
+    pub(super) fn new(inner: crate::Acquire, client: Arc<CloseOnDrop>) -> Self {
+        Self { inner, client }
     }
 
-    lock_settings!(Acquire);
+    settings! {
+        /// Sets how long a node keeps the lock unless the lease is extended or released.
+        ttl(ttl: Duration);
+        /// Sets the total time that an acquire may take, including all attempts.
+        wait(wait: Duration);
+        /// Waits for the lock without a time limit.
+        wait_forever();
+        /// Sets the policy for retries after a refused attempt.
+        retry(policy: RetryPolicy);
+        /// Limits the number of attempts.
+        max_attempts(attempts: u32);
+        /// Fails an acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
+        give_up_early();
+        /// Enables background renewal of the lease, for at most `max_hold`.
+        auto_extend(max_hold: Duration);
+        /// Enables background renewal of the lease, without a limit.
+        auto_extend_forever();
+        /// Keeps the resource locked for at least `time`, even if the lease is released earlier.
+        at_least(time: Duration);
+        /// Sets the text that is stored with the lock and shown in its status.
+        metadata(metadata: impl Into<String>);
+        /// Gives the lease a fencing token.
+        fenced();
+        /// Disables fencing tokens that the client's settings enable.
+        without_fencing();
+        /// Sets the class of the lock for events and metrics.
+        class(class: &'static str);
+    }
 
     /// Acquires the lock. Blocks until the lock is acquired or the acquire fails.
     /// [`wait`](Self::wait) limits how long this takes.
@@ -31,9 +71,9 @@ impl Acquire {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
     /// For all other errors, see [`AcquireError`].
     pub fn call(self) -> Result<Lease, Error<AcquireError>> {
-        let Self { inner, background } = self;
-        let lease = joined(background.wait(inner))?;
-        Ok(Lease::new(lease, background))
+        let Self { inner, client } = self;
+        let lease = joined(wait(inner))?;
+        Ok(Lease::new(lease, client))
     }
 
     /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed in the
@@ -46,8 +86,8 @@ impl Acquire {
     /// without running the work. For all other errors, see [`UsingError`]. If the work ran, the
     /// error contains its output.
     pub fn using<T>(self, work: impl FnOnce(&Lease) -> T) -> Result<T, Error<UsingError<T>>> {
-        let Self { inner, background } = self;
-        let lease = Self::new(inner.renewed(), background)
+        let Self { inner, client } = self;
+        let lease = Self::new(inner.renewed(), client)
             .call()
             .map_err(|error| error.map(UsingError::from))?;
         let output = work(&lease);

@@ -1,12 +1,13 @@
 //! [`Lease`]: a held lock of a blocking client.
 
-use super::background::Background;
 use super::error::{Error, joined};
+use super::waiting::{CloseOnDrop, begin, wait, wait_here, wait_within};
 use crate::error::{ExtendError, ReenterError, ReleaseError};
 use crate::lease::{Ended, LeaseRef, ReleaseOutcome};
 use crate::protocol::Loss;
 use std::ops::Deref;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A lock that a blocking client holds; see [`Lease`](crate::Lease). Dropping the lease releases
@@ -14,14 +15,14 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
-    // Field order matters: the background must outlive `inner` to deliver its release.
+    // Field order matters: `inner` submits its release before the last handle waits for it.
     inner: crate::Lease,
-    background: Background,
+    client: Arc<CloseOnDrop>,
 }
 
 impl Lease {
-    pub(super) fn new(inner: crate::Lease, background: Background) -> Self {
-        Self { inner, background }
+    pub(super) fn new(inner: crate::Lease, client: Arc<CloseOnDrop>) -> Self {
+        Self { inner, client }
     }
 
     /// Creates an additional guard of this lease, without I/O; see [`LeaseRef::reenter`].
@@ -31,7 +32,7 @@ impl Lease {
     /// has ended.
     pub fn reenter(&self) -> Result<Self, ReenterError> {
         let inner = self.inner.reenter()?;
-        Ok(Self::new(inner, self.background.clone()))
+        Ok(Self::new(inner, self.client.clone()))
     }
 
     /// Extends the lock so that its keys expire `ttl` from now. Blocks for at most one node
@@ -41,7 +42,7 @@ impl Lease {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
     /// For all other errors, see [`ExtendError`].
     pub fn extend(&self, ttl: Duration) -> Result<(), Error<ExtendError>> {
-        joined(self.background.wait(self.inner.extend(ttl)))
+        joined(wait(self.inner.extend(ttl)))
     }
 
     /// Ensures that at least `validity` remains when this method returns. Blocks for at most one
@@ -51,7 +52,7 @@ impl Lease {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
     /// For all other errors, see [`ExtendError`].
     pub fn ensure(&self, validity: Duration) -> Result<(), Error<ExtendError>> {
-        joined(self.background.wait(self.inner.ensure(validity)))
+        joined(wait(self.inner.ensure(validity)))
     }
 
     /// Waits until the lease is lost, for at most `limit`, and returns the reason; see
@@ -59,7 +60,7 @@ impl Lease {
     /// it is released. On a thread that is polling an async task, returns the current state without
     /// waiting.
     pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
-        match self.background.wait_within(limit, self.inner.ended()) {
+        match wait_within(limit, self.inner.ended()) {
             Ok(Some(Ended::Lost(loss))) => Some(loss),
             Ok(Some(Ended::Released) | None) => None,
             Err(_) => self.inner.loss(),
@@ -74,7 +75,7 @@ impl Lease {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
     /// For all other errors, see [`ReleaseError`].
     pub fn release(self) -> Result<ReleaseOutcome, Error<ReleaseError>> {
-        joined(self.background.wait(self.inner.release()))
+        joined(wait(self.inner.release()))
     }
 
     /// Releases the lease, but keeps the resource locked for `cool_down` from now; see
@@ -85,12 +86,13 @@ impl Lease {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
     /// For all other errors, see [`ReleaseError`].
     pub fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, Error<ReleaseError>> {
-        let Self { inner, background } = self;
+        // The last handle waits for the release.
+        let Self { inner, client: _client } = self;
         let mut releasing = pin!(inner.release_after(cool_down));
-        let released = background.wait(releasing.as_mut());
+        let released = wait(releasing.as_mut());
         if released.is_err() {
             // A dropped, unpolled future would release the lock without the cool-down.
-            let _ = background.begin(releasing.as_mut());
+            let _ = begin(releasing.as_mut());
         }
         joined(released)
     }
@@ -99,7 +101,7 @@ impl Lease {
 impl Lease {
     /// Releases the lock. The caller must have checked that the thread is not polling a task.
     pub(super) fn release_here(self) -> Result<ReleaseOutcome, ReleaseError> {
-        self.background.wait_here(self.inner.release())
+        wait_here(self.inner.release())
     }
 }
 

@@ -1,51 +1,40 @@
 //! [`Redlock`]: the blocking client.
 
 use super::acquire::Acquire;
-use super::background::Background;
 use super::error::{Error, InsideRuntime, joined};
 use super::lease::Lease;
+use super::waiting::{CloseOnDrop, begin, wait};
 use crate::check::NodeCheck;
-use crate::client::{Builder, HeldLease, NodeInfo, Status, TryUsingError, UsingError};
+use crate::client::{Builder, NodeInfo, Status, TryUsingError, UsingError};
 use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
 use crate::lease::ReleaseOutcome;
 use crate::observe::Report;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// Blocking client for locks on N independent Redis servers, for callers without an async runtime;
 /// see [`Redlock`](crate::Redlock). [`Builder::build_blocking`] creates it.
 #[derive(Clone, Debug)]
 pub struct Redlock {
-    // Field order matters: the background must outlive `inner` to deliver its releases.
-    pub(super) inner: crate::Redlock,
-    pub(super) background: Background,
+    inner: crate::Redlock,
+    client: Arc<CloseOnDrop>,
 }
 
 impl Builder {
-    /// Validates the settings and creates a blocking client, for callers without an async runtime.
-    /// Connections run on a dedicated thread. If a [runtime](Self::runtime) was set, they run on
-    /// that runtime instead, and other threads must drive it.
+    /// Validates the settings and creates a blocking client, for callers without an async runtime. If a
+    /// [runtime](Self::runtime) was set, other threads must drive it.
     ///
     /// # Errors
-    /// - [`NoThread`](ConfigError::NoThread): the thread or its runtime cannot be started.
-    /// - Any other [`ConfigError`] names the invalid setting, or the settings that conflict.
+    /// Returns a [`ConfigError`] that names the invalid setting, or the settings that conflict.
     pub fn build_blocking(self) -> Result<Redlock, ConfigError> {
-        let background = match &self.runtime {
-            Some(handle) => Background::on(handle.clone()),
-            None => Background::start(self.config.connect_timeout())
-                .map_err(|error| ConfigError::NoThread { reason: error.to_string() })?,
-        };
-        let inner = self.runtime(background.handle().clone()).build()?;
-        Ok(Redlock { inner, background })
+        let inner = self.build()?;
+        Ok(Redlock { client: Arc::new(CloseOnDrop(inner.clone())), inner })
     }
 }
 
 impl Redlock {
-    pub(super) fn sharing(inner: crate::Redlock, background: Background) -> Self {
-        Self { inner, background }
-    }
-
     fn made(&self, inner: crate::Acquire) -> Acquire {
-        Acquire::new(inner, self.background.clone())
+        Acquire::new(inner, self.client.clone())
     }
 
     /// Returns an [`Acquire`] that tries once to lock `resource`; see
@@ -118,7 +107,7 @@ impl Redlock {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
     /// For all other errors, see [`ClientError`].
     pub fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, Error<ClientError>> {
-        joined(self.background.wait(self.inner.status(resource)))
+        joined(wait(self.inner.status(resource)))
     }
 
     /// Checks the configuration of each node; see [`Redlock::check`](crate::Redlock::check).
@@ -127,7 +116,7 @@ impl Redlock {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
     /// For all other errors, see [`ClientError`].
     pub fn check(&self) -> Result<Vec<NodeCheck>, Error<ClientError>> {
-        joined(self.background.wait(self.inner.check()))
+        joined(wait(self.inner.check()))
     }
 
     /// Deletes the lock on `resource`, regardless of its holder; see
@@ -137,7 +126,7 @@ impl Redlock {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
     /// For all other errors, see [`ClientError`].
     pub fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, Error<ClientError>> {
-        joined(self.background.wait(self.inner.force_release(resource)))
+        joined(wait(self.inner.force_release(resource)))
     }
 
     /// Releases all leases of this client; see
@@ -149,7 +138,7 @@ impl Redlock {
     pub fn release_all(
         &self,
     ) -> Result<Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)>, InsideRuntime> {
-        self.background.wait(self.inner.release_all())
+        wait(self.inner.release_all())
     }
 
     /// Closes the client and waits for its pending releases; see
@@ -160,9 +149,9 @@ impl Redlock {
     /// Returns a [`CloseError`] that names the nodes with pending releases.
     pub fn close(&self) -> Result<(), CloseError> {
         let mut closing = std::pin::pin!(self.inner.close());
-        self.background.wait(closing.as_mut()).unwrap_or_else(|_| {
+        wait(closing.as_mut()).unwrap_or_else(|_| {
             // The first poll closes the client and sends the releases.
-            match self.background.begin(closing.as_mut()) {
+            match begin(closing.as_mut()) {
                 Poll::Ready(closed) => closed,
                 Poll::Pending => Err(self.inner.remains()),
             }
@@ -172,12 +161,6 @@ impl Redlock {
     /// Returns the last known state of each node; see [`Redlock::nodes`](crate::Redlock::nodes).
     pub fn nodes(&self) -> Vec<NodeInfo> {
         self.inner.nodes()
-    }
-
-    /// Returns a snapshot of each lease that this client holds; see
-    /// [`Redlock::leases`](crate::Redlock::leases).
-    pub fn leases(&self) -> Vec<HeldLease> {
-        self.inner.leases()
     }
 
     /// Returns the async client that this client wraps. Both use the same connections.

@@ -1,9 +1,7 @@
 //! Findings of a check.
 
-use super::disagreement::Disagreement;
 use super::offset::ClockOffset;
-use crate::observe::Excess;
-use crate::wire::{Fsync, INFO_NOT_PERMITTED, NodeFailure, Persistence, short};
+use crate::wire::{Fsync, INFO_NOT_PERMITTED, NodeFailure, Persistence};
 use std::fmt;
 use std::time::Duration;
 
@@ -71,55 +69,11 @@ pub enum Finding {
     /// The server does not permit `TIME`. Clients cannot detect that its clock steps forward or runs fast, and such a
     /// clock expires locks early. Severity: danger.
     ClockUnreadable,
-    /// The server's clock was stepped during the check. A forward step expires locks early. Severity: danger.
-    ClockMoved {
-        /// Lower bound of the step's size.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "by_seconds", serialize_with = "crate::wire::seconds")
-        )]
-        by: Duration,
-    },
     /// The server's clock differs from the other nodes' clocks by more than 125 ms. The difference itself is harmless,
     /// but a forward step that corrects the clock expires locks early. Severity: warning.
     ClockOff {
         /// Size and direction of the difference.
         offset: ClockOffset,
-    },
-    /// The nodes' clocks disagree by more than 125 ms, and this client's clock does not agree with a majority of them.
-    /// The clocks of the majority may therefore be wrong. Reported for every node whose clock was read. Severity:
-    /// warning.
-    ClocksDisagree {
-        /// Difference between the clocks of the two groups of nodes.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "by_seconds", serialize_with = "crate::wire::seconds")
-        )]
-        by: Duration,
-        /// Addresses of the nodes whose clocks are closer to this client's clock.
-        near_client: Vec<String>,
-        /// Addresses of the other nodes.
-        others: Vec<String>,
-    },
-    /// The remaining TTL of a lock exceeds this client's `max_ttl`. Either the node's clock was set back, or another
-    /// client uses a longer [`max_ttl`](crate::Builder::max_ttl). Severity: warning.
-    ///
-    /// The check finds locks with a single `SCAN` call, which may miss some locks on a server with thousands of keys.
-    ExceedsMaxTtl {
-        /// Key of the lock with the longest remaining TTL.
-        key: String,
-        /// Remaining TTL of that lock.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "ttl_seconds", serialize_with = "crate::wire::seconds")
-        )]
-        ttl: Duration,
-        /// The `max_ttl` of this client.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "max_ttl_seconds", serialize_with = "crate::wire::seconds")
-        )]
-        max_ttl: Duration,
     },
     /// The server's persistence settings do not protect locks from loss in a restart or a crash. Severity: warning.
     NotDurable {
@@ -129,11 +83,6 @@ pub enum Finding {
     /// The server does not fsync its append-only file during a rewrite (`no-appendfsync-on-rewrite`). A crash of the
     /// machine during a rewrite loses locks. Severity: warning.
     NoFsyncOnRewrite,
-    /// The server is older than Redis 6.2, the oldest version that quorlock is tested with. Severity: warning.
-    Old {
-        /// Redis version that the server is compatible with: major and minor number.
-        version: (u32, u32),
-    },
     /// The server does not notify clients when a lock is released, so waiting for a lock takes longer. Severity: note.
     NoPushes {
         /// Reason why the server sends no notifications.
@@ -150,17 +99,6 @@ pub enum Finding {
         /// Number of Sentinels that monitor the server.
         sentinels: u64,
     },
-    /// Other clients of this library that are connected to the node use different settings. Severity: danger if they
-    /// and this client can hold the same lock; warning if they can do so only after a failure; otherwise note.
-    Disagrees {
-        /// Addresses of the other clients' connections, as the node sees them.
-        clients: Vec<String>,
-        /// Setting on which the clients disagree.
-        about: Disagreement,
-    },
-    /// The server runs in cluster mode. All resources of one [`acquire_all`](crate::Redlock::acquire_all) call must
-    /// hash to the same slot, and the node must serve the slot of every resource. Severity: note.
-    Clustered,
     /// The check could not determine a fact, because the server does not permit a command. Severity: note.
     Unknown {
         /// Name of the unknown fact.
@@ -176,36 +114,20 @@ impl Finding {
         match self {
             Self::Refused { command: "SCRIPT LOAD", .. }
             | Self::NoPushes { .. }
-            | Self::Clustered
             | Self::Unknown { .. } => Severity::Note,
             Self::ClockOff { .. }
-            | Self::ClocksDisagree { .. }
-            | Self::ExceedsMaxTtl { .. }
             | Self::NotDurable { .. }
             | Self::NoFsyncOnRewrite
             | Self::HasReplicas { .. }
-            | Self::Watched { .. }
-            | Self::Old { .. } => Severity::Warning,
-            Self::Disagrees { about, .. } => disagreement_severity(about),
+            | Self::Watched { .. } => Severity::Warning,
             Self::Unreachable { .. }
             | Self::Quarantined { .. }
             | Self::Replica
             | Self::SameServer { .. }
             | Self::Refused { .. }
             | Self::Evicting { .. }
-            | Self::ClockUnreadable
-            | Self::ClockMoved { .. } => Severity::Danger,
+            | Self::ClockUnreadable => Severity::Danger,
         }
-    }
-}
-
-fn disagreement_severity(about: &Disagreement) -> Severity {
-    match about {
-        Disagreement::Nodes { splits: true, .. } => Severity::Danger,
-        Disagreement::Nodes { splits: false, .. } | Disagreement::MaxTtl { .. } => {
-            Severity::Warning
-        }
-        Disagreement::Names | Disagreement::KeyPrefix => Severity::Note,
     }
 }
 
@@ -267,14 +189,6 @@ impl Finding {
                      permit +time"
                 )
             }
-            Self::ClockMoved { by } => {
-                write!(
-                    f,
-                    "its clock was stepped by {} during the check: a forward step expires locks early; slew the \
-                     clock instead",
-                    short(*by)
-                )
-            }
             Self::ClockOff { offset } => {
                 let of = if offset.is_ahead() { " of" } else { "" };
                 write!(
@@ -283,19 +197,6 @@ impl Finding {
                      step may not be (a forward step expires locks early); slew the clock, or hold no locks \
                      while it is stepped"
                 )
-            }
-            Self::ClocksDisagree { by, near_client, others } => {
-                let (by, near, others) = (short(*by), near_client.join(", "), others.join(", "));
-                write!(
-                    f,
-                    "the nodes' clocks disagree by {by}: {near} (near this client's clock) and {others}; find \
-                     out which clocks are right before you correct any: a forward step expires locks early, a \
-                     backward step expires them late"
-                )
-            }
-            Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
-                let (key, ttl) = (key.escape_debug(), short(*ttl));
-                write!(f, "the key {key} has a TTL of {ttl}, {}", Excess(*max_ttl))
             }
             _ => self.fmt_refusal(f),
         }
@@ -372,24 +273,9 @@ impl fmt::Display for Finding {
                      it to no before you use trust_persistence"
                 )
             }
-            Self::Old { version: (major, minor) } => {
-                write!(
-                    f,
-                    "it is compatible with Redis {major}.{minor}, but the oldest tested version is 6.2; use a \
-                     newer version"
-                )
-            }
             Self::HasReplicas { count } => write!(f, "replicas: {count}; {PROMOTED}"),
             Self::Watched { sentinels } => {
                 write!(f, "monitored by Sentinels: {sentinels}; {PROMOTED}")
-            }
-            Self::Disagrees { clients, about } => about.write(clients, f),
-            Self::Clustered => {
-                write!(
-                    f,
-                    "it runs in cluster mode: resources that are locked together must be in one slot, and this \
-                     node must serve the slots of all resources"
-                )
             }
             _ => self.fmt_clock(f),
         }

@@ -1,27 +1,21 @@
 //! Checks whether locks are safe on the nodes: [`Redlock::check`](crate::Redlock::check) and its findings.
 //!
-//! A check compares the nodes with each other and with other clients. Its result does not affect later acquires.
+//! A check compares the nodes with each other. Its result does not affect later acquires.
 
-mod deployment;
-mod disagreement;
 mod finding;
 mod offset;
 mod probe;
 mod session;
 
-pub use disagreement::Disagreement;
 pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 
 use crate::node::{NoRuntime, Pool};
-use crate::observe::Holder;
 use crate::random::Random;
 use crate::wire::{
-    Facts, FoundLock, Fsync, Inspection, Key, Keys, NodeFailure, Optionals, Persistence, Role,
-    ServerInfo, short,
+    Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo, short,
 };
-use deployment::disagreements;
-use offset::{Dispute, dispute, offsets};
+use offset::offsets;
 use probe::Probe;
 use std::fmt;
 use std::sync::Arc;
@@ -31,13 +25,6 @@ use tokio::task::JoinSet;
 
 /// Maximum harmless offset: time daemons may step the clock above it (`STEPT` of RFC 5905).
 const STEP: Duration = Duration::from_millis(125);
-
-/// Tolerance between two readings of one clock. Rate errors stay far below it in the time between the readings, so a
-/// larger difference is a step.
-const STEADY: Duration = Duration::from_millis(5);
-
-/// Oldest tested version of Redis.
-const OLDEST: (u32, u32) = (6, 2);
 
 /// Result of [`Redlock::check`](crate::Redlock::check) for one node.
 ///
@@ -176,25 +163,21 @@ pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
     format!("quorlock-check:{}", random.uuid().simple()).into()
 }
 
-/// Checks all nodes concurrently. Commands are tried on `key`. Existing locks are searched by `prefix` and compared
-/// with `max_ttl`. `omitted` has the optional commands that are not sent to each node. `preview` returns why the nodes' grants would not count if new connections reached the given servers.
+/// Checks all nodes concurrently. Commands are tried on `key`. `preview` returns why the nodes' grants would not count if
+/// new connections reached the given servers.
 pub(crate) async fn check(
     pool: &Pool,
-    omitted: &[Optionals],
     preview: impl Fn(&[Option<ServerInfo>]) -> Vec<Option<NodeFailure>>,
     key: Key,
-    prefix: &[u8],
-    max_ttl: Duration,
 ) -> Result<Vec<NodeCheck>, NoRuntime> {
     let runtime = pool.runtime()?;
     let (keys, nodes) = (Keys::one(key), pool.shared());
-    let prefix: Arc<[u8]> = prefix.into();
     let (mut tasks, mut receivers) = (JoinSet::new(), Vec::new());
-    for (node, omitted) in nodes.iter().cloned().zip(omitted.iter().copied()) {
-        let (keys, prefix) = (keys.clone(), prefix.clone());
+    for node in nodes {
+        let (node, keys) = (node.clone(), keys.clone());
         let (sender, receiver) = oneshot::channel();
         let look = async move {
-            let _ = sender.send(Probe::look(&node, &keys, &prefix, omitted).await);
+            let _ = sender.send(Probe::look(&node, &keys).await);
         };
         tasks.spawn_on(pool.environment().task(look), &runtime);
         receivers.push(receiver);
@@ -204,17 +187,7 @@ pub(crate) async fn check(
         probes.push(receiver.await.unwrap_or(Err(NodeFailure::ShutDown)));
     }
     let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
-    let clock = pool.clock();
-    let wall = clock.wall_us().saturating_mul(1_000);
-    let client = i128::from(wall) - i128::from(clock.now().as_nanos());
-    let client = i64::try_from(client).unwrap_or_default();
-    let mut checks = compared(&names, &probes, client);
-    let lists: Vec<_> =
-        probes.iter().map(|probe| probe.as_ref().ok()?.clients.as_deref()).collect();
-    for (check, probe) in checks.iter_mut().zip(&probes) {
-        let found = probe.iter().flat_map(|probe| probe.locks.iter().flatten());
-        check.findings.extend(longest(found, max_ttl));
-    }
+    let mut checks = compared(&names, &probes);
     let servers: Vec<_> = probes
         .iter()
         .map(|probe| probe.as_ref().ok().map(|probe| ServerInfo::of(&probe.told.facts)))
@@ -227,38 +200,21 @@ pub(crate) async fn check(
             counts_in: failure.counts_in().unwrap_or_default(),
             failure,
         }));
-    }
-    let ours = nodes[0].login.fingerprint();
-    for (check, disagreements) in checks.iter_mut().zip(disagreements(ours, &lists)) {
-        check.findings.extend(disagreements);
         check.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
     }
     Ok(checks)
 }
 
-/// Findings about each node, and those that compare nodes. `client`: offset of this client's wall clock from its
-/// monotonic clock, in nanoseconds.
-fn compared(
-    names: &[Arc<str>],
-    probes: &[Result<Probe, NodeFailure>],
-    client: i64,
-) -> Vec<NodeCheck> {
+/// Findings about each node, and those that compare nodes.
+fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<NodeCheck> {
     let readings: Vec<_> = probes.iter().map(|probe| probe.as_ref().ok()?.clock).collect();
     let run_ids: Vec<_> =
         probes.iter().map(|probe| probe.as_ref().ok()?.told.facts.run_id()).collect();
-    let offsets = offsets(&readings);
-    let dispute = dispute(&readings, &offsets, client, STEP);
-    let shown = |places: &[usize]| places.iter().map(|place| names[*place].to_string()).collect();
-    let finding = dispute.map(|Dispute { by, near, far }| {
-        let (near_client, others) = (shown(&near), shown(&far));
-        Finding::ClocksDisagree { by, near_client, others }
-    });
     let check = |(place, offset): (usize, Option<ClockOffset>)| {
         let mut node = NodeCheck::new(names[place].clone(), probes[place].as_ref());
         node.clock_offset = offset;
         let off = offset.filter(|offset| offset.certain() > STEP);
-        let off = off.map(|offset| Finding::ClockOff { offset });
-        node.findings.extend(finding.clone().filter(|_| offset.is_some()).or(off));
+        node.findings.extend(off.map(|offset| Finding::ClockOff { offset }));
         let twins = (0..run_ids.len()).filter(|other| *other != place);
         let twins =
             twins.filter(|other| run_ids[place].is_some() && run_ids[*other] == run_ids[place]);
@@ -266,28 +222,12 @@ fn compared(
             .extend(twins.map(|twin| Finding::SameServer { other: names[twin].to_string() }));
         node
     };
-    offsets.into_iter().enumerate().map(check).collect()
-}
-
-/// The lock with the longest remaining TTL, if that exceeds `max_ttl`.
-fn longest<'a>(locks: impl Iterator<Item = &'a FoundLock>, max_ttl: Duration) -> Option<Finding> {
-    let longest = locks.max_by_key(|lock| lock.ttl)?;
-    let FoundLock { key, value, ttl } = longest;
-    let holder = Holder::new(value.clone(), Some(*ttl)).with_max_ttl(max_ttl);
-    let key = String::from_utf8_lossy(key).into_owned();
-    holder.exceeds_max_ttl().then_some(Finding::ExceedsMaxTtl { key, ttl: *ttl, max_ttl })
+    offsets(&readings).into_iter().enumerate().map(check).collect()
 }
 
 /// Findings about a single node.
 fn findings(probe: &Probe) -> Vec<Finding> {
-    let Probe {
-        told: Inspection { facts, refusals, no_pushes },
-        clock,
-        refuses_time,
-        clients,
-        locks,
-        ..
-    } = probe;
+    let Probe { told: Inspection { facts, refusals, no_pushes }, clock, refuses_time, .. } = probe;
     let mut found = Vec::new();
     if facts.is_replica() {
         found.push(Finding::Replica);
@@ -299,8 +239,6 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         facts.evicting().map(|policy| Finding::Evicting { policy: policy.to_owned(), evicted }),
     );
     found.extend(refuses_time.then_some(Finding::ClockUnreadable));
-    let moved = clock.map(|clock| clock.moved).filter(|moved| *moved > STEADY);
-    found.extend(moved.map(|by| Finding::ClockMoved { by }));
     match facts.persistence() {
         Some(Persistence::AppendOnly(Some(Fsync::Always))) if facts.skips_fsync_on_rewrite() => {
             found.push(Finding::NoFsyncOnRewrite);
@@ -308,17 +246,12 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         None | Some(Persistence::AppendOnly(Some(Fsync::Always))) => {}
         Some(persistence) => found.push(Finding::NotDurable { persistence }),
     }
-    let old = facts.level().filter(|level| *level < OLDEST);
-    found.extend(old.map(|version| Finding::Old { version }));
     found.extend(no_pushes.clone().map(|failure| Finding::NoPushes { failure }));
     if facts.replicas() > 0 {
         found.push(Finding::HasReplicas { count: facts.replicas() });
     }
     let watching = facts.sentinels().filter(|sentinels| *sentinels > 0);
     found.extend(watching.map(|sentinels| Finding::Watched { sentinels }));
-    if facts.is_clustered() {
-        found.push(Finding::Clustered);
-    }
     let has_eviction = facts.maxmemory().is_some() && facts.eviction_policy().is_some();
     for (is_known, what, needs) in [
         (facts.version().is_some(), "version", "+info"),
@@ -328,8 +261,6 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         (facts.persistence().is_some(), "persistence", "+info +config|get"),
         (clock.is_some() || *refuses_time, "clock", "+time"),
         (facts.sentinels().is_some(), "Sentinels", "+pubsub|numsub"),
-        (clients.is_some(), "settings of other clients", "+client|list"),
-        (locks.is_some(), "TTLs of locks", "+scan"),
     ] {
         if !is_known {
             found.push(Finding::Unknown { what, needs });

@@ -1,6 +1,6 @@
 //! Offsets between the nodes' wall clocks.
 
-use super::probe::WallClock;
+use crate::protocol::Offset;
 use crate::wire::short;
 use std::fmt;
 use std::time::Duration;
@@ -63,72 +63,36 @@ impl ClockOffset {
     }
 }
 
-impl WallClock {
-    /// Doubled to avoid rounding.
-    fn twice_middle(&self) -> i128 {
-        i128::from(self.offset.lowest) + i128::from(self.offset.highest)
-    }
+/// Middle of the possible offsets, doubled to avoid rounding.
+fn twice_middle(offset: &Offset) -> i128 {
+    i128::from(offset.lowest) + i128::from(offset.highest)
+}
 
-    fn width(&self) -> i128 {
-        i128::from(self.offset.highest) - i128::from(self.offset.lowest)
-    }
+fn width(offset: &Offset) -> i128 {
+    i128::from(offset.highest) - i128::from(offset.lowest)
 }
 
 /// Offsets of the nodes whose clocks were read; `None` also if no other clock was read.
-pub(super) fn offsets(readings: &[Option<WallClock>]) -> Vec<Option<ClockOffset>> {
-    let of = |(place, reading): (usize, &Option<WallClock>)| {
+pub(super) fn offsets(readings: &[Option<Offset>]) -> Vec<Option<ClockOffset>> {
+    let of = |(place, reading): (usize, &Option<Offset>)| {
         let reading = reading.as_ref()?;
         let others = readings.iter().enumerate().filter(|(other, _)| *other != place);
-        let others: Vec<&WallClock> = others.filter_map(|(_, other)| other.as_ref()).collect();
+        let others: Vec<&Offset> = others.filter_map(|(_, other)| other.as_ref()).collect();
         offset(reading, &others)
     };
     readings.iter().enumerate().map(of).collect()
 }
 
-/// Two groups of nodes whose clocks disagree; which group is wrong is unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dispute {
-    pub(super) by: Duration,
-    /// Nodes near this client's clock.
-    pub(super) near: Vec<usize>,
-    pub(super) far: Vec<usize>,
-}
-
-/// Finds a node whose clock differs from the other nodes' clocks by more than `limit`, but less from this client's:
-/// the majority may be wrong. `client`: offset of this client's wall clock from its monotonic clock, in nanoseconds.
-pub(super) fn dispute(
-    readings: &[Option<WallClock>],
-    offsets: &[Option<ClockOffset>],
-    client: i64,
-    limit: Duration,
-) -> Option<Dispute> {
-    let from_client = |reading: &WallClock| reading.twice_middle() / 2 - i128::from(client);
-    let disputes = readings.iter().zip(offsets).filter_map(|(reading, offset)| {
-        let (reading, offset) = ((*reading)?, (*offset)?);
-        let (own, others) = (from_client(&reading), from_client(&reading) - offset.nanos);
-        let is_nearer = own.unsigned_abs() < others.unsigned_abs() / 2;
-        (offset.certain() > limit && is_nearer).then(|| offset.distance())
-    });
-    let by = disputes.max()?;
-    let mut dispute = Dispute { by, near: Vec::new(), far: Vec::new() };
-    for (place, reading) in readings.iter().enumerate() {
-        let Some(reading) = reading else { continue };
-        let is_near = from_client(reading).unsigned_abs() < by.as_nanos() / 2;
-        if is_near { &mut dispute.near } else { &mut dispute.far }.push(place);
-    }
-    Some(dispute)
-}
-
-fn offset(own: &WallClock, others: &[&WallClock]) -> Option<ClockOffset> {
-    let mut middles: Vec<i128> = others.iter().map(|other| other.twice_middle()).collect();
+fn offset(own: &Offset, others: &[&Offset]) -> Option<ClockOffset> {
+    let mut middles: Vec<i128> = others.iter().map(|other| twice_middle(other)).collect();
     middles.sort_unstable();
     let upper = *middles.get(middles.len() / 2)?;
     let lower = middles[(middles.len() - 1) / 2];
-    let middle = own.twice_middle();
+    let middle = twice_middle(own);
     let twice = middle - middle.clamp(lower, upper);
     // The error of a median is at most the largest error of its numbers.
-    let widest = others.iter().map(|other| other.width()).max()?;
-    let twice_unsure = own.width() + widest;
+    let widest = others.iter().map(|other| width(other)).max()?;
+    let twice_unsure = width(own) + widest;
     let in_doubt = u64::try_from(twice_unsure / 2 + 1).unwrap_or(u64::MAX);
     Some(ClockOffset { nanos: twice / 2, uncertainty: Duration::from_nanos(in_doubt) })
 }
@@ -143,20 +107,19 @@ impl fmt::Display for ClockOffset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Offset;
     use proptest::prelude::*;
 
     const MS: i64 = 1_000_000;
 
-    fn between(lowest: i64, highest: i64) -> WallClock {
-        WallClock { offset: Offset { lowest, highest }, moved: Duration::ZERO }
+    fn between(lowest: i64, highest: i64) -> Offset {
+        Offset { lowest, highest }
     }
 
-    fn at(middle_ms: i64, half_ms: i64) -> WallClock {
+    fn at(middle_ms: i64, half_ms: i64) -> Offset {
         between((middle_ms - half_ms) * MS, (middle_ms + half_ms) * MS)
     }
 
-    fn millis(readings: &[Option<WallClock>]) -> Vec<Option<i64>> {
+    fn millis(readings: &[Option<Offset>]) -> Vec<Option<i64>> {
         let offsets = offsets(readings).into_iter();
         offsets.map(|offset| offset.map(|offset| offset.as_micros() / 1000)).collect()
     }
@@ -177,25 +140,6 @@ mod tests {
             let expected: Vec<_> = expected.iter().copied().map(Some).collect();
             assert_eq!(millis(&readings), expected, "{middles:?}");
         }
-    }
-
-    #[test]
-    fn majority_far_from_client_clock_is_a_dispute() {
-        let limit = Duration::from_millis(125);
-        let hour = 3_600_000;
-        let of = |middles: &[i64], client_ms: i64| {
-            let readings: Vec<_> = middles.iter().map(|middle| Some(at(*middle, 1))).collect();
-            dispute(&readings, &offsets(&readings), client_ms * MS, limit)
-        };
-        let both = |by_ms, near: &[usize], far: &[usize]| {
-            let (by, near, far) = (Duration::from_millis(by_ms), near.to_vec(), far.to_vec());
-            Some(Dispute { by, near, far })
-        };
-        assert_eq!(of(&[-hour, 0, -hour], 30), both(3_600_000, &[1], &[0, 2]));
-        assert_eq!(of(&[-hour, 0], 0), both(3_600_000, &[1], &[0]));
-        assert_eq!(of(&[-hour, 0, 0], 30), None, "the client agrees with the majority");
-        assert_eq!(of(&[0, 5, -9], 5), None, "all agree");
-        assert_eq!(of(&[0, 1_000, 0], 90_000), None, "the client's clock is wrong too");
     }
 
     #[test]

@@ -2,9 +2,7 @@
 
 use crate::node::Node;
 use crate::transport::Stream;
-use crate::wire::{
-    Conversation, Fingerprint, Greeting, Optionals, Requests, SetUpParts, omitted_reply,
-};
+use crate::wire::{Conversation, Greeting, Requests};
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
 use std::io;
@@ -26,17 +24,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects to `node` and logs in, without the optional commands `omitted`.
+    /// Connects to `node` and logs in.
     ///
     /// # Cancel safety
     /// Dropping the future closes the stream.
-    pub(super) async fn open(
-        node: &Node,
-        login: &RedisConnectionInfo,
-        omitted: Optionals,
-    ) -> Result<Self, RedisError> {
+    pub(super) async fn open(node: &Node, login: &RedisConnectionInfo) -> Result<Self, RedisError> {
         let mut session = Self::new(node.connect().await?);
-        match session.greet(login, node.login.fingerprint(), omitted).await {
+        match session.greet(login).await {
             Ok(()) => Ok(session),
             Err(error)
                 if error.is_connection_dropped() && session.conversation.last_error().is_none() =>
@@ -52,33 +46,9 @@ impl Session {
         Self { stream, conversation: Conversation::new() }
     }
 
-    async fn greet(
-        &mut self,
-        login: &RedisConnectionInfo,
-        fingerprint: &Fingerprint,
-        omitted: Optionals,
-    ) -> Result<(), RedisError> {
-        let mut parts = SetUpParts::default();
-        let greeting = Greeting::ask(login, fingerprint, &mut parts);
-        let is_omitted = |optional| omitted.contains(optional);
-        let mut counts = Vec::new();
-        for part in parts.exchanges(false).flatten() {
-            let is_sent = !part.optional.is_some_and(is_omitted);
-            if is_sent {
-                self.requests().append(&part.requests);
-            }
-            counts.push((part.requests.len(), is_sent));
-        }
-        let mut replies = self.exchange().await?.into_iter();
-        let mut all = Vec::new();
-        for (count, is_sent) in counts {
-            if is_sent {
-                all.extend(replies.by_ref().take(count));
-            } else {
-                all.resize(all.len() + count, omitted_reply()?);
-            }
-        }
-        greeting.read(&all)
+    async fn greet(&mut self, login: &RedisConnectionInfo) -> Result<(), RedisError> {
+        let greeting = Greeting::ask(login, self.requests());
+        greeting.read(&self.exchange().await?)
     }
 
     /// The requests of the next pipeline.

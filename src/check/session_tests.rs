@@ -8,10 +8,6 @@ use tokio::time::timeout;
 const PING: &str = "*1\r\n$4\r\nPING\r\n";
 const PUSH: &[u8] = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
 
-fn fingerprint() -> Fingerprint {
-    Fingerprint::new(Vec::new(), 1, Duration::ZERO, b"")
-}
-
 /// A session, and the server's end of its stream, with a buffer of `room` bytes.
 async fn session(room: usize) -> (Session, DuplexStream) {
     let (stream, mut server) = duplex(room);
@@ -24,8 +20,7 @@ async fn session(room: usize) -> (Session, DuplexStream) {
         server.write_all(b"%0\r\n+OK\r\n+OK\r\n+OK\r\n").await.expect("an open stream");
     };
     let mut session = Session::new(Box::new(stream));
-    let fingerprint = fingerprint();
-    let greeting = session.greet(&login, &fingerprint, Optionals::default());
+    let greeting = session.greet(&login);
     let (greeted, ()) = tokio::join!(greeting, replies);
     greeted.expect("a greeting");
     (session, server)
@@ -96,18 +91,6 @@ async fn malformed_bytes_end_the_exchange() {
     assert!(!error.is_connection_dropped(), "the server is there");
 }
 
-#[tokio::test]
-async fn omitted_commands_are_not_sent() {
-    let (stream, mut server) = duplex(4096);
-    server.write_all(b"%0\r\n+OK\r\n+OK\r\n").await.expect("an open stream");
-    let mut session = Session::new(Box::new(stream));
-    let omitted = Optionals::default().with(crate::wire::Optional::SetName);
-    let login = RedisConnectionInfo::default();
-    session.greet(&login, &fingerprint(), omitted).await.expect("a greeting");
-    let received = receive(&mut server).await;
-    assert!(!received.contains("SETNAME") && received.contains("SETINFO"), "{received}");
-}
-
 /// A server that pushes without end, and counts the reads.
 #[derive(Default)]
 struct Endless(usize);
@@ -149,7 +132,6 @@ impl AsyncWrite for Endless {
 fn endless_pushes_do_not_keep_a_thread() {
     let login = RedisConnectionInfo::default();
     let mut session = Session::new(Box::new(Endless::default()));
-    let fingerprint = fingerprint();
-    let greeting = session.greet(&login, &fingerprint, Optionals::default());
+    let greeting = session.greet(&login);
     assert!(greeting.now_or_never().is_none());
 }

@@ -42,12 +42,11 @@ impl Builder {
         let observers = Observers::new(observer, &names, &environment.clock);
         let environment = Environment { observers, ..environment };
         let (limits, prefix) = (settings.limits, settings.prefix.len());
-        let fingerprint = address::fingerprint(&places, quorum, limits.max_ttl, &settings.prefix);
         let margin = if credentials.is_some() { CREDENTIALS_MARGIN } else { Duration::ZERO };
         let timings = Timings { answer: limits.node_timeout, connect: settings.connect_timeout };
         let places = places.into_iter().zip(names);
         let nodes = quorum.ids().zip(places).map(|(id, ((address, login), name))| {
-            let login = Login::new(login, credentials.clone(), fingerprint);
+            let login = Login::new(login, credentials.clone());
             Arc::new(Node::new(id, name, address, login, timings, environment.clone()))
         });
         let nodes: Box<[_]> = nodes.collect();
@@ -65,7 +64,6 @@ impl Builder {
             policy: config.restart_guard.unwrap_or_default().into(),
             trusts_persistence: config.trust_persistence.unwrap_or_default(),
             client: ClientId::from_random(0),
-            fingerprint,
             nodes: node_settings.collect(),
             prefix,
         };

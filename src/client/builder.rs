@@ -78,7 +78,7 @@ impl Builder {
 
     /// Adds one node for each URL. The form of a URL is `redis://[user:password@]host[:port][/db]`, `rediss://…`
     /// (feature `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. Each form also accepts the query
-    /// parameters `db` and `protocol`. Any other parameter is [rejected](ConfigError::UnknownUrlParameter).
+    /// parameter `protocol`. Any other parameter is [rejected](ConfigError::BadUrl).
     ///
     /// Nodes must be independent masters: no node may be a replica of another node, and each server may be given only
     /// once. In a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.
@@ -89,26 +89,6 @@ impl Builder {
     {
         for url in urls {
             self.nodes.push(address::parse(self.nodes.len() + 1, url.as_ref()));
-        }
-        self
-    }
-
-    /// Adds one node for each client of the `redis` crate, version 1. Use this for settings that a URL cannot contain,
-    /// such as TCP keepalive. Requires the feature `redis-1`, which re-exports the crate as `quorlock::redis`.
-    ///
-    /// The builder uses the client's address, user, password, database and TCP settings, but none of its connections.
-    /// It ignores the linger time, because this setting cannot be read. It reduces a TCP user timeout above 10 s to
-    /// 10 s: if a broken connection delivered a command later than that, the command could set a lock that the client
-    /// no longer releases.
-    ///
-    /// A client with TLS certificates (`redis::Client::build_with_tls`) is [rejected](ConfigError::OpaqueTls), because
-    /// its certificates cannot be read. Pass its address to [`nodes`](Self::nodes) and the certificates to `tls`
-    /// (feature `rustls-0-23`) instead.
-    #[cfg(feature = "redis-1")]
-    pub fn clients(mut self, clients: impl IntoIterator<Item = redis::Client>) -> Self {
-        for client in clients {
-            let place = address::place(self.nodes.len() + 1, client.get_connection_info());
-            self.nodes.push(place);
         }
         self
     }

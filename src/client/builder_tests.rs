@@ -68,13 +68,11 @@ fn nodes_are_refused_by_name() {
 
 #[test]
 fn a_bad_url_is_named_without_its_password() {
-    for bad in
-        ["http://me:pass@word@example.org", "", "redis://", "redis://h:port", "me:pass@word@x"]
-    {
+    for bad in ["http://me:se@cret@example.org", "", "redis://", "redis://h:port", "me:se@cret@x"] {
         let error = refused(one().nodes([bad]));
         assert!(matches!(&error, ConfigError::BadUrl { position: 2, .. }), "{bad}: {error:?}");
         let shown = format!("{error} {error:?}");
-        assert!(!shown.contains("pass") && !shown.contains("word@"), "{shown}");
+        assert!(!shown.contains("se@") && !shown.contains("cret"), "{shown}");
     }
 }
 
@@ -90,18 +88,7 @@ fn the_builder_shows_no_password() {
 #[test]
 fn tls_without_the_feature_names_the_feature() {
     let error = refused(one().nodes(["rediss://me:secret@example.org"]));
-    assert_eq!(error, ConfigError::TlsNotEnabled { url: "rediss://example.org".into() });
-}
-
-#[cfg(all(feature = "redis-1", not(feature = "tls-rustls")))]
-#[test]
-fn tls_without_the_feature_is_refused_whatever_the_redis_crate_has_built_in() {
-    let host = "example.org".to_owned();
-    let addr = redis::ConnectionAddr::TcpTls { host, port: 7, insecure: false, tls_params: None };
-    let client =
-        redis::IntoConnectionInfo::into_connection_info(addr).and_then(redis::Client::open);
-    let error = refused(one().clients([client.expect("a client")]));
-    assert_eq!(error, ConfigError::TlsNotEnabled { url: "rediss://example.org:7".into() });
+    assert_eq!(error, ConfigError::TlsNotEnabled { position: 2 });
 }
 
 #[cfg(feature = "tls-rustls")]

@@ -7,7 +7,7 @@ use crate::lease::Backing;
 use crate::wire::Keys;
 use std::sync::Arc;
 
-/// State that the clones of a client share. A profile has different settings, but the same driver and leases.
+/// State that the clones of a client share.
 pub(crate) struct Inner {
     pub(crate) driver: Arc<Driver>,
     pub(crate) backing: Arc<Backing>,

@@ -16,7 +16,6 @@ pub struct NodeInfo {
     state: NodeState,
     eligibility: VoteEligibility,
     version: Option<String>,
-    evicting: Option<String>,
 }
 
 impl NodeInfo {
@@ -39,12 +38,6 @@ impl NodeInfo {
     /// Returns the server's version, if the server reports it.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
-    }
-
-    /// Returns the eviction policy if the server may evict keys to free memory, and `None` otherwise. **Such a server
-    /// can delete locks.** Set `maxmemory-policy noeviction` on it.
-    pub fn evicting(&self) -> Option<&str> {
-        self.evicting.as_deref()
     }
 }
 
@@ -73,7 +66,6 @@ impl Redlock {
             state,
             eligibility,
             version: info.version.as_deref().map(str::to_owned),
-            evicting: info.evicting.as_deref().map(str::to_owned),
         }
     }
 
@@ -132,8 +124,8 @@ mod tests {
             (down, VoteEligibility::Unavailable, "a:1 down: connection refused"),
             (NodeState::Up, restarted, "a:1 up, restarted 3.0s ago, counts again in 57.0s"),
         ] {
-            let (version, evicting) = (None, None);
-            let node = NodeInfo { name: "a:1".to_owned(), state, eligibility, version, evicting };
+            let version = None;
+            let node = NodeInfo { name: "a:1".to_owned(), state, eligibility, version };
             assert_eq!(node.to_string(), text);
         }
     }

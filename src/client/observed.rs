@@ -16,7 +16,6 @@ pub(super) struct AcquireWatch {
     pub(super) client: Arc<Inner>,
     pub(super) keys: Keys,
     pub(super) tag: Tag,
-    is_adoption: bool,
     /// `None` if not observed, or after the last event.
     started: Option<Time>,
 }
@@ -36,7 +35,7 @@ impl AcquireWatch {
             started = Some(client.backing.clock().now());
         }
         let (keys, tag) = (request.keys.clone(), request.tag);
-        let watch = Self { client, keys, tag, is_adoption, started };
+        let watch = Self { client, keys, tag, started };
         if started.is_some() {
             let event = || Event::AcquireStarted { lock: watch.lock(), wait, is_adoption };
             watch.client.backing.pool.observers().emit(Weight::Detail, event);
@@ -58,9 +57,6 @@ impl AcquireWatch {
     fn emit(&mut self, outcome: AcquireOutcome, lease: Option<&Lease>, report: Option<&Report>) {
         let Some(started) = self.started.take() else { return };
         let (observers, weight) = (self.client.backing.pool.observers(), weight(outcome));
-        if self.is_adoption && lease.is_some() {
-            observers.emit(weight, || Event::LeaseAdopted { lock: self.lock() });
-        }
         observers.emit(weight, || Event::AcquireFinished {
             lock: self.lock(),
             outcome,

@@ -266,8 +266,8 @@ impl Redlock {
     /// ends. Takes at most one [connect timeout](crate::Builder::connect_timeout).
     ///
     /// # Errors
-    /// Returns a [`CloseError`] with the nodes that did not confirm their releases in time, and with the number of
-    /// acquires whose futures were neither polled nor dropped. The affected keys expire at the end of their ttl.
+    /// Returns a [`CloseError`] with the nodes that did not confirm their releases in time. The affected keys expire at
+    /// the end of their ttl.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client remains closed and the releases continue in the
@@ -301,12 +301,7 @@ impl Redlock {
     /// # }
     /// ```
     ///
-    /// The client derives the names of its connections (`CLIENT SETNAME`) from the settings that all clients of a
-    /// deployment must share: the nodes, [`max_ttl`](crate::Builder::max_ttl) and the
-    /// [prefix](crate::Builder::key_prefix). If the user is permitted to list connections, a check therefore also
-    /// reports clients with different settings ([`Finding::Disagrees`](crate::Finding::Disagrees)).
-    ///
-    /// All nodes are checked concurrently, which takes at most two [connect timeouts](crate::Builder::connect_timeout)
+    /// All nodes are checked concurrently, which takes at most one [connect timeout](crate::Builder::connect_timeout)
     /// and two [node timeouts](crate::Builder::node_timeout). The check runs the commands that a lock requires on a key
     /// that does not exist, and sets no key. The name of the key consists of the [prefix](crate::Builder::key_prefix),
     /// `quorlock-check:` and a random number. The scripts of this crate remain in the servers' script cache, as after
@@ -324,10 +319,8 @@ impl Redlock {
             return Err(ClientError::Closed);
         }
         let key = settings.key(probe_resource(backing.pool.random()))?;
-        let (prefix, max_ttl) = (&settings.prefix, settings.limits.max_ttl);
         let preview = |servers: &[_]| backing.preview_guard(servers);
-        let omitted = backing.omitted();
-        Ok(check(&backing.pool, &omitted, preview, key, prefix, max_ttl).await?)
+        Ok(check(&backing.pool, preview, key).await?)
     }
 }
 

@@ -40,7 +40,7 @@ impl Settings {
         };
         let drift = config.drift_constant.map_or(drift, |constant| drift.with_constant(constant));
         let node_timeout = config.node_timeout.unwrap_or(NODE_TIMEOUT);
-        let connect_timeout = config.connect_timeout();
+        let connect_timeout = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
         for (setting, timeout) in
             [("node_timeout", node_timeout), ("connect_timeout", connect_timeout)]
         {
@@ -102,12 +102,6 @@ impl Settings {
             let resource = key.get(self.prefix.len()..).unwrap_or_default();
             ConfigError::NoCounter { resource: shown(resource) }
         })
-    }
-}
-
-impl Config {
-    pub(crate) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout.unwrap_or(CONNECT_TIMEOUT)
     }
 }
 

@@ -56,35 +56,6 @@ pub enum TryUsingError<T, E> {
     Lock(#[from] UsingError<T>),
 }
 
-impl<T> UsingError<T> {
-    /// Returns the work's return value, or `None` if the work did not finish.
-    pub fn output(&self) -> Option<&T> {
-        match self {
-            Self::Overrun { output, .. } => Some(output),
-            Self::NotAcquired(_) | Self::Lost { .. } => None,
-        }
-    }
-
-    /// Splits the error into the work's return value and the error without that value. The first part is `None` if the
-    /// work did not finish.
-    pub fn into_parts(self) -> (Option<T>, UsingError<()>) {
-        let mut returned = None;
-        let error = self.map_output(|output| returned = Some(output));
-        (returned, error)
-    }
-
-    /// Applies `change` to the work's return value, if the work finished.
-    pub fn map_output<U>(self, change: impl FnOnce(T) -> U) -> UsingError<U> {
-        match self {
-            Self::NotAcquired(error) => UsingError::NotAcquired(error),
-            Self::Lost { reason } => UsingError::Lost { reason },
-            Self::Overrun { output, found } => {
-                UsingError::Overrun { output: change(output), found }
-            }
-        }
-    }
-}
-
 /// Combines the result of fallible work with the result of its lock.
 pub(crate) fn sorted<T, E>(
     done: Result<Result<T, E>, UsingError<Result<T, E>>>,

@@ -92,8 +92,7 @@ impl Coordinator {
         let connected = self.connected();
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let Some(attempt) = acquire.attempt() else { return Step::Over };
-        let (phase, limit, is_fenced) =
-            (attempt.phase, attempt.limit, attempt.claim.fence().is_some());
+        let (phase, limit) = (attempt.phase, attempt.limit);
         let current = attempt.current_round();
         let Some(votes) = self.rounds.get_mut(current) else { return Step::Over };
         let is_due = votes.is_due(connected, now);
@@ -116,13 +115,6 @@ impl Coordinator {
                 None => _ = votes.close(connected, now),
             }
             return Step::Again;
-        }
-        if is_fenced && phase == Phase::All {
-            // Another reply can make the confirmation of the token unnecessary.
-            let until = votes.round().may_agree_until(votes.t1()).map(|at| at.min(close_at));
-            if let Some(until) = until.filter(|until| now < *until) {
-                return Step::Wait(until);
-            }
         }
         self.evaluate(id, connected, now)
     }

@@ -1,7 +1,6 @@
 //! Set-up of a new connection: login, facts about the server, scripts, client tracking.
 //!
-//! All commands are sent as one pipeline, or one by one if the node left a part of earlier pipelines unanswered; see
-//! [`Omissions`](crate::wire::Omissions). Before other commands are sent, connections of this client that broke are
+//! All commands are sent as one pipeline. Before other commands are sent, connections of this client that broke are
 //! killed, because they can still deliver commands (I8).
 
 use super::command::Pipeline;
@@ -9,8 +8,8 @@ use super::context::ConnectionId;
 use super::settings::Settings;
 use crate::protocol::{Broken, Reading, Time};
 use crate::wire::{
-    Capabilities, Conversation, Fingerprint, Greeting, Missing, NodeFailure, Plan, Progress,
-    ServerInfo, SetUp, SetUpParts, append_sync_check, omitted_reply, verify_sync,
+    Capabilities, Conversation, Greeting, NodeFailure, ServerInfo, SetUp, append_sync_check,
+    verify_sync,
 };
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::io;
@@ -19,8 +18,6 @@ use std::time::Duration;
 
 pub(super) struct Handshake {
     pub(super) id: ConnectionId,
-    pub(super) plan: Plan,
-    progress: Progress,
     connect_timeout: Duration,
     began: Time,
     deadline: Time,
@@ -32,20 +29,16 @@ pub(super) struct Handshake {
 enum Stage {
     /// The driver connects and obtains the credentials.
     Opening,
-    /// Commands are sent. Boxed because the stage is short.
-    Asking(Box<Exchange>),
+    /// The login and the set-up were sent.
+    Asking(Asked),
     /// The server is to close the connections that broke.
     Killing(Box<(Peer, Vec<Broken<Arc<str>>>)>),
 }
 
-struct Exchange {
-    parts: SetUpParts,
+struct Asked {
     greeting: Greeting,
     /// Number of replies to the greeting.
     greeting_replies: usize,
-    /// Index of the exchange under way.
-    index: usize,
-    replies: Vec<Value>,
     sent: Time,
 }
 
@@ -70,7 +63,7 @@ impl Peer {
 
 /// Progress of a handshake after bytes have arrived.
 pub(super) enum Step {
-    /// Replies are missing, or another request is to be sent.
+    /// Replies are missing.
     Wait,
     /// The server has replied to all requests. Call [`Handshake::kill`] or [`Handshake::finish`].
     SetUp(Peer),
@@ -79,11 +72,9 @@ pub(super) enum Step {
 }
 
 impl Handshake {
-    pub(super) fn new(id: ConnectionId, plan: Plan, settings: &Settings, now: Time) -> Self {
+    pub(super) fn new(id: ConnectionId, settings: &Settings, now: Time) -> Self {
         Self {
             id,
-            plan,
-            progress: Progress::default(),
             connect_timeout: settings.connect_timeout,
             began: now,
             deadline: now.after(settings.opening_timeout),
@@ -94,44 +85,14 @@ impl Handshake {
     }
 
     /// The driver has connected.
-    pub(super) fn handle_connected(
-        &mut self,
-        login: &RedisConnectionInfo,
-        fingerprint: &Fingerprint,
-        now: Time,
-    ) {
+    pub(super) fn handle_connected(&mut self, login: &RedisConnectionInfo, now: Time) {
         self.deadline = self.began.after(self.connect_timeout);
-        let mut parts = SetUpParts::default();
-        let greeting = Greeting::ask(login, fingerprint, &mut parts);
-        let greeting_replies = parts.len();
-        SetUp::ask(&mut parts);
-        let (index, replies, sent) = (0, Vec::new(), now);
-        let exchange = Exchange { parts, greeting, greeting_replies, index, replies, sent };
-        self.stage = Stage::Asking(Box::new(exchange));
-        self.send_next(now);
-    }
-
-    /// Sends the next exchange that is not omitted. Returns false if there is none.
-    fn send_next(&mut self, now: Time) -> bool {
-        let Stage::Asking(exchange) = &mut self.stage else { return false };
-        let Exchange { parts, index, replies, .. } = &mut **exchange;
-        let (omitted, one_by_one) = (self.plan.omitted, self.plan.is_one_by_one());
-        while let Some(parts) = parts.exchanges(one_by_one).nth(*index) {
-            let is_sent = |optional| !omitted.contains(optional);
-            let sent = parts.iter().filter(|part| part.optional.is_none_or(is_sent));
-            let count =
-                sent.map(|part| self.conversation.requests().append(&part.requests)).count();
-            if count > 0 {
-                self.progress.handle_begin(parts[0].optional.filter(|_| one_by_one), now);
-                self.conversation.end_pipeline(Pipeline::default());
-                return true;
-            }
-            // One optional command that is omitted.
-            *index += 1;
-            let count = parts.iter().map(|part| part.requests.len()).sum::<usize>();
-            replies.extend(omitted_reply().into_iter().cycle().take(count));
-        }
-        false
+        let requests = self.conversation.requests();
+        let greeting = Greeting::ask(login, requests);
+        let greeting_replies = requests.len();
+        SetUp::ask(requests);
+        self.conversation.end_pipeline(Pipeline::default());
+        self.stage = Stage::Asking(Asked { greeting, greeting_replies, sent: now });
     }
 
     pub(super) fn to_send(&self) -> &[u8] {
@@ -146,16 +107,17 @@ impl Handshake {
         self.received += bytes.len() as u64;
         self.conversation.handle_bytes(bytes);
         let polled = self.conversation.poll_replies();
-        let is_partly_answered = self.conversation.is_partly_answered();
-        self.progress.handle_received(self.received, is_partly_answered, now);
         let Some((_, replies)) = polled.map_err(|malformed| self.failure(&malformed.into()))?
         else {
             return Ok(Step::Wait);
         };
-        self.progress.handle_answered();
         match std::mem::replace(&mut self.stage, Stage::Opening) {
             Stage::Opening => Ok(Step::Wait),
-            Stage::Asking(exchange) => self.handle_replies(exchange, replies, now),
+            Stage::Asking(asked) => {
+                let peer = asked.finish(&replies, now);
+                let peer = peer.map_err(|error| NodeFailure::unreachable(&error))?;
+                if peer.info.is_replica { Err(NodeFailure::Replica) } else { Ok(Step::SetUp(peer)) }
+            }
             Stage::Killing(killing) => {
                 let (peer, broken) = *killing;
                 let run = peer.info.run_id.as_ref();
@@ -166,24 +128,6 @@ impl Handshake {
                 Ok(Step::Killed { peer, broken, are_killed })
             }
         }
-    }
-
-    fn handle_replies(
-        &mut self,
-        mut exchange: Box<Exchange>,
-        replies: Vec<Value>,
-        now: Time,
-    ) -> Result<Step, NodeFailure> {
-        exchange.add(replies, self.plan);
-        self.stage = Stage::Asking(exchange);
-        if self.send_next(now) {
-            return Ok(Step::Wait);
-        }
-        let Stage::Asking(exchange) = std::mem::replace(&mut self.stage, Stage::Opening) else {
-            return Ok(Step::Wait);
-        };
-        let peer = exchange.finish(now).map_err(|error| NodeFailure::unreachable(&error))?;
-        Ok(if peer.info.is_replica { return Err(NodeFailure::Replica) } else { Step::SetUp(peer) })
     }
 
     /// Asks the server to close the `broken` connections that it knows, and waits for its reply.
@@ -226,39 +170,19 @@ impl Handshake {
         self.received == 0
     }
 
+    /// True if some replies to a pipeline have arrived, and others are missing.
+    pub(super) fn is_partly_answered(&self) -> bool {
+        self.conversation.is_partly_answered()
+    }
+
     pub(super) fn deadline(&self) -> Time {
         self.deadline
     }
-
-    /// The deadline has passed. Returns the missing replies, or `None` if the handshake may take another connect
-    /// timeout: it sends commands one by one, and the server still replies.
-    pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Missing> {
-        if self.plan.is_one_by_one() && self.progress.may_go_on(self.connect_timeout, now) {
-            self.deadline = now.after(self.connect_timeout);
-            return None;
-        }
-        Some(self.progress.missing(self.connect_timeout, now))
-    }
 }
 
-impl Exchange {
-    /// Adds the `replies` to the exchange under way. An omitted command has an error reply.
-    fn add(&mut self, replies: Vec<Value>, plan: Plan) {
-        let mut replies = replies.into_iter();
-        for part in self.parts.exchanges(plan.is_one_by_one()).nth(self.index).into_iter().flatten()
-        {
-            let count = part.requests.len();
-            if part.optional.is_some_and(|optional| plan.omitted.contains(optional)) {
-                self.replies.extend(omitted_reply().into_iter().cycle().take(count));
-            } else {
-                self.replies.extend(replies.by_ref().take(count));
-            }
-        }
-        self.index += 1;
-    }
-
-    fn finish(self, now: Time) -> Result<Peer, RedisError> {
-        let (greeting, set_up) = self.replies.split_at(self.greeting_replies);
+impl Asked {
+    fn finish(self, replies: &[Value], now: Time) -> Result<Peer, RedisError> {
+        let (greeting, set_up) = replies.split_at(self.greeting_replies);
         self.greeting.read(greeting)?;
         let SetUp { client_id, info, shown_us, can } = SetUp::read(set_up)?;
         let (sent, received) = (self.sent, now);

@@ -7,7 +7,7 @@ use super::node::{Link, Node};
 use crate::observe::event::{Event, NodeHealth};
 use crate::observe::{NodeState, Weight};
 use crate::protocol::{Broken, ConnectionLoss, LossCause, Time};
-use crate::wire::{Missing, NodeFailure};
+use crate::wire::NodeFailure;
 use redis::{RedisConnectionInfo, RedisError};
 use std::io;
 use std::sync::Arc;
@@ -22,8 +22,7 @@ impl Node {
             _ => return None,
         };
         let id = cx.next_connection(self.id);
-        let plan = self.omissions.plan(now);
-        let handshake = Handshake::new(id, plan, &cx.settings, now);
+        let handshake = Handshake::new(id, &cx.settings, now);
         match why {
             None => self.second = Some(handshake),
             Some(why) => self.link = Link::Connecting { handshake: Box::new(handshake), why },
@@ -41,17 +40,13 @@ impl Node {
         first.into_iter().chain(&self.second)
     }
 
-    pub(super) fn handshakes_mut(&mut self) -> impl Iterator<Item = &mut Handshake> {
+    /// The handshake of connection `id`.
+    fn handshake_mut(&mut self, id: ConnectionId) -> Option<&mut Handshake> {
         let first = match &mut self.link {
             Link::Connecting { handshake, .. } => Some(&mut **handshake),
             Link::Disconnected { .. } | Link::Connected(_) => None,
         };
-        first.into_iter().chain(&mut self.second)
-    }
-
-    /// The handshake of connection `id`.
-    fn handshake_mut(&mut self, id: ConnectionId) -> Option<&mut Handshake> {
-        self.handshakes_mut().find(|handshake| handshake.id == id)
+        first.into_iter().chain(&mut self.second).find(|handshake| handshake.id == id)
     }
 
     /// The connection `id` if it is set up.
@@ -128,10 +123,9 @@ impl Node {
         id: ConnectionId,
         login: &RedisConnectionInfo,
         now: Time,
-        cx: &Context,
     ) {
         if let Some(handshake) = self.handshake_mut(id) {
-            handshake.handle_connected(login, &cx.settings.fingerprint, now);
+            handshake.handle_connected(login, now);
         }
     }
 
@@ -143,8 +137,7 @@ impl Node {
         now: Time,
         cx: &mut Context,
     ) {
-        if let Some((handshake, is_second)) = self.take_handshake(id) {
-            self.omissions.handle_end(handshake.plan, Missing::Unknown, now);
+        if let Some((_, is_second)) = self.take_handshake(id) {
             self.handle_unreachable(is_second, failure, now, cx);
         }
     }
@@ -254,10 +247,9 @@ impl Node {
     /// Connection `id` was set up. Commands can be written.
     fn establish(&mut self, id: ConnectionId, peer: Peer, now: Time, cx: &mut Context) {
         let Some((handshake, _)) = self.take_handshake(id) else { return };
-        self.omissions.handle_end(handshake.plan, Missing::Unknown, now);
         let reads_clock = peer.reading.is_some();
         self.handle_reading(peer.reading, now, cx);
-        cx.handle_set_up(self.id, &peer.info, peer.asked, now);
+        cx.handle_set_up(self.id, &peer.info, now);
         self.info = peer.info.clone();
         self.reconnect.handle_connected(now);
         let timeout = cx.settings.node_timeout;

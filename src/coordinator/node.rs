@@ -10,7 +10,7 @@ use super::handshake::Handshake;
 use crate::observe::event::Event;
 use crate::observe::{NodeState, Weight};
 use crate::protocol::{Backoff, NodeClock, NodeId, PendingCommands, Reconnect, StaleWindow, Time};
-use crate::wire::{Answer, NodeFailure, Omissions, ServerInfo, Value};
+use crate::wire::{Answer, NodeFailure, ServerInfo, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -30,7 +30,6 @@ pub(super) struct Node {
     pub(super) reconnect: Reconnect,
     /// Connections that broke and may still deliver commands.
     pub(super) stale: StaleWindow<Arc<str>>,
-    pub(super) omissions: Omissions,
     pub(super) clock: NodeClock,
     pub(super) info: ServerInfo,
     /// True if a connection was established, or could not be.
@@ -47,8 +46,6 @@ pub(super) struct Node {
     /// When to repeat pending commands, and pending isolated releases.
     pub(super) repeats: Backoff,
     pub(super) isolated: Backoff,
-    /// When a `MOVED` may end the connection again.
-    pub(super) moves: Backoff,
     /// Number of pending releases in the last event.
     reported_pending: usize,
 }
@@ -75,7 +72,6 @@ impl Node {
             wants_second: false,
             reconnect: Reconnect::new(),
             stale: StaleWindow::default(),
-            omissions: Omissions::default(),
             clock,
             info: ServerInfo::default(),
             was_tried: false,
@@ -86,7 +82,6 @@ impl Node {
             pending: PendingCommands::new(),
             repeats: Backoff::for_refused_commands(),
             isolated: Backoff::for_isolated_releases(),
-            moves: Backoff::for_moved(),
             reported_pending: 0,
         }
     }

@@ -126,19 +126,6 @@ fn reason_of_a_loss_does_not_change() {
 }
 
 #[test]
-fn server_that_never_replies_to_an_optional_command_is_connected() {
-    for word in ["SETINFO", "SETNAME", "INFO", "LOAD", "TRACKING", "appendfsync"] {
-        let mut world = World::new(1, 17);
-        world.hosts[0].swallows = word;
-        let a = world.process();
-        world.run_for(12 * SECOND);
-        let (coordinator, _) = world.coordinator(a);
-        let state = coordinator.node_state(World::node(0));
-        assert_eq!(state, crate::observe::NodeState::Up, "{word}");
-    }
-}
-
-#[test]
 fn set_of_a_silent_connection_arrives_after_the_second_one() {
     for seconds in 1..8 {
         let mut world = World::new(3, 18);

@@ -11,7 +11,7 @@ use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::event::AttemptOutcome;
 use crate::protocol::Time;
-use crate::wire::{Missing, NodeFailure};
+use crate::wire::NodeFailure;
 
 impl Coordinator {
     /// True if there are calls, leases or releases that are not over.
@@ -101,7 +101,6 @@ impl Node {
         }
         if let Link::Connecting { handshake, .. } = &self.link {
             cx.closed.push_back(handshake.id);
-            self.omissions.handle_end(handshake.plan, Missing::Unknown, now);
             self.link = Link::Disconnected { why: None };
         }
         let kept = if is_next { self.take_releases(now, cx) } else { Vec::new() };

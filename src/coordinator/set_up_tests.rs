@@ -2,7 +2,7 @@
 
 use super::Settings;
 use super::world_calls_tests::request;
-use super::world_tests::{Delivery, HostState, World, ms};
+use super::world_tests::{HostState, World, ms};
 use crate::observe::NodeState;
 use crate::observe::event::Event;
 use crate::wire::NodeFailure;
@@ -24,76 +24,6 @@ fn replica_is_refused() {
     let state = coordinator.node_state(World::node(1));
     assert!(matches!(state, NodeState::Down(NodeFailure::Replica)), "{state:?}");
     world.release(&held);
-}
-
-#[test]
-fn node_comes_up_without_replies_to_an_optional_command() {
-    for word in ["SETNAME", "SETINFO", "\r\nID\r\n", "\r\nINFO\r\n", "CONFIG", "TRACKING"] {
-        let mut world = World::new(3, 2);
-        world.hosts[2].silent_on = word;
-        let a = world.connected();
-        world.run_for(15 * SECOND);
-        let failed = |event: &&Event| matches!(event, Event::ConnectFailed { .. });
-        let failed = world.processes[a].events.iter().filter(failed).count();
-        assert_eq!(failed, 4, "{word}: two set-ups stop, and two more show the command");
-        // Later set-ups omit the command, too, and send the others together.
-        for _ in 0..2 {
-            let (coordinator, _) = world.coordinator(a);
-            assert_eq!(coordinator.node_state(World::node(2)), NodeState::Up, "{word}");
-            world.cut(2);
-            world.run_for(5 * SECOND);
-        }
-        world.lock(a, request(&["other"]));
-        world.run_for(ms(5));
-        assert_eq!(world.copies("other"), 3, "{word}");
-    }
-}
-
-#[test]
-fn one_by_one_set_up_on_a_slow_network_completes() {
-    let mut world = World::new(1, 3);
-    world.hosts[0].silent_on = "TRACKING";
-    world.delay = ms(150);
-    let a = world.process_with(Settings { node_timeout: ms(500), ..world.settings() });
-    let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_ready(now);
-    world.run_for(15 * SECOND);
-    let (coordinator, _) = world.coordinator(a);
-    assert_eq!(coordinator.node_state(World::node(0)), NodeState::Up);
-}
-
-/// The reply of node 0 to an acquire is MOVED. Returns true if this ends the connection.
-fn is_closed_by_moved(world: &mut World, a: usize, key: &str) -> bool {
-    let count = |world: &World| {
-        let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });
-        world.processes[a].events.iter().filter(is_closed).count()
-    };
-    let before = count(world);
-    world.set_state(0, HostState::Hung);
-    let id = world.acquire(a, request(&[key]));
-    world.turn();
-    world.lose_commands(0);
-    let connection =
-        world.connections(a).into_iter().find(|connection| connection.node.index() == 0);
-    let bytes = b"-MOVED 1 10.0.0.1:6379\r\n*2\r\n$10\r\n1700000001\r\n$1\r\n0\r\n".to_vec();
-    let connection = connection.expect("connected");
-    world.handle(Delivery::ToClient { process: a, connection, bytes });
-    world.set_state(0, HostState::Up);
-    let held = world.acquired(a, id).expect("two nodes suffice");
-    world.release(&held);
-    world.run_for(ms(150));
-    count(world) > before
-}
-
-#[test]
-fn moved_ends_a_connection_once_per_pause() {
-    let mut world = World::new(3, 4);
-    let a = world.connected();
-    world.run_for(6 * SECOND);
-    let closed = ["k", "l", "m"].map(|key| is_closed_by_moved(&mut world, a, key));
-    assert_eq!(closed, [true, false, false]);
-    world.run_for(2 * SECOND);
-    assert!(is_closed_by_moved(&mut world, a, "k"), "the pause is over");
 }
 
 #[test]

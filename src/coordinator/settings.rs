@@ -1,7 +1,6 @@
 //! Settings of a coordinator.
 
 use crate::protocol::{ClientId, Drift, Policy, Quorum, Ttl};
-use crate::wire::Fingerprint;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ pub(crate) struct Settings {
     pub(crate) trusts_persistence: bool,
     /// Identifies the client in the values of its locks.
     pub(crate) client: ClientId,
-    pub(crate) fingerprint: Fingerprint,
     pub(crate) nodes: Box<[NodeSettings]>,
     /// Length of the key prefix, in bytes.
     pub(crate) prefix: usize,

@@ -5,7 +5,7 @@ use super::context::{ConnectionId, Context, NodeOutput};
 use super::handshake::Handshake;
 use super::node::{Link, Node};
 use crate::protocol::{Action, Time};
-use crate::wire::{Missing, NodeFailure};
+use crate::wire::NodeFailure;
 
 impl Node {
     /// When to call [`handle_timeout`](Self::handle_timeout), or when a connection can be opened or commands can be
@@ -21,12 +21,12 @@ impl Node {
 
     pub(super) fn handle_timeout(&mut self, now: Time, is_quorum_silent: bool, cx: &mut Context) {
         let late: Vec<_> = self
-            .handshakes_mut()
+            .handshakes()
             .filter(|handshake| now >= handshake.deadline())
-            .filter_map(|handshake| Some((handshake.id, handshake.handle_timeout(now)?)))
+            .map(|handshake| handshake.id)
             .collect();
-        for (id, missing) in late {
-            self.time_out(id, missing, now, cx);
+        for id in late {
+            self.time_out(id, now, cx);
         }
         while let Some(connection) = self.connection_mut() {
             match connection.handle_timeout(now, is_quorum_silent) {
@@ -44,15 +44,14 @@ impl Node {
         }
     }
 
-    /// The set-up of connection `id` has reached the connect timeout, and lacked the `missing` replies.
-    fn time_out(&mut self, id: ConnectionId, missing: Missing, now: Time, cx: &mut Context) {
+    /// The set-up of connection `id` has reached the connect timeout.
+    fn time_out(&mut self, id: ConnectionId, now: Time, cx: &mut Context) {
         let Some((handshake, is_second)) = self.take_handshake(id) else { return };
         cx.closed.push_back(id);
-        self.omissions.handle_end(handshake.plan, missing, now);
-        let hint = match missing {
-            Missing::Unknown => cx.settings.nodes[self.id.index()].hint_if_silent.to_owned(),
-            Missing::Rest => ": no reply to a command".to_owned(),
-            Missing::Of(optional) => format!(": no reply to {optional}"),
+        let hint = if handshake.is_partly_answered() {
+            ": no reply to a command"
+        } else {
+            cx.settings.nodes[self.id.index()].hint_if_silent
         };
         let failure = NodeFailure::Unreachable(format!("timeout while connecting{hint}").into());
         self.handle_unreachable(is_second, failure, now, cx);

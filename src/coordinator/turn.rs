@@ -10,7 +10,7 @@ use super::timeout::Timeout;
 use crate::observe::event::Event;
 use crate::observe::{NodeState, VoteEligibility, Weight};
 use crate::protocol::{NodeId, Tenure, Time};
-use crate::wire::{NodeFailure, Optionals, ServerInfo};
+use crate::wire::{NodeFailure, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl Coordinator {
         login: &RedisConnectionInfo,
         now: Time,
     ) {
-        self.nodes[connection.node].handle_connected(connection, login, now, &self.cx);
+        self.nodes[connection.node].handle_connected(connection, login, now);
     }
 
     /// The driver could not open `connection`.
@@ -259,11 +259,6 @@ impl Coordinator {
 
     pub(crate) fn server_info(&self, node: NodeId) -> &ServerInfo {
         &self.nodes[node].info
-    }
-
-    /// The optional commands that a set-up of `node` omits at `now`.
-    pub(crate) fn omitted(&self, node: NodeId, now: Time) -> Optionals {
-        self.nodes[node].omissions.plan(now).omitted
     }
 
     /// Why the grants of each node would not count if new connections reached `servers` at `now`, or failed (`None`).

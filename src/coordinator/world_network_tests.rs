@@ -66,8 +66,7 @@ impl World {
                 let wall_us = self.wall_us(host);
                 let bytes = until(&bytes, self.hosts[host].closes_on);
                 let is_closed = bytes.len() < all;
-                let bytes =
-                    &without(self.hosts[host].swallows, until(bytes, self.hosts[host].silent_on));
+                let bytes = &without(self.hosts[host].swallows, bytes);
                 let outputs = self.hosts[host].server.receive(conn, bytes, wall_us);
                 self.send(host, outputs);
                 if is_closed {

@@ -5,7 +5,6 @@ use crate::observe::Weight;
 use crate::observe::event::Event;
 use crate::protocol::{ClientId, Drift, Extended, Policy, Quorum, Time, Ttl};
 use crate::random::Random;
-use crate::wire::Fingerprint;
 use quorlock_test::Trouble;
 use quorlock_test::internals::{Config, ConnId, Server};
 use rand::rngs::StdRng;
@@ -57,8 +56,6 @@ pub(super) struct Host {
     pub(super) closes_on: &'static str,
     /// The server does not receive commands that contain this word; empty for none.
     pub(super) swallows: &'static str,
-    /// A command to which, and after which, the server never replies; empty for none.
-    pub(super) silent_on: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +110,6 @@ impl World {
                 peers: BTreeMap::new(),
                 closes_on: "",
                 swallows: "",
-                silent_on: "",
                 trouble: None,
             }
         };
@@ -152,7 +148,6 @@ impl World {
             client: ClientId(u32::try_from(self.processes.len()).expect("few") + 1),
             nodes: nodes.collect(),
             prefix: 0,
-            fingerprint: Fingerprint::new(names, quorum.needed(), max_ttl, b""),
         }
     }
 

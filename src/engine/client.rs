@@ -244,7 +244,7 @@ impl Client {
     fn close_error(&self, pending: &[usize]) -> CloseError {
         let names = self.first.pool.shared().iter().map(|node| node.name.clone());
         let pending = names.zip(pending.iter().copied()).filter(|(_, pending)| *pending > 0);
-        CloseError::new(pending.collect(), 0)
+        CloseError::new(pending.collect())
     }
 }
 

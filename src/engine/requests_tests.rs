@@ -11,7 +11,7 @@ use crate::observe::Tag;
 use crate::protocol::{ClientId, Drift, Policy, Quorum, RetryPolicy, Ttl};
 use crate::random::Random;
 use crate::sync::lock;
-use crate::wire::{Fingerprint, Keys};
+use crate::wire::Keys;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,7 +46,6 @@ pub(super) fn engine_in(environment: Environment) -> Arc<Engine> {
         policy: Policy::Off,
         trusts_persistence: false,
         client: ClientId::from_random(0),
-        fingerprint: Fingerprint::new(vec!["n0".to_owned()], 1, 60 * second, b""),
         nodes: [node].into(),
         prefix: 0,
     };

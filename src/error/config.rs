@@ -26,44 +26,18 @@ pub enum ConfigError {
         name: String,
     },
     /// The address of a node is not a valid Redis URL.
-    #[error("invalid URL of node {position} ({url}): {reason}")]
+    #[error("invalid URL of node {position}: {reason}")]
     BadUrl {
         /// Position of the node in the list, starting at 1.
         position: usize,
-        /// Scheme and host of the URL, or the length of the URL if they cannot be determined.
-        url: String,
-        /// Reason why the URL is invalid.
+        /// Reason why the URL is invalid. Contains no part of it.
         reason: String,
     },
-    /// The URL of a node has an unknown parameter. Ignoring the parameter could select a different database or remove a
-    /// limit.
-    #[error(
-        "unknown parameter ({parameter}) in the URL of node {position} ({url}): remove it; supported are {accepted}"
-    )]
-    UnknownUrlParameter {
+    /// The URL of a node requires TLS (`rediss://`), but quorlock was built without TLS.
+    #[error("node {position} requires TLS: build quorlock with the feature `tls-rustls`")]
+    TlsNotEnabled {
         /// Position of the node in the list, starting at 1.
         position: usize,
-        /// Scheme and host of the URL.
-        url: String,
-        /// Name of the parameter, or its length if it does not look like a name.
-        parameter: String,
-        /// Names of the parameters that are accepted.
-        accepted: String,
-    },
-    /// The URL of a node requires TLS (`rediss://`), but quorlock was built without TLS.
-    #[error("node {url} requires TLS: build quorlock with the feature `tls-rustls`")]
-    TlsNotEnabled {
-        /// URL of the node, without user and password.
-        url: String,
-    },
-    /// A node was given as a `redis::Client` with its own TLS certificates, which quorlock cannot read.
-    #[error(
-        "cannot read the certificates of the redis::Client for node {name}: pass the address to \
-         nodes() as a rediss:// URL, and the certificates to tls()"
-    )]
-    OpaqueTls {
-        /// Address of the node.
-        name: String,
     },
     /// A file with a TLS certificate or key cannot be read or used.
     #[error("invalid {setting} {}: {reason}", path.display())]
@@ -305,12 +279,6 @@ pub enum ConfigError {
     /// so only one of them may be set.
     #[error("owner and metadata are both set: unset one of them")]
     OwnerAndMetadata,
-    /// The operating system could not start the thread of a blocking client.
-    #[error("cannot start the thread of a blocking client: {reason}")]
-    NoThread {
-        /// Error message from the operating system.
-        reason: String,
-    },
     /// The cool-down of [`release_after`](crate::Lease::release_after) exceeds `max_ttl`. The restart guard excludes a
     /// restarted node only for the duration of `max_ttl`, so the client limited the cool-down to `max_ttl`.
     #[error(

@@ -205,19 +205,18 @@ pub enum ReleaseError {
     Invalid(#[from] ConfigError),
 }
 
-/// Error returned by [`Redlock::close`](crate::Redlock::close) if releases were still pending, or acquires were still
-/// running, when its time limit elapsed.
+/// Error returned by [`Redlock::close`](crate::Redlock::close) if releases were still pending when its time limit
+/// elapsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("closed before {}", remains(undelivered, *attempts))]
+#[error("closed before all releases were delivered; pending: {}", listed(undelivered))]
 pub struct CloseError {
     undelivered: Vec<(String, usize)>,
-    attempts: usize,
 }
 
 impl CloseError {
-    pub(crate) fn new(undelivered: Vec<(Arc<str>, usize)>, attempts: usize) -> Self {
+    pub(crate) fn new(undelivered: Vec<(Arc<str>, usize)>) -> Self {
         let name = |(name, count): (Arc<str>, usize)| (name.to_string(), count);
-        Self { undelivered: undelivered.into_iter().map(name).collect(), attempts }
+        Self { undelivered: undelivered.into_iter().map(name).collect() }
     }
 
     /// Returns the address of each node with pending releases, and the number of its pending releases. The keys of
@@ -225,29 +224,15 @@ impl CloseError {
     pub fn undelivered(&self) -> &[(String, usize)] {
         &self.undelivered
     }
-
-    /// Returns the number of acquires that are still running, because their futures were neither polled nor dropped. If
-    /// such a future is polled or dropped later, the client releases its lock. Otherwise the lock expires at the end of
-    /// its ttl.
-    pub fn attempts(&self) -> usize {
-        self.attempts
-    }
 }
 
 fn whom(here: bool) -> &'static str {
     if here { "another lease of this client" } else { "another client" }
 }
 
-fn remains(undelivered: &[(String, usize)], attempts: usize) -> String {
+fn listed(undelivered: &[(String, usize)]) -> String {
     let each = undelivered.iter().map(|(node, count)| format!("{node} ({count})"));
-    let pending = each.collect::<Vec<_>>().join(", ");
-    let pending = format!("all releases were delivered; pending: {pending}");
-    let open = format!("all acquires ended (neither polled nor dropped: {attempts})");
-    match (undelivered.is_empty(), attempts) {
-        (_, 0) => pending,
-        (true, _) => open,
-        (false, _) => format!("{pending}; and before {open}"),
-    }
+    each.collect::<Vec<_>>().join(", ")
 }
 
 fn after_colon(report: Option<&Report>) -> String {

@@ -13,7 +13,7 @@ use crate::node::Pool;
 use crate::observe::Tag;
 use crate::protocol::{Quorum, Ttl};
 use crate::time::Clock;
-use crate::wire::{NodeFailure, Optionals, ServerInfo};
+use crate::wire::{NodeFailure, ServerInfo};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -62,12 +62,6 @@ impl Backing {
     /// Why the grants of each node would not count if new connections reached `servers`.
     pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
         self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
-    }
-
-    /// The optional commands that the set-ups of each node omit.
-    pub(crate) fn omitted(&self) -> Vec<Optionals> {
-        let omitted = |id| self.client.engine().with(|it, now| it.omitted(id, now));
-        self.quorum.ids().map(|id| omitted(id).unwrap_or_default()).collect()
     }
 
     /// Releases all leases. Returns the first resource of each lease, with the outcome.

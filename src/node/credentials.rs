@@ -2,7 +2,7 @@
 
 use super::shield::first_line;
 use crate::time::Clock;
-use crate::wire::{Fingerprint, NodeFailure, short};
+use crate::wire::{NodeFailure, short};
 #[cfg(feature = "test-util")]
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -81,8 +81,6 @@ pub(crate) struct Login {
     by_address: RedisConnectionInfo,
     /// Overrides the user and the password.
     source: Option<CredentialSource>,
-    /// The client's fingerprint, from which connection names are built.
-    fingerprint: Fingerprint,
     /// Permits for concurrent calls of the callback (I12): a call that blocks keeps its permit.
     asking: Arc<Semaphore>,
 }
@@ -91,17 +89,9 @@ pub(crate) struct Login {
 const MAX_CALLS: usize = 2;
 
 impl Login {
-    pub(crate) fn new(
-        by_address: RedisConnectionInfo,
-        source: Option<CredentialSource>,
-        fingerprint: Fingerprint,
-    ) -> Self {
+    pub(crate) fn new(by_address: RedisConnectionInfo, source: Option<CredentialSource>) -> Self {
         let asking = Arc::new(Semaphore::new(MAX_CALLS));
-        Self { by_address, source, fingerprint, asking }
-    }
-
-    pub(crate) fn fingerprint(&self) -> &Fingerprint {
-        &self.fingerprint
+        Self { by_address, source, asking }
     }
 
     /// The credentials for a new connection to the node `name`, and the rest of `limit`.

@@ -37,8 +37,8 @@ mod spans;
 
 pub use eligibility::VoteEligibility;
 pub(crate) use event::{Tag, shown};
+pub(crate) use holder::HeldBy;
 pub use holder::Holder;
-pub(crate) use holder::{Excess, HeldBy};
 pub(crate) use node_health::HealthRecord;
 pub use node_state::NodeState;
 pub use observer::Observer;

@@ -169,10 +169,6 @@ impl Spans {
                     "attempt {number} for {}: {outcome:?}: {report}", lock.resources,
                 );
             }
-            Event::LeaseAdopted { lock: LockInfo { id, resources, .. } } => {
-                let span = self.of(Verb::Acquire, *id);
-                debug!(target: "quorlock", parent: &span, "{resources} was adopted by its value");
-            }
             Event::AcquireFinished { lock, outcome, elapsed, validity, token, report } => {
                 let LockInfo { id, resources, .. } = lock;
                 let span = self.end(Verb::Acquire, *id);

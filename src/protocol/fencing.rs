@@ -41,13 +41,6 @@ pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     )
 }
 
-/// True if one of the numbers can reach a quorum once the `silent` nodes have replied.
-pub(crate) fn can_agree(quorum: Quorum, mut numbers: Vec<u64>, silent: usize) -> bool {
-    numbers.sort_unstable();
-    let mut equal = numbers.chunk_by(|a, b| a == b);
-    equal.any(|equal| quorum.reached(equal.len() + silent))
-}
-
 /// The minimum that a grant sends for the counters, so that all nodes reply with the same number. It is higher than the
 /// last number `seen`, and not below the wall clock in microseconds. Safety depends on it only if counters
 /// were lost.

@@ -6,7 +6,7 @@
 //!   only if, this event decided the round.
 //! - Getters: [`Round::outcome`], [`Round::due`], [`Round::votes`], [`Round::choice`], and the sets of nodes by vote.
 
-use super::fencing::{Choice, can_agree, choose};
+use super::fencing::{Choice, choose};
 use super::quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 use super::validity::Time;
 
@@ -237,28 +237,9 @@ impl Round {
 
     /// The token chosen from the counters of the nodes that granted; `None` while they are no quorum.
     pub(crate) fn choice(&self) -> Option<Choice> {
-        choose(self.quorum, self.counted_numbers())
-    }
-
-    /// The counters of the nodes whose grants count.
-    fn counted_numbers(&self) -> Vec<u64> {
         let counted = self.counted();
         let numbers = self.details().numbers.iter().filter(|(node, _)| counted.contains(*node));
-        numbers.map(|(_, number)| *number).collect()
-    }
-
-    /// How long to wait for more replies that may agree with the deciding ones. Then the token needs no confirming
-    /// round, which would take about as long as this round took since `t1`. `None` if no number can reach a quorum
-    /// any more, or if one already has.
-    pub(crate) fn may_agree_until(&self, t1: Time) -> Option<Time> {
-        self.details.as_deref()?;
-        let is_won = self.outcome == Some(Outcome::Won) && !self.is_over();
-        if !is_won || !matches!(self.choice(), Some(Choice::Confirm(_))) {
-            return None;
-        }
-        let silent = self.quorum.nodes() - self.votes().len();
-        let may_agree = can_agree(self.quorum, self.counted_numbers(), silent);
-        may_agree.then(|| self.now.after(self.now.since(t1)))
+        choose(self.quorum, numbers.map(|(_, number)| *number).collect())
     }
 
     /// Closes the round: nodes that have not voted count as failed.

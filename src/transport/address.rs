@@ -1,11 +1,8 @@
 //! Address of a node.
 
-use socket2::TcpKeepalive;
 use std::fmt;
 #[cfg(unix)]
 use std::path::PathBuf;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::time::Duration;
 
 /// Where a node is. Prints as its name: no two addresses of one server by the same way have two.
 #[derive(Clone, Debug)]
@@ -13,11 +10,7 @@ pub(crate) enum Address {
     Tcp(TcpAddress),
     /// TLS over TCP.
     #[cfg(feature = "tls-rustls")]
-    Tls {
-        server: TcpAddress,
-        /// True if the server's certificate is not to be looked at. No transport here does that.
-        is_insecure: bool,
-    },
+    Tls(TcpAddress),
     /// The path of a Unix socket.
     #[cfg(unix)]
     Unix(PathBuf),
@@ -28,15 +21,6 @@ pub(crate) struct TcpAddress {
     /// A name, or an address of version 4, or one of version 6 without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) options: TcpOptions,
-}
-
-/// What the owner of the client has set for the sockets to a node.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TcpOptions {
-    pub(crate) keepalive: Option<TcpKeepalive>,
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) user_timeout: Option<Duration>,
 }
 
 impl Address {
@@ -49,7 +33,7 @@ impl Address {
     pub(crate) fn hint_if_silent(&self) -> &'static str {
         match self {
             #[cfg(feature = "tls-rustls")]
-            Self::Tls { .. } => "; if the server does not speak TLS, use redis://",
+            Self::Tls(_) => "; if the server does not speak TLS, use redis://",
             _ => "",
         }
     }
@@ -57,10 +41,10 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TcpAddress { host, port, .. } = match self {
+        let TcpAddress { host, port } = match self {
             Self::Tcp(server) => server,
             #[cfg(feature = "tls-rustls")]
-            Self::Tls { server, .. } => server,
+            Self::Tls(server) => server,
             #[cfg(unix)]
             Self::Unix(path) => return write!(f, "{}", path.display()),
         };

@@ -13,7 +13,7 @@ mod stub_node;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 
-pub(crate) use address::{Address, TcpAddress, TcpOptions};
+pub(crate) use address::{Address, TcpAddress};
 pub(crate) use sockets::Sockets;
 #[cfg(feature = "tls-rustls")]
 pub(crate) use sockets::Tls;

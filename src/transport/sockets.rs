@@ -1,6 +1,6 @@
 //! Streams over the operating system's sockets: TCP, TLS over TCP, and Unix sockets.
 
-use super::address::{Address, TcpAddress, TcpOptions};
+use super::address::{Address, TcpAddress};
 use super::socket::Socket;
 use super::{Stream, Transport};
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -54,14 +54,11 @@ impl Sockets {
     async fn connect(&self, to: &Address) -> io::Result<Box<dyn Stream>> {
         match to {
             Address::Tcp(server) => {
-                let connect = |address| tcp(address, &server.options);
+                let connect = tcp;
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
             }
             #[cfg(feature = "tls-rustls")]
-            Address::Tls { server, is_insecure } => {
-                if *is_insecure {
-                    return Err(tls::insecure());
-                }
+            Address::Tls(server) => {
                 let config = match &self.tls {
                     #[cfg(feature = "rustls-0-23")]
                     Tls::Config(config) => config.clone(),
@@ -70,7 +67,7 @@ impl Sockets {
                 let connect = |address| {
                     let config = config.clone();
                     async move {
-                        let stream = tcp(address, &server.options).await?;
+                        let stream = tcp(address).await?;
                         tls::shake_hands(config, &server.host, stream).await
                     }
                 };
@@ -107,18 +104,14 @@ where
     Ok(stream)
 }
 
-async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket<TcpStream>> {
+async fn tcp(address: SocketAddr) -> io::Result<Socket<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
-    if let Some(keepalive) = &options.keepalive {
-        socket.set_tcp_keepalive(keepalive)?;
-    }
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         // What it has not delivered by then it never does (I8).
-        let timeout = options.user_timeout.unwrap_or(STALE_WINDOW).min(STALE_WINDOW);
-        socket.set_tcp_user_timeout(Some(timeout))?;
+        socket.set_tcp_user_timeout(Some(STALE_WINDOW))?;
     }
     Ok(Socket::new(stream))
 }
@@ -126,8 +119,6 @@ async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket<Tcp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use socket2::TcpKeepalive;
-    use std::time::Duration;
     use tokio::net::TcpListener;
 
     async fn listener() -> (TcpListener, SocketAddr) {
@@ -138,28 +129,12 @@ mod tests {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[tokio::test]
-    async fn sockets_are_set_as_their_owner_says_and_as_we_need_else() {
+    async fn sockets_have_no_delay_and_the_user_timeout() {
         let (_listener, address) = listener().await;
-        let stream = tcp(address, &TcpOptions::default()).await.expect("it listens");
+        let stream = tcp(address).await.expect("it listens");
         let socket = stream.system();
         assert!(socket.tcp_nodelay().expect("a socket"));
         assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(STALE_WINDOW));
-        assert!(!socket.keepalive().expect("a socket"));
-
-        let (idle, timeout) = (Duration::from_secs(77), Duration::from_secs(3));
-        let keepalive = Some(TcpKeepalive::new().with_time(idle));
-        let options = TcpOptions { keepalive, user_timeout: Some(timeout) };
-        let stream = tcp(address, &options).await.expect("it listens");
-        let socket = stream.system();
-        assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(timeout));
-        assert!(socket.keepalive().expect("a socket"));
-        assert_eq!(socket.tcp_keepalive_time().expect("a socket"), idle);
-
-        let user_timeout = Some(2 * STALE_WINDOW);
-        let stream = tcp(address, &TcpOptions { keepalive: None, user_timeout }).await;
-        let stream = stream.expect("it listens");
-        let timeout = stream.system().tcp_user_timeout().expect("a socket");
-        assert_eq!(timeout, Some(STALE_WINDOW), "releases are repeated for no longer");
     }
 
     #[tokio::test]
@@ -185,9 +160,8 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_looked_up() {
         let (_listener, address) = listener().await;
-        let options = TcpOptions::default();
         // Where it has an address of version 6 too, nobody listens there.
-        let server = TcpAddress { host: "localhost".to_owned(), port: address.port(), options };
+        let server = TcpAddress { host: "localhost".to_owned(), port: address.port() };
         assert!(resolve(&server).await.expect("a name").contains(&address));
         assert!(Sockets::default().connect(&Address::Tcp(server)).await.is_ok());
     }

@@ -151,11 +151,3 @@ fn is_no_tls(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(error, Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)))
 }
-
-/// Why a server whose certificate is not to be looked at is not connected to.
-pub(super) fn insecure() -> io::Error {
-    io::Error::other(
-        "#insecure is not supported: remove it from the URL, and set tls_ca_cert_file (command: --cacert) to a file \
-         with the trusted CA certificates",
-    )
-}

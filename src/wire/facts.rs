@@ -1,4 +1,4 @@
-//! Facts that a server reports by `INFO`, `CONFIG GET`, `HELLO` and `PUBSUB NUMSUB`.
+//! Facts that a server reports by `INFO`, `CONFIG GET` and `PUBSUB NUMSUB`.
 
 use redis::Value;
 use std::borrow::Cow;
@@ -46,12 +46,11 @@ pub enum Fsync {
     Never,
 }
 
-/// Fields of `INFO`, settings of `CONFIG GET` and fields of `HELLO`. Fields that the server does not report are absent.
+/// Fields of `INFO` and settings of `CONFIG GET`. Fields that the server does not report are absent.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     info: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
-    hello: BTreeMap<String, String>,
     /// Number of subscribers of each channel.
     listeners: BTreeMap<String, String>,
 }
@@ -69,11 +68,6 @@ impl Facts {
         self.config.extend(pairs(reply));
     }
 
-    /// Adds the reply to `HELLO`. Ignores an error reply.
-    pub(crate) fn add_hello(&mut self, reply: &Value) {
-        self.hello.extend(pairs(reply));
-    }
-
     /// Adds the reply to `PUBSUB NUMSUB`. Ignores an error reply.
     pub(crate) fn add_listeners(&mut self, reply: &Value) {
         self.listeners.extend(pairs(reply));
@@ -83,18 +77,10 @@ impl Facts {
         self.field("run_id")
     }
 
-    /// Replication ID of the server's data set.
-    pub(crate) fn replid(&self) -> Option<&str> {
-        self.field("master_replid")
-    }
-
     /// Name and version of the server.
     pub(crate) fn version(&self) -> Option<String> {
         let told = self.field("valkey_version").map(|version| format!("Valkey {version}"));
-        let told = told.or_else(|| Some(format!("Redis {}", self.field("redis_version")?)));
-        told.or_else(|| {
-            Some(format!("{} {}", self.hello.get("server")?, self.hello.get("version")?))
-        })
+        told.or_else(|| Some(format!("Redis {}", self.field("redis_version")?)))
     }
 
     /// Version of the server without its name.
@@ -104,8 +90,7 @@ impl Facts {
 
     /// Compatible Redis version: major and minor.
     pub(crate) fn level(&self) -> Option<(u32, u32)> {
-        let told = self.field("redis_version");
-        major_and_minor(told.or_else(|| Some(self.hello.get("version")?))?)
+        self.field("redis_version").and_then(major_and_minor)
     }
 
     /// Valkey version: major and minor. `None` for other servers.
@@ -114,8 +99,7 @@ impl Facts {
     }
 
     pub(crate) fn role(&self) -> Option<Role> {
-        let told = self.field("role").or_else(|| self.hello.get("role").map(String::as_str));
-        match told? {
+        match self.field("role")? {
             "master" => Some(Role::Master),
             "slave" | "replica" => Some(Role::Replica),
             _ => None,
@@ -140,20 +124,13 @@ impl Facts {
         self.listeners.values().next()?.parse().ok()
     }
 
-    pub(crate) fn is_clustered(&self) -> bool {
-        self.number("cluster_enabled") == Some(1)
-            || self.hello.get("mode").is_some_and(|mode| mode == "cluster")
-    }
-
     /// Memory limit in bytes; 0: no limit.
     pub(crate) fn maxmemory(&self) -> Option<u64> {
-        let told = self.config.get("maxmemory").and_then(|bytes| bytes.parse().ok());
-        self.number("maxmemory").or(told)
+        self.number("maxmemory")
     }
 
     pub(crate) fn eviction_policy(&self) -> Option<&str> {
         self.field("maxmemory_policy")
-            .or_else(|| self.config.get("maxmemory-policy").map(String::as_str))
     }
 
     /// The eviction policy, if the server has a memory limit and a policy that evicts unexpired keys.
@@ -181,8 +158,7 @@ impl Facts {
     }
 
     fn appends(&self) -> Option<bool> {
-        let told = self.config.get("appendonly").map(|on| on == "yes");
-        self.number("aof_enabled").map(|on| on == 1).or(told)
+        self.number("aof_enabled").map(|on| on == 1)
     }
 
     fn fsync(&self) -> Option<Fsync> {
@@ -260,7 +236,7 @@ impl fmt::Display for Persistence {
 mod tests {
     use super::*;
 
-    fn facts(info: &str, config: &[(&str, &str)], hello: &[(&str, &str)]) -> Facts {
+    fn facts(info: &str, config: &[(&str, &str)]) -> Facts {
         let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let map = |pairs: &[(&str, &str)]| {
             Value::Map(pairs.iter().map(|(name, value)| (bytes(name), bytes(value))).collect())
@@ -268,46 +244,36 @@ mod tests {
         let mut facts = Facts::default();
         facts.add_info(&bytes(info));
         facts.add_config(&map(config));
-        facts.add_hello(&map(hello));
         facts
     }
 
     #[test]
     fn level_is_the_compatible_redis_version() {
-        let old = facts("redis_version:5.0.14\r\n", &[], &[]);
+        let old = facts("redis_version:5.0.14\r\n", &[]);
         assert_eq!((old.version().as_deref(), old.level()), (Some("Redis 5.0.14"), Some((5, 0))));
-        let valkey = facts("redis_version:7.2.4\r\nvalkey_version:9.1.2\r\n", &[], &[]);
+        let valkey = facts("redis_version:7.2.4\r\nvalkey_version:9.1.2\r\n", &[]);
         assert_eq!(valkey.version().as_deref(), Some("Valkey 9.1.2"));
         assert_eq!(valkey.level(), Some((7, 2)));
-        let greeted = facts("", &[], &[("server", "redis"), ("version", "7.0.15")]);
-        assert_eq!(greeted.version().as_deref(), Some("redis 7.0.15"));
-        assert_eq!(greeted.level(), Some((7, 0)));
-        assert_eq!(facts("redis_version:new\r\n", &[], &[]).level(), None);
+        assert_eq!(facts("redis_version:new\r\n", &[]).level(), None);
     }
 
     #[test]
     fn missing_fields_are_none() {
-        let silent = facts("", &[], &[]);
+        let silent = facts("", &[]);
         assert_eq!((silent.version(), silent.level(), silent.role()), (None, None, None));
         assert_eq!((silent.persistence(), silent.maxmemory(), silent.uptime()), (None, None, None));
-        let no_config = facts("aof_enabled:0\r\n", &[], &[]);
+        let no_config = facts("aof_enabled:0\r\n", &[]);
         assert_eq!(no_config.persistence(), None, "it may save snapshots");
-        let no_config = facts("aof_enabled:1\r\n", &[], &[]);
+        let no_config = facts("aof_enabled:1\r\n", &[]);
         assert_eq!(no_config.persistence(), Some(Persistence::AppendOnly(None)));
-        let no_info = facts("", &[("appendonly", "no"), ("save", "")], &[("role", "replica")]);
-        assert_eq!(no_info.persistence(), Some(Persistence::Nothing));
-        assert_eq!(no_info.role(), Some(Role::Replica));
     }
 
     #[test]
     fn evicting_needs_a_memory_limit_and_an_evicting_policy() {
-        let evicting = |info: &str, config: &[(&str, &str)]| {
-            facts(info, config, &[]).evicting().map(str::to_owned)
-        };
+        let evicting =
+            |info: &str, config: &[(&str, &str)]| facts(info, config).evicting().map(str::to_owned);
         let lru = "maxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n";
         assert_eq!(evicting(lru, &[]).as_deref(), Some("allkeys-lru"));
-        let told = [("maxmemory", "1000"), ("maxmemory-policy", "volatile-ttl")];
-        assert_eq!(evicting("", &told).as_deref(), Some("volatile-ttl"));
         for harmless in [
             "maxmemory:1000\r\nmaxmemory_policy:noeviction\r\n",
             "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n",
@@ -322,9 +288,8 @@ mod tests {
     fn resp2_arrays_are_parsed_as_maps() {
         let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let mut facts = Facts::default();
-        facts.add_config(&Value::Array(vec![bytes("maxmemory"), bytes("1000")]));
-        assert_eq!(facts.maxmemory(), Some(1000));
+        facts.add_config(&Value::Array(vec![bytes("no-appendfsync-on-rewrite"), bytes("yes")]));
         facts.add_config(&Value::Nil);
-        assert_eq!(facts.maxmemory(), Some(1000));
+        assert!(facts.skips_fsync_on_rewrite());
     }
 }

@@ -1,9 +1,7 @@
 //! First commands on a connection: protocol version, authentication, connection name, database.
 
 use super::failure::last_error;
-use super::fingerprint::Fingerprint;
-use super::requests::INFO_REPLY;
-use super::set_up_parts::{Optional, SetUpParts};
+use super::requests::{INFO_REPLY, Requests};
 use super::unknown_command::is_unknown_command;
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::io;
@@ -23,12 +21,7 @@ pub(crate) struct Greeting {
 
 impl Greeting {
     /// Appends `HELLO 3` with the login, `SELECT`, and the connection's name.
-    pub(crate) fn ask(
-        login: &RedisConnectionInfo,
-        fingerprint: &Fingerprint,
-        parts: &mut SetUpParts,
-    ) -> Self {
-        let requests = parts.required();
+    pub(crate) fn ask(login: &RedisConnectionInfo, requests: &mut Requests) -> Self {
         requests.allow_reply(INFO_REPLY);
         match login.password() {
             Some(password) => {
@@ -41,10 +34,8 @@ impl Greeting {
         if has_database {
             requests.command("SELECT", 1).arg(login.db().to_string()).end();
         }
-        // Identifies the connection in `CLIENT LIST`. Servers before Redis 7.2 do not support `SETINFO`.
-        let requests = parts.optional(Optional::SetName);
-        requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
-        let requests = parts.optional(Optional::SetInfo);
+        // Identify the connection in `CLIENT LIST`. Servers before Redis 7.2 do not support `SETINFO`.
+        requests.command("CLIENT", 2).arg("SETNAME").arg(env!("CARGO_PKG_NAME")).end();
         for (what, is) in
             [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
         {
@@ -80,20 +71,15 @@ fn unsupported(how: &str) -> RedisError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn login() -> RedisConnectionInfo {
         RedisConnectionInfo::default().set_username("me").set_password("secret").set_db(7)
     }
 
-    fn fingerprint() -> Fingerprint {
-        Fingerprint::new(vec!["a:6379/0".to_owned()], 1, Duration::from_secs(60), b"")
-    }
-
     fn asked(login: &RedisConnectionInfo) -> (Greeting, String) {
-        let mut parts = SetUpParts::default();
-        let greeting = Greeting::ask(login, &fingerprint(), &mut parts);
-        let text = String::from_utf8(parts.all().bytes().to_vec()).expect("text");
+        let mut requests = Requests::default();
+        let greeting = Greeting::ask(login, &mut requests);
+        let text = String::from_utf8(requests.bytes().to_vec()).expect("text");
         let words = text.split("\r\n").filter(|word| !word.starts_with(['$', '*']));
         (greeting, words.collect::<Vec<_>>().join(" "))
     }
@@ -101,9 +87,9 @@ mod tests {
     #[test]
     fn greeting_commands() {
         let version = env!("CARGO_PKG_VERSION");
-        let name = format!("CLIENT SETNAME {} ", fingerprint());
-        let own =
-            format!("{name}CLIENT SETINFO LIB-NAME quorlock CLIENT SETINFO LIB-VER {version} ");
+        let own = format!(
+            "CLIENT SETNAME quorlock CLIENT SETINFO LIB-NAME quorlock CLIENT SETINFO LIB-VER {version} "
+        );
         let anonymous = RedisConnectionInfo::default();
         let password = RedisConnectionInfo::default().set_password("secret");
         for (login, begin) in [

@@ -10,14 +10,7 @@ use super::value::Value;
 use redis::Value as Reply;
 
 /// One `CONFIG GET` per setting: before Redis 7.0 it accepts one name only.
-const SETTINGS: [&str; 6] = [
-    "appendonly",
-    "appendfsync",
-    "no-appendfsync-on-rewrite",
-    "save",
-    "maxmemory",
-    "maxmemory-policy",
-];
+const SETTINGS: [&str; 3] = ["appendfsync", "no-appendfsync-on-rewrite", "save"];
 
 /// Channel to which each Redis Sentinel subscribes on the servers that it monitors.
 const SENTINELS: &str = "__sentinel__:hello";
@@ -40,7 +33,6 @@ impl Inspection {
     /// not exist: then they have no effect.
     pub(crate) fn ask(keys: &Keys, value: &Value, requests: &mut Requests) {
         requests.allow_reply(INFO_REPLY);
-        requests.command("HELLO", 1).arg("3").end();
         ask_for_pushes(requests);
         requests.command("INFO", 0).end();
         requests.command("PUBSUB", 2).args(["NUMSUB", SENTINELS]).end();
@@ -53,9 +45,8 @@ impl Inspection {
     /// Parses the replies; the result is empty if there are too few. Errors do not contain `value`.
     pub(crate) fn read(replies: &[Reply], value: &Value) -> Self {
         let mut read = Self { facts: Facts::default(), refusals: Vec::new(), no_pushes: None };
-        let [hello, pushes, info, sentinels, rest @ ..] = replies else { return read };
+        let [pushes, info, sentinels, rest @ ..] = replies else { return read };
         let Some((settings, tried)) = rest.split_at_checked(SETTINGS.len()) else { return read };
-        read.facts.add_hello(hello);
         read.facts.add_info(info);
         read.facts.add_listeners(sentinels);
         for setting in settings {
@@ -139,23 +130,21 @@ mod tests {
         let bulk = |text: &str| Reply::BulkString(text.as_bytes().to_vec());
         let pair = |name: &str, value: &str| Reply::Array(vec![bulk(name), bulk(value)]);
         let asked = names();
-        assert_eq!(asked[..5], ["HELLO", "CLIENT", "INFO", "PUBSUB", "CONFIG"]);
+        assert_eq!(asked[..4], ["CLIENT", "INFO", "PUBSUB", "CONFIG"]);
         let mut replies = vec![Reply::Okay; asked.len()];
-        replies[0] = pair("mode", "cluster");
-        replies[1] = error("ERR no");
-        replies[2] = bulk("run_id:abc\r\n");
-        replies[3] = pair(SENTINELS, "2");
+        replies[0] = error("ERR no");
+        replies[1] = bulk("run_id:abc\r\n");
+        replies[2] = pair(SENTINELS, "2");
         for (place, setting) in SETTINGS.into_iter().enumerate() {
-            replies[4 + place] = pair(setting, "yes");
+            replies[3 + place] = pair(setting, "yes");
         }
         let read = Inspection::read(&replies, &Value::of(b"mine"));
         let facts = &read.facts;
         assert_eq!((facts.run_id(), facts.sentinels()), (Some("abc"), Some(2)));
-        assert!(facts.is_clustered() && facts.skips_fsync_on_rewrite());
-        assert_eq!(facts.eviction_policy(), Some("yes"), "the last of the settings");
+        assert!(facts.skips_fsync_on_rewrite());
         assert!(read.no_pushes.is_some(), "CLIENT TRACKING is refused");
         assert_eq!(read.refusals, []);
-        let cut = Inspection::read(&replies[..5], &Value::of(b"mine"));
+        let cut = Inspection::read(&replies[..4], &Value::of(b"mine"));
         assert_eq!(cut.facts.run_id(), None, "too few replies");
     }
 }

@@ -15,9 +15,6 @@ pub(super) const LOCK_REPLY: usize = 8 << 10;
 /// Maximum reply length of `INFO` and `HELLO`, in bytes. They list modules, databases and replicas.
 pub(super) const INFO_REPLY: usize = 1 << 20;
 
-/// Maximum reply length of `CLIENT LIST`, in bytes: about 400 for each connection.
-pub(super) const CLIENTS_REPLY: usize = 64 << 20;
-
 impl Requests {
     /// Starts a command with this number of `arguments`. The caller must append exactly as many: otherwise the server
     /// would misinterpret the following commands.
@@ -43,12 +40,6 @@ impl Requests {
     /// Returns the maximum reply length of the counted commands, and resets it.
     pub(super) fn take_longest_reply(&mut self) -> usize {
         std::mem::take(&mut self.longest_reply).max(LOCK_REPLY)
-    }
-
-    pub(crate) fn append(&mut self, other: &Self) {
-        self.bytes.extend_from_slice(&other.bytes);
-        self.len += other.len;
-        self.allow_reply(other.longest_reply);
     }
 
     /// Appends `count` commands that were encoded before, whose replies have the usual length.

@@ -6,7 +6,6 @@ use super::facts::Facts;
 use super::reply::time_us;
 use super::requests::{INFO_REPLY, Requests};
 use super::script;
-use super::set_up_parts::{OMITTED, Optional, SetUpParts};
 use super::unknown_command::is_unknown_command;
 use redis::{ErrorKind, RedisError, Value};
 use std::sync::Arc;
@@ -18,20 +17,16 @@ pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<Arc<str>>,
     /// Why `run_id` is unknown; empty if known.
     pub(crate) unnamed: &'static str,
-    /// Replication ID of its data set (`master_replid`).
-    pub(crate) replid: Option<Arc<str>>,
     pub(crate) version: Option<Arc<str>>,
     pub(crate) is_replica: bool,
     /// Uptime of the server, in whole seconds.
     pub(crate) uptime: Option<Duration>,
     /// True if the server fsyncs every write before its reply; `None` if unknown.
     pub(crate) is_durable: Option<bool>,
-    /// The eviction policy, if the server may evict keys.
-    pub(crate) evicting: Option<Arc<str>>,
 }
 
 /// Sections of `INFO`. Servers before Redis 7.0 accept one section per command.
-const SECTIONS: [&str; 4] = ["server", "replication", "memory", "persistence"];
+const SECTIONS: [&str; 3] = ["server", "replication", "persistence"];
 
 /// Result of a set-up.
 #[derive(Debug)]
@@ -45,21 +40,18 @@ pub(crate) struct SetUp {
 
 impl SetUp {
     /// Requests the time, the client ID, `INFO` and `CONFIG`; loads the scripts; enables tracking.
-    pub(crate) fn ask(parts: &mut SetUpParts) {
-        ask_time(parts.required());
-        parts.optional(Optional::ClientId).command("CLIENT", 1).arg("ID").end();
-        let requests = parts.optional(Optional::Info);
+    pub(crate) fn ask(requests: &mut Requests) {
+        ask_time(requests);
+        requests.command("CLIENT", 1).arg("ID").end();
         requests.allow_reply(INFO_REPLY);
         for section in SECTIONS {
             requests.command("INFO", 1).arg(section).end();
         }
-        let requests = parts.optional(Optional::Config);
         requests.command("CONFIG", 2).args(["GET", "appendfsync"]).end();
-        let requests = parts.optional(Optional::ScriptLoad);
         for source in script::sources() {
             requests.command("SCRIPT", 2).args(["LOAD", source]).end();
         }
-        ask_for_pushes(parts.optional(Optional::Tracking));
+        ask_for_pushes(requests);
     }
 
     /// Parses the replies. The server may not support or permit a command: then the fact stays unknown. Any other error
@@ -125,7 +117,6 @@ pub(crate) const INFO_NOT_PERMITTED: &str = "INFO is not permitted";
 fn info_error(reply: &Value) -> Option<&'static str> {
     match reply {
         Value::ServerError(error) if error.code() == "NOPERM" => Some(INFO_NOT_PERMITTED),
-        Value::ServerError(error) if error.code() == OMITTED => Some("no reply to INFO"),
         Value::ServerError(_) => Some("the server does not support INFO"),
         _ => None,
     }
@@ -149,12 +140,10 @@ impl ServerInfo {
         Self {
             run_id: facts.run_id().map(Arc::from),
             unnamed: unnamed(facts),
-            replid: facts.replid().map(Arc::from),
             version: facts.release().map(Arc::from),
             uptime: facts.uptime(),
             is_durable: facts.is_durable(),
             is_replica: facts.is_replica(),
-            evicting: facts.evicting().map(Arc::from),
         }
     }
 }
@@ -164,16 +153,15 @@ mod tests {
     use super::*;
 
     fn asked() -> Requests {
-        let mut parts = SetUpParts::default();
-        SetUp::ask(&mut parts);
-        parts.all()
+        let mut requests = Requests::default();
+        SetUp::ask(&mut requests);
+        requests
     }
 
     /// A set-up with these replies to `INFO server` and `CONFIG GET`.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
         let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
-        let mut wires =
-            vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", "$0\r\n\r\n", config];
+        let mut wires = vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", config];
         wires.resize(wires.len() + script::sources().count(), "$4\r\n0123\r\n");
         wires.push("+OK\r\n");
         let parse = |wire: &&str| redis::parse_redis_value(wire.as_bytes()).expect("a reply");
@@ -190,21 +178,18 @@ mod tests {
 
     #[test]
     fn info_fields_are_parsed() {
-        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\r\n# Replication\r\nrole:master\r\n\
-                    # Memory\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\r\n# Replication\r\nrole:master\r\n";
         let parsed = told(info);
         assert_eq!(parsed.run_id.as_deref(), Some("abc"));
         assert_eq!(parsed.version.as_deref(), Some("7.0.15"));
-        assert_eq!(parsed.evicting.as_deref(), Some("allkeys-lru"));
         assert_eq!(parsed.uptime, Some(Duration::from_secs(7)));
         assert_eq!((parsed.is_replica, parsed.is_durable), (false, None));
         assert!(told("role:slave\r\n").is_replica);
-        assert_eq!(told("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n").evicting, None);
         let unnamed = "INFO reports neither run_id nor uptime_in_seconds";
         assert_eq!(told(""), ServerInfo { unnamed, ..ServerInfo::default() });
-        let unnamed = told("uptime_in_seconds:7\r\nmaster_replid:0a\r\n");
+        let unnamed = told("uptime_in_seconds:7\r\n");
         assert_eq!(unnamed.unnamed, "INFO reports no run_id");
-        assert_eq!((unnamed.replid.as_deref(), parsed.unnamed), (Some("0a"), ""));
+        assert_eq!(parsed.unnamed, "");
     }
 
     #[test]
@@ -230,7 +215,6 @@ mod tests {
             ("-NOPERM no\r\n", "INFO is not permitted"),
             ("-ERR unknown command 'INFO'\r\n", "the server does not support INFO"),
             ("-unsupported command\r\n", "the server does not support INFO"),
-            ("-OMITTED\r\n", "no reply to INFO"),
         ] {
             let set_up = read(may_not, may_not).expect("only the fact is unknown");
             assert_eq!((set_up.client_id, set_up.can.tracks), (Some(7), true));
@@ -254,8 +238,17 @@ mod tests {
         let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
         let names: Vec<_> =
             text.split("\r\n$").filter_map(|word| word.split("\r\n").nth(1)).collect();
-        let begin =
-            ["TIME", "CLIENT", "ID", "INFO", "server", "INFO", "replication", "INFO", "memory"];
+        let begin = [
+            "TIME",
+            "CLIENT",
+            "ID",
+            "INFO",
+            "server",
+            "INFO",
+            "replication",
+            "INFO",
+            "persistence",
+        ];
         assert_eq!(&names[..begin.len()], begin);
         assert!(text.contains("TRACKING"));
         let replies = vec![Value::Okay; asked.len()];

@@ -207,13 +207,9 @@ async fn check_reports_missing_permissions_and_unknown_facts() {
         _ => None,
     };
     let unknown: Vec<_> = node.findings().iter().filter_map(unknown).collect();
-    // Every user receives the reply to `HELLO`, which contains the version and the role.
-    assert_eq!(
-        unknown,
-        ["+info", "+info", "+info +config|get", "+pubsub|numsub", "+client|list", "+scan"],
-        "{node}"
-    );
-    assert!(node.version().is_some() && node.role() == Some(Role::Master), "{node}");
+    let info = ["+info"; 4];
+    assert_eq!(unknown, [&info[..], &["+info +config|get", "+pubsub|numsub"]].concat(), "{node}");
+    assert_eq!((node.version(), node.role()), (None, None), "{node}");
     assert_eq!((node.persistence(), node.uptime(), node.maxmemory()), (None, None, None));
     assert_eq!((node.clock_offset(), node.latency()), (None, None));
     let no_pushes = |finding: &Finding| matches!(finding, Finding::NoPushes { .. });
@@ -235,7 +231,7 @@ async fn permissions_listed_in_the_readme_are_sufficient() {
         "+eval",
         "+script|load",
     ];
-    let more = ["+client", "+info", "+time", "+config|get", "+pubsub|numsub", "+scan", "~lock:*"];
+    let more = ["+client", "+info", "+time", "+config|get", "+pubsub|numsub", "~lock:*"];
     let server = limited(&[&["resetkeys"], &readme[..], &more].concat());
     let redlock = Redlock::builder().nodes([server.url_with_auth()]).node_timeout(ms(5_000));
     let right = redlock.clone().key_prefix("lock:").build().expect("valid settings");
@@ -325,23 +321,6 @@ async fn check_reports_clock_offsets_within_the_uncertainty() {
         cluster[1].clock().jump_back(MINUTE);
         cluster[2].clock().jump_back(MINUTE);
     }
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn check_reports_a_clock_that_moves_during_the_check() {
-    let server = Server::builder().durable().clock().start();
-    let proxy = Proxy::start(server.addr());
-    let redlock = Redlock::builder().nodes([proxy.url()]).node_timeout(ms(5_000));
-    let redlock = redlock.build().expect("valid settings");
-    proxy.delay(Direction::Replies, ms(20));
-    // The clock runs ten times too fast, so it advances between two readings by more than their uncertainty.
-    server.clock().drift(9_000_000);
-    let node = redlock.check().await.expect("the client is open").pop().expect("one node");
-    assert!(matches!(node.findings(), [Finding::ClockMoved { .. }]), "{node}");
-    server.clock().drift(0);
-    let node = redlock.check().await.expect("the client is open").pop().expect("one node");
-    assert_eq!(node.findings(), [], "{node}");
 }
 
 #[tokio::test]

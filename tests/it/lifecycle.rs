@@ -3,7 +3,7 @@
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
 use quorlock::{
-    AcquireError, ConfigError, ExtendError, Loss, NodeState, Redlock, ReleaseOutcome, RetryPolicy,
+    AcquireError, ConfigError, ExtendError, Loss, NodeState, ReleaseOutcome, RetryPolicy,
 };
 use std::time::Instant;
 
@@ -189,18 +189,4 @@ async fn client_reports_state_and_version_of_nodes() {
             .all(|node| *node.state() == NodeState::Up && node.version().is_some())
     })
     .await;
-}
-
-#[tokio::test]
-async fn server_that_may_evict_keys_is_reported() {
-    let evicting = Server::builder().arg("--maxmemory").arg("100mb");
-    let evicting = evicting.arg("--maxmemory-policy").arg("allkeys-lru").start();
-    let keeping = Server::start();
-    let nodes = [evicting.url(), keeping.url()];
-    let redlock =
-        Redlock::builder().nodes(nodes).node_timeout(ms(1_000)).build().expect("valid settings");
-    redlock.try_acquire("r").await.expect("the lock is free").release().await.expect("up");
-    let policies: Vec<_> =
-        redlock.nodes().iter().map(|n| n.evicting().map(str::to_owned)).collect();
-    assert_eq!(policies, [Some("allkeys-lru".to_owned()), None]);
 }

@@ -1,12 +1,10 @@
 //! Servers and proxies of other vendors: real servers behind a proxy that changes commands or replies.
 
 use crate::tampering::{Action, TamperingProxy};
-use crate::{SOON, builder, builder_of, eventually, ms, through};
-use futures::future::join_all;
-use kit::{Cluster, Direction, Server};
+use crate::{SOON, builder, builder_of, ms, through};
+use kit::{Cluster, Direction};
 use quorlock::{
     AcquireError, Builder, ConfigError, LockState, NodeState, Redlock, RestartGuard, RetryPolicy,
-    VoteEligibility,
 };
 
 /// Starts a proxy for each server of `cluster`, and configures a client that connects through them.
@@ -47,43 +45,6 @@ async fn release_that_closes_connections_does_not_block_others() {
 }
 
 #[tokio::test]
-async fn server_without_run_id_counts_until_a_restart() {
-    let mut cluster = Cluster::start(3);
-    let without_run = |reply: &str| {
-        let (_, text) = reply.split_once("\r\n").unwrap_or(("", reply));
-        let lines = text.lines().filter(|line| !line.starts_with("run_id:"));
-        let text = lines.collect::<Vec<_>>().join("\r\n");
-        format!("${}\r\n{text}\r\n", text.len())
-    };
-    let decide = move |words: &[String]| match words[0].as_str() {
-        "INFO" => Action::Edit(without_run),
-        _ => Action::Pass,
-    };
-    let uptime = |node: &Server| {
-        let info = format!("{:?}", node.cmd(&["INFO", "server"])).replace("\\r\\n", "\n");
-        let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-        line.and_then(|line| line.trim().parse::<u64>().ok()).expect("an uptime")
-    };
-    eventually("the uptimes exceed two seconds", || cluster.iter().all(|node| uptime(node) > 2))
-        .await;
-    let (proxies, builder) = behind(&cluster, decide);
-    let redlock = builder.build().expect("valid settings");
-    redlock.acquire("r").wait(SOON).await.expect("a new deployment").release().await.expect("up");
-    proxies.iter().for_each(TamperingProxy::cut);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("no server was restarted");
-    drop(lease);
-    cluster.servers_mut().iter_mut().for_each(|node| {
-        node.kill();
-        node.restart();
-    });
-    let is_excluded =
-        |node: &quorlock::NodeInfo| matches!(node.eligibility(), VoteEligibility::Excluded(_));
-    eventually("the restarts are noticed", || redlock.nodes().iter().all(is_excluded)).await;
-    let refused = redlock.try_acquire("r").await.expect_err("the nodes may have lost locks");
-    assert!(refused.to_string().contains("restarted "), "{refused}");
-}
-
-#[tokio::test]
 async fn proxy_that_answers_unsupported_command_has_votes() {
     let cluster = Cluster::start(3);
     let decide = |words: &[String]| match words[0].as_str() {
@@ -99,45 +60,6 @@ async fn proxy_that_answers_unsupported_command_has_votes() {
     let strict = strict.restart_guard(RestartGuard::Strict).build().expect("valid settings");
     let refused = strict.try_acquire("r").await.expect_err("the nodes may have been restarted");
     assert!(refused.to_string().contains(unnamed), "{refused}");
-}
-
-#[tokio::test]
-async fn node_comes_up_without_replies_to_an_optional_command() {
-    let commands = ["SETINFO", "ID", "INFO", "CONFIG", "LOAD", "TRACKING"];
-    let silent = commands.map(|command| lock_without_replies_to(command, || Action::Silence));
-    let swallowed = commands.map(|command| lock_without_replies_to(command, || Action::Swallow));
-    // `CLIENT` covers four of the optional commands.
-    let client = lock_without_replies_to("CLIENT", || Action::Silence);
-    tokio::join!(join_all(silent), join_all(swallowed), client);
-}
-
-/// Acquires a lock on a server that never replies to the `unanswered` command, and again after a reconnect.
-async fn lock_without_replies_to(unanswered: &'static str, action: fn() -> Action) {
-    let cluster = Cluster::start(1);
-    let decide = move |words: &[String]| {
-        let is_unanswered = words.iter().take(2).any(|word| word == unanswered);
-        if is_unanswered { action() } else { Action::Pass }
-    };
-    let (proxies, builder) = behind(&cluster, decide);
-    let redlock = builder.connect_timeout(ms(2_000)).build().expect("valid settings");
-    let refused = redlock.try_acquire("r").await.expect_err("the node is not connected");
-    assert!(refused.to_string().contains("no reply to a command"), "{refused}");
-    let lease = redlock.acquire("r").wait(3 * SOON).await;
-    let lease = lease.unwrap_or_else(|refused| panic!("{unanswered}: {refused}"));
-    lease.release().await.expect("the node is up");
-    proxies.iter().for_each(TamperingProxy::cut);
-    if unanswered == "INFO" {
-        let is_excluded = || {
-            let node = &redlock.nodes()[0];
-            matches!(node.eligibility(), VoteEligibility::Excluded(_))
-        };
-        eventually("the node may have been restarted", is_excluded).await;
-        let refused = redlock.try_acquire("r").await.expect_err("the node has no vote");
-        assert!(refused.to_string().contains("no reply to INFO"), "{refused}");
-    } else {
-        let lease = redlock.acquire("r").wait(SOON).await.expect("the server was not restarted");
-        lease.release().await.expect("the node is up");
-    }
 }
 
 #[tokio::test]

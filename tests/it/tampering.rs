@@ -13,14 +13,8 @@ pub(crate) enum Action {
     Close,
     /// Replies with these bytes instead of the server's reply.
     Answer(&'static str),
-    /// Changes the server's reply.
-    Edit(fn(&str) -> String),
     /// Replies with a very long string.
     Flood,
-    /// Drops the command. Later commands get replies.
-    Swallow,
-    /// Drops this command and all later ones.
-    Silence,
 }
 
 /// Chooses the action for the words of a command.
@@ -84,15 +78,10 @@ fn forward_commands(
     sender: &Sender<Action>,
 ) {
     let mut requests = BufReader::new(client);
-    let mut is_silent = false;
     while let Some(frame) = frame(&mut requests) {
         let action = decide(&words(&frame));
         if matches!(action, Action::Close) {
             break;
-        }
-        is_silent |= matches!(action, Action::Silence);
-        if is_silent || matches!(action, Action::Swallow) {
-            continue;
         }
         // A command with an own reply is replaced by `PING`, so that replies keep their order.
         let frame =
@@ -110,13 +99,8 @@ fn forward_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiv
     while let Some(reply) = frame(&mut replies) {
         let action = if reply.starts_with(b">") { Ok(Action::Pass) } else { expected.recv() };
         let written = match action {
-            Ok(Action::Pass | Action::Close | Action::Swallow | Action::Silence) => {
-                client.write_all(&reply)
-            }
+            Ok(Action::Pass | Action::Close) => client.write_all(&reply),
             Ok(Action::Answer(answer)) => client.write_all(answer.as_bytes()),
-            Ok(Action::Edit(edit)) => {
-                client.write_all(edit(&String::from_utf8_lossy(&reply)).as_bytes())
-            }
             Ok(Action::Flood) => {
                 let started = client.write_all(b"$536870912\r\n");
                 let part = vec![b'x'; 1 << 16];

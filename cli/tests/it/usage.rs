@@ -157,11 +157,5 @@ fn messages_about_settings_name_no_rust_method() {
 }
 
 /// Errors that the calls of the command never return.
-const UNREACHABLE: [&str; 6] = [
-    "OpaqueTls",
-    "EnsureExceedsMax",
-    "NoResources",
-    "AdoptsSet",
-    "CoolDownExceedsMax",
-    "MarginTooLong",
-];
+const UNREACHABLE: [&str; 5] =
+    ["EnsureExceedsMax", "NoResources", "AdoptsSet", "CoolDownExceedsMax", "MarginTooLong"];

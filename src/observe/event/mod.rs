@@ -35,7 +35,6 @@
 //! | [`WaitStarted`](Event::WaitStarted) | at most once per acquire, when it starts to wait |
 //! | [`WaitFinished`](Event::WaitFinished) | once per `WaitStarted` |
 //! | [`AttemptFinished`](Event::AttemptFinished) | once per attempt |
-//! | [`LeaseAdopted`](Event::LeaseAdopted) | once per successful [`adopt`](crate::Redlock::adopt) |
 //! | [`AcquireFinished`](Event::AcquireFinished) | once per `AcquireStarted`, with the outcome |
 //! | [`ExtendStarted`](Event::ExtendStarted) | once per extension that a holder requests |
 //! | [`ExtendFinished`](Event::ExtendFinished) | once per `ExtendStarted`, with the outcome |
@@ -124,14 +123,6 @@ pub enum Event {
         /// Replies of the nodes in the second round, which confirms the fencing token. `None` if there was no second
         /// round.
         confirmation: Option<Report>,
-    },
-
-    /// Emitted when [`adopt`](crate::Redlock::adopt) has taken over a lock by its value, once per successful adoption,
-    /// immediately before [`AcquireFinished`](Self::AcquireFinished). The previous holder has lost the lock.
-    #[non_exhaustive]
-    LeaseAdopted {
-        /// The adopted lock.
-        lock: LockInfo,
     },
 
     /// Emitted when an acquire has finished, once per [`AcquireStarted`](Self::AcquireStarted). Also emitted if the

@@ -3,8 +3,10 @@
 use super::families::{self, Counters};
 use crate::observe::event::{AcquireOutcome, ExtendOutcome, ReleaseResult};
 use crate::protocol::Loss;
+use crate::sync::lock;
 use metrics::{Gauge, Histogram, Label, Recorder, with_recorder};
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Maximum number of classes; further ones are counted as [`OTHER`].
@@ -14,16 +16,8 @@ const MAX_CLASSES: usize = 100;
 const NONE: &str = "none";
 const OTHER: &str = "other";
 
-/// Metric handles of all classes. Reading is wait-free.
-pub(super) struct Classes {
-    none: Class,
-    /// Filled in order.
-    known: Box<[Slot]>,
-    other: Slot,
-}
-
-/// A class with its handles; empty at first.
-type Slot = OnceLock<Box<(&'static str, Class)>>;
+/// Metric handles of all classes.
+pub(super) struct Classes(Mutex<BTreeMap<&'static str, Arc<Class>>>);
 
 /// Metric handles of one class.
 pub(super) struct Class {
@@ -43,26 +37,18 @@ pub(super) struct Class {
 
 impl Classes {
     pub(super) fn new(recorder: &dyn Recorder) -> Self {
-        let known = (0..MAX_CLASSES).map(|_| OnceLock::new()).collect();
-        Self { none: Class::new(recorder, NONE), known, other: OnceLock::new() }
+        Self(Mutex::new([(NONE, Arc::new(Class::new(recorder, NONE)))].into()))
     }
 
     /// The handles of `class`, created on first use.
-    pub(super) fn of(&self, class: Option<&'static str>) -> &Class {
-        let Some(class) = class else { return &self.none };
-        let mut known = self.known.iter().filter_map(|slot| filled(slot, class));
-        let known = known.find(|(known, _)| *known == class);
-        known.or_else(|| filled(&self.other, OTHER)).map_or(&self.none, |(_, handles)| handles)
+    pub(super) fn of(&self, class: Option<&'static str>) -> Arc<Class> {
+        let mut known = lock(&self.0);
+        let class = class.unwrap_or(NONE);
+        let is_room = known.len() <= MAX_CLASSES || known.contains_key(class);
+        let class = if is_room { class } else { OTHER };
+        let made = || Arc::new(with_recorder(|it| Class::new(it, class)));
+        known.entry(class).or_insert_with(made).clone()
     }
-}
-
-/// Fills an empty slot with `class`. Creating handles may be slow, so it runs outside of the `OnceLock`.
-fn filled<'a>(slot: &'a Slot, class: &'static str) -> Option<&'a (&'static str, Class)> {
-    if slot.get().is_none() {
-        // Dropped if another thread was faster.
-        let _ = slot.set(Box::new((class, with_recorder(|it| Class::new(it, class)))));
-    }
-    slot.get().map(|filled| &**filled)
 }
 
 impl Class {

@@ -36,7 +36,7 @@ impl Metrics {
         Self { classes: Classes::new(recorder), nodes: nodes.collect() }
     }
 
-    fn class(&self, lock: &LockInfo) -> &Class {
+    fn class(&self, lock: &LockInfo) -> Arc<Class> {
         self.classes.of(lock.class)
     }
 
@@ -99,7 +99,6 @@ impl Observer for Metrics {
                 }
             }
             Event::AttemptFinished { .. }
-            | Event::LeaseAdopted { .. }
             | Event::ExtendStarted { .. }
             | Event::ReleaseStarted { loss: Some(_), .. }
             | Event::ObserverPanicked { .. } => {}

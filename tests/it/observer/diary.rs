@@ -31,7 +31,6 @@ impl Diary {
     fn write(&self, line: String) {
         if let Some(redlock) = self.client.get() {
             assert!(!redlock.nodes().is_empty());
-            let _ = redlock.leases().len();
         }
         self.lines.lock().expect("no panic").push(line);
     }
@@ -84,9 +83,6 @@ impl Diary {
                 let by = report.as_ref().map(|report| format!(",{}", quorum_of(Some(report))));
                 let by = by.unwrap_or_default();
                 format!("acquire {} {} {outcome}{token}{by}", lock.id, of(lock))
-            }
-            Event::LeaseAdopted { lock, .. } => {
-                format!("acquire {} {} adopted", lock.id, lock.resources)
             }
             Event::ExtendStarted { lock, id, ttl, .. } => {
                 format!("lease {} {} extend {id} started to {ttl:?}", lock.id, of(lock))

@@ -39,7 +39,6 @@ async fn expect_pending(redlock: &Redlock, nodes: &[Server], releases: usize) {
     let error = close(redlock).await.expect_err("releases are pending");
     let expected: Vec<_> = nodes.iter().map(|node| (node.addr().to_string(), releases)).collect();
     assert_eq!(error.undelivered(), expected, "{error}");
-    assert_eq!(error.attempts(), 0, "{error}");
     let names: Vec<_> = expected.iter().map(|(name, _)| format!("{name} ({releases})")).collect();
     let pending = names.join(", ");
     let text = format!("closed before all releases were delivered; pending: {pending}");

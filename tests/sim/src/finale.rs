@@ -61,9 +61,6 @@ impl Worker {
             // Pending releases are repeated for as long as broken connections may deliver earlier
             // commands.
             self.sleep(rest).await;
-            if self.shared.lock().omits_info {
-                self.sleep(10 * S).await;
-            }
             self.check_rejoined().await;
         })
     }

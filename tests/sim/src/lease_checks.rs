@@ -38,11 +38,7 @@ impl Worker {
             let is_due = {
                 let core = self.shared.lock();
                 let since = core.known_restarted_for(self.process, index);
-                // Without `INFO`, a restart is assumed.
-                let is_assumed = core.omits_info
-                    && matches!(node.vote(), NodeVote::Failed(MaybeRestarted { .. }));
-                is_assumed
-                    || self.withheld_for.is_none_or(|longest| since.is_some_and(|it| it < longest))
+                self.withheld_for.is_none_or(|longest| since.is_some_and(|it| it < longest))
             };
             if !is_due {
                 let how = format!("p{}: {node}", self.process);

@@ -6,7 +6,6 @@ use crate::readings::request_of_time;
 use crate::rule::Rule;
 use crate::shared::Core;
 use crate::trace::{Shown, note};
-use memchr::memmem;
 use quorlock_test::internals::{ConnId, Phase, StreamEnd};
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -123,8 +122,6 @@ impl Core {
         self.check_stalled(connection);
         self.check_order(connection, bytes);
         self.record_written(connection, bytes);
-        let has = |word: &[u8]| memmem::find(bytes, word).is_some();
-        self.omits_info |= has(b"\r\nLOAD\r\n") && !has(b"\r\nINFO\r\n");
         if let Some(at) = request_of_time(bytes)
             && at > 0
             && !self.is_calm()

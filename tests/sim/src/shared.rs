@@ -67,9 +67,6 @@ pub(crate) struct Core {
     pub(crate) readings: Readings,
     /// Nodes push changes of keys.
     pub(crate) pushes: bool,
-    /// A set-up has omitted `INFO`, because the node had not replied to it before. Then broken
-    /// connections cannot be killed.
-    pub(crate) omits_info: bool,
     /// The time at which each value first appeared on any node, if the mode needs it.
     pub(crate) came: BTreeMap<Vec<u8>, Instant>,
     pub(crate) records_tenures: bool,
@@ -125,7 +122,6 @@ impl Core {
             calm: 0,
             readings: Readings::default(),
             pushes: false,
-            omits_info: false,
             came: BTreeMap::new(),
             records_tenures: false,
             token_ttl: 0,

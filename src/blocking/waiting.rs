@@ -1,0 +1,156 @@
+//! Waits of threads for futures, and for the end of the last handle of a client.
+
+use super::error::InsideRuntime;
+use crate::sync::{lock, wait as wait_for};
+use std::fmt;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::task::coop::poll_proceed;
+use tokio::task::yield_now;
+
+/// More than tokio's cooperative budget of a task (128 steps).
+const STEPS: usize = 1 << 10;
+
+/// Shared by the handles of a client. The last one closes the client, and waits for the pending releases, unless its
+/// thread is polling a task.
+pub(super) struct CloseOnDrop(pub(super) crate::Redlock);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        let mut closing = pin!(self.0.close());
+        if wait(closing.as_mut()).is_err() {
+            let _ = begin(closing);
+        }
+    }
+}
+
+impl fmt::Debug for CloseOnDrop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CloseOnDrop")
+    }
+}
+
+/// Polls `future` once, so that it sends its commands, without waiting.
+pub(super) fn begin<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Blocks this thread on `future`, unless the thread is polling a task.
+pub(super) fn wait<F: Future>(future: F) -> Result<F::Output, InsideRuntime> {
+    if is_polled() { Err(InsideRuntime) } else { Ok(wait_here(future)) }
+}
+
+/// Blocks this thread on `future`. The caller must have checked that the thread is not polling a task.
+pub(super) fn wait_here<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        // Without an end, `drive` returns only with an output.
+        if let Some(output) = drive(None, future.as_mut()) {
+            return output;
+        }
+    }
+}
+
+/// Blocks this thread on `future` for at most `limit`, unless the thread is polling a task.
+pub(super) fn wait_within<F: Future>(
+    limit: Duration,
+    future: F,
+) -> Result<Option<F::Output>, InsideRuntime> {
+    if is_polled() {
+        return Err(InsideRuntime);
+    }
+    // An end that `Instant` cannot represent means no limit.
+    Ok(drive(Instant::now().checked_add(limit), pin!(future)))
+}
+
+fn drive<F: Future>(end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::Output> {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        if !bell.wait_until(end) {
+            return None;
+        }
+    }
+}
+
+/// Wakes the waiting thread. (`thread::park` would consume tokens of the application's own
+/// `unpark`.)
+#[derive(Default)]
+struct Bell {
+    has_rung: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Bell {
+    /// Returns true once it was woken, false at the `end`.
+    fn wait_until(&self, end: Option<Instant>) -> bool {
+        let mut has_rung = lock(&self.has_rung);
+        while !std::mem::take(&mut *has_rung) {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            has_rung = match left {
+                Some(Duration::ZERO) => return false,
+                left => wait_for(&self.rings, has_rung, left),
+            };
+        }
+        true
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.has_rung) = true;
+        self.rings.notify_one();
+    }
+}
+
+/// True if this thread must not block, because it is polling an async task. Threads of
+/// `spawn_blocking` and tasks inside `block_in_place` also have a current runtime, but may block.
+fn is_polled() -> bool {
+    Handle::try_current().is_ok() && (is_driver() || is_limited())
+}
+
+/// True if this thread drives a runtime's tasks and no other thread takes over. On such a thread,
+/// tokio defers the waker of [`yield_now`] until other tasks have run; elsewhere it wakes at once.
+/// This also detects `unconstrained` tasks.
+///
+/// A thread in `block_on` of a runtime that other threads drive does not count: blocking it stalls
+/// no other task.
+fn is_driver() -> bool {
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(woken.clone());
+    let is_done = pin!(yield_now()).poll(&mut Context::from_waker(&waker)).is_ready();
+    !is_done && !woken.0.load(Ordering::Relaxed)
+}
+
+/// Records a wake.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// True if this thread has a limited cooperative budget, as tasks do.
+fn is_limited() -> bool {
+    let mut steps = Vec::with_capacity(STEPS);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut is_limited = false;
+    while steps.len() < STEPS && !is_limited {
+        match poll_proceed(&mut context) {
+            Poll::Ready(step) => steps.push(step),
+            Poll::Pending => is_limited = true,
+        }
+    }
+    // Each dropped step restores the budget from before it was taken, so the first is dropped last.
+    while steps.pop().is_some() {}
+    is_limited
+}
