@@ -94,6 +94,12 @@ impl CommandSpec {
         self.flags & OPEN != 0
     }
 
+    /// The keys that the command reads.
+    pub(crate) fn keys_read<'a>(&self, arguments: &'a [Vec<u8>]) -> &'a [Vec<u8>] {
+        let end = if self.name == "exists" { arguments.len() } else { 2 };
+        arguments.get(1..end).unwrap_or_default()
+    }
+
     pub(crate) fn is_of_client(&self) -> bool {
         self.name.starts_with("client")
     }
@@ -104,11 +110,14 @@ impl CommandSpec {
     }
 }
 
-static COMMANDS: [CommandSpec; 36] = [
+static COMMANDS: [CommandSpec; 39] = [
     known("set", -3, WRITE | MEMORY, strings::set),
     known("get", 2, READ, strings::get),
     known("getrange", 4, READ, strings::get_range),
+    known("msetex", -4, WRITE | MEMORY, strings::msetex).since(8, 4),
+    known("msetex", -4, WRITE | MEMORY, strings::msetex).since_valkey(9, 1),
     known("del", -2, WRITE, keys::del),
+    known("exists", -2, READ, keys::exists),
     known("delifeq", 3, WRITE, keys::delifeq).since_valkey(9, 0),
     known("delex", -2, WRITE, keys::delex).since(8, 4),
     known("pttl", 2, READ, keys::pttl),

@@ -53,7 +53,7 @@ pub enum Fsync {
 }
 
 /// Which server it is. What hangs on it: whether `HELLO` and `CLIENT TRACKING` (6.0), `CLIENT SETINFO` (7.2),
-/// `DELEX` (8.4) and `DELIFEQ` (Valkey 9.0) are known, whether `INFO` and `CONFIG GET` take several names (7.0), what is answered by servers
+/// `DELEX` (8.4), `DELIFEQ` (Valkey 9.0) and `MSETEX` (Redis 8.4 and Valkey 9.1) are known, whether `INFO` and `CONFIG GET` take several names (7.0), what is answered by servers
 /// that are busy or have old data, when a connection is pushed what it has done itself, and the first words
 /// of refusals. Their other words are those of Redis 7.0, but where quorlock looks at them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,6 +156,11 @@ impl Version {
             return None;
         };
         Some(words.into_iter().map(str::to_owned).collect())
+    }
+
+    /// True if it sets several keys at once, and only if none exists: by `MSETEX`.
+    pub fn sets_all(&self) -> bool {
+        self.has((8, 4)) || self.valkey_has((9, 1))
     }
 
     /// True if what a connection's own command pushes to it comes before the reply: all of it in old

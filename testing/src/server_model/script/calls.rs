@@ -22,7 +22,7 @@ impl Run<'_, '_> {
         self.has_written |= command.is_write();
         // Older servers remember that all keys were read that the script was called with.
         let is_new = self.turn.server.config.version.has((7, 2));
-        let read = if is_new { &arguments[1..2] } else { self.keys };
+        let read = if is_new { command.keys_read(&arguments) } else { self.keys };
         self.turn.run(command, &arguments, read)
     }
 
