@@ -117,7 +117,7 @@ async fn set_is_acquired_and_released_by_native_commands() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let has = u64::from(sets_all(&cluster[0]));
-    let deletes = native(&cluster[0]);
+    let own_delete = native(&cluster[0]);
     for round in 1..=3 {
         let lease = redlock.acquire_all(["a", "b", "c"]).await.expect("free locks");
         eventually("all nodes granted", || lease.report().granted() == 3).await;
@@ -131,9 +131,9 @@ async fn set_is_acquired_and_released_by_native_commands() {
         }
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         eventually("no key is left", || cluster.is_empty()).await;
-        let deleted = deletes.map_or(0, |command| calls(&cluster, command));
-        assert_eq!(deleted, if deletes.is_some() { 9 * round } else { 0 });
-        let natives = has + u64::from(deletes.is_some());
+        let deleted = own_delete.map_or(0, |command| calls(&cluster, command));
+        assert_eq!(deleted, if own_delete.is_some() { 9 * round } else { 0 });
+        let natives = has + u64::from(own_delete.is_some());
         assert_eq!(scripts(&cluster), 3 * round * (2 - natives));
     }
 }
