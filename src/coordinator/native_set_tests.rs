@@ -1,8 +1,10 @@
 //! Leases of several keys on servers with `MSETEX`.
 
+use super::AcquireRequest;
 use super::world_calls_tests::{request, waiting};
 use super::world_tests::{World, ms};
 use crate::observe::event::CommandKind;
+use crate::protocol::RetryPolicy;
 use quorlock_test::internals::{Config, Version};
 use std::time::Duration;
 
@@ -57,5 +59,34 @@ fn set_refused_by_msetex_is_acquired_after_a_push() {
         world.run_for(ms(5));
         assert_eq!(["a", "b", "c"].map(|key| world.copies(key)), [0; 3]);
         world.assert_idle();
+    }
+}
+
+/// The script is cancelled if `MSETEX` is refused after the attempt. Then the node sends no push.
+#[test]
+fn set_refused_late_by_msetex_tries_once_a_quorum_may_be_free() {
+    for (seed, is_deleted_first) in [(5, true), (6, false)] {
+        let mut world = world(&VERSIONS[0], seed);
+        let a = world.connected();
+        for host in 0..3 {
+            world.put(host, "b", "other", Duration::from_secs(50));
+        }
+        let schedule = RetryPolicy::fixed(Duration::from_secs(40)).schedule();
+        let wait = waiting(&["a", "b"], world.now, Duration::from_secs(60));
+        let id = world.acquire(a, AcquireRequest { schedule, ..wait });
+        world.turn();
+        world.delay_commands(2, ms(15));
+        world.run_for(ms(10));
+        if !is_deleted_first {
+            world.run_for(ms(20));
+        }
+        world.delete(0, "b");
+        world.run_for(ms(3));
+        let deleted_at = world.now;
+        world.delete(2, "b");
+        let set = world.acquired(a, id).expect("a majority is free");
+        let waited = world.now.since(deleted_at);
+        assert!(waited < ms(100), "{waited:?}: is_deleted_first: {is_deleted_first}");
+        world.release(&set);
     }
 }

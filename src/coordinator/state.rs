@@ -186,6 +186,13 @@ impl Coordinator {
                     _ => {}
                 }
             }
+            NodeOutput::NotAsked { round, node } => {
+                let Some(votes) = self.rounds.get_mut(round) else { return };
+                votes.handle_not_asked(node);
+                if let Owner::Acquire(id) = votes.owner {
+                    self.handle_acquire_vote(id, None, now);
+                }
+            }
             NodeOutput::Changed { node, key } => self.handle_changed(node, key.as_deref(), now),
             NodeOutput::Stepped { node, ahead } => self.handle_clock_step(node, ahead, now),
             NodeOutput::Connectivity => self.handle_connectivity(now),

@@ -63,7 +63,7 @@ pub(super) struct VoteCounter {
     held_up: NodeSet,
     /// True if a crowd of attempts was under way: the client read replies late.
     is_crowded: bool,
-    /// Nodes that were not asked, because the attempt was refused before.
+    /// Nodes that were not asked, because the attempt was refused before, or whose reply named no conflicting key.
     not_asked: NodeSet,
 }
 
@@ -180,6 +180,11 @@ impl VoteCounter {
     /// Records the nodes that were not asked when the attempt was decided.
     pub(super) fn record_not_asked(&mut self, is_not_asked: impl Fn(NodeId) -> bool) {
         self.not_asked = self.silent().filter(|node| is_not_asked(*node)).collect();
+    }
+
+    /// The command to `node` was cancelled after the decision. The node may have no conflicting key, and sends no push.
+    pub(super) fn handle_not_asked(&mut self, node: NodeId) {
+        self.not_asked.insert(node);
     }
 
     /// The nodes that granted the attempt or were not asked: they have no known conflict.
