@@ -181,6 +181,7 @@ impl Coordinator {
                     Owner::Acquire(id) => self.handle_acquire_vote(id, outcome, now),
                     Owner::Extension { .. } => {
                         self.handle_extension_vote(round, node, outcome, now);
+                        self.forget_answered_extension(round);
                     }
                     _ if outcome.is_some() => self.handle_decision(round, now),
                     _ => {}

@@ -241,6 +241,11 @@ impl Round {
     }
 
     /// The counters of the nodes whose grants count.
+    /// The fencing counters that nodes reported.
+    pub(crate) fn numbers(&self) -> &[(NodeId, u64)] {
+        &self.details().numbers
+    }
+
     fn counted_numbers(&self) -> Vec<u64> {
         let counted = self.counted();
         let numbers = self.details().numbers.iter().filter(|(node, _)| counted.contains(*node));
