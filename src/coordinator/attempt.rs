@@ -199,7 +199,7 @@ impl Coordinator {
             acquire.wait_began.take().map(|began| (acquire.lock(prefix), now.since(began)));
         if let Some((token, counters)) = token.zip(attempt.claim.fence()) {
             let numbers = self.rounds.get(attempt.round).map(|votes| votes.round().numbers());
-            counters.commit(token, &numbers.unwrap_or_default());
+            counters.commit(token, numbers.unwrap_or_default());
         }
         self.end_attempt();
         self.forget_round(refused);
