@@ -21,7 +21,7 @@ pub(super) struct Home {
     pub(super) engine: Arc<Engine>,
 }
 
-/// What all leases of a client share. Keeps neither the client nor a connection.
+/// Settings and receivers that all leases of a client share. Keeps neither the client nor a connection.
 pub(crate) struct LeaseContext {
     pub(super) clock: Clock,
     pub(super) observers: Observers,

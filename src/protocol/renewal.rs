@@ -108,8 +108,8 @@ const LOSS_MARGIN_SHARE: u32 = 4;
 const PAUSE_SHARE: u32 = 8;
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Renewals are due at multiples of this time, so that those of many leases share a turn. Applies if a third of the
-/// validity is at least [`MIN_SLOTS`] times as long.
+/// Renewals are due at multiples of this time, so that many leases share a turn. Applies if a third of the validity is at
+/// least [`MIN_SLOTS`] times as long.
 const SLOT: Duration = Duration::from_millis(50);
 const MIN_SLOTS: u32 = 32;
 

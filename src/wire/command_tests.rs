@@ -1,6 +1,5 @@
 //! Tests of the encoded commands and their reply shapes.
 
-use super::super::capabilities::NativeDelete;
 use super::super::counters::CounterKeys;
 use super::super::script::sources;
 use super::*;
@@ -222,7 +221,7 @@ fn extension_subscribes_after_its_script() {
     expect(&Command::ConfirmToken { token: 12 }, &uncommitted, true, &[script], (0, 0, 0));
 }
 
-fn cool_down(until: Time) -> Command {
+pub(super) fn cool_down(until: Time) -> Command {
     let cooling = Some(Arc::new(CoolDown { value: Value::of(b"nobody"), until }));
     Command::Release { cooling }
 }
@@ -254,40 +253,6 @@ fn adopt_release_and_force_delete_use_the_release_script() {
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::Read, &k, true, &["EVALSHA read 1 k"], (0, 0, 0));
-}
-
-#[test]
-fn single_key_is_deleted_by_native_command_if_available() {
-    let release = || Command::Release { cooling: None };
-    let [one, two] = [&["k"][..], &["a", "b"]].map(About::keys);
-    let fenced = |token| About::keys(&["k"]).fenced(Some(token));
-    for (deletes, line) in
-        [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
-    {
-        let can = Capabilities { tracks: true, deletes: Some(deletes), sets_all: false };
-        let lines = |command: &Command, about: &About, form| {
-            let (bytes, shape) = written_where(command, about, form, can);
-            let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
-            (commands, shape.request)
-        };
-        let native = (vec![line.to_owned()], RequestKind::NativeDelete);
-        assert_eq!(lines(&release(), &one, Form::Native), native);
-        assert_eq!(lines(&Command::ForceDelete, &one, Form::Native), native);
-        assert_eq!(lines(&release(), &fenced(7), Form::Native), native);
-        let each = ["a", "b"].map(|key| line.replace(" k ", &format!(" {key} ")));
-        let native = (each.to_vec(), RequestKind::NativeDelete);
-        assert_eq!(lines(&release(), &two, Form::Native), native);
-        for (command, about, form) in [
-            (&release(), &one, Form::Hash),
-            (&release(), &two, Form::Hash),
-            (&release(), &fenced(9), Form::Native),
-            (&cool_down(until(500)), &one, Form::Native),
-        ] {
-            let (script, request) = lines(command, about, form);
-            let [script] = script.as_slice() else { panic!("{script:?}") };
-            assert!(script.starts_with("EVALSHA") && request == RequestKind::Release, "{script}");
-        }
-    }
 }
 
 fn any_command() -> impl Strategy<Value = Command> {

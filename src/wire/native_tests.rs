@@ -1,8 +1,42 @@
-//! Tests of the native commands for several keys.
+//! Tests of the native commands that replace scripts.
 
 use super::super::capabilities::NativeDelete;
-use super::tests::{About, ms, parsed, shown, until, written_where};
+use super::tests::{About, cool_down, ms, parsed, shown, until, written_where};
 use super::*;
+
+#[test]
+fn single_key_is_deleted_by_native_command_if_available() {
+    let release = || Command::Release { cooling: None };
+    let [one, two] = [&["k"][..], &["a", "b"]].map(About::keys);
+    let fenced = |token| About::keys(&["k"]).fenced(Some(token));
+    for (deletes, line) in
+        [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
+    {
+        let can = Capabilities { tracks: true, deletes: Some(deletes), sets_all: false };
+        let lines = |command: &Command, about: &About, form| {
+            let (bytes, shape) = written_where(command, about, form, can);
+            let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
+            (commands, shape.request)
+        };
+        let native = (vec![line.to_owned()], RequestKind::NativeDelete);
+        assert_eq!(lines(&release(), &one, Form::Native), native);
+        assert_eq!(lines(&Command::ForceDelete, &one, Form::Native), native);
+        assert_eq!(lines(&release(), &fenced(7), Form::Native), native);
+        let each = ["a", "b"].map(|key| line.replace(" k ", &format!(" {key} ")));
+        let native = (each.to_vec(), RequestKind::NativeDelete);
+        assert_eq!(lines(&release(), &two, Form::Native), native);
+        for (command, about, form) in [
+            (&release(), &one, Form::Hash),
+            (&release(), &two, Form::Hash),
+            (&release(), &fenced(9), Form::Native),
+            (&cool_down(until(500)), &one, Form::Native),
+        ] {
+            let (script, request) = lines(command, about, form);
+            let [script] = script.as_slice() else { panic!("{script:?}") };
+            assert!(script.starts_with("EVALSHA") && request == RequestKind::Release, "{script}");
+        }
+    }
+}
 
 #[test]
 fn multiple_keys_are_set_by_native_command_if_available() {
