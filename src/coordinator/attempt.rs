@@ -145,7 +145,7 @@ impl Coordinator {
         });
         votes.record_not_asked(|node| connected.contains(node) && !claim.is_written(node));
         if claim.fence().is_some() {
-            let numbers = votes.numbers().into_iter().map(|(_, number)| number);
+            let numbers = votes.round().numbers().iter().map(|(_, number)| *number);
             self.highest_number = numbers.fold(self.highest_number, u64::max);
         }
         match acquire.acquisition.handle_outcome(votes.round(), now, random) {
@@ -190,8 +190,8 @@ impl Coordinator {
         let waited =
             acquire.wait_began.take().map(|began| (acquire.lock(prefix), now.since(began)));
         if let Some((token, counters)) = token.zip(attempt.claim.fence()) {
-            let numbers = self.rounds.get(attempt.round).map(VoteCounter::numbers);
-            counters.commit(token, &numbers.unwrap_or_default());
+            let numbers = self.rounds.get(attempt.round).map(|votes| votes.round().numbers());
+            counters.commit(token, numbers.unwrap_or_default());
         }
         self.end_attempt();
         self.forget_round(refused);

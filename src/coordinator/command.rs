@@ -6,7 +6,8 @@ use super::slots::RoundId;
 use crate::observe::event::CommandKind;
 use crate::protocol::{Drift, NodeId, PendingRelease, PendingWork, Time, Ttl, valid_until};
 use crate::wire::{
-    Answer, Capabilities, Command, Conflict, Form, Grant, NodeFailure, ReplyShape, Requests, Value,
+    Answer, Capabilities, Command, Conflict, Form, Grant, NativeCommand, NodeFailure, ReplyShape,
+    Requests, Value,
 };
 use std::sync::Arc;
 
@@ -218,9 +219,9 @@ impl NodeCommand {
         self.written.map_or(0, |written| written.shape.len())
     }
 
-    /// True if the server does not support or permit its native delete command.
-    pub(super) fn is_native_refused(&self, replies: &[redis::Value]) -> bool {
-        self.written.is_some_and(|written| written.shape.is_native_refused(replies))
+    /// The native command that it was written as, if the server does not support or permit it.
+    pub(super) fn refused_native(&self, replies: &[redis::Value]) -> Option<NativeCommand> {
+        self.written?.shape.refused_native(replies)
     }
 
     /// Changes to another form if `replies` show that the command had no effect. Returns false if they do not, or if

@@ -42,6 +42,8 @@ pub(super) struct Context {
 pub(super) enum NodeOutput {
     /// The vote of `node` in `round`, as read at `at`.
     Vote { round: RoundId, node: NodeId, answer: Answer, at: Time },
+    /// The command of `node` in `round` was cancelled after its first form had no effect.
+    NotAsked { round: RoundId, node: NodeId },
     /// `key` changed on `node`; any key, if `None`.
     Changed { node: NodeId, key: Option<Box<[u8]>> },
     /// The clock of `node` has stepped forward by at most `ahead`.

@@ -111,6 +111,22 @@ impl Coordinator {
         self.submit(lost, &claim, Command::Repair { until }, None, now);
     }
 
+    /// Forgets an extension that is decided, once all nodes have voted.
+    pub(super) fn forget_answered_extension(&mut self, call: RoundId) {
+        let Some(votes) = self.rounds.get(call) else { return };
+        let Owner::Extension { lease: id, .. } = votes.owner else { return };
+        if votes.round().outcome().is_none() || !votes.is_answered() {
+            return;
+        }
+        self.rounds.remove(call);
+        if let Some(lease) = self.leases.get_mut(id) {
+            lease.extensions.retain(|known| *known != call);
+            if lease.extensions.is_empty() {
+                lease.extensions = Vec::new();
+            }
+        }
+    }
+
     /// An extension is decided or closed. The result of a requested one takes effect when its caller takes it: if the
     /// call is dropped, the validity does not change.
     pub(super) fn complete_extension(&mut self, call: RoundId, now: Time) {

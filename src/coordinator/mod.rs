@@ -54,6 +54,8 @@ mod lease_tests;
 #[cfg(all(test, quorlock_loom))]
 mod loom_tests;
 #[cfg(test)]
+mod native_set_tests;
+#[cfg(test)]
 mod node_tests;
 #[cfg(test)]
 mod random_faults_tests;

@@ -167,6 +167,10 @@ impl Node {
     fn cancel(&mut self, mut command: NodeCommand, now: Time, cx: &mut Context) {
         if let Some(reply) = command.cancelled_reply(self.id) {
             self.vote(&mut command, reply, now, cx);
+        } else if command.has_fallen_back()
+            && let Some(round) = command.take_round()
+        {
+            cx.outputs.push_back(NodeOutput::NotAsked { round, node: self.id });
         }
     }
 

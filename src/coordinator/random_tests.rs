@@ -88,6 +88,7 @@ impl Run {
             Version::redis(7, 2, 0),
             Version::redis(8, 4, 0),
             Version::valkey(9, 0, 0),
+            Version::valkey(9, 1, 0),
         ];
         let forbidden = [
             "client|kill",
@@ -96,6 +97,8 @@ impl Run {
             "script|load",
             "delex",
             "delifeq",
+            "msetex",
+            "exists",
             "evalsha",
         ];
         for host in &mut world.hosts {

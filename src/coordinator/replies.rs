@@ -97,10 +97,10 @@ impl Node {
         for command in commands.drain(..) {
             let (own, others) = rest.split_at(command.reply_count());
             rest = others;
-            if command.is_native_refused(own)
+            if let Some(native) = command.refused_native(own)
                 && let Some(connection) = self.connection_mut()
             {
-                connection.peer.can.deletes = None;
+                connection.peer.can.handle_refused(native);
             }
             let written = (written_at, received);
             repeated.extend(self.handle_command(command, own, written, &mut refusal, cx));

@@ -62,7 +62,7 @@ mod tests {
     use crate::wire::{CounterKeys, Counters, Keys, Value};
     use std::time::Duration;
 
-    const CAN: Capabilities = Capabilities { tracks: false, deletes: None };
+    const CAN: Capabilities = Capabilities { tracks: false, deletes: None, sets_all: false };
 
     fn at(ms: u64) -> Time {
         Time::default().after(Duration::from_millis(ms))

@@ -181,9 +181,17 @@ impl Coordinator {
                     Owner::Acquire(id) => self.handle_acquire_vote(id, outcome, now),
                     Owner::Extension { .. } => {
                         self.handle_extension_vote(round, node, outcome, now);
+                        self.forget_answered_extension(round);
                     }
                     _ if outcome.is_some() => self.handle_decision(round, now),
                     _ => {}
+                }
+            }
+            NodeOutput::NotAsked { round, node } => {
+                let Some(votes) = self.rounds.get_mut(round) else { return };
+                votes.handle_not_asked(node);
+                if let Owner::Acquire(id) = votes.owner {
+                    self.handle_acquire_vote(id, None, now);
                 }
             }
             NodeOutput::Changed { node, key } => self.handle_changed(node, key.as_deref(), now),

@@ -63,23 +63,24 @@ pub(super) struct VoteCounter {
     held_up: NodeSet,
     /// True if a crowd of attempts was under way: the client read replies late.
     is_crowded: bool,
-    /// Nodes that were not asked, because the attempt was refused before.
+    /// Nodes that were not asked, because the attempt was refused before, or whose reply named no conflicting key.
     not_asked: NodeSet,
 }
 
-/// A node's reply and when it was read. A lease keeps the replies to its acquire, so grants are stored without a box.
+/// A node's reply. A lease keeps the replies to its acquire, so grants are stored without a box.
 #[derive(Clone, Debug)]
 struct Reply {
-    at: Time,
-    content: Content,
+    /// When it was read, in nanoseconds. Leaves room for [`None`].
+    at: NonZeroU64,
+    /// `None`: a grant that counts.
+    content: Option<Box<Content>>,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
-    Granted(Option<NonZeroU64>),
     /// A grant that counts only from this time on.
-    Deferred(Box<(Time, Option<NonZeroU64>)>),
-    Other(Box<Answer>),
+    Deferred(Time),
+    Other(Answer),
 }
 
 impl VoteCounter {
@@ -150,7 +151,7 @@ impl VoteCounter {
             _ => {}
         }
         let vote = answer.vote();
-        self.replies[node.index()] = Some(Reply { at: now, content: answer.into() });
+        self.replies[node.index()] = Some(Reply::new(answer, now));
         self.round.handle_vote(node, vote, now)
     }
 
@@ -182,9 +183,19 @@ impl VoteCounter {
         self.not_asked = self.silent().filter(|node| is_not_asked(*node)).collect();
     }
 
+    /// The command to `node` was cancelled after the decision. The node may have no conflicting key, and sends no push.
+    pub(super) fn handle_not_asked(&mut self, node: NodeId) {
+        self.not_asked.insert(node);
+    }
+
     /// The nodes that granted the attempt or were not asked: they have no known conflict.
     pub(super) fn without_conflict(&self) -> NodeSet {
         self.round.granted().union(self.not_asked)
+    }
+
+    /// True if all nodes have replied.
+    pub(super) fn is_answered(&self) -> bool {
+        self.replies.iter().all(Option::is_some)
     }
 
     fn silent(&self) -> impl Iterator<Item = NodeId> {
@@ -213,7 +224,7 @@ impl VoteCounter {
         let reply = self.reply(node)?;
         match reply.conflict()? {
             Conflict { remaining: Some(remaining), is_watched: true, .. } => {
-                Some(reply.at.after(remaining.at_most()))
+                Some(reply.at().after(remaining.at_most()))
             }
             _ => None,
         }
@@ -227,23 +238,16 @@ impl VoteCounter {
         holders.all(|other| other == Some(holder)).then_some(holder)
     }
 
-    /// The numbers of the fencing counters that nodes reported.
-    pub(super) fn numbers(&self) -> Vec<(NodeId, u64)> {
-        let ids = self.round.quorum().ids();
-        ids.filter_map(|node| Some((node, self.reply(node)?.number()?))).collect()
-    }
-
     /// When the first node counts again whose vote did not count in this round.
     pub(super) fn counts_again_at(&self) -> Option<Time> {
         let again = |node: NodeId| {
             let reply = self.reply(node)?;
-            match &reply.content {
-                Content::Granted(_) => None,
-                Content::Deferred(grant) => Some(grant.0).filter(|_| self.round.is_void(node)),
-                Content::Other(answer) => match &**answer {
-                    Answer::Excluded(failure) => Some(reply.at.after(failure.counts_in()?)),
-                    _ => None,
-                },
+            match reply.content.as_deref()? {
+                Content::Deferred(from) => Some(*from).filter(|_| self.round.is_void(node)),
+                Content::Other(Answer::Excluded(failure)) => {
+                    Some(reply.at().after(failure.counts_in()?))
+                }
+                Content::Other(_) => None,
             }
         };
         self.round.quorum().ids().filter_map(again).min()
@@ -276,7 +280,7 @@ impl VoteCounter {
                 (None, Some(after)) => NodeVote::Failed(self.silence(node, after)),
                 (None, None) => NodeVote::Pending,
             };
-            let latency = reply.map(|reply| reply.at.since(self.t1));
+            let latency = reply.map(|reply| reply.at().since(self.t1));
             NodeReport::new(name.clone(), vote, latency).with_holder(reply.and_then(Reply::holder))
         };
         let nodes = names.iter().zip(self.round.quorum().ids()).map(report).collect();
@@ -302,36 +306,27 @@ impl VoteCounter {
     }
 }
 
-impl From<Answer> for Content {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Granted(Grant { counts_from, number }) => {
-                // A grant leaves no counter at 0.
-                let number = number.and_then(NonZeroU64::new);
-                counts_from.map_or(Self::Granted(number), |counts_from| {
-                    Self::Deferred(Box::new((counts_from, number)))
-                })
-            }
-            other => Self::Other(Box::new(other)),
-        }
-    }
-}
-
 impl Reply {
+    /// The round has recorded the counter's number.
+    fn new(answer: Answer, now: Time) -> Self {
+        let content = match answer {
+            Answer::Granted(Grant { counts_from, .. }) => counts_from.map(Content::Deferred),
+            other => Some(Content::Other(other)),
+        };
+        let at = NonZeroU64::new(now.as_nanos()).unwrap_or(NonZeroU64::MIN);
+        Self { at, content: content.map(Box::new) }
+    }
+
+    fn at(&self) -> Time {
+        Time::from_nanos(self.at.get())
+    }
+
     fn other(&self) -> Option<&Answer> {
-        if let Content::Other(answer) = &self.content { Some(answer) } else { None }
+        if let Content::Other(answer) = self.content.as_deref()? { Some(answer) } else { None }
     }
 
     fn conflict(&self) -> Option<&Conflict> {
         if let Answer::Denied(conflict) = self.other()? { Some(conflict) } else { None }
-    }
-
-    fn number(&self) -> Option<u64> {
-        match &self.content {
-            Content::Granted(number) => number.map(NonZeroU64::get),
-            Content::Deferred(grant) => grant.1.map(NonZeroU64::get),
-            Content::Other(answer) => answer.number(),
-        }
     }
 
     fn vote(&self) -> Vote {
@@ -349,13 +344,13 @@ impl Reply {
 
     /// `is_void`: it is a grant that did not count by the end of the round.
     fn node_vote(&self, is_void: bool) -> NodeVote {
-        match &self.content {
-            Content::Deferred(grant) if is_void => {
-                let ahead = grant.0.since(self.at);
+        match self.content.as_deref() {
+            Some(Content::Deferred(from)) if is_void => {
+                let ahead = from.since(self.at());
                 NodeVote::Failed(NodeFailure::Suspect { ahead, counts_in: ahead })
             }
-            Content::Granted(_) | Content::Deferred(_) => NodeVote::Granted,
-            Content::Other(answer) => node_vote(answer),
+            None | Some(Content::Deferred(_)) => NodeVote::Granted,
+            Some(Content::Other(answer)) => node_vote(answer),
         }
     }
 }

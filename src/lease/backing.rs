@@ -5,7 +5,7 @@ use super::calls::release_outcome;
 use super::limits::Limits;
 use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
-use super::state::LeaseState;
+use super::state::{LeaseContext, LeaseState};
 use super::view::LeaseRef;
 use crate::engine::{Client, Engine, LeaseListener, Won};
 use crate::error::ReleaseError;
@@ -21,10 +21,8 @@ use std::sync::Arc;
 pub(crate) struct Backing {
     pub(crate) pool: Arc<Pool>,
     pub(crate) quorum: Quorum,
-    pub(crate) limits: Limits,
     pub(crate) client: Arc<Client>,
-    /// Length of the key prefix in bytes.
-    prefix: usize,
+    context: Arc<LeaseContext>,
 }
 
 impl Backing {
@@ -35,7 +33,9 @@ impl Backing {
         limits: Limits,
         prefix: usize,
     ) -> Self {
-        Self { pool, quorum, limits, client, prefix }
+        let (clock, observers) = (pool.clock().clone(), pool.observers().clone());
+        let context = Arc::new(LeaseContext { clock, observers, limits, prefix });
+        Self { pool, quorum, client, context }
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -49,9 +49,8 @@ impl Backing {
     /// The lease that a caller has taken.
     pub(crate) fn lease(&self, won: Won, ttl: Ttl, tag: Tag) -> Lease {
         let registry = registry(&won.engine);
-        let (client, limits) = (&self.client, self.limits);
         let engine = won.engine.clone();
-        let state = LeaseState::new(client, won, limits, self.prefix, (ttl, tag));
+        let state = LeaseState::new(&self.client, won, &self.context, (ttl, tag));
         registry.enter(&state);
         if engine.has_panicked() {
             state.handle_failure();
@@ -68,7 +67,7 @@ impl Backing {
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         self.registry().handle_close();
         let released = self.client.release_all().await;
-        let name = |key: &[u8]| key.get(self.prefix..).unwrap_or_default().to_vec();
+        let name = |key: &[u8]| key.get(self.context.prefix..).unwrap_or_default().to_vec();
         let now = self.clock().now();
         released.into_iter().map(|(key, ended)| (name(&key), release_outcome(ended, now))).collect()
     }

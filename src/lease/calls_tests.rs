@@ -4,6 +4,7 @@ use super::*;
 use crate::engine::memory_tests::MemoryClient;
 use crate::engine::{Client, Won};
 use crate::lease::limits::Limits;
+use crate::lease::state::LeaseContext;
 use crate::observe::Tag;
 use crate::protocol::Drift;
 use crate::sync::lock;
@@ -40,7 +41,10 @@ impl Release {
         let second = Duration::from_secs(1);
         let limits = Limits { max_ttl: 60 * second, node_timeout: second, drift: Drift::DEFAULT };
         let ttl = Ttl::covering(10 * second);
-        let lease = LeaseState::new(&client, won, limits, 0, (ttl, Tag::default()));
+        let environment = memory.engine.environment();
+        let (clock, observers) = (environment.clock.clone(), environment.observers.clone());
+        let context = Arc::new(LeaseContext { clock, observers, limits, prefix: 0 });
+        let lease = LeaseState::new(&client, won, &context, (ttl, Tag::default()));
         Self { lease, client, latest }
     }
 

@@ -21,6 +21,15 @@ pub(super) struct Home {
     pub(super) engine: Arc<Engine>,
 }
 
+/// Settings and receivers that all leases of a client share. Keeps neither the client nor a connection.
+pub(crate) struct LeaseContext {
+    pub(super) clock: Clock,
+    pub(super) observers: Observers,
+    pub(super) limits: Limits,
+    /// Length of the key prefix in bytes.
+    pub(super) prefix: usize,
+}
+
 /// A held lock and its guards.
 pub(crate) struct LeaseState {
     id: LeaseId,
@@ -29,11 +38,7 @@ pub(crate) struct LeaseState {
     home: Mutex<Option<Home>>,
     /// The release may be executed after this process has ended the lease.
     engine: Weak<Engine>,
-    clock: Clock,
-    observers: Observers,
-    limits: Limits,
-    /// Length of the key prefix in bytes.
-    prefix: usize,
+    context: Arc<LeaseContext>,
     ttl: Ttl,
     tag: Tag,
     /// T1 of the acquire.
@@ -41,7 +46,7 @@ pub(crate) struct LeaseState {
     guards: AtomicUsize,
     is_watched: AtomicBool,
     /// Rings at the end of a lease that was inherited from a parent process.
-    alarm: OnceLock<Alarm>,
+    alarm: OnceLock<Box<Alarm>>,
     ended: Notify,
     /// The replies to its acquire, from the release on.
     replies: Mutex<Option<Box<Replies>>>,
@@ -51,20 +56,15 @@ impl LeaseState {
     pub(crate) fn new(
         client: &Arc<Client>,
         won: Won,
-        limits: Limits,
-        prefix: usize,
+        context: &Arc<LeaseContext>,
         (ttl, tag): (Ttl, Tag),
     ) -> Arc<Self> {
         let engine = won.engine;
-        let environment = engine.environment();
         Arc::new(Self {
             id: won.id,
             home: Mutex::new(Some(Home { client: client.clone(), engine: engine.clone() })),
             engine: Arc::downgrade(&engine),
-            clock: environment.clock.clone(),
-            observers: environment.observers.clone(),
-            limits,
-            prefix,
+            context: context.clone(),
             ttl,
             tag,
             since: won.since,
@@ -86,11 +86,11 @@ impl LeaseState {
     }
 
     pub(crate) fn now(&self) -> Time {
-        self.clock.now()
+        self.context.clock.now()
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
+        &self.context.clock
     }
 
     pub(crate) fn ttl(&self) -> Ttl {
@@ -103,15 +103,15 @@ impl LeaseState {
 
     /// The names of the locked resources, in the order of the keys.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &[u8]> {
-        self.claim().keys().iter().map(|key| key.get(self.prefix..).unwrap_or_default())
+        self.claim().keys().iter().map(|key| key.get(self.context.prefix..).unwrap_or_default())
     }
 
     pub(crate) fn lock_info(&self) -> LockInfo {
-        self.tag.lock(self.claim().keys(), self.prefix)
+        self.tag.lock(self.claim().keys(), self.context.prefix)
     }
 
     pub(super) fn observers(&self) -> &Observers {
-        &self.observers
+        &self.context.observers
     }
 
     /// Keeps the replies to its acquire from the release on.
@@ -125,7 +125,7 @@ impl LeaseState {
 
     /// The limits of the client. `None` after the release.
     pub(super) fn limits(&self) -> Option<Limits> {
-        self.home().map(|_| self.limits)
+        self.home().map(|_| self.context.limits)
     }
 
     /// The replies to its acquire, including those after the quorum.
@@ -185,7 +185,7 @@ impl LeaseState {
         {
             // The coordinator of the parent process does not report the end here.
             let ring: Weak<dyn Ring> = Arc::<Self>::downgrade(self);
-            self.alarm.get_or_init(|| self.clock.set_alarm(valid_until, ring));
+            self.alarm.get_or_init(|| Box::new(self.context.clock.set_alarm(valid_until, ring)));
         }
     }
 

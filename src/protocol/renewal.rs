@@ -108,6 +108,21 @@ const LOSS_MARGIN_SHARE: u32 = 4;
 const PAUSE_SHARE: u32 = 8;
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 
+/// Renewals are due at multiples of this time, so that many leases share a turn. Applies if a third of the validity is at
+/// least [`MIN_SLOTS`] times as long.
+const SLOT: Duration = Duration::from_millis(50);
+const MIN_SLOTS: u32 = 32;
+
+/// When a lease is renewed whose validity began at `t1`: after a third of it, rounded down to a multiple of [`SLOT`].
+fn renewal_due(t1: Time, validity: Duration) -> Time {
+    let due = t1.after(validity / 3);
+    if validity / 3 < SLOT * MIN_SLOTS {
+        return due;
+    }
+    let nanos = due.as_nanos();
+    Time::from_nanos(nanos - nanos % u64::from(SLOT.subsec_nanos()))
+}
+
 /// State of auto-extension.
 #[derive(Clone, Copy, Debug)]
 struct AutoExtension {
@@ -149,7 +164,7 @@ impl Renewal {
             *valid_until = ends.min(*valid_until);
             let validity = valid_until.since(t1);
             let (due, margin) =
-                (t1.after(validity / 3), LOSS_MARGIN.min(validity / LOSS_MARGIN_SHARE));
+                (renewal_due(t1, validity), LOSS_MARGIN.min(validity / LOSS_MARGIN_SHARE));
             let margin = margin.subsec_nanos();
             self.auto_extension =
                 Some(AutoExtension { ttl, ends, due, margin, is_extending: false });
@@ -221,7 +236,7 @@ impl Renewal {
         if let Some(auto_extension) = &mut self.auto_extension {
             auto_extension.is_extending = false;
             auto_extension.due = match extended {
-                Extended::Until(until) => t1.after(until.since(t1) / 3),
+                Extended::Until(until) => renewal_due(t1, until.since(t1)),
                 Extended::Unchanged(until) => {
                     now.after((until.since(now) / PAUSE_SHARE).max(MIN_PAUSE))
                 }

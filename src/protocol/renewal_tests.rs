@@ -57,6 +57,23 @@ fn auto_extension_runs_each_third_until_the_limit() {
 }
 
 #[test]
+fn renewals_of_long_leases_are_due_together() {
+    let due = |t1: u64, validity: u64| renewal_due(ms(t1), Duration::from_millis(validity));
+    let (begin, validity) = (7_003, 9_898);
+    let exact = begin + validity / 3;
+    let slot = due(begin, validity);
+    assert!(slot <= ms(exact) && slot > ms(exact - 50), "{slot:?}");
+    let next = (1..=50).filter(|later| due(begin + later, validity) != slot).collect::<Vec<_>>();
+    assert!(!next.is_empty() && next.windows(2).all(|pair| pair[1] == pair[0] + 1), "{next:?}");
+    let other = due(begin + 50, validity);
+    assert!(next.iter().all(|later| due(begin + later, validity) == other));
+    assert_eq!(other.since(slot), Duration::from_millis(50));
+    // The slot would be a large part of a short interval.
+    assert_eq!(due(7, 4_799), ms(7).after(Duration::from_millis(4_799) / 3));
+    assert_eq!(due(7, 4_800), ms(1_600));
+}
+
+#[test]
 fn auto_extension_retries_until_the_end_with_pauses() {
     let mut lease = auto_extended(10_000);
     let (begun, tenure) = live(&mut lease, 0..200, Vote::Failed);

@@ -10,6 +10,17 @@ pub(crate) struct Capabilities {
     pub(crate) tracks: bool,
     /// A native compare-and-delete command, which replaces the release script.
     pub(crate) deletes: Option<NativeDelete>,
+    /// `MSETEX` (Valkey 9.1, Redis 8.4), which replaces the acquire script for several keys.
+    pub(crate) sets_all: bool,
+}
+
+/// Native command that a script replaces if it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NativeCommand {
+    /// `MSETEX`.
+    SetAll,
+    /// [`NativeDelete`].
+    Delete,
 }
 
 /// Command that deletes a key if it holds a given value. Replies 1 if it did and 0 otherwise, whether the key is
@@ -22,9 +33,31 @@ pub(crate) enum NativeDelete {
     DelEx,
 }
 
+impl Capabilities {
+    /// By the version that the server reports. `tracks`: client tracking is enabled.
+    pub(super) fn of(facts: &Facts, tracks: bool) -> Self {
+        Self { tracks, deletes: NativeDelete::of(facts), sets_all: sets_all(facts) }
+    }
+
+    /// The server does not support or permit `command`.
+    pub(crate) fn handle_refused(&mut self, command: NativeCommand) {
+        match command {
+            NativeCommand::SetAll => self.sets_all = false,
+            NativeCommand::Delete => self.deletes = None,
+        }
+    }
+}
+
+fn sets_all(facts: &Facts) -> bool {
+    match (facts.valkey_level(), facts.level()) {
+        (Some(valkey), _) => valkey >= (9, 1),
+        (None, redis) => redis.is_some_and(|redis| redis >= (8, 4)),
+    }
+}
+
 impl NativeDelete {
     /// The command that the server supports, by the version that it reports.
-    pub(super) fn of(facts: &Facts) -> Option<Self> {
+    fn of(facts: &Facts) -> Option<Self> {
         match (facts.valkey_level(), facts.level()) {
             (Some(valkey), _) => (valkey >= (9, 0)).then_some(Self::DelIfEq),
             (None, redis) => (redis? >= (8, 4)).then_some(Self::DelEx),
@@ -35,6 +68,36 @@ impl NativeDelete {
         match self {
             Self::DelIfEq => requests.command("DELIFEQ", 2).arg(key).arg(value).end(),
             Self::DelEx => requests.command("DELEX", 3).arg(key).arg("IFEQ").arg(value).end(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::Value;
+
+    #[test]
+    fn native_commands_follow_the_version() {
+        use NativeDelete::{DelEx, DelIfEq};
+        for (info, deletes, sets_all) in [
+            ("redis_version:7.0.15", None, false),
+            ("redis_version:8.2.9", None, false),
+            ("redis_version:8.4.0", Some(DelEx), true),
+            ("redis_version:10.0.0", Some(DelEx), true),
+            ("redis_version:7.2.4\nvalkey_version:8.1.0", None, false),
+            ("redis_version:7.2.4\nvalkey_version:9.0.3", Some(DelIfEq), false),
+            ("redis_version:7.2.4\nvalkey_version:9.1.0", Some(DelIfEq), true),
+            ("", None, false),
+        ] {
+            let mut facts = Facts::default();
+            facts.add_info(&Value::BulkString(info.as_bytes().to_vec()));
+            let mut can = Capabilities::of(&facts, true);
+            assert_eq!(can, Capabilities { tracks: true, deletes, sets_all }, "{info}");
+            can.handle_refused(NativeCommand::SetAll);
+            assert_eq!((can.deletes, can.sets_all), (deletes, false));
+            can.handle_refused(NativeCommand::Delete);
+            assert_eq!(can, Capabilities { tracks: true, ..Capabilities::default() });
         }
     }
 }

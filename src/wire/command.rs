@@ -1,6 +1,6 @@
 //! Commands to a node and their encoding.
 
-use super::capabilities::Capabilities;
+use super::capabilities::{Capabilities, NativeDelete};
 use super::counters::{CounterMode, CounterUpdate, Counters};
 use super::keys::Keys;
 use super::reply::RequestKind;
@@ -111,7 +111,9 @@ impl Command {
         let (keys, value) = (of.keys, of.value.bytes());
         let update = of.fence.and_then(|fence| self.counter_update(fence, of.node, now));
         let is_one = keys.len() == 1;
-        let native = can.deletes.filter(|_| form == Form::Native && is_one && update.is_none());
+        let is_native = form == Form::Native
+            && update.is_none()
+            && keys.len() * value.len() <= MAX_REPEATED_VALUES;
         let ttl = self.key_ttl(now).map_or(0, Ttl::as_millis);
         let mut writer = Writer::new(self.request_kind(), requests);
         match self {
@@ -121,6 +123,10 @@ impl Command {
             }
             Self::Repair { .. } if is_one && update.is_none() => {
                 set(&mut writer, keys.first(), value, ttl);
+            }
+            // No subscription: the script that follows a refusal subscribes.
+            Self::Acquire { .. } if is_native && can.sets_all => {
+                set_all(&mut writer, keys, value, ttl);
             }
             Self::Acquire { wants, .. } => {
                 if can.tracks && *wants != Wants::Nothing {
@@ -156,13 +162,12 @@ impl Command {
                 writer.record_verdict();
             }
             Self::Release { .. } | Self::ForceDelete => {
-                if let Some(delete) = native {
-                    delete.write(keys.first(), value, writer.requests);
-                    writer.record_native();
+                if let Some(delete) = can.deletes.filter(|_| is_native) {
+                    delete_each(&mut writer, delete, keys, value);
                 } else {
                     RELEASE.call(form, keys, update, 1, writer.requests).arg(value).end();
+                    writer.record_verdict();
                 }
-                writer.record_verdict();
             }
             Self::Read => {
                 READ.call(form, keys, None, 0, writer.requests).end();
@@ -177,6 +182,10 @@ impl Command {
 pub(crate) fn ask_time(requests: &mut Requests) {
     requests.command_of(TIME, 0).end();
 }
+
+/// Maximum length of all values in one native command, or in the commands of one release, in bytes. Scripts need the
+/// value only once.
+const MAX_REPEATED_VALUES: usize = 64 << 10;
 
 const TIME: Words<'static> = Words::new(b"$4\r\nTIME\r\n", 1);
 const SET: Words<'static> = Words::new(b"$3\r\nSET\r\n", 1);
@@ -220,6 +229,20 @@ fn set(writer: &mut Writer<'_>, key: &[u8], value: &[u8], ttl: u64) {
     writer.record_verdict();
 }
 
+/// Sets all keys, or none if one exists.
+fn set_all(writer: &mut Writer<'_>, keys: &Keys, value: &[u8], ttl: u64) {
+    let set = writer.requests.command("MSETEX", 2 * keys.len() + 4).number(keys.len() as u64);
+    let set = keys.iter().fold(set, |set, key| set.arg(key).arg(value));
+    set.words(NX_PX).number(ttl).end();
+    writer.record_native(RequestKind::NativeAcquire);
+    writer.record_verdict();
+}
+
+fn delete_each(writer: &mut Writer<'_>, delete: NativeDelete, keys: &Keys, value: &[u8]) {
+    keys.iter().for_each(|key| delete.write(key, value, writer.requests));
+    writer.record_native(RequestKind::NativeDelete);
+}
+
 fn request_conflict_details(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool) {
     if wants == Wants::Nothing {
         return;
@@ -247,6 +270,9 @@ fn ask_ttl(writer: &mut Writer<'_>, key: &[u8], is_watched: bool) {
     writer.requests.command_of(PTTL, 1).arg(key).end();
 }
 
+#[cfg(test)]
+#[path = "native_tests.rs"]
+mod native_tests;
 #[cfg(test)]
 #[path = "command_tests.rs"]
 mod tests;

@@ -1,6 +1,5 @@
 //! Tests of the encoded commands and their reply shapes.
 
-use super::super::capabilities::NativeDelete;
 use super::super::counters::CounterKeys;
 use super::super::script::sources;
 use super::*;
@@ -18,20 +17,20 @@ const SCRIPTS: [&str; 8] =
 
 /// Keys, value and counters of a test command.
 #[derive(Debug)]
-struct About {
-    keys: Keys,
-    value: Value,
-    fence: Option<Counters>,
+pub(super) struct About {
+    pub(super) keys: Keys,
+    pub(super) value: Value,
+    pub(super) fence: Option<Counters>,
 }
 
 impl About {
-    fn keys(names: &[&str]) -> Self {
+    pub(super) fn keys(names: &[&str]) -> Self {
         let keys = names.iter().map(|name| name.as_bytes().into()).collect();
         Self { keys: Keys::all(keys).expect("some keys"), value: Value::of(b"mine"), fence: None }
     }
 
     /// Adds counters with a hint of 7, and with the committed token, if any.
-    fn fenced(self, token: Option<u64>) -> Self {
+    pub(super) fn fenced(self, token: Option<u64>) -> Self {
         let counters =
             CounterKeys::for_keys(&self.keys, ms(60_000)).expect("keys that can have counters");
         let fence = Counters::new(Arc::new(counters), 7);
@@ -48,16 +47,16 @@ impl About {
     }
 }
 
-fn ms(ms: u64) -> Ttl {
+pub(super) fn ms(ms: u64) -> Ttl {
     Ttl::from_duration(Duration::from_millis(ms)).expect("a good ttl")
 }
 
-fn until(ms: u64) -> Time {
+pub(super) fn until(ms: u64) -> Time {
     NOW.after(Duration::from_millis(ms))
 }
 
 /// Decodes arrays of bulk strings.
-fn parsed(mut bytes: &[u8]) -> Vec<Vec<String>> {
+pub(super) fn parsed(mut bytes: &[u8]) -> Vec<Vec<String>> {
     fn number(bytes: &mut &[u8], mark: u8) -> usize {
         let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a whole line");
         let line = std::str::from_utf8(&bytes[..end]).expect("digits");
@@ -79,7 +78,7 @@ fn parsed(mut bytes: &[u8]) -> Vec<Vec<String>> {
 }
 
 /// Formats a command with scripts replaced by their names.
-fn shown(mut command: Vec<String>) -> String {
+pub(super) fn shown(mut command: Vec<String>) -> String {
     if let [name, text, ..] = command.as_mut_slice() {
         let of = |source: &str| match name.as_str() {
             "EVAL" => source.to_owned(),
@@ -94,10 +93,11 @@ fn shown(mut command: Vec<String>) -> String {
 }
 
 fn written(command: &Command, about: &About, form: Form, tracks: bool) -> (Vec<u8>, ReplyShape) {
-    written_where(command, about, form, Capabilities { tracks, deletes: None })
+    let can = Capabilities { tracks, ..Capabilities::default() };
+    written_where(command, about, form, can)
 }
 
-fn written_where(
+pub(super) fn written_where(
     command: &Command,
     about: &About,
     form: Form,
@@ -221,7 +221,7 @@ fn extension_subscribes_after_its_script() {
     expect(&Command::ConfirmToken { token: 12 }, &uncommitted, true, &[script], (0, 0, 0));
 }
 
-fn cool_down(until: Time) -> Command {
+pub(super) fn cool_down(until: Time) -> Command {
     let cooling = Some(Arc::new(CoolDown { value: Value::of(b"nobody"), until }));
     Command::Release { cooling }
 }
@@ -253,37 +253,6 @@ fn adopt_release_and_force_delete_use_the_release_script() {
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::Read, &k, true, &["EVALSHA read 1 k"], (0, 0, 0));
-}
-
-#[test]
-fn single_key_is_deleted_by_native_command_if_available() {
-    let release = || Command::Release { cooling: None };
-    let [one, two] = [&["k"][..], &["a", "b"]].map(About::keys);
-    let fenced = |token| About::keys(&["k"]).fenced(Some(token));
-    for (deletes, line) in
-        [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
-    {
-        let can = Capabilities { tracks: true, deletes: Some(deletes) };
-        let first = |command: &Command, about: &About, form| {
-            let (bytes, shape) = written_where(command, about, form, can);
-            let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
-            let [command] = commands.as_slice() else { panic!("{commands:?}") };
-            (command.clone(), shape.request)
-        };
-        let native = (line.to_owned(), RequestKind::NativeDelete);
-        assert_eq!(first(&release(), &one, Form::Native), native);
-        assert_eq!(first(&Command::ForceDelete, &one, Form::Native), native);
-        assert_eq!(first(&release(), &fenced(7), Form::Native), native);
-        for (command, about, form) in [
-            (&release(), &one, Form::Hash),
-            (&release(), &two, Form::Native),
-            (&release(), &fenced(9), Form::Native),
-            (&cool_down(until(500)), &one, Form::Native),
-        ] {
-            let (script, request) = first(command, about, form);
-            assert!(script.starts_with("EVALSHA") && request == RequestKind::Release, "{script}");
-        }
-    }
 }
 
 fn any_command() -> impl Strategy<Value = Command> {

@@ -28,7 +28,7 @@ mod value;
 
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
 pub(crate) use auxiliary_key::is_reserved;
-pub(crate) use capabilities::Capabilities;
+pub(crate) use capabilities::{Capabilities, NativeCommand};
 pub(crate) use command::{Command, CoolDown, Subject, Wants, ask_time};
 pub(crate) use conversation::Conversation;
 pub(crate) use counters::{CounterKeys, Counters};

@@ -11,13 +11,15 @@ use redis::Value;
 pub(crate) enum RequestKind {
     /// `SET key value NX PX ttl`, or `scripts/acquire.lua`.
     Acquire,
+    /// `MSETEX numkeys key value … NX PX ttl`.
+    NativeAcquire,
     /// `scripts/acquire_fenced.lua`.
     AcquireFenced,
     /// `scripts/extend.lua`.
     Extend,
     /// `scripts/release.lua`.
     Release,
-    /// `DELIFEQ key value`, or `DELEX key IFEQ value`.
+    /// `DELIFEQ key value`, or `DELEX key IFEQ value`, for each key.
     NativeDelete,
     /// `scripts/read.lua`.
     Read,
@@ -38,9 +40,13 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &Held) -> Answe
             Ok(number @ 1..LIMIT) => granted().with_number(number),
             _ => Answer::unexpected(OUT_OF_RANGE),
         },
-        (RequestKind::Extend | RequestKind::Release | RequestKind::NativeDelete, Value::Int(1)) => {
-            granted()
-        }
+        (
+            RequestKind::NativeAcquire
+            | RequestKind::Extend
+            | RequestKind::Release
+            | RequestKind::NativeDelete,
+            Value::Int(1),
+        ) => granted(),
         (RequestKind::Extend | RequestKind::Release, Value::Int(0)) => missing(),
         (RequestKind::Extend | RequestKind::Release, Value::Int(-1)) => denied(),
         (RequestKind::Read, Value::Int(-2)) => missing(),

@@ -1,6 +1,7 @@
 //! Positions of the relevant replies to a command.
 
 use super::answer::{Answer, Conflict, RemainingTtl};
+use super::capabilities::NativeCommand;
 use super::reply::{RequestKind, answer, is_noscript};
 use super::requests::Requests;
 use super::script::Form;
@@ -19,7 +20,7 @@ const NO_STRING: &str = "Key should be of string type";
 pub(crate) struct ReplyShape {
     pub(super) request: RequestKind,
     pub(super) len: u16,
-    /// Position of the reply that determines the vote.
+    /// Position of the reply that determines the vote; 0 for a native delete, of which all replies do.
     pub(super) verdict: u16,
     /// Position of the conflicting key's TTL, if not in the verdict. Follows the verdict, so it is never 0.
     pub(super) ttl: Option<NonZeroU16>,
@@ -36,7 +37,7 @@ impl ReplyShape {
 
     /// Parses the replies. Occurrences of `value`'s secret digits in errors are replaced.
     pub(crate) fn read(&self, replies: &[Value], value: &Held) -> Answer {
-        let Some(verdict) = replies.get(usize::from(self.verdict)) else {
+        let Some(verdict) = self.verdict(replies) else {
             return Answer::unexpected("no reply");
         };
         match answer(self.request, verdict, value) {
@@ -46,6 +47,15 @@ impl ReplyShape {
             }
             answer => answer,
         }
+    }
+
+    /// The reply that determines the vote. Of a native delete of several keys, the first one that reports no deletion.
+    fn verdict<'a>(&self, replies: &'a [Value]) -> Option<&'a Value> {
+        if self.request != RequestKind::NativeDelete {
+            return replies.get(usize::from(self.verdict));
+        }
+        let own = replies.get(..self.len())?;
+        own.iter().find(|reply| **reply != Value::Int(1)).or_else(|| own.first())
     }
 
     /// False if the reply to `CLIENT CACHING YES` is neither `OK` nor an error: an omitted reply has shifted the others,
@@ -74,11 +84,13 @@ impl ReplyShape {
 
     /// The form to repeat the command in, if the replies show that it had no effect.
     pub(crate) fn other_form(&self, replies: &[Value]) -> Option<Form> {
-        let verdict = replies.get(usize::from(self.verdict))?;
+        use RequestKind::{NativeAcquire, NativeDelete};
+        let verdict = self.verdict(replies)?;
         match (self.request, verdict) {
-            // 0 means a missing key or another value; only the script distinguishes them.
-            (RequestKind::NativeDelete, Value::Int(0)) => Some(Form::Hash),
-            (RequestKind::NativeDelete, Value::ServerError(error)) => {
+            // After an acquire, 0 means that a key exists; after a delete, a missing key or another value. Only the
+            // script reports the details.
+            (NativeAcquire | NativeDelete, Value::Int(0)) => Some(Form::Hash),
+            (NativeAcquire | NativeDelete, Value::ServerError(error)) => {
                 let is_other = matches!(error.code(), "NOPERM" | "WRONGTYPE");
                 let is_unknown = is_unknown_command(error.code(), error.details());
                 (is_other || is_unknown).then_some(Form::Hash)
@@ -87,17 +99,21 @@ impl ReplyShape {
         }
     }
 
-    /// True if the server does not support or permit its native delete command.
-    pub(crate) fn is_native_refused(&self, replies: &[Value]) -> bool {
-        match replies.get(usize::from(self.verdict)) {
-            Some(Value::ServerError(error)) if self.request == RequestKind::NativeDelete => {
-                // Redis has no error code for a key of another type; Valkey uses WRONGTYPE.
-                let is_kind = error.details().is_some_and(|why| why.starts_with(NO_STRING));
-                let is_unknown = is_unknown_command(error.code(), error.details());
-                error.code() == "NOPERM" || is_unknown && !is_kind
-            }
-            _ => false,
-        }
+    /// The native command, if the server does not support or permit it.
+    pub(crate) fn refused_native(&self, replies: &[Value]) -> Option<NativeCommand> {
+        let command = match self.request {
+            RequestKind::NativeAcquire => NativeCommand::SetAll,
+            RequestKind::NativeDelete => NativeCommand::Delete,
+            _ => return None,
+        };
+        let is_refused = |reply: &Value| {
+            let Value::ServerError(error) = reply else { return false };
+            // Redis has no error code for a key of another type; Valkey uses WRONGTYPE.
+            let is_kind = error.details().is_some_and(|why| why.starts_with(NO_STRING));
+            let is_unknown = is_unknown_command(error.code(), error.details());
+            error.code() == "NOPERM" || is_unknown && !is_kind
+        };
+        self.verdict(replies).is_some_and(is_refused).then_some(command)
     }
 }
 
@@ -118,8 +134,8 @@ impl<'a> Writer<'a> {
     }
 
     /// The command is a native one instead of a script.
-    pub(super) fn record_native(&mut self) {
-        self.shape.request = RequestKind::NativeDelete;
+    pub(super) fn record_native(&mut self, request: RequestKind) {
+        self.shape.request = request;
     }
 
     /// The command is the script for one fenced key.
@@ -259,7 +275,51 @@ mod tests {
         ] {
             let replies = parsed(&[wire]);
             assert_eq!(native.other_form(&replies), is_repeated.then_some(Form::Hash), "{wire}");
-            assert_eq!(native.is_native_refused(&replies), is_refused, "{wire}");
+            let refused = is_refused.then_some(NativeCommand::Delete);
+            assert_eq!(native.refused_native(&replies), refused, "{wire}");
+        }
+    }
+
+    #[test]
+    fn native_release_of_several_keys_is_granted_if_all_were_deleted() {
+        let native = ReplyShape { request: RequestKind::NativeDelete, ..acquire(3, 0, 0) };
+        let (one, zero, busy) = (":1\r\n", ":0\r\n", "-BUSY x\r\n");
+        for (wire, vote, is_repeated) in [
+            ([one, one, one], Vote::Granted, false),
+            ([zero, one, one], Vote::Failed, true),
+            ([one, one, zero], Vote::Failed, true),
+            ([one, "-WRONGTYPE no\r\n", one], Vote::Denied, true),
+            ([one, "-NOPERM no\r\n", one], Vote::Failed, true),
+            ([one, busy, zero], Vote::Failed, false),
+            ([one, one, busy], Vote::Failed, false),
+        ] {
+            let replies = parsed(&wire);
+            assert_eq!(native.read(&replies, &Held::of(b"v")).vote(), vote, "{wire:?}");
+            assert_eq!(native.other_form(&replies), is_repeated.then_some(Form::Hash), "{wire:?}");
+        }
+        let cut = native.read(&parsed(&[one, one]), &Held::of(b"v"));
+        assert_eq!(cut, Answer::unexpected("no reply"));
+    }
+
+    #[test]
+    fn native_acquire_of_several_keys_is_refused_by_the_script() {
+        let native = ReplyShape { request: RequestKind::NativeAcquire, ..acquire(1, 0, 0) };
+        let refused = Some(NativeCommand::SetAll);
+        for (wire, vote, is_repeated, refused) in [
+            (":1\r\n", Vote::Granted, false, None),
+            (":0\r\n", Vote::Failed, true, None),
+            (":2\r\n", Vote::Failed, false, None),
+            (OK, Vote::Failed, false, None),
+            (NIL, Vote::Failed, false, None),
+            ("-ERR unknown command 'MSETEX'\r\n", Vote::Failed, true, refused),
+            ("-NOPERM no\r\n", Vote::Failed, true, refused),
+            ("-OOM no\r\n", Vote::Failed, false, None),
+            ("-READONLY no\r\n", Vote::Failed, false, None),
+        ] {
+            let replies = parsed(&[wire]);
+            assert_eq!(native.read(&replies, &Held::of(b"v")).vote(), vote, "{wire}");
+            assert_eq!(native.other_form(&replies), is_repeated.then_some(Form::Hash), "{wire}");
+            assert_eq!(native.refused_native(&replies), refused, "{wire}");
         }
     }
 }

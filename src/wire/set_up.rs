@@ -1,6 +1,6 @@
 //! Commands that set up a connection, and the server's replies.
 
-use super::capabilities::{Capabilities, NativeDelete};
+use super::capabilities::Capabilities;
 use super::command::ask_time;
 use super::facts::Facts;
 use super::reply::time_us;
@@ -88,7 +88,7 @@ impl SetUp {
             Value::ServerError(_) if are_texts => None,
             _ => return Err(out_of_step()),
         };
-        let can = Capabilities { tracks, deletes: NativeDelete::of(&facts) };
+        let can = Capabilities::of(&facts, tracks);
         Ok(Self { client_id, info, shown_us: time_us(time), can })
     }
 }

@@ -1,6 +1,6 @@
 //! Tasks of a client after its last handle was dropped.
 
-use crate::{SOON, eventually, ms, native_deletes};
+use crate::{SOON, eventually, ms, native_commands};
 use kit::Server;
 use quorlock::Redlock;
 use std::time::Instant;
@@ -12,7 +12,7 @@ async fn with_refused_release() -> (Server, Redlock) {
     let redlock = builder.build().expect("valid settings");
     drop(redlock.acquire("first").wait(SOON).await.expect("the lock is free"));
     eventually("the lock is released", || server.keys().is_empty()).await;
-    let native = native_deletes::native(&server).map(|command| format!("-{command}"));
+    let native = native_commands::native(&server).map(|command| format!("-{command}"));
     let forbidden = ["ACL", "SETUSER", "default", "-evalsha", "-eval"].into_iter();
     server.cmd(&forbidden.chain(native.as_deref()).collect::<Vec<_>>());
     server.stop();

@@ -1,7 +1,7 @@
 //! I8: commands that a closed connection still delivers must leave no key.
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
-use crate::native_deletes::native;
+use crate::native_commands::native;
 use crate::{
     MAX_TTL, SOON, all_up, builder_of, current_thread, eventually, granted_by_all, is_up, ms,
     through,

@@ -42,7 +42,7 @@ mod many_waiters;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod names;
-mod native_deletes;
+mod native_commands;
 mod nodes;
 mod observer;
 mod operations;

@@ -1,23 +1,34 @@
-//! Servers with a native command that deletes a key if it has a given value: `DELIFEQ` of Valkey 9, `DELEX` of
-//! Redis 8.4. Other servers run a script.
+//! Native commands in place of scripts: `DELIFEQ` (Valkey 9.0) and `DELEX` (Redis 8.4) delete a key with a given value,
+//! `MSETEX` (Valkey 9.1, Redis 8.4) sets several keys.
 
 use crate::{client, eventually, granted_by_all};
 use kit::{Cluster, Server};
-use quorlock::ReleaseOutcome;
+use quorlock::{AcquireError, ReleaseOutcome};
 
-/// The native command of `server`, if it has one.
+/// The native command that deletes a key, if `server` has one.
 pub(crate) fn native(server: &Server) -> Option<&'static str> {
+    match at_least(server, (9, 0), (8, 4)) {
+        (Some(true), _) => Some("delifeq"),
+        (None, true) => Some("delex"),
+        _ => None,
+    }
+}
+
+/// True if `server` has `MSETEX`.
+pub(crate) fn sets_all(server: &Server) -> bool {
+    let (valkey, redis) = at_least(server, (9, 1), (8, 4));
+    valkey.unwrap_or(redis)
+}
+
+/// Whether `server` is at least this Valkey (`None`: it is no Valkey), and at least this Redis.
+fn at_least(server: &Server, valkey: (u32, u32), redis: (u32, u32)) -> (Option<bool>, bool) {
     let info = server.info("server");
     let at_least = |field: &str, least| {
         let mut parts = info.get(field)?.split('.').map(str::parse::<u32>);
         let level = (parts.next()?.ok()?, parts.next()?.ok()?);
         Some(level >= least)
     };
-    match (at_least("valkey_version", (9, 0)), at_least("redis_version", (8, 4))) {
-        (Some(true), _) => Some("delifeq"),
-        (None, Some(true)) => Some("delex"),
-        _ => None,
-    }
+    (at_least("valkey_version", valkey), at_least("redis_version", redis).unwrap_or_default())
 }
 
 /// Calls and refused calls of the native command, on all nodes.
@@ -94,4 +105,103 @@ async fn forbidden_native_command_is_replaced_by_the_script() {
         eventually("the key is deleted", || cluster.none_has("r")).await;
     }
     assert_eq!(native_calls(&cluster), (0, 3), "once on each connection");
+}
+
+/// Calls of `command` on all nodes.
+fn calls(cluster: &Cluster, command: &str) -> u64 {
+    cluster.iter().map(|node| node.calls(command)).sum()
+}
+
+#[tokio::test]
+async fn set_is_acquired_and_released_by_native_commands() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let has = u64::from(sets_all(&cluster[0]));
+    let own_delete = native(&cluster[0]);
+    for round in 1..=3 {
+        let lease = redlock.acquire_all(["a", "b", "c"]).await.expect("free locks");
+        eventually("all nodes granted", || lease.report().granted() == 3).await;
+        assert_eq!(calls(&cluster, "msetex"), 3 * round * has);
+        let value = Some(lease.value().as_bytes().to_vec());
+        for node in &cluster {
+            for key in ["a", "b", "c"] {
+                assert_eq!(node.get(key), value);
+                assert!((1..=30_000).contains(&node.pttl(key)), "no key without an expiry");
+            }
+        }
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
+        eventually("no key is left", || cluster.is_empty()).await;
+        let deleted = own_delete.map_or(0, |command| calls(&cluster, command));
+        assert_eq!(deleted, if own_delete.is_some() { 9 * round } else { 0 });
+        let natives = has + u64::from(own_delete.is_some());
+        assert_eq!(scripts(&cluster), 3 * round * (2 - natives));
+    }
+}
+
+#[tokio::test]
+async fn set_refused_by_native_command_reports_the_holder_and_sets_nothing() {
+    let cluster = Cluster::start(3);
+    let (redlock, other) = (client(&cluster), client(&cluster));
+    let held = granted_by_all(&other, "b").await;
+    let refused = redlock.try_acquire_all(["a", "b", "c"]).await.expect_err("b is held");
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+    assert!(refused.retry_after().is_some(), "the script reports the remaining TTL");
+    assert!(cluster.none_has("a") && cluster.none_has("c"), "all or nothing");
+    let has = u64::from(sets_all(&cluster[0]));
+    assert!(calls(&cluster, "msetex") >= 2 * has, "a quorum was asked");
+    held.release().await.expect("nodes are up");
+    eventually("b is free", || cluster.none_has("b")).await;
+    // A key of another type is a conflict, too.
+    for node in &cluster {
+        node.cmd(&["RPUSH", "c", "x"]);
+    }
+    let refused = redlock.try_acquire_all(["a", "b", "c"]).await.expect_err("c is a list");
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+    assert!(cluster.none_has("a") && cluster.none_has("b"), "all or nothing");
+}
+
+#[tokio::test]
+async fn set_without_some_keys_is_released_by_native_command_and_script() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    for (other, outcome) in
+        [(None, ReleaseOutcome::Expired), (Some("x"), ReleaseOutcome::TakenOver)]
+    {
+        let lease = redlock.acquire_all(["a", "b", "c"]).await.expect("free locks");
+        eventually("all nodes granted", || lease.report().granted() == 3).await;
+        for node in &cluster {
+            node.cmd(&["DEL", "b"]);
+            if let Some(value) = other {
+                node.set("b", value);
+            }
+        }
+        assert_eq!(lease.release().await.expect("nodes are up"), outcome);
+        eventually("its keys are deleted", || cluster.none_has("a") && cluster.none_has("c")).await;
+        let other = other.map(|value| value.as_bytes().to_vec());
+        assert!(cluster.iter().all(|node| node.get("b") == other), "another value stays");
+    }
+}
+
+/// Users of the access rule before `MSETEX` and `EXISTS` were in it.
+#[tokio::test]
+async fn set_without_new_permissions_is_acquired_by_script() {
+    for denied in [["-msetex", "-exists"], ["-msetex", "+exists"], ["+msetex", "-exists"]] {
+        let cluster = Cluster::start(3);
+        let has = sets_all(&cluster[0]);
+        let denied = denied.into_iter().filter(|rule| has || !rule.ends_with("msetex"));
+        let rules: Vec<_> = denied.collect();
+        for node in &cluster {
+            node.cmd(&[&["ACL", "SETUSER", "default"], &rules[..]].concat());
+        }
+        let redlock = client(&cluster);
+        for _ in 0..3 {
+            let lease = redlock.acquire_all(["a", "b"]).await.expect("free locks");
+            eventually("all nodes granted", || lease.report().granted() == 3).await;
+            assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
+            eventually("no key is left", || cluster.is_empty()).await;
+        }
+        let refused: u64 = cluster.iter().map(|node| node.rejected_calls("msetex")).sum();
+        let once = if has && rules.contains(&"-msetex") { 3 } else { 0 };
+        assert_eq!(refused, once, "once on each connection: {rules:?}");
+    }
 }

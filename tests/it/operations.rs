@@ -146,6 +146,12 @@ async fn every_documented_permission_is_needed() {
             let _ = lease.extend(Duration::from_secs(40)).await;
             let _ = lease.release().await;
         }
+        let several = ["{a}b", "{a}c"];
+        if let Ok(lease) = redlock.try_acquire_all(several).await {
+            // The refusal runs the script on every server.
+            let _ = other.try_acquire_all(several).await;
+            let _ = lease.release().await;
+        }
         let _ = redlock.status("r").await;
         let _ = redlock.check().await;
         assert!(!refused(&cluster).is_empty(), "{right} is not needed");

@@ -6,6 +6,15 @@
 -- Returns OK. On a conflict, returns { PTTL (-1: no expiry), index in KEYS, value } of the
 -- conflicting key with the longest TTL; without the value if it is not a string or too long.
 local MAX = 4200 -- bytes; no lock has a longer value
+
+-- Fast path: no key exists. Users without permission for EXISTS take the slow path.
+if redis.pcall('EXISTS', unpack(KEYS)) == 0 then
+  local call, value, ttl = redis.call, ARGV[1], ARGV[2]
+  for i = 1, #KEYS do
+    call('SET', KEYS[i], value, 'PX', ttl)
+  end
+  return redis.status_reply('OK')
+end
 local longest, place, value
 local missing = {}
 for i, key in ipairs(KEYS) do

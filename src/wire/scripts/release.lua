@@ -7,9 +7,16 @@
 -- Returns 1 if all keys were deleted or replaced, 0 if a key was missing, -1 if a key held another
 -- value.
 
--- Fast path: delete one key.
-if not KEYS[2] and not ARGV[2] and redis.pcall('GET', KEYS[1]) == ARGV[1] then
-  return redis.call('DEL', KEYS[1])
+-- Fast path: all keys hold the value, and are deleted.
+if not ARGV[2] then
+  local matching = 0
+  while matching < #KEYS and redis.pcall('GET', KEYS[matching + 1]) == ARGV[1] do
+    matching = matching + 1
+  end
+  if matching == #KEYS then
+    redis.call('DEL', unpack(KEYS))
+    return 1
+  end
 end
 local outcome = 1
 for _, key in ipairs(KEYS) do

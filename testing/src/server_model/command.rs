@@ -95,6 +95,12 @@ impl CommandSpec {
         self.flags & OPEN != 0
     }
 
+    /// The keys that the command reads.
+    pub(crate) fn keys_read<'a>(&self, arguments: &'a [Vec<u8>]) -> &'a [Vec<u8>] {
+        let end = if self.name == "exists" { arguments.len() } else { 2 };
+        arguments.get(1..end).unwrap_or_default()
+    }
+
     pub(crate) fn is_client_command(&self) -> bool {
         self.name.starts_with("client")
     }
@@ -105,11 +111,14 @@ impl CommandSpec {
     }
 }
 
-static COMMANDS: [CommandSpec; 36] = [
+static COMMANDS: [CommandSpec; 39] = [
     spec("set", -3, WRITE | MEMORY, strings::set),
     spec("get", 2, READ, strings::get),
     spec("getrange", 4, READ, strings::get_range),
+    spec("msetex", -4, WRITE | MEMORY, strings::msetex).since(8, 4),
+    spec("msetex", -4, WRITE | MEMORY, strings::msetex).since_valkey(9, 1),
     spec("del", -2, WRITE, keys::del),
+    spec("exists", -2, READ, keys::exists),
     spec("delifeq", 3, WRITE, keys::delifeq).since_valkey(9, 0),
     spec("delex", -2, WRITE, keys::delex).since(8, 4),
     spec("pttl", 2, READ, keys::pttl),

@@ -55,8 +55,8 @@ pub enum Fsync {
 }
 
 /// Product and version of a server. Several properties depend on it:
-/// - the commands `HELLO` and `CLIENT TRACKING` (6.0), `CLIENT SETINFO` (7.2), `DELEX` (8.4) and
-///   `DELIFEQ` (Valkey 9.0),
+/// - the commands `HELLO` and `CLIENT TRACKING` (6.0), `CLIENT SETINFO` (7.2), `DELEX` (8.4),
+///   `DELIFEQ` (Valkey 9.0) and `MSETEX` (Redis 8.4 and Valkey 9.1),
 /// - whether `INFO` and `CONFIG GET` accept several names (7.0),
 /// - the commands that a busy server or a replica without its master refuses,
 /// - when a connection receives the push for its own change,
@@ -165,6 +165,11 @@ impl Version {
             return None;
         };
         Some(words.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Returns true if it sets several keys at once, and only if none exists: by `MSETEX`.
+    pub fn sets_all(&self) -> bool {
+        self.has((8, 4)) || self.valkey_has((9, 1))
     }
 
     /// Returns true if a connection receives the push for its own command before the reply. Before

@@ -53,7 +53,7 @@ impl Turn<'_> {
             Err(unknown) => Reply::Error(unknown),
             Ok(command) => match self.refusal(command, arguments) {
                 Some(error) => Reply::Error(error),
-                None => self.run(command, arguments, arguments.get(1..2).unwrap_or_default()),
+                None => self.run(command, arguments, command.keys_read(arguments)),
             },
         };
         let pushes = std::mem::take(&mut self.server.own_pushes);

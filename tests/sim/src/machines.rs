@@ -24,6 +24,7 @@ pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut D
     if !scenario.permits_kill {
         config.forbidden.insert("client|kill".to_owned());
         config.forbidden.insert("delifeq".to_owned());
+        config.forbidden.insert("msetex".to_owned());
     }
     if scenario.forbids_info {
         config.forbidden.insert("info".to_owned());

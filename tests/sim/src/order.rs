@@ -97,7 +97,7 @@ fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
 /// Effect of a command, and the digits that identify its value.
 fn classify(command: &[&[u8]]) -> Option<(Effect, Vec<u8>)> {
     let (key, effect, value) = match command {
-        [b"SET", key, value, ..] => (key, Effect::Sets, value),
+        [b"SET", key, value, ..] | [b"MSETEX", _, key, value, ..] => (key, Effect::Sets, value),
         [b"DELIFEQ", key, value] | [b"DELEX", key, _, value] => (key, Effect::Releases, value),
         [b"EVAL" | b"EVALSHA", _, count, rest @ ..] => {
             let count = std::str::from_utf8(count).ok()?.parse().ok()?;
@@ -154,8 +154,9 @@ mod tests {
     #[test]
     fn commands_are_classified_by_their_arguments() {
         let cooling = format!("{OTHER}+cool-down");
-        let cases: [(&[&str], _); 12] = [
+        let cases: [(&[&str], _); 13] = [
             (&set(ONE), Some(Effect::Sets)),
+            (&["MSETEX", "2", "r0", ONE, "r1", ONE, "NX", "PX", "9"], Some(Effect::Sets)),
             (&["DELIFEQ", "r0", ONE], Some(Effect::Releases)),
             (&["DELEX", "r0", "IFEQ", ONE], Some(Effect::Releases)),
             (&release(ONE), Some(Effect::Releases)),

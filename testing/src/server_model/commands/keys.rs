@@ -18,6 +18,10 @@ pub(crate) fn del(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::Int(deleted)
 }
 
+pub(crate) fn exists(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    Reply::Int(count(arguments[1..].iter().filter(|key| turn.find(key).is_some()).count()))
+}
+
 /// `DELIFEQ key value`.
 pub(crate) fn delifeq(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     delete_if_equal(turn, &arguments[1], &arguments[2], WRONGTYPE)

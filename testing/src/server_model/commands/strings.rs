@@ -1,4 +1,4 @@
-//! `SET`, `GET` and `GETRANGE`.
+//! `SET`, `MSETEX`, `GET` and `GETRANGE`.
 
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
@@ -6,7 +6,7 @@ use crate::server_model::request::integer;
 use crate::server_model::trouble::{NO_INTEGER, SYNTAX, WRONGTYPE};
 use crate::server_model::turn::Turn;
 
-/// Options of `SET`.
+/// Options of `SET` and `MSETEX`.
 #[derive(Default)]
 struct Options<'a> {
     /// Sets the key only if it does not exist.
@@ -46,13 +46,9 @@ pub(crate) fn get_range(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
 
 pub(crate) fn set(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let Some(options) = Options::read(&arguments[3..]) else { return Reply::error(SYNTAX) };
-    let expires_ms = match options.px.map(integer) {
-        None => None,
-        Some(None) => return Reply::error(NO_INTEGER),
-        Some(Some(ttl)) => match ttl.checked_add(turn.server.now_ms()) {
-            Some(expires) if ttl > 0 => Some(expires),
-            _ => return Reply::error("ERR invalid expire time in 'set' command"),
-        },
+    let expires_ms = match options.expires_ms(turn, "set") {
+        Ok(expires_ms) => expires_ms,
+        Err(refusal) => return refusal,
     };
     let key = &arguments[1];
     let exists = turn.find(key).is_some();
@@ -63,7 +59,41 @@ pub(crate) fn set(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
+/// `MSETEX numkeys key value [key value ...] [NX | XX] [PX milliseconds]`: all keys or none.
+pub(crate) fn msetex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let count = integer(&arguments[1]).and_then(|count| i32::try_from(count).ok());
+    let count = count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
+    let Some(count) = count else {
+        return Reply::error("ERR invalid numkeys value or out of range");
+    };
+    let split = arguments[2..].split_at_checked(2 * count);
+    let parsed = split.and_then(|(pairs, rest)| Some((pairs, Options::read(rest)?)));
+    let Some((pairs, options)) = parsed else { return Reply::error(SYNTAX) };
+    let expires_ms = match options.expires_ms(turn, "msetex") {
+        Ok(expires_ms) => expires_ms,
+        Err(refusal) => return refusal,
+    };
+    let exists: Vec<_> = pairs.chunks(2).map(|pair| turn.find(&pair[0]).is_some()).collect();
+    if options.is_nx && exists.contains(&true) || options.is_xx && exists.contains(&false) {
+        return Reply::Int(0);
+    }
+    for pair in pairs.chunks(2) {
+        turn.put(&pair[0], Entry { kind: Kind::String(pair[1].clone()), expires_ms });
+    }
+    Reply::Int(1)
+}
+
 impl<'a> Options<'a> {
+    /// When the key expires: `Err` if that is no valid time.
+    fn expires_ms(&self, turn: &Turn<'_>, command: &str) -> Result<Option<i64>, Reply> {
+        let Some(px) = self.px else { return Ok(None) };
+        let ttl = integer(px).ok_or_else(|| Reply::error(NO_INTEGER))?;
+        match ttl.checked_add(turn.server.now_ms()) {
+            Some(expires) if ttl > 0 => Ok(Some(expires)),
+            _ => Err(Reply::Error(format!("ERR invalid expire time in '{command}' command"))),
+        }
+    }
+
     fn read(words: &'a [Vec<u8>]) -> Option<Self> {
         let mut options = Self::default();
         let mut words = words.iter();

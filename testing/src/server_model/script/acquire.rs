@@ -12,6 +12,13 @@ struct LongestKey {
 
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
     let (value, ttl) = (argument(args, 1), argument(args, 2));
+    let exists: Vec<_> = std::iter::once(&b"EXISTS"[..]).chain(keys.iter().map(|k| &**k)).collect();
+    if run.pcall("redis.pcall('EXISTS'", &exists) == Reply::Int(0) {
+        for key in keys {
+            run.call("call('SET', KEYS[i], value", &[b"SET", key, value, b"PX", ttl])?;
+        }
+        return Ok(Reply::OK);
+    }
     let mut missing = Vec::new();
     let mut longest: Option<LongestKey> = None;
     for (place, key) in (1..).zip(keys) {

@@ -24,7 +24,7 @@ impl Run<'_, '_> {
         self.has_written |= command.is_write();
         // Before 7.2, tracking records all keys of the script as read.
         let is_new = self.turn.server.config.version.has((7, 2));
-        let read = if is_new { &arguments[1..2] } else { self.keys };
+        let read = if is_new { command.keys_read(&arguments) } else { self.keys };
         self.turn.run(command, &arguments, read)
     }
 

@@ -5,11 +5,11 @@ use crate::server_model::reply::Reply;
 
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
     let value = argument(args, 1);
-    if let ([key], [_]) = (keys, args)
-        && let Ok(Held::Value(held)) = run.held("KEYS[1]", key)
-        && held == value
-    {
-        return run.call("redis.call('DEL', KEYS[1]", &[b"DEL", key]);
+    if args.len() == 1 && all_hold(run, keys, value) {
+        let delete: Vec<_> =
+            std::iter::once(&b"DEL"[..]).chain(keys.iter().map(|k| &**k)).collect();
+        run.call("redis.call('DEL', unpack(KEYS)", &delete)?;
+        return Ok(Reply::Int(1));
     }
     let mut outcome = 1;
     for key in keys {
@@ -27,4 +27,12 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
         }
     }
     Ok(Reply::Int(outcome))
+}
+
+fn all_hold(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> bool {
+    let holds = |key: &Vec<u8>| {
+        let held = run.held("KEYS[matching + 1]", key);
+        matches!(held, Ok(Held::Value(held)) if held == value)
+    };
+    keys.iter().all(holds)
 }

@@ -132,6 +132,9 @@ impl Generator {
             pipeline.push(with(call, &arguments));
             return;
         }
+        if counter.is_none() && keys.len() > 1 && self.version.sets_all() {
+            pipeline.push(set_all(&keys, &arguments));
+        }
         let call = self.scripts.acquire.call(by_source, &keys, counter.as_ref());
         pipeline.push(with(call, &arguments));
     }
@@ -210,7 +213,7 @@ impl Generator {
     pub fn foreign_command(&mut self) -> Vec<Words> {
         let key = if self.rng.once_in(3) { counter_key(&self.key()) } else { self.key() };
         let (value, ttl, long) = (self.value(), self.ttl(), "v".repeat(4_201));
-        let line = match self.rng.below(28) {
+        let line = match self.rng.below(29) {
             0 => vec!["SET", &key, &value],
             1 => vec!["SET", &key, &value, "PX", &ttl],
             2 => vec!["SET", &key, &value, "XX", "PX", &ttl],
@@ -249,6 +252,7 @@ impl Generator {
                 let places = ["0", "1", "-1", "-3", "5", "99", "x", "9223372036854775807"];
                 vec!["GETRANGE", &key, self.rng.pick(&places), self.rng.pick(&places)]
             }
+            27 => vec!["EXISTS", "a", &key, "b"],
             _ => vec!["HELLO"],
         };
         vec![line.into_iter().map(str::to_owned).collect()]
@@ -298,6 +302,13 @@ fn watch(tracks: bool, key: &str, pipeline: &mut Vec<Words>) {
         pipeline.push(words("CLIENT CACHING YES"));
     }
     pipeline.push(vec!["PTTL".to_owned(), key.to_owned()]);
+}
+
+/// `MSETEX` of the keys, with a value and a TTL.
+fn set_all(keys: &[String], [value, ttl]: &[String; 2]) -> Words {
+    let pairs = keys.iter().flat_map(|key| [key.clone(), value.clone()]);
+    let set = ["MSETEX".to_owned(), keys.len().to_string()].into_iter().chain(pairs);
+    set.chain(["NX", "PX", ttl].map(str::to_owned)).collect()
 }
 
 fn with(mut call: Words, arguments: &[String]) -> Words {

@@ -1,0 +1,86 @@
+//! Tests of the native commands that replace scripts.
+
+use super::super::capabilities::NativeDelete;
+use super::tests::{About, cool_down, ms, parsed, shown, until, written_where};
+use super::*;
+
+#[test]
+fn single_key_is_deleted_by_native_command_if_available() {
+    let release = || Command::Release { cooling: None };
+    let [one, two] = [&["k"][..], &["a", "b"]].map(About::keys);
+    let fenced = |token| About::keys(&["k"]).fenced(Some(token));
+    for (deletes, line) in
+        [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
+    {
+        let can = Capabilities { tracks: true, deletes: Some(deletes), sets_all: false };
+        let lines = |command: &Command, about: &About, form| {
+            let (bytes, shape) = written_where(command, about, form, can);
+            let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
+            (commands, shape.request)
+        };
+        let native = (vec![line.to_owned()], RequestKind::NativeDelete);
+        assert_eq!(lines(&release(), &one, Form::Native), native);
+        assert_eq!(lines(&Command::ForceDelete, &one, Form::Native), native);
+        assert_eq!(lines(&release(), &fenced(7), Form::Native), native);
+        let each = ["a", "b"].map(|key| line.replace(" k ", &format!(" {key} ")));
+        let native = (each.to_vec(), RequestKind::NativeDelete);
+        assert_eq!(lines(&release(), &two, Form::Native), native);
+        for (command, about, form) in [
+            (&release(), &one, Form::Hash),
+            (&release(), &two, Form::Hash),
+            (&release(), &fenced(9), Form::Native),
+            (&cool_down(until(500)), &one, Form::Native),
+        ] {
+            let (script, request) = lines(command, about, form);
+            let [script] = script.as_slice() else { panic!("{script:?}") };
+            assert!(script.starts_with("EVALSHA") && request == RequestKind::Release, "{script}");
+        }
+    }
+}
+
+#[test]
+fn multiple_keys_are_set_by_native_command_if_available() {
+    let ttl = ms(9_000);
+    let can = Capabilities { tracks: true, deletes: None, sets_all: true };
+    let lines = |command: &Command, about: &About, form| {
+        let (bytes, shape) = written_where(command, about, form, can);
+        let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
+        (commands, shape.request)
+    };
+    let set = "MSETEX 2 a mine b mine NX PX 9000";
+    for wants in [Wants::Nothing, Wants::Watch, Wants::WatchAndHolder] {
+        let acquire = Command::Acquire { ttl, wants };
+        let native = (vec![set.to_owned()], RequestKind::NativeAcquire);
+        assert_eq!(lines(&acquire, &About::keys(&["b", "a"]), Form::Native), native);
+        for (form, about) in [
+            (Form::Hash, About::keys(&["a", "b"])),
+            (Form::Native, About::keys(&["a", "b"]).fenced(None)),
+            (Form::Native, About::keys(&["k"])),
+        ] {
+            let (commands, request) = lines(&acquire, &about, form);
+            assert!(commands.iter().all(|line| !line.starts_with("MSETEX")), "{commands:?}");
+            assert_eq!(request, RequestKind::Acquire);
+        }
+    }
+    let repair = Command::Repair { until: until(8_000) };
+    let (script, _) = lines(&repair, &About::keys(&["a", "b"]), Form::Native);
+    assert_eq!(script, ["EVALSHA acquire 2 a b mine 8000"], "some keys may hold the value");
+}
+
+#[test]
+fn long_values_of_many_keys_are_sent_once() {
+    let can = Capabilities { tracks: false, deletes: Some(NativeDelete::DelIfEq), sets_all: true };
+    let names: Vec<_> = (0..16).map(|name| name.to_string()).collect();
+    let about = About::keys(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    for (length, is_native) in [(4_096, true), (4_097, false)] {
+        let value = Value::of(&vec![b'x'; length]);
+        let about = About { value, keys: about.keys.clone(), fence: None };
+        let acquire = Command::Acquire { ttl: ms(9_000), wants: Wants::Nothing };
+        let (bytes, acquire) = written_where(&acquire, &about, Form::Native, can);
+        let release = Command::Release { cooling: None };
+        let (_, release) = written_where(&release, &about, Form::Native, can);
+        let natives = (RequestKind::NativeAcquire, RequestKind::NativeDelete);
+        assert_eq!((acquire.request, release.request) == natives, is_native, "{length}");
+        assert!(bytes.len() < MAX_REPEATED_VALUES + 1_000);
+    }
+}
