@@ -143,7 +143,7 @@ mod transport;
 mod wire;
 
 pub use check::{ClockOffset, Finding, NodeCheck, Severity};
-pub use client::{Acquire, Builder, Config, LockState, NodeInfo, NodeStatus};
+pub use client::{Acquire, Builder, Config, HeldLease, LockState, NodeInfo, NodeStatus};
 pub use client::{Redlock, RestartGuard, Status, TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};

@@ -5,7 +5,7 @@ use super::error::{Error, InsideRuntime, joined};
 use super::lease::Lease;
 use super::waiting::{CloseOnDrop, begin, wait};
 use crate::check::NodeCheck;
-use crate::client::{Builder, NodeInfo, Status, TryUsingError, UsingError};
+use crate::client::{Builder, HeldLease, NodeInfo, Status, TryUsingError, UsingError};
 use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
 use crate::lease::ReleaseOutcome;
 use crate::observe::Report;
@@ -161,6 +161,12 @@ impl Redlock {
     /// Returns the last known state of each node; see [`Redlock::nodes`](crate::Redlock::nodes).
     pub fn nodes(&self) -> Vec<NodeInfo> {
         self.inner.nodes()
+    }
+
+    /// Returns a snapshot of each lease that this client holds; see
+    /// [`Redlock::leases`](crate::Redlock::leases).
+    pub fn leases(&self) -> Vec<HeldLease> {
+        self.inner.leases()
     }
 
     /// Returns the async client that this client wraps. Both use the same connections.

@@ -12,6 +12,7 @@ mod config;
 mod credentials;
 mod explain;
 mod inner;
+mod leases;
 mod lock_options;
 mod node_info;
 mod observed;
@@ -32,6 +33,7 @@ pub use builder::Builder;
 pub use config::Config;
 #[cfg(feature = "test-util")]
 pub(crate) use inner::Inner;
+pub use leases::HeldLease;
 pub use node_info::NodeInfo;
 pub use redlock::Redlock;
 pub use restart_guard::RestartGuard;

@@ -18,6 +18,7 @@ pub use ending::Ended;
 pub(crate) use limits::{Limits, to_ttl};
 pub(crate) use registry::LeaseRegistry;
 pub use release::ReleaseOutcome;
+pub(crate) use state::LeaseState;
 pub use view::LeaseRef;
 
 use crate::error::ReleaseError;

@@ -235,13 +235,13 @@ impl Round {
         due.copied().filter(|due| *due < valid_until)
     }
 
-    /// The token chosen from the counters of the nodes that granted; `None` while they are no quorum.
-    pub(crate) fn choice(&self) -> Option<Choice> {
     /// The fencing counters that nodes reported.
     pub(crate) fn numbers(&self) -> &[(NodeId, u64)] {
         &self.details().numbers
     }
 
+    /// The token chosen from the counters of the nodes that granted; `None` while they are no quorum.
+    pub(crate) fn choice(&self) -> Option<Choice> {
         let counted = self.counted();
         let numbers = self.details().numbers.iter().filter(|(node, _)| counted.contains(*node));
         choose(self.quorum, numbers.map(|(_, number)| *number).collect())

@@ -120,7 +120,8 @@ fn restart_keeps_keys_only_if_persisted() {
 fn keys_are_listed_with_database_and_expiry() {
     let (mut server, [_, other]) = watched();
     send(&mut server, other, "SELECT 1\r\nSADD s x\r\nLPUSH l x", NOW);
-    let seen: Vec<_> = server.keys(NOW).map(|(key, it)| (key[0], it.db, it.expires_at_us)).collect();
+    let seen: Vec<_> =
+        server.keys(NOW).map(|(key, it)| (key[0], it.db, it.expires_at_us)).collect();
     let end = |ttl: u64| Some(NOW / MS * MS + (ttl + 1) * MS);
     let expected = [
         (b'a', 0, end(10)),
