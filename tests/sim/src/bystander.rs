@@ -63,7 +63,7 @@ impl Worker {
 
     async fn hold_bystander(self, lasting: Instant, is_extended: bool) {
         let own = self.own_name(0);
-        let is_single = self.shared.lock().spares_single_attempts();
+        let is_single = self.spares_single_attempts();
         let mut acquire = if is_single {
             self.redlock.try_acquire(&own)
         } else {
@@ -78,6 +78,8 @@ impl Worker {
         let lease = match self.timed("acquire", bound, acquire).await {
             Ok(lease) => lease,
             Err(AcquireError::Internal { .. }) if self.has_panicked_since(begun) => return,
+            // The fault has reached a majority since the call began.
+            Err(_) if is_single && !self.spares_single_attempts() => return,
             Err(error) => return self.report_affected(&format!("{own} is not acquired: {error}")),
         };
         let acquired = self.now();
@@ -92,7 +94,7 @@ impl Worker {
             return self.report_affected(&format!("{own} is lost: {loss}"));
         }
         match lease.release().await {
-            Err(error) if is_single => {
+            Err(error) if is_single && self.spares_single_attempts() => {
                 return self.report_affected(&format!("{own} is not released: {error}"));
             }
             _ => {}
@@ -112,6 +114,10 @@ impl Worker {
     pub(crate) fn has_panicked_since(&self, begun: Instant) -> bool {
         let panicked = self.shared.lock().processes[self.process].panicked;
         panicked.is_some_and(|panicked| panicked >= begun)
+    }
+
+    fn spares_single_attempts(&self) -> bool {
+        self.shared.lock().spares_single_attempts()
     }
 
     fn report_affected(&self, how: &str) {
