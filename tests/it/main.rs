@@ -78,7 +78,7 @@ mod stuck_waiters;
 mod suspects;
 mod tampered;
 mod tampering;
-#[cfg(feature = "tls-rustls")]
+#[cfg(feature = "rustls-0-23")]
 mod tls;
 mod transport;
 mod using;
