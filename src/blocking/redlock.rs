@@ -26,7 +26,8 @@ impl Builder {
     ///
     /// # Errors
     /// Returns a [`ConfigError`] that names the invalid setting, or the settings that conflict.
-    pub fn build_blocking(self) -> Result<Redlock, ConfigError> {
+    pub fn build_blocking(mut self) -> Result<Redlock, ConfigError> {
+        self.environment.is_blocking = true;
         let inner = self.build()?;
         Ok(Redlock { client: Arc::new(CloseOnDrop(inner.clone())), inner })
     }

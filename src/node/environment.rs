@@ -16,6 +16,9 @@ pub(crate) struct Environment {
     pub(crate) random: Random,
     /// Who is told what happens.
     pub(crate) observers: Observers,
+    /// True for a blocking client. The current runtime of its thread may be one that the thread only has entered, and
+    /// that nobody drives while the thread waits.
+    pub(crate) is_blocking: bool,
     /// Decides when the client's tasks are polled, in place of their runtime alone.
     #[cfg(feature = "test-util")]
     pub(crate) gates: Option<Arc<dyn Gates>>,
@@ -60,6 +63,7 @@ impl Default for Environment {
             clock: Clock::default(),
             random: Random::default(),
             observers: Observers::default(),
+            is_blocking: false,
             #[cfg(feature = "test-util")]
             gates: None,
         }

@@ -54,16 +54,22 @@ impl Pool {
         self.pinned.is_some()
     }
 
-    /// The pinned runtime. Otherwise the current one, if it has all drivers, or else the library's own.
+    /// The pinned runtime. Otherwise the current one, if it has all drivers and the client is not a blocking one, or else
+    /// the library's own.
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
         // A simulated world has its own timers and streams.
         let is_world = self.environment.is_world();
         let can_serve = |runtime: &Handle| is_world || lack(runtime).is_none();
+        let current = || Handle::try_current().ok().filter(|_| is_world || !self.is_blocking());
         let runtime = match &self.pinned {
             Some(pinned) => Some(pinned.clone()).filter(can_serve),
-            None => Handle::try_current().ok().filter(can_serve).or_else(|| self.own_runtime()),
+            None => current().filter(can_serve).or_else(|| self.own_runtime()),
         };
         runtime.ok_or(NoRuntime)
+    }
+
+    fn is_blocking(&self) -> bool {
+        self.environment.is_blocking
     }
 
     /// True on the library's own runtime, which serves other clients as well.
