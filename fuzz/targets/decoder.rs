@@ -29,7 +29,11 @@ fn decoded(bytes: &[u8], size: usize) -> (Vec<String>, bool) {
 fuzz_target!(|data: &[u8]| {
     let Some((size, bytes)) = data.split_first() else { return };
     let whole = decoded(bytes, bytes.len().max(1));
-    assert_eq!(decoded(bytes, 1 + usize::from(*size)), whole, "the replies depend on the chunk size");
+    assert_eq!(
+        decoded(bytes, 1 + usize::from(*size)),
+        whole,
+        "the replies depend on the chunk size"
+    );
     // The crate must read the same first reply. Input that only the crate accepts must have been refused here
     // for exceeding a bound.
     let (replies, is_refused) = whole;

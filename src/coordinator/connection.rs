@@ -202,8 +202,16 @@ impl Connection {
     }
 
     /// Returns the next action that is due, except [`Action::Yield`]: before a node counts as stalled, the driver reads
-    /// the connection once more, and only then calls this method again.
-    pub(super) fn handle_timeout(&mut self, now: Time, is_quorum_silent: bool) -> Option<Action> {
+    /// the connection once more. `was_read`: it has done so since the call before.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        is_quorum_silent: bool,
+        was_read: bool,
+    ) -> Option<Action> {
+        if self.yielded_at.is_some() && !was_read {
+            return None;
+        }
         if let Some(since) = self.yielded_at.take() {
             self.liveness.handle_yielded(now.since(since), now);
         } else if now >= self.liveness.next_timeout() {

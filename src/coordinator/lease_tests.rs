@@ -318,7 +318,7 @@ fn end_of_a_lease_does_not_wait_for_many_acquires_that_are_due() {
     }
     let (coordinator, now) = world.coordinator(a);
     let late = now.after(2 * TTL);
-    coordinator.handle_timeout(late);
+    coordinator.handle_timeout(late, true);
     let completions: Vec<_> = std::iter::from_fn(|| coordinator.poll_completion()).collect();
     assert!(completions.iter().any(|it| matches!(it, Completion::LeaseEnded { .. })));
     assert!(coordinator.poll_timeout(late).is_some_and(|at| at <= late), "acquires are still due");

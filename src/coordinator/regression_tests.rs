@@ -163,7 +163,7 @@ fn lease_that_its_holder_has_ended_in_time_is_not_reported_as_lost() {
         // The driver is late: it handles the end of the validity before the release.
         world.now = world.now.after(2 * SECOND);
         let (coordinator, now) = world.coordinator(a);
-        coordinator.handle_timeout(now);
+        coordinator.handle_timeout(now, true);
         coordinator.handle_drop(held.id, now);
         world.run_for(ms(10));
         let lost = |event: &&Event| matches!(event, Event::LeaseLost { .. });

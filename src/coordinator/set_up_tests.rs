@@ -60,10 +60,12 @@ fn node_stalls_only_after_its_connection_was_read_once_more() {
     world.run_for(ms(40));
     world.now = written.after(ms(60));
     let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_timeout(now);
+    coordinator.handle_timeout(now, true);
     assert_eq!(coordinator.node_state(World::node(0)), NodeState::Up);
     assert_eq!(coordinator.poll_timeout(now), Some(now), "after the connections were read");
-    coordinator.handle_timeout(now);
+    coordinator.handle_timeout(now, false);
+    assert_eq!(coordinator.node_state(World::node(0)), NodeState::Up, "they were not read");
+    coordinator.handle_timeout(now, true);
     assert_eq!(coordinator.node_state(World::node(0)), NodeState::Stalled);
 }
 
@@ -131,7 +133,7 @@ fn failed_call_for_credentials_is_reported_at_the_connect_timeout() {
     let (coordinator, now) = world.coordinator(a);
     let connection = coordinator.poll_connect(now).expect("the first connection");
     let at = now.after(SECOND);
-    coordinator.handle_timeout(at);
+    coordinator.handle_timeout(at, true);
     let failure = NodeFailure::Unreachable("no credentials".into());
     coordinator.handle_connect_failed(connection, failure.clone(), at);
     assert_eq!(coordinator.node_state(World::node(0)), NodeState::Down(failure));
@@ -145,6 +147,6 @@ fn set_up_after_a_call_for_credentials_ends_at_the_connect_timeout() {
     let connection = coordinator.poll_connect(now).expect("the first connection");
     coordinator.handle_connected(connection, &RedisConnectionInfo::default(), now.after(ms(900)));
     assert_eq!(coordinator.poll_timeout(now.after(ms(900))), Some(now.after(SECOND)));
-    coordinator.handle_timeout(now.after(SECOND));
+    coordinator.handle_timeout(now.after(SECOND), true);
     assert!(!coordinator.is_open(connection));
 }

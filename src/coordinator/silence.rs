@@ -19,7 +19,13 @@ impl Node {
         [connection, handshake].into_iter().chain(later).flatten().min()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time, is_quorum_silent: bool, cx: &mut Context) {
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        is_quorum_silent: bool,
+        was_read: bool,
+        cx: &mut Context,
+    ) {
         let late: Vec<_> = self
             .handshakes()
             .filter(|handshake| now >= handshake.deadline())
@@ -29,7 +35,7 @@ impl Node {
             self.time_out(id, now, cx);
         }
         while let Some(connection) = self.connection_mut() {
-            match connection.handle_timeout(now, is_quorum_silent) {
+            match connection.handle_timeout(now, is_quorum_silent, was_read) {
                 None | Some(Action::Yield) => break,
                 Some(Action::Heartbeat) => connection.write_heartbeat(now),
                 Some(Action::Stall) => self.handle_stall(now, cx),

@@ -199,7 +199,9 @@ impl Coordinator {
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has passed. Ends of leases and renewals come first. If many other
     /// timeouts are due, the rest stays due: the driver can notify the holders of ended leases between two calls.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    ///
+    /// `was_read`: the driver has read all connections since the call before. Only then a node can count as stalled.
+    pub(crate) fn handle_timeout(&mut self, now: Time, was_read: bool) {
         while let Some(id) = self.next_lease_timeout(now) {
             if let Some(lease) = self.leases.get_mut(id) {
                 lease.timeout = None;
@@ -227,7 +229,7 @@ impl Coordinator {
         let is_quorum_silent = self.cx.settings.quorum.reached(silent);
         if self.closing != Closing::Closed {
             for node in self.nodes.iter_mut() {
-                node.handle_timeout(now, is_quorum_silent, &mut self.cx);
+                node.handle_timeout(now, is_quorum_silent, was_read, &mut self.cx);
             }
         }
         self.ready.extend(acquires);

@@ -355,7 +355,7 @@ impl World {
             for process in &mut self.processes {
                 let timeout = process.coordinator.poll_timeout(now);
                 if process.frozen_until <= now && timeout.is_some_and(|at| at <= now) {
-                    process.coordinator.handle_timeout(now);
+                    process.coordinator.handle_timeout(now, true);
                 }
             }
         }

@@ -9,29 +9,37 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+/// After this time, the alarm tries again to take a turn if another thread takes one.
+const TURN: Duration = Duration::from_millis(1);
+
 impl Ring for Engine {
     /// Takes turns for a task that is late, and handles timeouts.
     fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
         self.alarm.handle_ring();
-        self.take_turn(&mut Context::from_waker(Waker::noop()), None);
-        let mut next = self.handle_timeout();
+        let next = self.take_turn_and_handle_timeout();
         // A node counts as silent only if there is still no reply once all replies that have arrived were read.
         if next.is_some_and(|at| at <= self.now()) {
-            self.take_turn(&mut Context::from_waker(Waker::noop()), None);
-            next = self.handle_timeout();
+            return self.take_turn_and_handle_timeout();
         }
         next
     }
 }
 
 impl Engine {
-    /// Handles timeouts that are due. Returns when the alarm has to ring next, or `None` if the client is closed.
-    fn handle_timeout(&self) -> Option<Time> {
+    fn take_turn_and_handle_timeout(&self) -> Option<Time> {
+        let turn = self.take_turn(&mut Context::from_waker(Waker::noop()), None);
+        self.handle_timeout(turn.is_some())
+    }
+
+    /// Handles timeouts that are due. `was_read`: the connections were read before, and not by a thread that may still do
+    /// so. Returns when the alarm has to ring next, or `None` if the client is closed.
+    fn handle_timeout(&self, was_read: bool) -> Option<Time> {
         let (next, late) = self.with_state(Thread::Timer, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
-                state.coordinator.handle_timeout(now);
+                state.coordinator.handle_timeout(now, was_read);
             }
             let next = state.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
+            let next = if was_read { next } else { next.max(now.after(TURN)) };
             let (check_at, late) = self.check_task(state, now);
             if late.is_some() {
                 self.is_late.store(true, Ordering::Release);

@@ -43,8 +43,8 @@ impl ClientTask {
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Self { engine, generation, runtime } = self;
         let turn = Turn { generation: *generation, runtime };
-        let is_over =
-            !engine.task.register(*generation, cx.waker()) || engine.take_turn(cx, Some(&turn));
+        let is_over = !engine.task.register(*generation, cx.waker())
+            || engine.take_turn(cx, Some(&turn)) == Some(true);
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     }
 }

@@ -38,9 +38,10 @@ struct Next {
 
 impl Engine {
     /// Reads and writes what is possible. Outside of the client's `task`, no connection is opened, and streams keep the
-    /// waker of the task. Returns true once the client is closed or the task was replaced.
-    pub(super) fn take_turn(&self, cx: &mut Context<'_>, task: Option<&Turn<'_>>) -> bool {
-        let Some(mut io) = self.try_lock_io() else { return false };
+    /// waker of the task. Returns true once the client is closed or the task was replaced, and `None` if another thread
+    /// takes a turn.
+    pub(super) fn take_turn(&self, cx: &mut Context<'_>, task: Option<&Turn<'_>>) -> Option<bool> {
+        let mut io = self.try_lock_io()?;
         // A task that was replaced must not poll connections that its successor opens.
         let is_over = task.is_some_and(|task| !self.task.is_current(task.generation))
             || match self.task.waker().filter(|_| task.is_none()) {
@@ -55,7 +56,7 @@ impl Engine {
         if task.is_some() {
             self.apply_delayed();
         }
-        is_over
+        Some(is_over)
     }
 
     /// Locks the connections. If another thread takes a turn, that thread wakes the task afterwards.

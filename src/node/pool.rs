@@ -60,7 +60,7 @@ impl Pool {
         // A simulated world has its own timers and streams.
         let is_world = self.environment.is_world();
         let can_serve = |runtime: &Handle| is_world || lack(runtime).is_none();
-        let current = || Handle::try_current().ok().filter(|_| is_world || !self.is_blocking());
+        let current = || Handle::try_current().ok().filter(|_| !self.is_blocking());
         let runtime = match &self.pinned {
             Some(pinned) => Some(pinned.clone()).filter(can_serve),
             None => current().filter(can_serve).or_else(|| self.own_runtime()),
@@ -77,8 +77,9 @@ impl Pool {
         Handle::try_current().is_ok_and(|current| is_own(&current))
     }
 
-    /// The library's own runtime, unless the client is simulated.
+    /// The library's own runtime. A simulated world has none, except for blocking clients.
     pub(crate) fn own_runtime(&self) -> Option<Handle> {
-        if self.environment.is_world() { None } else { own_runtime() }
+        let has_own = self.is_blocking() || !self.environment.is_world();
+        if has_own { own_runtime() } else { None }
     }
 }

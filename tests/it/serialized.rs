@@ -75,7 +75,7 @@ async fn public_types_serialize_without_values_and_passwords() {
     assert_eq!(checks[2]["findings"][0]["failure"], failure);
 
     let infos = text(&redlock.nodes());
-    assert_eq!(names(&infos[0]), ["eligibility", "evicting", "name", "state", "version"]);
+    assert_eq!(names(&infos[0]), ["eligibility", "name", "state", "version"]);
     assert_eq!(infos[0]["eligibility"], json!({"kind": "counted"}));
     assert_eq!((&infos[2]["state"], &infos[2]["detail"]), (&json!("down"), &failure));
     assert_eq!(infos[2]["eligibility"], json!({"kind": "unavailable"}));

@@ -159,7 +159,7 @@ fn run_waits_for_a_held_lock_for_the_given_time() {
     // A signal ends the wait, and no key of the waiter is left.
     let waiting = Running::of(&mut scene.command(&["run", "r", "--", "/bin/true"]));
     let clients = || nodes[0].cmd(&["CLIENT", "LIST"]);
-    eventually("it waits", || format!("{:?}", clients()).contains("name=quorlock:"));
+    eventually("it waits", || format!("{:?}", clients()).contains("name=quorlock "));
     waiting.send(Signal::TERM);
     let ended = waiting.end();
     assert_eq!((ended.code, &*ended.err), (143, ""));
@@ -189,7 +189,7 @@ fn waiting_run_survives_an_update_of_the_program() {
     command.envs(variables(&given));
     let waiting = Running::of(&mut command);
     eventually("it waits", || {
-        format!("{:?}", nodes[0].cmd(&["CLIENT", "LIST"])).contains("quorlock:")
+        format!("{:?}", nodes[0].cmd(&["CLIENT", "LIST"])).contains("name=quorlock ")
     });
     fs::remove_file(program).expect("it is there");
     nodes.iter().for_each(|node| assert!(node.del("r")));
