@@ -11,7 +11,7 @@ use std::task::Poll;
 use thiserror::Error;
 
 /// Error returned by [`Acquire::using`]: the lock was not acquired, or the lease ended before the work finished. If the
-/// work finished, the error contains its [output](Self::output).
+/// work finished, the error contains its output.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UsingError<T> {
