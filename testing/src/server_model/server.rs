@@ -10,7 +10,7 @@ use crate::server_model::tracking::Tracking;
 use crate::server_model::trouble::Trouble;
 use std::collections::BTreeMap;
 
-/// A Redis server. See the [module](self::super).
+/// A Redis server.
 ///
 /// Times are readings of the server's wall clock, in microseconds since 1970. They may decrease.
 #[derive(Debug)]
