@@ -1,4 +1,4 @@
-//! A look at one node, over a connection of its own.
+//! Examines one node, over a separate connection.
 
 use super::session::Session;
 use crate::node::{Node, shield};
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// How often a clock is read: the narrowest of several readings counts.
 const READINGS: usize = 8;
 
-/// What was found out about a node.
+/// Result of the examination of a node.
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) told: Inspection,
-    /// What its clock shows, if it tells.
+    /// Offset of its clock, if it permits `TIME`.
     pub(crate) clock: Option<Offset>,
     /// True if the server refuses `TIME`.
     pub(crate) refuses_time: bool,

@@ -8,7 +8,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Everything set, and nothing as it is by default.
+/// Every setting, each different from its default.
 fn full() -> Config {
     Config {
         ttl: Some(ms(5_000)),

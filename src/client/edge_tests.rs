@@ -34,7 +34,7 @@ impl Given {
         self.token_ttl.map_or(builder.clone(), |ttl| builder.token_ttl(ttl))
     }
 
-    /// What cannot work, by the names of the settings.
+    /// The names of the settings that are invalid.
     fn faults(&self) -> Vec<&'static str> {
         let cannot_be_told =
             |given: Duration| given < MS || given.as_millis() > CENTURY.as_millis();

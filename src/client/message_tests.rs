@@ -1,4 +1,4 @@
-//! What is said of settings that cannot work: the cause, in plain words, and no secret.
+//! Errors for invalid settings: they name the cause, and contain no secret.
 
 use super::*;
 use crate::Config;
@@ -103,7 +103,7 @@ fn unknown_url_parameter_is_refused() {
     }
 }
 
-/// A password in three parts: what stands around the middle one may not be seen anywhere.
+/// A password in three parts. No error may contain the first or the last one.
 fn password() -> impl Strategy<Value = (String, bool)> {
     let reserved =
         prop::sample::select(":/?#[]@!$&'()*+,;=%\\^`{|}<>\" \t\né".chars().collect::<Vec<_>>());
@@ -114,7 +114,7 @@ fn password() -> impl Strategy<Value = (String, bool)> {
 }
 
 proptest! {
-    /// An address with any password is read rightly, or refused, and nothing that is said shows it.
+    /// An address with any password is read correctly or refused, and no text contains the password.
     #[test]
     fn no_password_is_shown_or_misread((password, is_user) in password(), is_second in any::<bool>()) {
         let secret = if is_user { format!("{password}:walter") } else { format!("walter:{password}") };
@@ -207,7 +207,7 @@ fn a_number_that_cannot_work_names_its_setting() {
         let said = said(builder);
         assert!(said.contains(names), "{names}: {said}");
     }
-    // What is told to be too long is what was given, not the setting that bounds it.
+    // The error names the setting that was given, not the one that limits it.
     let said = said(one().ttl(ms(60_001)));
     assert!(said.starts_with("ttl 60.001s exceeds max_ttl 60s"), "{said}");
 }

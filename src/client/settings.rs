@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAX_TTL: Duration = Duration::from_secs(60);
-/// The upper end of what the Redlock page suggests for a ttl of 10 s.
+/// The longest timeout that the Redlock page suggests for a ttl of 10 s.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -138,7 +138,7 @@ impl Config {
     }
 }
 
-/// Reads one setting. Its name is that of the field, in upper case.
+/// Reads one setting, which has the name of its field in upper case.
 fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
     let invalid = |reason: &str| Fault::Invalid(reason.to_owned());
     let value = value.into_string().map_err(|_| invalid("not valid UTF-8"))?;

@@ -1,4 +1,4 @@
-//! What a client takes from the machine that it runs on.
+//! The machine as a client sees it: streams, clock, randomness and tasks.
 
 use crate::observe::Observers;
 use crate::random::Random;
@@ -7,19 +7,19 @@ use crate::transport::{Sockets, Transport};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-/// The seams of a client: given to it when it is built, and handed down to all that it has. Nothing else
-/// connects, reads a clock, draws a number or spawns a task.
+/// Everything that a client takes from the machine. It is set when the client is built, and passed to all its parts: no
+/// other code connects, reads a clock, draws a number or spawns a task.
 #[derive(Clone)]
 pub(crate) struct Environment {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
-    /// Who is told what happens.
+    /// Receivers of the events.
     pub(crate) observers: Observers,
     /// True for a blocking client. The current runtime of its thread may be one that the thread only has entered, and
-    /// that nobody drives while the thread waits.
+    /// that no thread drives while this one waits.
     pub(crate) is_blocking: bool,
-    /// Decides when the client's tasks are polled, in place of their runtime alone.
+    /// Decides when the client's tasks are polled, in addition to their runtime.
     #[cfg(feature = "test-util")]
     pub(crate) gates: Option<Arc<dyn Gates>>,
 }
@@ -31,7 +31,7 @@ pub(crate) trait Gates: Send + Sync {
 }
 
 impl Environment {
-    /// `task`, to be spawned.
+    /// Wraps `task` before it is spawned.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
     pub(crate) fn task(
         &self,
@@ -45,7 +45,7 @@ impl Environment {
         task
     }
 
-    /// True if nothing of the machine is used, its runtimes' timers and sockets neither.
+    /// True if the client is simulated: it uses neither the timers nor the sockets of its runtime.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
     pub(crate) fn is_world(&self) -> bool {
         #[cfg(feature = "test-util")]

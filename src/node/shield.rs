@@ -6,10 +6,10 @@ use futures::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
-/// So many characters are told of a panic's message.
+/// Maximum number of characters of a panic message in an error.
 const MAX_TOLD: usize = 200;
 
-/// What `future` comes to; a panic in it is a failure too, told as what `failure` makes of it.
+/// Awaits `future`. A panic in it becomes the error that `failure` makes of its message.
 pub(crate) async fn shield<T>(
     future: impl Future<Output = Result<T, NodeFailure>>,
     failure: impl FnOnce(String) -> NodeFailure,
@@ -28,7 +28,8 @@ fn message(panic: &(dyn Any + Send)) -> String {
     format!("panicked: {}", text.and_then(first_line).unwrap_or("no message"))
 }
 
-/// The first line of a text of somebody else's, as far as it is told; `None` if there is none.
+/// The first line of a text from the application that is not empty, cut to [`MAX_TOLD`] characters; `None` if there is
+/// none.
 pub(super) fn first_line(text: &str) -> Option<&str> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.char_indices().nth(MAX_TOLD).map_or(line, |(end, _)| &line[..end]))

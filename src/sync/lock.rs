@@ -3,8 +3,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// Locks `mutex`. No code of this crate panics while it holds a lock; if it did, what the lock guards
-/// would still be whole.
+/// Locks `mutex`. No code of this crate panics while it holds a lock. If it did, the guarded value would still be
+/// consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -18,7 +18,7 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Lets the lock go until `condition` is notified, or `limit` has passed; and at times for no reason.
+/// Unlocks until `condition` is notified or `limit` has passed. Can also return without a reason.
 pub(crate) fn wait<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

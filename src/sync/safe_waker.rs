@@ -1,8 +1,7 @@
-//! Wakers of others, whose panics reach nobody else.
+//! Contains panics of wakers.
 //!
-//! A waker is somebody else's code, and is called where many are served: on the timer's thread, on
-//! the client's task. One that panics there must neither end the thread nor keep others from being
-//! woken.
+//! A waker is code of the application, and is called on threads that serve many callers: the timer thread and the
+//! client's task. If one panics there, the thread must not end, and other callers must still be woken.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -11,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
-/// Does `work`; `None` if it panicked. What it had changed by then stays as it is.
+/// Runs `work`. Returns `None` if it panics; its changes up to then remain.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Some(done),
@@ -22,22 +21,22 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Drops what was thrown: that is somebody else's code, too, and can panic.
+/// Drops the payload of a panic, whose destructor can panic, too.
 pub(crate) fn discard(thrown: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
         std::mem::forget(again);
     }
 }
 
-/// Wakes whom `waker` wakes, and never unwinds.
+/// A waker that calls `waker`, and contains its panics.
 pub(crate) fn safe(waker: &Waker) -> Waker {
     Waker::from(Arc::new(SafeWaker(Some(waker.clone()))))
 }
 
-/// Waits for `future`, which only gets to see a [safe] waker of this task.
+/// Awaits `future`, which receives a [safe] waker of this task.
 ///
 /// # Cancel safety
-/// That of `future`.
+/// As cancel safe as `future`.
 pub(crate) async fn safely<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let mut known: Option<(Waker, Waker)> = None;
     poll_fn(|cx| {
@@ -51,7 +50,7 @@ pub(crate) async fn safely<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     .await
 }
 
-/// There is one until it is dropped.
+/// `Some` until it is dropped.
 struct SafeWaker(Option<Waker>);
 
 impl Wake for SafeWaker {
@@ -114,7 +113,7 @@ pub(crate) mod tests {
     fn a_waker_that_panics_is_contained_also_when_it_is_dropped() {
         let theirs = Waker::from(Arc::new(Broken));
         let ours = safe(&theirs);
-        // Its last owner is ours.
+        // Now only the safe waker owns it.
         contain(|| drop(theirs));
         ours.wake_by_ref();
         ours.wake();

@@ -1,4 +1,4 @@
-//! A clock of a client's own, which runs as the machine's does until it is moved.
+//! A clock for one client, which equals the machine's clock until it is moved ahead.
 
 use crate::protocol::Time;
 use crate::sync::lock;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// So far from the end of time that no sum of a time and a timing comes near it: 292 years.
+/// Maximum shift, 292 years: the sum of a time and a duration stays far from an overflow.
 const FARTHEST: u64 = u64::MAX / 2;
 
 /// The machine's clock, moved ahead.
@@ -20,10 +20,10 @@ struct State {
     alarms: Mutex<Vec<Weak<ShiftedAlarm>>>,
 }
 
-/// Stands between an alarm of the machine and the bell of ours.
+/// Converts between the alarm of the machine's clock and the bell of this clock.
 struct ShiftedBell {
     state: Arc<State>,
-    /// When it rings, by our clock. It may be asked before.
+    /// When it rings, by this clock. The machine's alarm may ring earlier.
     due: Mutex<Time>,
     bell: Weak<dyn Ring>,
 }
@@ -39,14 +39,14 @@ impl State {
         Time::from_nanos(machine::now().as_nanos().saturating_add(ahead))
     }
 
-    /// What the machine's clock shows when ours shows `at`.
+    /// The time of the machine's clock at time `at` of this clock.
     fn on_machine(&self, at: Time) -> Time {
         Time::from_nanos(at.as_nanos().saturating_sub(self.ahead_ns.load(Ordering::SeqCst)))
     }
 }
 
 impl Shifted {
-    /// Moves it ahead. What is due by then rings soon.
+    /// Moves the clock ahead. Alarms that are due then ring soon.
     pub(crate) fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let add = |ahead: u64| Some(ahead.saturating_add(by).min(FARTHEST));
@@ -96,7 +96,7 @@ impl Ring for ShiftedBell {
         if now < due {
             return Some(self.state.on_machine(due));
         }
-        // Who hastens it meanwhile wants it earlier than it is going to say.
+        // A concurrent `hasten` asks for an earlier time than the bell returns.
         *lock(&self.due) = Time::END;
         let again = self.bell.upgrade()?.ring(now)?;
         let mut due = lock(&self.due);

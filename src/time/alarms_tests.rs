@@ -18,7 +18,7 @@ fn bell() -> Weak<dyn Ring> {
     Weak::<Bell>::new()
 }
 
-/// How many are due by then, one after the other; none of them rings again.
+/// Takes all alarms that are due at `now`, and returns their number. None of them rings again.
 fn due(alarms: &mut Alarms, now: Time) -> usize {
     let mut count = 0;
     while alarms.take_due(now).is_some() {

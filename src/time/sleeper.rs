@@ -104,7 +104,7 @@ mod boottime {
                 Err(other) => return Err(other),
             }
             let mut count = [0; 8];
-            // Nothing to read is no error: only the other one rang.
+            // It fails if there is no count to read, because only the timer rang.
             let _ = read(&self.bell, &mut count);
             Ok(())
         }

@@ -78,7 +78,7 @@ impl Drop for ThreadAlarm {
     }
 }
 
-/// Looks at the clock anew: it was moved.
+/// The clock was moved: the timer thread reads it again.
 #[cfg(feature = "test-util")]
 pub(crate) fn wake() {
     Timer::here().sleeper.wake();
@@ -157,7 +157,7 @@ impl Timer {
         }
         let running = Running(self);
         let thread = thread::Builder::new().name("quorlock-timer".to_owned());
-        // Where there is no thread, what it was to do is dropped, and so does not run.
+        // If no thread can be started, `running` is dropped, which marks the timer as not running.
         let _ = thread.spawn(move || running.run());
     }
 

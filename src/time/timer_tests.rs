@@ -88,7 +88,7 @@ fn leaked(process: u32) -> &'static Timer {
 
 #[test]
 fn an_alarm_that_is_hastened_wakes_a_thread_that_sleeps() {
-    // Nobody else sets an alarm there, and so nobody else wakes it.
+    // A timer of this test alone: no other alarm wakes it.
     let timer = leaked(process::id());
     let (bell, heard) = bell(vec![]);
     let far = machine::now().after(Duration::from_hours(1));
@@ -123,7 +123,7 @@ fn alarm_of_another_process_is_left_alone() {
     drop(alarm);
 }
 
-/// Is hastened while it rings, and asks for nothing soon.
+/// A bell that hastens its alarm while it rings, and returns a far time.
 struct Hastened {
     alarm: OnceLock<Alarm>,
     rung: Mutex<Sender<Time>>,

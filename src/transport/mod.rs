@@ -26,12 +26,12 @@ use futures::future::BoxFuture;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What makes streams to nodes.
+/// Opens streams to nodes.
 pub(crate) trait Transport: Send + Sync {
-    /// Makes a new stream `to` an address.
+    /// Opens a stream `to` an address.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes a stream that was opened.
     fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 

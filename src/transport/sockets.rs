@@ -110,7 +110,7 @@ async fn tcp(address: SocketAddr) -> io::Result<Socket<TcpStream>> {
     let socket = SockRef::from(&stream);
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
-        // What it has not delivered by then it never does (I8).
+        // Bytes that were not delivered by then are never delivered (I8).
         socket.set_tcp_user_timeout(Some(STALE_WINDOW))?;
     }
     Ok(Socket::new(stream))
@@ -160,7 +160,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_looked_up() {
         let (_listener, address) = listener().await;
-        // Where it has an address of version 6 too, nobody listens there.
+        // The name may also have an IPv6 address, at which no server listens.
         let server = TcpAddress { host: "localhost".to_owned(), port: address.port() };
         assert!(resolve(&server).await.expect("a name").contains(&address));
         assert!(Sockets::default().connect(&Address::Tcp(server)).await.is_ok());
