@@ -68,7 +68,7 @@ fn share(slices: &[Turns]) -> f64 {
     sum(|slice| slice.one_round) / sum(|slice| slice.tokens)
 }
 
-/// Prints the row.
+/// Plays one scenario with each contender, and prints the row of the results.
 fn run(setup: &Setup, name: &str, apart: Duration, hold: Duration, lasting: Duration) {
     let mut results = CONTENDERS.map(|_| Vec::new());
     for _ in 0..SLICES {

@@ -6,7 +6,7 @@ use crate::protocol::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     Open,
-    /// Pending releases are delivered until then; the result is reported.
+    /// Pending releases are being delivered. The result is reported at `until`, or earlier if all were delivered.
     Delivering {
         until: Time,
     },

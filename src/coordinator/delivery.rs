@@ -84,7 +84,8 @@ impl Coordinator {
         }
     }
 
-    /// A caller has taken a lease on `keys`, or returned for one that was revoked. Slow callers need the full limit.
+    /// Callers on `keys` get the full limit again, because one has taken a lease, or has returned for one that was revoked:
+    /// callers are slow, but still there.
     pub(super) fn restore_untaken_limit(&mut self, keys: &Keys) {
         for key in keys.iter() {
             if let Some(queue) = self.queues.queues.get_mut(key) {

@@ -152,8 +152,8 @@ impl Coordinator {
         self.nodes[connection.node].handle_unsent(connection, count);
     }
 
-    /// True if the driver must read `connection` directly, if there are commands to write or without a reply: the server may
-    /// have closed it while this process was stopped, or replied while the runtime was blocked.
+    /// True if commands are waiting or unanswered, and the driver must read `connection` directly before it writes. The
+    /// server may have closed the connection while this process was stopped, or replied while the runtime was blocked.
     pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
         let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection && known.is_quiet(now));

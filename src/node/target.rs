@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) struct Timings {
     /// For the reply to a command.
     pub(crate) answer: Duration,
-    /// For a connection, with its set-up.
+    /// Time that a connection may take until it is set up.
     pub(crate) connect: Duration,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses between two tries of a command that the node answered with an error, such as `BUSY`.
+    /// First and longest pause before a command is repeated that the node has answered with an error, such as `BUSY`.
     const FIRST_REPEAT: Duration = Duration::from_millis(10);
     const LAST_REPEAT: Duration = Duration::from_millis(500);
 

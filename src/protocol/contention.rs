@@ -57,10 +57,10 @@ impl ClientId {
 /// The holder that refused an attempt, compared with earlier holders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Holder {
-    /// Not reported, or not seen before, or one of many.
+    /// The holder was not reported, was not seen before, or is one of many clients.
     #[default]
     Unknown,
-    /// One of few.
+    /// One of a few clients.
     Known,
     /// The client that also refused the attempt before.
     Same,

@@ -260,13 +260,14 @@ fn flush_with_missing_key_excludes_node() {
     assert_eq!(why(&it, 0, 10), None);
 }
 
-/// Starts of servers, in milliseconds from 1,000 s on, and the times at which a client meets them.
+/// When each server starts, and when a client first connects to it. In milliseconds after t = 1,000 s.
 #[derive(Clone, Debug)]
 struct World {
     /// For each node, when it was restarted. Its first start is at the beginning.
     restarts: Vec<Vec<u64>>,
-    /// When the client starts, and the delay until it meets each node after that or after a restart.
+    /// When the client starts.
     comes: u64,
+    /// For each node, the delay until the client connects to it after its own start or a restart of the node.
     delays: Vec<u64>,
     policy: Policy,
 }

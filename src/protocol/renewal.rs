@@ -83,7 +83,7 @@ pub(crate) enum Extended {
     Until(Time),
     /// The extension failed. The end of validity is as before.
     Unchanged(Time),
-    /// The lease has ended.
+    /// The lease has ended, in this way.
     Ended(Tenure),
 }
 

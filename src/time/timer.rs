@@ -121,7 +121,7 @@ impl Drop for Running {
 }
 
 impl Timer {
-    /// This process's.
+    /// The timer of this process.
     fn here() -> &'static Self {
         let process = process::id();
         let known = TIMERS.get_or_init(process, || Self::new(process));

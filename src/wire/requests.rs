@@ -213,7 +213,6 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the encoding with the redis crate's.
         #[test]
         fn encoding_matches_the_redis_crate(
             words in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..12),

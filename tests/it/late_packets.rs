@@ -98,7 +98,7 @@ impl PacketGate {
     }
 }
 
-/// Closes the client, and repeats that if a busy machine exceeds the time limit.
+/// Delivers all pending releases by closing the client. Repeats that if a busy machine exceeds the time limit.
 pub(crate) async fn deliver_all(redlock: &Redlock) {
     let started = Instant::now();
     while let Err(error) = redlock.close().await {

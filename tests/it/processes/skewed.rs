@@ -20,7 +20,7 @@ const SERVER: &str = "QUORLOCK_SKEWED_BOARD";
 
 const PROCESSES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
-/// Limits the waits of a failing run. A busy machine needs less.
+/// How long a failing run waits before it gives up. A passing run waits less, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Name of the [`Contender`] that uses this library.

@@ -37,7 +37,7 @@ pub(crate) struct Relay {
     buffer: Vec<u8>,
 }
 
-/// A ready socket.
+/// Which socket of the relay is ready.
 #[derive(Clone, Copy, Debug)]
 enum Ready {
     Wake,

@@ -4,7 +4,7 @@ use crate::clock::Instant;
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// An event.
+/// Something that happens in the simulated world at a given time.
 pub(crate) enum WorldEvent {
     /// A packet arrives.
     Arrival { connection: usize, way: Way },

@@ -30,7 +30,7 @@ pub(crate) enum Fault {
     Trouble { node: usize, kind: usize },
     /// The node's clock is set.
     Jump { node: usize, by: i64 },
-    /// The same, after all clients have read the clock since its last opposite step.
+    /// The clock is stepped as in `Jump`, once all clients have read it since its last step in the other direction.
     Step { node: usize, by: i64 },
     /// The node loses a lock's key before its expiry.
     LoseKey { node: usize, resource: usize },

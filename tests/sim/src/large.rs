@@ -21,7 +21,7 @@ const PER_KILOBYTE: Instant = 100 * US;
 /// Size of the pieces in which a long reply arrives.
 const PIECE: usize = 16 << 10;
 
-/// A call on a lock whose key may have such a value.
+/// A call on a lock whose key may have a very large value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LargeCall {
     which: usize,

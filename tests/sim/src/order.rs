@@ -117,7 +117,7 @@ fn classify(command: &[&[u8]]) -> Option<(Effect, Vec<u8>)> {
     Some((effect, unique_part(value).to_vec()))
 }
 
-/// The same for a script's arguments after its keys.
+/// Like [`classify`], for the arguments of a script that follow the keys.
 fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Effect, &'a &'a [u8])> {
     match arguments {
         [_, update, _, own @ ..] if UPDATES.contains(update) => classify_script(own),
