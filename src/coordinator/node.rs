@@ -46,6 +46,8 @@ pub(super) struct Node {
     /// When to repeat pending commands, and pending isolated releases.
     pub(super) repeats: Backoff,
     pub(super) isolated: Backoff,
+    /// When a `MOVED` may end the connection again.
+    pub(super) moves: Backoff,
     /// Number of pending releases in the last event.
     reported_pending: usize,
 }
@@ -82,6 +84,7 @@ impl Node {
             pending: PendingCommands::new(),
             repeats: Backoff::for_refused_commands(),
             isolated: Backoff::for_isolated_releases(),
+            moves: Backoff::for_moved(),
             reported_pending: 0,
         }
     }

@@ -108,7 +108,23 @@ impl Node {
         self.repeat_at_once(repeated);
         self.emit_pending(cx);
         self.emit_health(now, cx);
-        refusal.map_or(Ok(()), Err)
+        match refusal {
+            Some(refusal) if self.ends_connection(&refusal, now, cx) => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
+    /// True if `refusal` is a reason to resolve the address again and to reconnect. `MOVED` may concern one key while
+    /// others are served, so it ends a connection at most once per pause.
+    fn ends_connection(&mut self, refusal: &NodeFailure, now: Time, cx: &Context) -> bool {
+        if !refusal.is_moved() {
+            return true;
+        }
+        let is_due = now >= self.moves.next_try();
+        if is_due {
+            self.moves.handle_failure(now, cx.random.number());
+        }
+        is_due
     }
 
     /// Handles the replies to one command. Returns the command if it must be written again at once.
@@ -131,7 +147,7 @@ impl Node {
         let failure = if let Answer::Failed(failure) = &answer { Some(failure) } else { None };
         let has_failed = failure.is_some();
         command.handle_reply(now, has_failed);
-        if let Some(failure) = failure.filter(|it| it.refuses_every_write()) {
+        if let Some(failure) = failure.filter(|it| it.refuses_every_write() || it.is_moved()) {
             *refusal = Some(failure.clone());
         }
         let is_freed = matches!(answer, Answer::Granted(_)) && command.frees_silently();

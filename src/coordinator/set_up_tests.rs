@@ -2,7 +2,7 @@
 
 use super::Settings;
 use super::world_calls_tests::request;
-use super::world_tests::{HostState, World, ms};
+use super::world_tests::{Delivery, HostState, World, ms};
 use crate::observe::NodeState;
 use crate::observe::event::Event;
 use crate::wire::NodeFailure;
@@ -24,6 +24,40 @@ fn replica_is_refused() {
     let state = coordinator.node_state(World::node(1));
     assert!(matches!(state, NodeState::Down(NodeFailure::Replica)), "{state:?}");
     world.release(&held);
+}
+
+/// The reply of node 0 to an acquire is MOVED. Returns true if this ends the connection.
+fn is_closed_by_moved(world: &mut World, a: usize, key: &str) -> bool {
+    let count = |world: &World| {
+        let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });
+        world.processes[a].events.iter().filter(is_closed).count()
+    };
+    let before = count(world);
+    world.set_state(0, HostState::Hung);
+    let id = world.acquire(a, request(&[key]));
+    world.turn();
+    world.lose_commands(0);
+    let connection =
+        world.connections(a).into_iter().find(|connection| connection.node.index() == 0);
+    let bytes = b"-MOVED 1 10.0.0.1:6379\r\n*2\r\n$10\r\n1700000001\r\n$1\r\n0\r\n".to_vec();
+    let connection = connection.expect("connected");
+    world.handle(Delivery::ToClient { process: a, connection, bytes });
+    world.set_state(0, HostState::Up);
+    let held = world.acquired(a, id).expect("two nodes suffice");
+    world.release(&held);
+    world.run_for(ms(150));
+    count(world) > before
+}
+
+#[test]
+fn moved_ends_a_connection_once_per_pause() {
+    let mut world = World::new(3, 4);
+    let a = world.connected();
+    world.run_for(6 * SECOND);
+    let closed = ["k", "l", "m"].map(|key| is_closed_by_moved(&mut world, a, key));
+    assert_eq!(closed, [true, false, false]);
+    world.run_for(2 * SECOND);
+    assert!(is_closed_by_moved(&mut world, a, "k"), "the pause is over");
 }
 
 #[test]

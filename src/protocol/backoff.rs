@@ -35,6 +35,9 @@ impl Backoff {
     const FIRST_REPEAT: Duration = Duration::from_millis(10);
     const LAST_REPEAT: Duration = Duration::from_millis(500);
 
+    /// Pauses between two reconnects because of `MOVED`, which may concern one key or the whole server.
+    const FIRST_MOVE: Duration = Duration::from_secs(1);
+    const LAST_MOVE: Duration = Duration::from_secs(45);
     /// Pause between two tries of a release that is sent alone, because connections were closed when it was sent:
     /// longer than a connection has to last to be replaced at once.
     const ISOLATED_REPEAT: Duration = Duration::from_secs(3);
@@ -47,6 +50,11 @@ impl Backoff {
     /// For commands that a node refuses and that must be repeated until they succeed.
     pub(crate) fn for_refused_commands() -> Self {
         Self::new(Self::FIRST_REPEAT, Self::LAST_REPEAT)
+    }
+
+    /// For reconnects because of `MOVED`.
+    pub(crate) fn for_moved() -> Self {
+        Self::new(Self::FIRST_MOVE, Self::LAST_MOVE)
     }
 
     /// For a release that may have caused the loss of connections.

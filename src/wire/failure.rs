@@ -174,6 +174,11 @@ impl NodeFailure {
             || &**code == "ERR" && detail.contains("-READONLY ")
     }
 
+    /// True for the error of a cluster node that does not serve the key: another node does, or it has become a replica.
+    pub(crate) fn is_moved(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if &**code == "MOVED")
+    }
+
     /// For a node whose grants do not count because of a restart or a flush.
     pub(crate) fn excluded(exclusion: Exclusion, now: Time) -> Self {
         let (ago, counts_in) = (exclusion.ago(now), exclusion.until.since(now));

@@ -79,25 +79,35 @@ fn replica_and_noauth_errors_refuse_every_write() {
         let Ok(redis::Value::ServerError(error)) = reply else { panic!("not an error: {reply:?}") };
         NodeFailure::refused(&error, Some("secret"))
     };
-    for (text, refuses_every_write) in [
-        ("READONLY You can't write against a read only replica.", true),
+    for (text, refuses_every_write, is_moved) in [
+        ("READONLY You can't write against a read only replica.", true, false),
         (
             "READONLY You can't write against a read only replica. script: 9d, on @user_script:1.",
             true,
+            false,
         ),
         (
             "ERR Error running script (call to f_9d): @user_script:1: -READONLY You can't write.",
             true,
+            false,
         ),
-        ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", true),
-        ("NOAUTH Authentication required.", true),
-        ("MOVED 866 10.0.0.7:6379", false),
-        ("LOADING Redis is loading the dataset in memory", false),
-        ("NOPERM this user has no permissions", false),
-        ("OOM command not allowed", false),
+        (
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            true,
+            false,
+        ),
+        ("NOAUTH Authentication required.", true, false),
+        ("MOVED 866 10.0.0.7:6379", false, true),
+        ("LOADING Redis is loading the dataset in memory", false, false),
+        ("NOPERM this user has no permissions", false, false),
+        ("OOM command not allowed", false, false),
     ] {
         let failure = refused(text);
-        assert_eq!(failure.refuses_every_write(), refuses_every_write, "{text}");
+        assert_eq!(
+            (failure.refuses_every_write(), failure.is_moved()),
+            (refuses_every_write, is_moved),
+            "{text}"
+        );
     }
     assert!(NodeFailure::Replica.refuses_every_write(), "found during set-up");
     assert!(!NodeFailure::Stalled(Duration::ZERO).refuses_every_write());
