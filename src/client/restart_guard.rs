@@ -17,10 +17,14 @@ use crate::protocol::Policy;
 /// not a promoted replica. If you can guarantee both, exempt the nodes with
 /// [`trust_persistence`](crate::Builder::trust_persistence).
 ///
-/// If a server reports no `run_id`, or `INFO` is not permitted, the client treats each reconnect as a
-/// restart. Without an uptime, it treats each first connection as a connection to a server that has
-/// just started. To avoid this, permit `INFO` (`+info`). If the machine failed silently, detection
-/// takes up to 5 s plus the node timeout.
+/// If a server reports no `run_id`, the client assumes that it is the same server as before only if
+/// its `uptime_in_seconds` shows that it was already running when the client last connected to it,
+/// and its `master_replid` has not changed.
+///
+/// If `INFO` reports no uptime either, or is not permitted, the client treats each reconnect as a
+/// restart, and each first connection as a connection to a server that has just started. To avoid
+/// this, permit `INFO` (`+info`). If the machine failed silently, detection takes up to 5 s plus the node
+/// timeout.
 ///
 /// The age of a server is its uptime according to `INFO`. It depends on the node's wall clock.
 ///

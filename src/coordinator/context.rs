@@ -138,17 +138,25 @@ impl Context {
         Ok(())
     }
 
-    /// A connection to `node` was set up. `info` has its replies.
-    pub(super) fn handle_set_up(&mut self, node: NodeId, info: &ServerInfo, now: Time) {
-        let server = self.server(info);
+    /// A connection to `node` was set up. `info` is the reply to requests that were sent at `asked`.
+    pub(super) fn handle_set_up(
+        &mut self,
+        node: NodeId,
+        info: &ServerInfo,
+        asked: Time,
+        now: Time,
+    ) {
+        let server = self.server(info, asked);
         self.quarantine.handle_set_up(node, server, now);
     }
 
-    fn server(&self, info: &ServerInfo) -> Server<Arc<str>> {
+    fn server(&self, info: &ServerInfo, asked: Time) -> Server<Arc<str>> {
         Server {
             run: info.run_id.clone(),
             unnamed: info.unnamed,
+            replid: info.replid.clone(),
             uptime: info.uptime,
+            asked,
             // A server that is known not to persist is never trusted.
             is_trusted: self.settings.trusts_persistence && info.is_durable != Some(false),
         }
@@ -164,7 +172,7 @@ impl Context {
         let nodes = || self.settings.quorum.ids();
         for (node, info) in nodes().zip(servers) {
             match info {
-                Some(info) => quarantine.handle_set_up(node, self.server(info), now),
+                Some(info) => quarantine.handle_set_up(node, self.server(info, now), now),
                 None => quarantine.handle_unreachable(node, now),
             }
         }

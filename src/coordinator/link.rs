@@ -249,7 +249,7 @@ impl Node {
         let Some((handshake, _)) = self.take_handshake(id) else { return };
         let reads_clock = peer.reading.is_some();
         self.handle_reading(peer.reading, now, cx);
-        cx.handle_set_up(self.id, &peer.info, now);
+        cx.handle_set_up(self.id, &peer.info, peer.asked, now);
         self.info = peer.info.clone();
         self.reconnect.handle_connected(now);
         let timeout = cx.settings.node_timeout;

@@ -48,6 +48,13 @@ const FLUSH_WINDOW: Duration = Duration::from_secs(1);
 /// `uptime_in_seconds` is a difference of whole seconds.
 const UPTIME_ERROR: Duration = Duration::from_secs(1);
 
+/// How far two uptimes of one run can differ from the time between them: the errors of both, and the duration of the
+/// earlier request.
+const UPTIME_PAIR_ERROR: Duration = Duration::from_secs(3);
+
+/// One part in this many of that time is added: clocks wander by 200 ppm.
+const WANDER_DIVISOR: u32 = 5_000;
+
 /// A server's report about itself when a connection was set up. `R` identifies its runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<R> {
@@ -55,8 +62,12 @@ pub(crate) struct Server<R> {
     pub(crate) run: Option<R>,
     /// Why the run is unknown.
     pub(crate) unnamed: &'static str,
+    /// The ID of its data set (`master_replid`), if it reports one.
+    pub(crate) replid: Option<R>,
     /// Its uptime in whole seconds, if it reports one.
     pub(crate) uptime: Option<Duration>,
+    /// When the set-up was sent, by this client's clock.
+    pub(crate) asked: Time,
     /// True if its operator declares that it keeps all data over a restart.
     pub(crate) is_trusted: bool,
 }
@@ -140,16 +151,45 @@ enum Identity {
 
 impl<R: PartialEq> Server<R> {
     /// Compares with the server `before`. `was_lost` is true if a connection to that one has ended since.
-    fn identity(&self, before: &Self, was_lost: bool) -> Identity {
+    fn identity(&self, before: &Self, was_lost: bool, now: Time, period: Duration) -> Identity {
         match (&before.run, &self.run) {
             (Some(before), Some(run)) if before == run => Identity::Same,
             (Some(_), Some(_)) => Identity::Another,
             (Some(_), None) => Identity::Unknown(self.unnamed),
-            (None, Some(_)) if was_lost => Identity::Unknown(before.unnamed),
-            (None, None) if was_lost => Identity::Unknown(self.unnamed),
+            // Also if this one reports its run: the set-up without `INFO` may have reached another process.
+            (None, _) if was_lost => self.identity_by_uptime(before, now, period),
             // The previous server is unknown, and no connection has ended since.
             (None, Some(_)) => Identity::First,
             (None, None) => Identity::Same,
+        }
+    }
+
+    /// [`identity`](Self::identity) of servers that do not both report a run. A server that was up at the set-up of
+    /// `before` is the same one. A server that has been up for the period has forgotten no lock that still counts.
+    /// There are two exceptions: a wrong clock makes the uptime wrong, or another server has taken over the address.
+    /// Hence:
+    ///
+    /// - Both uptimes must agree on the start. A machine can boot with a wrong clock that is set while the server
+    ///   runs: its uptime is then an arbitrary number.
+    /// - The ID of the data set must not have changed: a restarted master and a promoted replica take new ones. An
+    ///   unchanged ID alone is no proof, because some versions restore it with their data, which may lack the latest
+    ///   writes.
+    fn identity_by_uptime(&self, before: &Self, now: Time, period: Duration) -> Identity {
+        let (Some(uptime), Some(known)) = (self.uptime, before.uptime) else {
+            let is_named = self.run.is_some();
+            return Identity::Unknown(if is_named { before.unnamed } else { self.unnamed });
+        };
+        let elapsed = now.since(before.asked);
+        if uptime.saturating_sub(UPTIME_ERROR) < elapsed.min(period) {
+            return Identity::Another;
+        }
+        let apart = uptime.abs_diff(known.saturating_add(elapsed));
+        if self.replid != before.replid {
+            Identity::Unknown("INFO reports no run_id, and master_replid has changed")
+        } else if apart > UPTIME_PAIR_ERROR.saturating_add(elapsed / WANDER_DIVISOR) {
+            Identity::Unknown("INFO reports no run_id, and the uptime is inconsistent")
+        } else {
+            Identity::Same
         }
     }
 }
@@ -176,7 +216,8 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         let record = &mut self.nodes[node.index()];
         let was_lost = std::mem::take(&mut record.was_lost);
         let known = record.server.as_ref();
-        let identity = known.map_or(Identity::First, |known| server.identity(known, was_lost));
+        let identity = known
+            .map_or(Identity::First, |known| server.identity(known, was_lost, now, self.period));
         if let Some(age) = age
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {

@@ -23,16 +23,16 @@ fn nodes(count: usize, policy: Policy) -> Nodes {
 }
 
 fn server(run: &'static str, uptime: u64) -> Server<&'static str> {
-    report(Some(run), Some(secs(uptime)))
+    report(Some(run), Some(secs(uptime)), at(0))
 }
 
 fn unnamed() -> Server<&'static str> {
-    report(None, None)
+    report(None, None, at(0))
 }
 
 /// A server with this report, without a data set, that is not trusted.
-fn report<R>(run: Option<R>, uptime: Option<Duration>) -> Server<R> {
-    Server { run, unnamed: "no INFO", uptime, is_trusted: false }
+fn report<R>(run: Option<R>, uptime: Option<Duration>, asked: Time) -> Server<R> {
+    Server { run, unnamed: "no INFO", replid: None, uptime, asked, is_trusted: false }
 }
 
 /// One node, with the reports of its servers and their times.
@@ -241,6 +241,28 @@ fn unnamed_server_may_restart_with_each_lost_connection() {
 }
 
 #[test]
+fn unnamed_server_that_was_up_before_is_the_same() {
+    let data = Some(Event::MaybeRestart("INFO reports no run_id, and master_replid has changed"));
+    let start = Some(Event::MaybeRestart("INFO reports no run_id, and the uptime is inconsistent"));
+    for (known, (met, uptime), replid, expected) in [
+        (50, (1_100, 1_047), Some("a"), None),
+        (0, (1_100, 1_000), Some("a"), None),
+        (50, (1_100, 1_046), Some("a"), start),
+        (50, (1_100, 9_000), Some("a"), start),
+        (50, (1_100, 11), Some("a"), Some(Event::Restart)),
+        (0, (101, 1), Some("a"), Some(Event::Restart)),
+        (50, (1_100, 1_050), Some("b"), data),
+        (50, (1_100, 1_050), None, data),
+    ] {
+        let unnamed = |up, replid, met| Server { replid, ..report(None, Some(secs(up)), at(met)) };
+        let (first, then) = (unnamed(known, Some("a"), 100), unnamed(uptime, replid, met));
+        let it = one(Observed, &[(first, 100), (then, met)]);
+        let event = it.exclusion(n(0), at(met)).map(|it| it.event);
+        assert_eq!(event, expected, "{known} {met} {uptime} {replid:?}");
+    }
+}
+
+#[test]
 fn flush_with_missing_key_excludes_node() {
     let flushed_at = |ago, counts_in| Some((Event::Flush, ago, counts_in));
     let old = [(server("a", 900), 0)];
@@ -331,7 +353,7 @@ proptest! {
             let run = run.filter(|_| world.comes % 2 == 0);
             let uptime = Some(world.uptime(node, now));
             nodes.handle_loss(n(node));
-            nodes.handle_set_up(n(node), report(run, uptime), time);
+            nodes.handle_set_up(n(node), report(run, uptime, time), time);
             seen.push((now, node));
             met += usize::from(now == world.comes + world.delays[node]);
             if met < count {
@@ -369,7 +391,7 @@ proptest! {
             let at = |now| Time::default().after(Duration::from_millis(now));
             // A random fraction of a second, which is truncated.
             let uptime = Some(secs((now + 250) / 1_000 - (starts[node] + 250) / 1_000));
-            nodes.handle_set_up(n(node), report(Some(node), uptime), at(now));
+            nodes.handle_set_up(n(node), report(Some(node), uptime, at(now)), at(now));
             for later in [now, now + 10_000, now + 100_000] {
                 prop_assert!(nodes.recent_start(n(node), at(later)).is_none(), "{node} at {later}");
                 prop_assert!(nodes.exclusion(n(node), at(later)).is_none());

@@ -77,6 +77,11 @@ impl Facts {
         self.field("run_id")
     }
 
+    /// Replication ID of the server's data set.
+    pub(crate) fn replid(&self) -> Option<&str> {
+        self.field("master_replid")
+    }
+
     /// Name and version of the server.
     pub(crate) fn version(&self) -> Option<String> {
         let told = self.field("valkey_version").map(|version| format!("Valkey {version}"));

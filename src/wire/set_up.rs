@@ -17,6 +17,8 @@ pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<Arc<str>>,
     /// Why `run_id` is unknown; empty if known.
     pub(crate) unnamed: &'static str,
+    /// Replication ID of its data set (`master_replid`).
+    pub(crate) replid: Option<Arc<str>>,
     pub(crate) version: Option<Arc<str>>,
     pub(crate) is_replica: bool,
     /// Uptime of the server, in whole seconds.
@@ -140,6 +142,7 @@ impl ServerInfo {
         Self {
             run_id: facts.run_id().map(Arc::from),
             unnamed: unnamed(facts),
+            replid: facts.replid().map(Arc::from),
             version: facts.release().map(Arc::from),
             uptime: facts.uptime(),
             is_durable: facts.is_durable(),
@@ -187,9 +190,9 @@ mod tests {
         assert!(told("role:slave\r\n").is_replica);
         let unnamed = "INFO reports neither run_id nor uptime_in_seconds";
         assert_eq!(told(""), ServerInfo { unnamed, ..ServerInfo::default() });
-        let unnamed = told("uptime_in_seconds:7\r\n");
+        let unnamed = told("uptime_in_seconds:7\r\nmaster_replid:0a\r\n");
         assert_eq!(unnamed.unnamed, "INFO reports no run_id");
-        assert_eq!(parsed.unnamed, "");
+        assert_eq!((unnamed.replid.as_deref(), parsed.unnamed), (Some("0a"), ""));
     }
 
     #[test]

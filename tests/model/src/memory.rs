@@ -133,7 +133,7 @@ pub(crate) fn record_set_up(
     at: Time,
 ) {
     let (run, uptime) = (Some(run), Some(ticks(uptime)));
-    let server = Server { run, unnamed: "", uptime, is_trusted: false };
+    let server = Server { run, unnamed: "", replid: None, uptime, asked: at, is_trusted: false };
     of.handle_set_up(NodeId::new(node), server, at);
 }
 
