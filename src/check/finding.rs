@@ -1,7 +1,7 @@
 //! Findings of a check.
 
 use super::offset::ClockOffset;
-use crate::wire::{Fsync, INFO_NOT_PERMITTED, NodeFailure, Persistence};
+use crate::wire::{Fsync, INFO_NOT_PERMITTED, NodeFailure, Persistence, short};
 use std::fmt;
 use std::time::Duration;
 
@@ -75,6 +75,21 @@ pub enum Finding {
         /// Size and direction of the difference.
         offset: ClockOffset,
     },
+    /// The nodes' clocks disagree by more than 125 ms, and this client's clock does not agree with a majority of them.
+    /// The clocks of the majority may therefore be wrong. Reported for every node whose clock was read. Severity:
+    /// warning.
+    ClocksDisagree {
+        /// Difference between the clocks of the two groups of nodes.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "by_seconds", serialize_with = "crate::wire::seconds")
+        )]
+        by: Duration,
+        /// Addresses of the nodes whose clocks are closer to this client's clock.
+        near_client: Vec<String>,
+        /// Addresses of the other nodes.
+        others: Vec<String>,
+    },
     /// The server's persistence settings do not protect locks from loss in a restart or a crash. Severity: warning.
     NotDurable {
         /// Persistence settings of the server.
@@ -116,6 +131,7 @@ impl Finding {
             | Self::NoPushes { .. }
             | Self::Unknown { .. } => Severity::Note,
             Self::ClockOff { .. }
+            | Self::ClocksDisagree { .. }
             | Self::NotDurable { .. }
             | Self::NoFsyncOnRewrite
             | Self::HasReplicas { .. }
@@ -196,6 +212,15 @@ impl Finding {
                     "its clock is {offset}{of} the other nodes: the offset is harmless, but correcting it in one \
                      step may not be (a forward step expires locks early); slew the clock, or hold no locks \
                      while it is stepped"
+                )
+            }
+            Self::ClocksDisagree { by, near_client, others } => {
+                let (by, near, others) = (short(*by), near_client.join(", "), others.join(", "));
+                write!(
+                    f,
+                    "the nodes' clocks disagree by {by}: {near} (near this client's clock) and {others}; find \
+                     out which clocks are right before you correct any: a forward step expires locks early, a \
+                     backward step expires them late"
                 )
             }
             _ => self.fmt_refusal(f),

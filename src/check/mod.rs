@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::wire::{
     Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo, short,
 };
-use offset::offsets;
+use offset::{Dispute, dispute, offsets};
 use probe::Probe;
 use std::fmt;
 use std::sync::Arc;
@@ -187,7 +187,10 @@ pub(crate) async fn check(
         probes.push(receiver.await.unwrap_or(Err(NodeFailure::ShutDown)));
     }
     let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
-    let mut checks = compared(&names, &probes);
+    let clock = pool.clock();
+    let wall = i128::from(clock.wall_us()) * 1_000;
+    let client = i64::try_from(wall - i128::from(clock.now().as_nanos())).unwrap_or_default();
+    let mut checks = compared(&names, &probes, client);
     let servers: Vec<_> = probes
         .iter()
         .map(|probe| probe.as_ref().ok().map(|probe| ServerInfo::of(&probe.told.facts)))
@@ -205,16 +208,28 @@ pub(crate) async fn check(
     Ok(checks)
 }
 
-/// Findings about each node, and those that compare nodes.
-fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<NodeCheck> {
+/// Findings about each node, and those that compare nodes. `client`: offset of this client's wall clock from its
+/// monotonic clock, in nanoseconds.
+fn compared(
+    names: &[Arc<str>],
+    probes: &[Result<Probe, NodeFailure>],
+    client: i64,
+) -> Vec<NodeCheck> {
     let readings: Vec<_> = probes.iter().map(|probe| probe.as_ref().ok()?.clock).collect();
+    let offsets = offsets(&readings);
+    let shown = |places: &[usize]| places.iter().map(|place| names[*place].to_string()).collect();
+    let disagreement = dispute(&readings, &offsets, client, STEP).map(|dispute| {
+        let Dispute { by, near, far } = dispute;
+        Finding::ClocksDisagree { by, near_client: shown(&near), others: shown(&far) }
+    });
     let run_ids: Vec<_> =
         probes.iter().map(|probe| probe.as_ref().ok()?.told.facts.run_id()).collect();
     let check = |(place, offset): (usize, Option<ClockOffset>)| {
         let mut node = NodeCheck::new(names[place].clone(), probes[place].as_ref());
         node.clock_offset = offset;
         let off = offset.filter(|offset| offset.certain() > STEP);
-        node.findings.extend(off.map(|offset| Finding::ClockOff { offset }));
+        let off = off.map(|offset| Finding::ClockOff { offset });
+        node.findings.extend(disagreement.clone().filter(|_| offset.is_some()).or(off));
         let twins = (0..run_ids.len()).filter(|other| *other != place);
         let twins =
             twins.filter(|other| run_ids[place].is_some() && run_ids[*other] == run_ids[place]);
@@ -222,7 +237,7 @@ fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<No
             .extend(twins.map(|twin| Finding::SameServer { other: names[twin].to_string() }));
         node
     };
-    offsets(&readings).into_iter().enumerate().map(check).collect()
+    offsets.into_iter().enumerate().map(check).collect()
 }
 
 /// Findings about a single node.

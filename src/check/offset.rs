@@ -83,6 +83,40 @@ pub(super) fn offsets(readings: &[Option<Offset>]) -> Vec<Option<ClockOffset>> {
     readings.iter().enumerate().map(of).collect()
 }
 
+/// Two groups of nodes whose clocks disagree. It is unknown which group is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dispute {
+    pub(super) by: Duration,
+    /// Nodes near this client's clock.
+    pub(super) near: Vec<usize>,
+    pub(super) far: Vec<usize>,
+}
+
+/// Finds a node whose clock differs from the other nodes' clocks by more than `limit`, but less from this client's:
+/// the majority may be wrong. `client`: offset of this client's wall clock from its monotonic clock, in nanoseconds.
+pub(super) fn dispute(
+    readings: &[Option<Offset>],
+    offsets: &[Option<ClockOffset>],
+    client: i64,
+    limit: Duration,
+) -> Option<Dispute> {
+    let from_client = |reading: &Offset| twice_middle(reading) / 2 - i128::from(client);
+    let disputes = readings.iter().zip(offsets).filter_map(|(reading, offset)| {
+        let (reading, offset) = ((*reading)?, (*offset)?);
+        let (own, others) = (from_client(&reading), from_client(&reading) - offset.nanos);
+        let is_nearer = own.unsigned_abs() < others.unsigned_abs() / 2;
+        (offset.certain() > limit && is_nearer).then(|| offset.distance())
+    });
+    let by = disputes.max()?;
+    let mut dispute = Dispute { by, near: Vec::new(), far: Vec::new() };
+    for (place, reading) in readings.iter().enumerate() {
+        let Some(reading) = reading else { continue };
+        let is_near = from_client(reading).unsigned_abs() < by.as_nanos() / 2;
+        if is_near { &mut dispute.near } else { &mut dispute.far }.push(place);
+    }
+    Some(dispute)
+}
+
 fn offset(own: &Offset, others: &[&Offset]) -> Option<ClockOffset> {
     let mut middles: Vec<i128> = others.iter().map(|other| twice_middle(other)).collect();
     middles.sort_unstable();
@@ -170,5 +204,23 @@ mod tests {
                 prop_assert!(error <= seen.uncertainty.as_nanos(), "{seen} is {is}");
             }
         }
+    }
+    #[test]
+    fn majority_far_from_client_clock_is_a_dispute() {
+        let limit = Duration::from_millis(125);
+        let hour = 3_600_000;
+        let of = |middles: &[i64], client_ms: i64| {
+            let readings: Vec<_> = middles.iter().map(|middle| Some(at(*middle, 1))).collect();
+            dispute(&readings, &offsets(&readings), client_ms * MS, limit)
+        };
+        let both = |by_ms, near: &[usize], far: &[usize]| {
+            let (by, near, far) = (Duration::from_millis(by_ms), near.to_vec(), far.to_vec());
+            Some(Dispute { by, near, far })
+        };
+        assert_eq!(of(&[-hour, 0, -hour], 30), both(3_600_000, &[1], &[0, 2]));
+        assert_eq!(of(&[-hour, 0], 0), both(3_600_000, &[1], &[0]));
+        assert_eq!(of(&[-hour, 0, 0], 30), None, "the client agrees with the majority");
+        assert_eq!(of(&[0, 5, -9], 5), None, "all agree");
+        assert_eq!(of(&[0, 1_000, 0], 90_000), None, "the client's clock is wrong too");
     }
 }

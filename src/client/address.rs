@@ -53,8 +53,16 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
         ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
         _ => return Err(bad("Unix sockets are not supported on this system")),
     };
-    Ok((address, info.redis_settings().clone()))
+    // The parser reads `db` in URLs of Unix sockets only.
+    let login = info.redis_settings().clone();
+    let login = match parameters(rest).find(|(name, _)| *name == "db") {
+        Some((_, db)) => login.set_db(db.parse().map_err(|_| bad(NO_DATABASE))?),
+        None => login,
+    };
+    Ok((address, login))
 }
+
+const NO_DATABASE: &str = "the db parameter must be a database number";
 
 /// The form of a URL, as the reason for a refusal by the parser.
 const FORM: &str =
@@ -94,7 +102,23 @@ fn fault_of_host(rest: &str) -> Option<&'static str> {
     if authority.rsplit('@').next().is_some_and(|host| host.contains(',')) {
         return Some("several URLs in one string: pass one URL per node");
     }
-    fault_of_parameters(tail, &["protocol"])
+    let path = tail.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
+    let mut dbs = parameters(tail).filter(|(name, _)| *name == "db").map(|(_, db)| db);
+    if let Some(db) = dbs.next() {
+        if !db.parse::<i64>().is_ok_and(|db| db >= 0) {
+            return Some(NO_DATABASE);
+        }
+        if dbs.next().is_some() || !path.is_empty() && path != db {
+            return Some("the URL names several databases: leave one");
+        }
+    }
+    fault_of_parameters(tail, &["db", "protocol"])
+}
+
+/// The query parameters of a URL, not decoded.
+fn parameters(url: &str) -> impl Iterator<Item = (&str, &str)> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
 fn fault_of_path(rest: &str) -> Option<&'static str> {
@@ -109,10 +133,9 @@ fn fault_of_parameters(tail: &str, accepted: &[&str]) -> Option<&'static str> {
     if tail.contains('#') {
         return Some("unexpected #: percent-encode it as %23 if it is part of a password");
     }
-    let (_, query) = tail.split_once('?')?;
-    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    names.any(|name| !accepted.contains(&name)).then_some(
-        "unknown parameter: remove it; unix:// URLs have db, user, pass and protocol, others have protocol only",
+    tail.split_once('?')?;
+    parameters(tail).any(|(name, _)| !accepted.contains(&name)).then_some(
+        "unknown parameter: remove it; URLs have db and protocol, those of unix:// also user and pass",
     )
 }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 /// Reads the state of `keys` from each node.
 pub(crate) async fn status(inner: &Inner, keys: Keys) -> Status {
+    let max_ttl = inner.settings.limits.max_ttl;
     let Some((found, report)) = inner.driver.status(keys).await else {
         return Status { needed: inner.backing.quorum.needed(), nodes: Box::new([]) };
     };
     let each = report.nodes().iter().zip(found).map(|(node, lock)| NodeStatus {
         name: node.name().into(),
-        state: LockState::new(node.vote(), lock.answer),
+        state: LockState::new(node.vote(), lock.answer, max_ttl),
         eligibility: lock.eligibility,
         latency: node.latency(),
     });

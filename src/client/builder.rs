@@ -78,7 +78,7 @@ impl Builder {
 
     /// Adds one node for each URL. The form of a URL is `redis://[user:password@]host[:port][/db]`, `rediss://…`
     /// (feature `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. Each form also accepts the query
-    /// parameter `protocol`. Any other parameter is [rejected](ConfigError::BadUrl).
+    /// parameters `db` and `protocol`. Any other parameter is [rejected](ConfigError::BadUrl).
     ///
     /// Nodes must be independent masters: no node may be a replica of another node, and each server may be given only
     /// once. In a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.

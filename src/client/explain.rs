@@ -6,7 +6,7 @@ use crate::engine::{Acquiring, Failure};
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::node::NoRuntime;
-use crate::observe::Tag;
+use crate::observe::{Report, Tag};
 use crate::protocol::{Refusal, Ttl};
 use crate::wire::{Key, Keys};
 
@@ -29,9 +29,11 @@ impl Inner {
     }
 
     fn explain(&self, failure: Failure, keys: &Keys) -> AcquireError {
+        let max_ttl = self.settings.limits.max_ttl;
         let holds =
             |key: &Key| self.driver.engine().with(|it, now| it.holds(key, now)).unwrap_or_default();
         let held_here = || keys.iter().any(holds);
+        let boxed = |report: Report| Box::new(report.with_max_ttl(max_ttl));
         match failure {
             Failure::NoRuntime(NoRuntime) => AcquireError::NoRuntime,
             Failure::Failed(AcquireFailure::Closed) => AcquireError::Closed,
@@ -40,13 +42,13 @@ impl Inner {
                 AcquireError::Internal { reason: reason.unwrap_or_default() }
             }
             Failure::Failed(AcquireFailure::NotTaken { report }) => {
-                AcquireError::NotPolled { report: Box::new(report) }
+                AcquireError::NotPolled { report: boxed(report) }
             }
             Failure::Failed(AcquireFailure::Overloaded { report }) => {
-                AcquireError::Overloaded { report: report.map(Box::new) }
+                AcquireError::Overloaded { report: report.map(boxed) }
             }
             Failure::Failed(AcquireFailure::Refused { refusal, report, is_overloaded }) => {
-                let report = Box::new(report);
+                let report = boxed(report);
                 match refusal {
                     Refusal::NoQuorum if is_overloaded => {
                         AcquireError::Overloaded { report: Some(report) }

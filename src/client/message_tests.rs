@@ -45,7 +45,10 @@ fn a_bad_address_is_told_its_cause() {
         ("redis://me:%ff@10.0.0.1", "a % as %25"),
         ("unix:///tmp/redis.sock?db=first", "use redis://user:password@host"),
         ("unix:///tmp/a#b", "unexpected #: "),
-        ("redis://10.0.0.1?db=5", "unknown parameter"),
+        ("redis://10.0.0.1?db=first", "must be a database number"),
+        ("redis://10.0.0.1?db=-1", "must be a database number"),
+        ("redis://10.0.0.1/4?db=5", "several databases"),
+        ("redis://10.0.0.1?db=5&db=5", "several databases"),
         ("unix://", "no path: "),
         ("unix://me:secret@/tmp/a", "no path: "),
     ] {
@@ -78,6 +81,8 @@ fn database_is_read_from_the_path_or_the_db_parameter() {
     for (url, db) in [
         ("redis://10.0.0.1", 0),
         ("redis://10.0.0.1/5", 5),
+        ("redis://10.0.0.1?db=5", 5),
+        ("redis://10.0.0.1/5/?protocol=3&db=5", 5),
         ("valkey://me:secret@10.0.0.1:7000/5?protocol=resp3", 5),
         ("unix:///tmp/redis.sock?db=5&user=me&pass=secret", 5),
         ("redis+unix:///tmp/redis.sock?protocol=3", 0),
@@ -92,7 +97,6 @@ fn database_is_read_from_the_path_or_the_db_parameter() {
 fn unknown_url_parameter_is_refused() {
     for url in [
         "redis://10.0.0.1?timeout=5",
-        "redis://10.0.0.1?db=5",
         "redis://me:secret@h:7000/2?protocol=3&ssl=true",
         "redis://h?user=me&pass=secret",
         "redis://h?hunter2",

@@ -135,13 +135,15 @@ impl NodeStatus {
 }
 
 impl LockState {
-    pub(super) fn new(vote: &NodeVote, answer: Option<Answer>) -> Self {
+    pub(super) fn new(vote: &NodeVote, answer: Option<Answer>, max_ttl: Duration) -> Self {
         match (vote, answer) {
             (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
             (NodeVote::Missing, _) => Self::Free,
             (_, Some(Answer::Denied(Conflict { value, remaining, .. }))) => {
                 let ttl = remaining.and_then(RemainingTtl::limited);
-                value.map_or(Self::Foreign { ttl }, |value| Self::Held(Holder::new(value, ttl)))
+                value.map_or(Self::Foreign { ttl }, |value| {
+                    Self::Held(Holder::new(value, ttl).with_max_ttl(max_ttl))
+                })
             }
             // A node without a reply fails at the node timeout, so no other reply is expected here.
             _ => Self::Failed(NodeFailure::ShutDown),
@@ -175,7 +177,9 @@ impl fmt::Display for NodeStatus {
         match &self.state {
             LockState::Free => write!(f, "free"),
             LockState::Held(holder) => {
-                write!(f, "{} ({})", HeldBy(holder), expiry(&holder.ttl()))
+                write!(f, "{} ({}", HeldBy(holder), expiry(&holder.ttl()))?;
+                holder.excess().map_or(Ok(()), |excess| write!(f, ", {excess}"))?;
+                f.write_str(")")
             }
             LockState::Foreign { ttl } => write!(f, "not a lock of quorlock ({})", expiry(ttl)),
             LockState::Failed(failure) => return write!(f, "{failure}"),

@@ -1,8 +1,11 @@
 //! Holder of a lock, as reported by a node.
 
-use crate::wire::Value;
+use crate::wire::{Value, short};
 use std::fmt;
 use std::time::Duration;
+
+/// Tolerance for a clock that is slewed backwards while a lock is held.
+const SLEW: Duration = Duration::from_secs(1);
 
 /// Holder of a lock, as reported by a node.
 #[derive(Clone, PartialEq, Eq)]
@@ -10,6 +13,8 @@ use std::time::Duration;
 pub struct Holder {
     value: Value,
     ttl: Option<Duration>,
+    /// The maximum ttl of locks, if known.
+    max_ttl: Option<Duration>,
 }
 
 /// JSON form of a [`Holder`], without the lock's value.
@@ -21,6 +26,7 @@ struct Described {
     #[serde(rename = "ttl_seconds", serialize_with = "crate::wire::seconds")]
     ttl: Option<Duration>,
     cooling_down: bool,
+    exceeds_max_ttl: bool,
 }
 
 #[cfg(feature = "serde")]
@@ -31,18 +37,41 @@ impl From<Holder> for Described {
             metadata: holder.metadata().map(str::to_owned),
             ttl: holder.ttl(),
             cooling_down: holder.is_cooling_down(),
+            exceeds_max_ttl: holder.exceeds_max_ttl(),
         }
     }
 }
 
+/// Hint about a lock whose TTL exceeds this `max_ttl`.
+pub(crate) struct Excess(pub(crate) Duration);
+
 impl Holder {
     pub(crate) fn new(value: Value, ttl: Option<Duration>) -> Self {
-        Self { value, ttl }
+        Self { value, ttl, max_ttl: None }
     }
 
     /// The same holder, with the remaining TTL on another node.
     pub(crate) fn with_ttl(&self, ttl: Option<Duration>) -> Self {
-        Self { value: self.value.clone(), ttl }
+        Self { ttl, ..self.clone() }
+    }
+
+    pub(crate) fn with_max_ttl(self, max_ttl: Duration) -> Self {
+        Self { max_ttl: Some(max_ttl), ..self }
+    }
+
+    /// Returns true if the lock's remaining TTL exceeds this client's [`max_ttl`](crate::Builder::max_ttl). In this
+    /// case, the node's clock was set back, or another client uses a longer `max_ttl`. Correct the cause, or delete the
+    /// lock with [`force_release`](crate::Redlock::force_release).
+    ///
+    /// Always returns false for values of other programs, because they may have any TTL.
+    pub fn exceeds_max_ttl(&self) -> bool {
+        self.excess().is_some()
+    }
+
+    /// Values in another format may have any TTL.
+    pub(crate) fn excess(&self) -> Option<Excess> {
+        let max_ttl = self.max_ttl.filter(|_| self.value.secret().is_some())?;
+        self.ttl.filter(|ttl| ttl.saturating_sub(SLEW) > max_ttl).map(|_| Excess(max_ttl))
     }
 
     /// True if both values belong to the same attempt.
@@ -93,11 +122,22 @@ impl fmt::Display for HeldBy<'_> {
     }
 }
 
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "longer than max_ttl {}: the node's clock was set back, or a client uses a longer max_ttl; \
+             correct the clock or the setting, or force the release",
+            short(self.0)
+        )
+    }
+}
+
 impl fmt::Debug for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Holder");
         debug.field("value", &self.value).field("metadata", &self.metadata());
-        debug.field("ttl", &self.ttl).finish()
+        debug.field("ttl", &self.ttl).finish_non_exhaustive()
     }
 }
 
@@ -128,5 +168,20 @@ mod tests {
         {
             assert!(!holder.has_value(other), "{other}");
         }
+    }
+
+    #[test]
+    fn foreign_values_never_exceed_max_ttl() {
+        let seconds = Duration::from_secs;
+        let of = |value: &str, ttl| {
+            let holder = Holder::new(Value::of(value.as_bytes()), ttl).with_max_ttl(seconds(60));
+            holder.exceeds_max_ttl()
+        };
+        let ours = "0123456789abcdef0123456789abcdef:worker-7";
+        assert!(of(ours, Some(seconds(3_600))));
+        assert!(!of(ours, Some(seconds(60))) && !of(ours, Some(seconds(61))), "clocks are slewed");
+        assert!(!of("worker-7", Some(seconds(3_600))), "another program's");
+        let unlimited = Holder::new(Value::of(ours.as_bytes()), Some(seconds(3_600)));
+        assert!(!unlimited.exceeds_max_ttl(), "max_ttl is unknown");
     }
 }

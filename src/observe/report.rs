@@ -64,6 +64,13 @@ impl Report {
         Self { retry_after, ..self }
     }
 
+    pub(crate) fn with_max_ttl(mut self, max_ttl: Duration) -> Self {
+        for node in Arc::make_mut(&mut self.nodes) {
+            node.holder = node.holder.take().map(|holder| holder.with_max_ttl(max_ttl));
+        }
+        self
+    }
+
     /// Returns the minimum time until a quorum of nodes can be free, measured from the creation of this report. It
     /// assumes that the holders neither extend nor release the lock. Returns `None` if the holders do not prevent a
     /// quorum, if too few nodes reported the TTL of the existing keys, or if the keys have no expiry. See
@@ -158,6 +165,10 @@ impl fmt::Display for NodeReport {
         if let Some(told) = self.holder.as_ref().and_then(Holder::metadata) {
             // Text from another client: escape it for logs.
             write!(f, " by {}", told.escape_debug())?;
+        }
+        if let Some(excess) = self.holder.as_ref().and_then(Holder::excess) {
+            let ttl = self.holder.as_ref().and_then(Holder::ttl).unwrap_or_default();
+            write!(f, " (expires in {}, {excess})", short(ttl))?;
         }
         self.latency.map_or(Ok(()), |latency| write!(f, " {}", short(latency)))
     }

@@ -4,7 +4,7 @@
 use crate::quorum::Holds;
 use crate::{SOON, builder, eventually, ms};
 use kit::{Cluster, Server};
-use quorlock::{AcquireError, Builder, Loss, Redlock, RetryPolicy};
+use quorlock::{AcquireError, Builder, Finding, Loss, Redlock, RetryPolicy};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -154,4 +154,40 @@ async fn drift_above_the_allowance_is_refused_until_it_is_raised() {
     assert!(holds.assert_disjoint() >= 1, "the first acquire succeeds");
     let holds = compete_on_drifting_nodes(fast, 0.2, false).await;
     assert!(holds.assert_disjoint() >= 3, "several clients held the lock");
+}
+
+#[tokio::test]
+async fn clocks_set_back_are_reported_with_excessive_ttls() {
+    let hour = Duration::from_hours(1);
+    let cluster = Cluster::start_with(3, &Server::builder().durable().clock());
+    let builder = builder(&cluster).node_timeout(ms(5_000)).max_ttl(MINUTE);
+    let redlock = builder.build().expect("valid settings");
+    let held = redlock.try_acquire("r").await.expect("the lock is free");
+    eventually("all nodes have the key", || cluster.all_have("r")).await;
+    for put_back in [0, 2] {
+        cluster[put_back].clock().jump_back(hour);
+    }
+    let nodes = redlock.check().await.expect("the client is open");
+    for node in &nodes {
+        let [Finding::ClocksDisagree { by, near_client, others }] = node.findings() else {
+            panic!("{node}")
+        };
+        assert!(by.abs_diff(hour) < MINUTE, "{node}");
+        assert_eq!((near_client.len(), others.len()), (1, 2), "{node}");
+        assert!(near_client[0].ends_with(&cluster[1].port().to_string()), "{node}");
+    }
+    let status = redlock.status("r").await.expect("the client is open");
+    for (node, is_too_long) in status.nodes().iter().zip([true, false, true]) {
+        let holder = node.holder().expect("it is held");
+        assert_eq!(holder.exceeds_max_ttl(), is_too_long, "{status}");
+    }
+    let refused = redlock.acquire("r").max_attempts(1).await.expect_err("it is held").to_string();
+    let remark = "longer than max_ttl 60.0s: the node's clock was set back";
+    assert_eq!(status.to_string().matches(remark).count(), 2, "{status}");
+    assert!(
+        refused.contains(remark),
+        "at least one of two refusals is from such a node: {refused}"
+    );
+    drop(held);
+    eventually("the lock is released", || cluster.is_empty()).await;
 }

@@ -1,10 +1,11 @@
 //! Servers and proxies of other vendors: real servers behind a proxy that changes commands or replies.
 
 use crate::tampering::{Action, TamperingProxy};
-use crate::{SOON, builder, builder_of, ms, through};
-use kit::{Cluster, Direction};
+use crate::{SOON, builder, builder_of, eventually, ms, through};
+use kit::{Cluster, Direction, Server};
 use quorlock::{
     AcquireError, Builder, ConfigError, LockState, NodeState, Redlock, RestartGuard, RetryPolicy,
+    VoteEligibility,
 };
 
 /// Starts a proxy for each server of `cluster`, and configures a client that connects through them.
@@ -42,6 +43,43 @@ async fn release_that_closes_connections_does_not_block_others() {
     while let Err(error) = redlock.close().await {
         assert!(started.elapsed() < 3 * SOON, "{error}");
     }
+}
+
+#[tokio::test]
+async fn server_without_run_id_counts_until_a_restart() {
+    let mut cluster = Cluster::start(3);
+    let without_run = |reply: &str| {
+        let (_, text) = reply.split_once("\r\n").unwrap_or(("", reply));
+        let lines = text.lines().filter(|line| !line.starts_with("run_id:"));
+        let text = lines.collect::<Vec<_>>().join("\r\n");
+        format!("${}\r\n{text}\r\n", text.len())
+    };
+    let decide = move |words: &[String]| match words[0].as_str() {
+        "INFO" => Action::Edit(without_run),
+        _ => Action::Pass,
+    };
+    let uptime = |node: &Server| {
+        let info = format!("{:?}", node.cmd(&["INFO", "server"])).replace("\\r\\n", "\n");
+        let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        line.and_then(|line| line.trim().parse::<u64>().ok()).expect("an uptime")
+    };
+    eventually("the uptimes exceed two seconds", || cluster.iter().all(|node| uptime(node) > 2))
+        .await;
+    let (proxies, builder) = behind(&cluster, decide);
+    let redlock = builder.build().expect("valid settings");
+    redlock.acquire("r").wait(SOON).await.expect("a new deployment").release().await.expect("up");
+    proxies.iter().for_each(TamperingProxy::cut);
+    let lease = redlock.acquire("r").wait(SOON).await.expect("no server was restarted");
+    drop(lease);
+    cluster.servers_mut().iter_mut().for_each(|node| {
+        node.kill();
+        node.restart();
+    });
+    let is_excluded =
+        |node: &quorlock::NodeInfo| matches!(node.eligibility(), VoteEligibility::Excluded(_));
+    eventually("the restarts are noticed", || redlock.nodes().iter().all(is_excluded)).await;
+    let refused = redlock.try_acquire("r").await.expect_err("the nodes may have lost locks");
+    assert!(refused.to_string().contains("restarted "), "{refused}");
 }
 
 #[tokio::test]

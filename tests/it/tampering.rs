@@ -13,6 +13,8 @@ pub(crate) enum Action {
     Close,
     /// Replies with these bytes instead of the server's reply.
     Answer(&'static str),
+    /// Changes the server's reply.
+    Edit(fn(&str) -> String),
     /// Replies with a very long string.
     Flood,
 }
@@ -101,6 +103,9 @@ fn forward_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiv
         let written = match action {
             Ok(Action::Pass | Action::Close) => client.write_all(&reply),
             Ok(Action::Answer(answer)) => client.write_all(answer.as_bytes()),
+            Ok(Action::Edit(edit)) => {
+                client.write_all(edit(&String::from_utf8_lossy(&reply)).as_bytes())
+            }
             Ok(Action::Flood) => {
                 let started = client.write_all(b"$536870912\r\n");
                 let part = vec![b'x'; 1 << 16];
