@@ -1,5 +1,5 @@
-//! The log of the feature `tracing`: during an outage at the default level, and at the most verbose level. These
-//! tests are a separate target, because their subscriber is global.
+//! Output of the feature `tracing` during an outage, at the default level and at the most verbose level. These tests
+//! are a separate target, because their subscriber is global.
 
 use kit::{Cluster, Server};
 use quorlock::{Builder, NodeState, Redlock};
@@ -75,7 +75,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// Runs `test`, and records meanwhile at the level `most`. The runtime is dropped before the next test starts.
+/// Runs `test`, and records the lines up to `level`. The runtime is dropped before the next test starts.
 fn run(level: usize, test: impl Future<Output = ()>) {
     let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     // Only the first test sets the subscriber.
@@ -109,7 +109,7 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Builds a client that ends with the runtime of its test, so that it logs nothing during later tests.
+/// Builds a client that ends with the runtime of its test, so that it adds no lines to later tests.
 async fn client(builder: Builder) -> Redlock {
     let builder = builder.runtime(tokio::runtime::Handle::current());
     let redlock = builder.build().expect("valid settings");

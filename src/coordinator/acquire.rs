@@ -32,6 +32,27 @@ pub(crate) struct AcquireRequest {
     pub(crate) tag: Tag,
 }
 
+#[cfg(test)]
+impl AcquireRequest {
+    /// A single attempt without options.
+    pub(crate) fn once(keys: Keys, ttl: Ttl) -> Self {
+        Self {
+            keys,
+            ttl,
+            metadata: None,
+            adopts: None,
+            counters: None,
+            schedule: crate::protocol::RetryPolicy::none().schedule(),
+            has_one_attempt: true,
+            max_hold: None,
+            at_least: Duration::ZERO,
+            deadline: None,
+            gives_up_early: false,
+            tag: Tag::default(),
+        }
+    }
+}
+
 pub(super) struct Acquire {
     pub(super) terms: Terms,
     pub(super) acquisition: Acquisition,

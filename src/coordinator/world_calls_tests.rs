@@ -5,7 +5,6 @@ use super::{
     AcquireFailure, AcquireId, AcquireRequest, Completion, ConnectionId, LeaseId, RoundId,
     SharedLease,
 };
-use crate::observe::Tag;
 use crate::observe::event::{CommandKind, Event};
 use crate::protocol::{NodeId, RetryPolicy, Tenure, Time, Ttl};
 use crate::wire::{Key, Keys};
@@ -37,20 +36,7 @@ pub(super) struct Held {
 }
 
 pub(super) fn request(names: &[&str]) -> AcquireRequest {
-    AcquireRequest {
-        keys: keys(names),
-        ttl: Ttl::from_duration(TTL).expect("a ttl"),
-        metadata: None,
-        adopts: None,
-        counters: None,
-        schedule: RetryPolicy::none().schedule(),
-        has_one_attempt: true,
-        max_hold: None,
-        at_least: Duration::ZERO,
-        deadline: None,
-        gives_up_early: false,
-        tag: Tag::default(),
-    }
+    AcquireRequest::once(keys(names), Ttl::from_duration(TTL).expect("a ttl"))
 }
 
 /// A request that waits for at most `wait` from `now` on.

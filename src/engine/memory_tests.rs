@@ -7,8 +7,8 @@ use super::shared::Engine;
 use super::slot::CallId;
 use crate::coordinator::{AcquireRequest, ConnectionId, Coordinator};
 use crate::node::Environment;
-use crate::observe::Tag;
-use crate::protocol::{RetryPolicy, Time, Ttl};
+use crate::observe::NodeState;
+use crate::protocol::{NodeId, RetryPolicy, Time, Ttl};
 use crate::random::Random;
 use crate::sync::lock;
 use crate::time::{Clock, Ring, SourceAlarm, TimeSource};
@@ -186,31 +186,22 @@ impl MemoryClient {
     }
 
     /// Handles timeouts that are due, as the alarm does.
-    #[cfg(quorlock_loom)]
     pub(crate) fn ring(&self) {
         self.engine.clone().ring(self.clock.now());
     }
 
-    #[cfg(quorlock_loom)]
     pub(crate) fn advance(&self, by: Duration) {
         self.clock.0.fetch_add(u64::try_from(by.as_nanos()).expect("short"), Ordering::SeqCst);
     }
 
     /// Submits an acquire that waits for the lock.
     pub(crate) fn acquire(&self) -> Call {
+        let keys = Keys::one(b"k".as_slice().into());
         let request = AcquireRequest {
-            keys: Keys::one(b"k".as_slice().into()),
-            ttl: Ttl::covering(Duration::from_secs(10)),
-            metadata: None,
-            adopts: None,
-            counters: None,
             schedule: RetryPolicy::default().schedule(),
             has_one_attempt: false,
-            max_hold: None,
-            at_least: Duration::ZERO,
             deadline: Some(self.clock.now().after(Duration::from_secs(60))),
-            gives_up_early: false,
-            tag: Tag::default(),
+            ..AcquireRequest::once(keys, Ttl::covering(Duration::from_secs(10)))
         };
         self.engine.call(move |it, now| Some(CallId::Acquire(it.handle_acquire(request, now))))
     }
@@ -233,4 +224,22 @@ fn stream_that_is_opened_after_the_end_of_the_task_is_closed() {
         engine.close_unused();
         assert_eq!(lock(&engine.opened).len(), usize::from(is_served));
     }
+}
+
+#[test]
+fn node_does_not_stall_while_another_thread_has_its_connection() {
+    let client = MemoryClient::new();
+    let mut call = client.acquire();
+    // Writes the command. The reply is not read yet.
+    client.turn();
+    client.advance(Duration::from_millis(1_011));
+    let node = || client.engine.with(|it, _| it.node_state(NodeId::new(0)));
+    let io = lock(&client.engine.io);
+    client.ring();
+    client.ring();
+    assert_eq!(node(), Some(NodeState::Up));
+    drop(io);
+    client.ring();
+    assert_eq!(node(), Some(NodeState::Up));
+    assert!(Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }

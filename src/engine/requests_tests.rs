@@ -7,8 +7,7 @@ use crate::coordinator::{
     AcquireFailure, AcquireRequest, Completion, Coordinator, LeaseId, NodeSettings, Settings,
 };
 use crate::node::{Environment, Pool};
-use crate::observe::Tag;
-use crate::protocol::{ClientId, Drift, Policy, Quorum, RetryPolicy, Ttl};
+use crate::protocol::{ClientId, Drift, Policy, Quorum, Ttl};
 use crate::random::Random;
 use crate::sync::lock;
 use crate::wire::Keys;
@@ -184,20 +183,8 @@ fn calls_that_end_in_one_batch_of_requests_all_complete() {
     engine.with(|it, now| it.handle_close(Duration::MAX, now));
     let refused = || {
         engine.call(|it, now| {
-            let request = AcquireRequest {
-                keys: Keys::one(b"k".as_slice().into()),
-                ttl: Ttl::covering(Duration::from_secs(1)),
-                metadata: None,
-                adopts: None,
-                counters: None,
-                schedule: RetryPolicy::none().schedule(),
-                has_one_attempt: true,
-                max_hold: None,
-                at_least: Duration::ZERO,
-                deadline: None,
-                gives_up_early: false,
-                tag: Tag::default(),
-            };
+            let keys = Keys::one(b"k".as_slice().into());
+            let request = AcquireRequest::once(keys, Ttl::covering(Duration::from_secs(1)));
             Some(CallId::Acquire(it.handle_acquire(request, now)))
         })
     };

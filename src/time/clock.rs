@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::Weak;
 
 #[cfg(feature = "test-util")]
-/// A clock that replaces the machine's clock, for clients with a time of their own.
+/// A clock that replaces the machine's clock for some clients.
 pub(crate) trait TimeSource: Send + Sync {
     /// Time since some origin. Never goes back.
     fn now(&self) -> Time;

@@ -110,7 +110,7 @@ async fn tcp(address: SocketAddr) -> io::Result<Socket<TcpStream>> {
     let socket = SockRef::from(&stream);
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
-        // Bytes that were not delivered by then are never delivered (I8).
+        // After this time, the kernel drops bytes that were not delivered (I8).
         socket.set_tcp_user_timeout(Some(STALE_WINDOW))?;
     }
     Ok(Socket::new(stream))

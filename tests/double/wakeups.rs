@@ -56,7 +56,7 @@ async fn early_release_by_another_client_ends_the_wait_for_a_cooldown() {
     other_client.force_release("r").await.expect("nodes are up");
     let taken = acquire(&other_client).await;
     let waiting = spawn_waiter(&redlock).await;
-    // The client knows of a cooldown of 30 s of its own, but the nodes hold another client's key.
+    // The client has released its lease with a cool-down of 30 s, but the nodes hold another client's key.
     let outcome = superseded.release_after(secs(30)).await;
     assert_eq!(outcome.expect("nodes are up"), ReleaseOutcome::TakenOver);
     sleep(ms(100)).await;

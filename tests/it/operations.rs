@@ -73,7 +73,7 @@ fn rights() -> Vec<&'static str> {
     line.chain(["+delex"]).collect()
 }
 
-/// Starts nodes with that user, who gets all `rights` known to the server. Returns the user's URLs.
+/// Starts nodes with that user and all of its `rights` that the server knows. Returns the user's URLs.
 fn with_user(rights: &[&str]) -> (Cluster, Vec<String>) {
     let cluster = Cluster::start(3);
     let is_known = |right: &&&str| {

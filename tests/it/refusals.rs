@@ -193,8 +193,8 @@ async fn loading_node_is_reported_as_loading() {
     config(&master, "repl-diskless-sync-delay", "0");
     config(&master, "rdbcompression", "no");
     let often = ["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"];
-    // Before Redis 7.0, a loading server only answers after every 2 MiB, so it must load more. It also refuses
-    // `CONFIG SET` meanwhile, so the load must end by itself.
+    // Before Redis 7.0, a loading server only answers after every 2 MiB, so it must load more. While it
+    // loads, it also refuses `CONFIG SET`, so the load must end by itself.
     let is_old = master.try_cmd(&often).is_err();
     let (size, delay_us) = if is_old { ("10240", "3500") } else { ("1024", "5000") };
     let fill = "for i = 1, 4000 do redis.call('SET', 'k' .. i, string.rep('x', ARGV[1])) end";

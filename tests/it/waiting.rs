@@ -243,8 +243,8 @@ async fn waiter_with_suppressed_pushes_acquires_by_timer() {
         |retry| through(&proxies).retry(retry).wait(SOON).build().expect("valid settings");
     let other_client = client(&cluster);
 
-    // After a release, the timer of the retry policy wakes the waiter. Repeated, because a node that is asked
-    // at the time of the release has nothing to push.
+    // After a release, the timer of the retry policy wakes the waiter. Repeated, because a node that receives
+    // a command at the time of the release pushes no deletion.
     for _ in 0..3 {
         let held = other_client.acquire("r").wait(SOON).await.expect("the lock is free");
         let waiting = tokio::spawn(redlock(RetryPolicy::fixed(ms(200))).acquire("r"));

@@ -38,7 +38,7 @@ fn lease_is_lost_when_time_advances_past_its_end() {
         assert!(lease.is_valid() && lease.validity() < LONG / 2);
         let mut losing = Box::pin(lease.lost());
         assert!(WakeFlag::woken().poll(losing.as_mut()).is_pending(), "the lease is still valid");
-        // Only quorlock's clock advances, not that of Tokio.
+        // Only quorlock's clock advances, not Tokio's clock.
         quorlock_test::advance(LONG / 2);
         assert!(!lease.is_valid());
         assert_eq!(losing.await, Loss::Expired);

@@ -1,6 +1,6 @@
 //! quorlock on real redis-server processes, with time that passes only when a test advances it.
 //!
-//! Tests advance both clocks, that of Tokio and quorlock's own; replies arrive in real time. A wait of an hour
+//! Tests advance Tokio's and quorlock's clocks; replies arrive in real time. A wait of an hour
 //! takes no time, and no timer fires because the machine is busy.
 
 #![allow(

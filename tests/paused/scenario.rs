@@ -88,7 +88,7 @@ impl Scenario {
         is_due
     }
 
-    /// Checks that nothing remains. An idle client needs `idle_tasks` tasks.
+    /// Checks that no lock, waiter or task remains, except the `idle_tasks` tasks of an idle client.
     pub(crate) async fn end(self, is_dropped: bool, idle_tasks: usize) {
         let nodes = &*self.nodes;
         // The dropped future has left its queue and returned its permit.

@@ -21,14 +21,14 @@ pub(crate) enum Fault {
 /// The work of a task, in a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
-    /// Acquires and releases the task's own key. The latency is that of the cycle.
+    /// Acquires and releases the task's own key. The latency is the duration of the cycle.
     OwnKey,
     /// Acquires one key that all tasks use, holds and releases it. The latency is the duration of the acquire.
     SharedKey {
         /// Sleep while the lock is held (with tokio's timer, 1 ms becomes 1 to 2 ms).
         hold: Duration,
     },
-    /// Extends the task's own lock repeatedly. The latency is that of one extension.
+    /// Extends the task's own lock repeatedly. The latency is the duration of one extension.
     Extend,
     /// Like `OwnKey`, with a fencing token.
     Fenced,

@@ -63,7 +63,7 @@ impl Fixture {
     }
 
     /// Like [`Self::new`], with a client whose system calls and clock reads are counted. Its alarms are tasks
-    /// of its own runtime, so no other thread allocates for them.
+    /// of the fixture's runtime, so no other thread allocates for them.
     ///
     /// # Panics
     /// If that fails.

@@ -182,7 +182,7 @@ impl Setup {
         Self { cluster: Cluster::start(5), server: Server::start(), args, scenarios }
     }
 
-    /// Eight processes take turns on a new lock. Panics if a token is not above that of the holder before.
+    /// Eight processes take turns on a new lock. Panics if a token is not above the previous holder's token.
     pub(crate) fn play(&self, scenario: &Scenario<'_>) -> Turns {
         self.server.flushall();
         self.scenarios.set(self.scenarios.get() + 1);

@@ -1,4 +1,4 @@
-//! Users who may run all commands but one: on one node of three, and on all nodes.
+//! Users without permission for one command: on one node of three, and on all nodes.
 
 use crate::{SOON, builder_of, eventually, ms};
 use futures::future::join_all;
@@ -43,7 +43,7 @@ fn user(command: &str) -> String {
     format!("no-{}", command.replace('|', "-"))
 }
 
-/// Servers with one user per command, who may run all other commands.
+/// Servers with one user per command, which lacks permission for this command only.
 fn cluster() -> Cluster {
     let cluster = Cluster::start(3);
     for node in &cluster {
@@ -63,7 +63,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// A client whose user lacks `command` on the first `nodes` nodes. Its key prefix is that of the clients with
+/// A client whose user lacks `command` on the first `nodes` nodes. It has the same key prefix as the clients with
 /// all permissions.
 fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     let user = user(command);

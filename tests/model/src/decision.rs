@@ -49,8 +49,7 @@ fn feed(round: &mut Round, grants: impl Iterator<Item = usize>, now: Time) {
 /// Decides an acquire granted by the nodes `grants`, with the last grant at `now`, `age` ticks
 /// after T1.
 ///
-/// Earlier grants decided nothing when they arrived and decide nothing now, so only the last one
-/// needs its exact time.
+/// Only the last grant needs its exact time, because the earlier ones cannot change the outcome.
 pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, age: u8) -> Decided {
     let quorum = Quorum::majority(setting.electorate);
     let schedule = RetryPolicy::none().schedule();

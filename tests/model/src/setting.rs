@@ -66,8 +66,8 @@ pub struct Setting {
     pub clients: usize,
     /// Attempts of each client: at most 3, or 2 with extensions.
     pub attempts: u8,
-    /// Whether clients give up and release. Two clients with one attempt each need no end: a client
-    /// that has ended holds nothing, and its keys block only the other client.
+    /// Whether clients give up and release. Two clients with one attempt each need no end: after its
+    /// end, a client has no lease, and its keys block only the other client.
     pub ends: bool,
     /// Whether a holder may extend, once per acquired lease.
     pub extends: bool,

@@ -36,7 +36,7 @@ impl World {
     }
 
     /// Returns true if keys of an ended process or runtime may remain: a killed process releases
-    /// nothing, and neither does a client that was used only on a runtime that was shut down. Steps
+    /// no lock, and neither does a client that was used only on a runtime that was shut down. Steps
     /// back of a node's clock lengthen the life of its keys.
     fn has_left_lately(&self, core: &Core) -> bool {
         let longest = self.scenario.longest_key() + self.scenario.steps();

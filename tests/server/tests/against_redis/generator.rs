@@ -1,4 +1,4 @@
-//! Generates random commands: mostly those of quorlock, on few keys, so that clients interact.
+//! Generates random commands, mostly commands of quorlock, on few keys, so that clients interact.
 
 use crate::rng::Rng;
 use crate::scripts::{CounterArgs, Script, Scripts, counter_key};
@@ -12,7 +12,7 @@ const VALUES: [&str; 4] = ["mine", "yours", "theirs+2", ""];
 const TTLS: [&str; 8] = ["1", "2", "10", "50", "100", "1000", "9000", "60000"];
 const COUNTS: [&str; 7] =
     ["0", "1", "7", "12", "9007199254740990", "9007199254740991", "9007199254740992"];
-/// What other programs may write to the counters' keys.
+/// Values that other programs may write to the counters' keys.
 const ODD_COUNTS: [&str; 12] = [
     "3",
     "x",
