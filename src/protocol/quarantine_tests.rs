@@ -282,12 +282,11 @@ fn flush_with_missing_key_excludes_node() {
     assert_eq!(why(&it, 0, 10), None);
 }
 
-/// When each server starts, and when a client first connects to it. In milliseconds after t = 1,000 s.
+/// When each server starts, and when a client comes and connects to it. In milliseconds after t = 1,000 s.
 #[derive(Clone, Debug)]
 struct World {
     /// For each node, when it was restarted. Its first start is at the beginning.
     restarts: Vec<Vec<u64>>,
-    /// When the client starts.
     comes: u64,
     /// For each node, the delay until the client connects to it after its own start or a restart of the node.
     delays: Vec<u64>,
