@@ -11,7 +11,7 @@ pub mod command {}
 #[doc = include_str!("../docs/COMPARE.md")]
 pub mod compare {}
 
-// Its example needs the feature.
+// The example in this guide requires the feature.
 #[cfg(any(feature = "serde", not(doctest)))]
 #[doc = "[builder]: crate::Builder"]
 #[doc = "[config]: crate::Config"]

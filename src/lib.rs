@@ -5,11 +5,11 @@
 //!
 //! | type | role |
 //! |---|---|
-//! | [`Redlock`] | The client. It acquires locks and reports their status. Clones share connections. |
+//! | [`Redlock`] | The client, which acquires locks and reports their status. Clones share connections. |
 //! | [`Builder`], [`Config`] | Settings of a client: in code, or from a file or environment variables. |
 //! | [`Acquire`] | Future that acquires a lock. Its methods set the options of this acquire. |
 //! | [`Lease`] | A lock that this client holds. Dropping the lease releases the lock in the background. |
-//! | [`LeaseRef`] | View of a lease for other tasks. It has most of the lease's methods. |
+//! | [`LeaseRef`] | View of a lease for other tasks, with most of the lease's methods. |
 //! | [`FencingToken`] | Number that increases with each holder of a lock. Resources use it to reject stale writers. |
 //! | [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`UsingError`] | Error types, one for each operation. |
 //! | [`Report`], [`NodeReport`] | The nodes' replies to one request. Errors and leases contain a report. |
@@ -77,7 +77,7 @@
 //! let guard = lease.reenter()?;
 //! assert_eq!(guard.release().await?, ReleaseOutcome::StillHeld { guards: 1 });
 //!
-//! // Hands the lock to another holder, which knows the value of the lease. The first lease is then lost.
+//! // Takes over the lock with the value of its lease. The previous lease is then lost.
 //! let adopted = redlock.adopt("report", lease.value()).await?;
 //!
 //! // Releases the lease, but keeps the resource locked for another minute.
@@ -95,11 +95,11 @@
 //!
 //! | term | meaning |
 //! |---|---|
-//! | resource | A name that can be locked: any bytes. Its key is the [prefix](Builder::key_prefix) plus the name. |
+//! | resource | Name to lock: any sequence of bytes. Its key is the [prefix](Builder::key_prefix) followed by the name. |
 //! | node | One of the independent Redis or Valkey servers. |
 //! | quorum | More than half of all nodes: floor(N / 2) + 1. |
-//! | value | The random string stored under a lock's key. It identifies the attempt that acquired the lock. |
-//! | ttl | Time after which the nodes delete a lock that is neither extended nor released. |
+//! | value | Random string stored under a lock's key, which identifies the attempt that acquired the lock. |
+//! | ttl | Time after which the nodes delete a lock that was neither extended nor released. |
 //! | validity | Time for which the holder may rely on the lock: ttl, minus elapsed time, minus drift allowance. |
 //! | lease | A held lock together with its validity. |
 //!

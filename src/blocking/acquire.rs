@@ -9,7 +9,6 @@ use crate::protocol::RetryPolicy;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Forwards settings to the async type's method of the same name, and refers to its documentation.
 macro_rules! settings {
     ($($(#[$summary:meta])* $name:ident($($argument:ident: $type:ty)?);)*) => {$(
         $(#[$summary])*
@@ -21,8 +20,8 @@ macro_rules! settings {
     )*};
 }
 
-/// Blocking acquire operation and its options; see [`Acquire`](crate::Acquire).
-/// [`call`](Self::call) runs the operation.
+/// Options of a blocking acquire; see [`Acquire`](crate::Acquire). [`call`](Self::call) acquires
+/// the lock.
 #[derive(Debug)]
 #[must_use = "nothing is acquired until call() is called"]
 pub struct Acquire {
@@ -38,7 +37,7 @@ impl Acquire {
     settings! {
         /// Sets how long a node keeps the lock unless the lease is extended or released.
         ttl(ttl: Duration);
-        /// Sets the total time that an acquire may take, including all attempts.
+        /// Sets the total time that the acquire may take, including all attempts.
         wait(wait: Duration);
         /// Waits for the lock without a time limit.
         wait_forever();
@@ -46,7 +45,7 @@ impl Acquire {
         retry(policy: RetryPolicy);
         /// Limits the number of attempts.
         max_attempts(attempts: u32);
-        /// Fails an acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
+        /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
         give_up_early();
         /// Enables background renewal of the lease, for at most `max_hold`.
         auto_extend(max_hold: Duration);
@@ -58,18 +57,18 @@ impl Acquire {
         metadata(metadata: impl Into<String>);
         /// Gives the lease a fencing token.
         fenced();
-        /// Disables fencing tokens that the client's settings enable.
+        /// Disables fencing tokens for this acquire, if the client's settings enable them.
         without_fencing();
         /// Sets the class of the lock for events and metrics.
         class(class: &'static str);
     }
 
     /// Acquires the lock. Blocks until the lock is acquired or the acquire fails.
-    /// [`wait`](Self::wait) limits how long this takes.
+    /// [`wait`](Self::wait) limits the total time.
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
-    /// For all other errors, see [`AcquireError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`AcquireError`].
     pub fn call(self) -> Result<Lease, Error<AcquireError>> {
         let Self { inner, client } = self;
         let lease = joined(wait(inner))?;
@@ -82,9 +81,9 @@ impl Acquire {
     /// stopped, but it can check [`is_valid`](crate::LeaseRef::is_valid).
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task,
-    /// without running the work. For all other errors, see [`UsingError`]. If the work ran, the
-    /// error contains its output.
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task, without running the work. For all other errors, see [`UsingError`]. If the work
+    /// ran, the error contains its output.
     pub fn using<T>(self, work: impl FnOnce(&Lease) -> T) -> Result<T, Error<UsingError<T>>> {
         let Self { inner, client } = self;
         let lease = Self::new(inner.renewed(), client)
@@ -92,17 +91,18 @@ impl Acquire {
             .map_err(|error| error.map(UsingError::from))?;
         let output = work(&lease);
         let was_valid = lease.is_valid();
-        // The acquire has checked that this thread can block.
+        // `call` has already checked that this thread can block.
         Ok(finished(output, was_valid, lease.release_here())?)
     }
 
-    /// Like [`using`](Self::using), for work that returns a `Result`. Errors of the work and errors
-    /// of the lock are separate variants of [`TryUsingError`]. The lock is released in both cases.
+    /// Acquires the lock, runs `work`, which returns a `Result`, and releases the lock; see
+    /// [`using`](Self::using). [`TryUsingError`] has separate variants for errors of the work and
+    /// errors of the lock. The lock is released in both cases.
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task,
-    /// without running the work. For all other errors, see [`TryUsingError`]. If the work ran, the
-    /// error contains its output or its error.
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task, without running the work. For all other errors, see [`TryUsingError`]. If the
+    /// work ran, the error contains its output or its error.
     pub fn try_using<T, E>(
         self,
         work: impl FnOnce(&Lease) -> Result<T, E>,

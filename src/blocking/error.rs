@@ -24,7 +24,7 @@ pub enum Error<E> {
     /// The calling thread is polling an async task and must not block; see [`InsideRuntime`].
     #[error("{InsideRuntime}")]
     InsideRuntime,
-    /// The operation failed. Contains the error of the async method.
+    /// The operation failed with the error of the async method.
     #[error(transparent)]
     Failed(#[from] E),
 }

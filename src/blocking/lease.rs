@@ -35,12 +35,12 @@ impl Lease {
         Ok(Self::new(inner, self.client.clone()))
     }
 
-    /// Extends the lock so that its keys expire `ttl` from now. Blocks for at most one node
+    /// Extends the lease, so that its keys expire `ttl` from now. Blocks for at most one node
     /// timeout; see [`LeaseRef::extend`].
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
-    /// For all other errors, see [`ExtendError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`ExtendError`].
     pub fn extend(&self, ttl: Duration) -> Result<(), Error<ExtendError>> {
         joined(wait(self.inner.extend(ttl)))
     }
@@ -49,16 +49,16 @@ impl Lease {
     /// node timeout; see [`LeaseRef::ensure`].
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
-    /// For all other errors, see [`ExtendError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`ExtendError`].
     pub fn ensure(&self, validity: Duration) -> Result<(), Error<ExtendError>> {
         joined(wait(self.inner.ensure(validity)))
     }
 
     /// Waits until the lease is lost, for at most `limit`, and returns the reason; see
     /// [`LeaseRef::lost`]. Returns `None` if the lease is still held after `limit`, or as soon as
-    /// it is released. On a thread that is polling an async task, returns the current state without
-    /// waiting.
+    /// it is released. On a thread that is polling an async task, this method returns the current
+    /// state without waiting.
     pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
         match wait_within(limit, self.inner.ended()) {
             Ok(Some(Ended::Lost(loss))) => Some(loss),
@@ -67,31 +67,31 @@ impl Lease {
         }
     }
 
-    /// Releases the lock on all nodes, and reports whether it was held until then; see
+    /// Releases the lock on all nodes, and returns whether the lease held it until then; see
     /// [`Lease::release`](crate::Lease::release). On a thread that is polling an async task, this
-    /// does not wait, and the release continues in the background.
+    /// method does not wait, and the release continues in the background.
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
-    /// For all other errors, see [`ReleaseError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`ReleaseError`].
     pub fn release(self) -> Result<ReleaseOutcome, Error<ReleaseError>> {
         joined(wait(self.inner.release()))
     }
 
     /// Releases the lease, but keeps the resource locked for `cool_down` from now; see
     /// [`Lease::release_after`](crate::Lease::release_after). On a thread that is polling an async
-    /// task, this sends the commands to the nodes but does not wait for their replies.
+    /// task, this method sends the commands to the nodes but does not wait for their replies.
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
-    /// For all other errors, see [`ReleaseError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`ReleaseError`].
     pub fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, Error<ReleaseError>> {
-        // The last handle waits for the release.
+        // `_client` is dropped last: if it is the last handle, its drop waits for the release.
         let Self { inner, client: _client } = self;
         let mut releasing = pin!(inner.release_after(cool_down));
         let released = wait(releasing.as_mut());
         if released.is_err() {
-            // A dropped, unpolled future would release the lock without the cool-down.
+            // Dropping an unpolled future would release the lock without the cool-down.
             let _ = begin(releasing.as_mut());
         }
         joined(released)

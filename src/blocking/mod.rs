@@ -1,4 +1,4 @@
-//! Blocking client, for programs without an async runtime. It has the methods of the async client.
+//! Blocking client with the methods of the async client, for programs without an async runtime.
 //!
 //! ```
 //! use std::time::Duration;
@@ -16,21 +16,26 @@
 //! # }
 //! ```
 //!
-//! Connections run in the background: outside of tokio, on a thread of the library. The client therefore renews leases
-//! and detects their loss while the program does other work. Dropping the last handle of a client (a clone or a lease)
-//! closes the client, and blocks until all pending releases are delivered. This takes at most one [connect
-//! timeout](crate::Builder::connect_timeout). On a thread that is polling an async task, it does not block.
+//! Connections run in the background. If the program does not use tokio, they run on a thread of
+//! the library. The client therefore renews leases and detects their loss while the program does
+//! other work.
+//!
+//! The handles of a client are its clones and leases. Dropping the last handle closes the client,
+//! and blocks until all pending releases are delivered, for at most one [connect
+//! timeout](crate::Builder::connect_timeout). On a thread that is polling an async task, dropping
+//! the last handle does not block.
 //!
 //! A thread that is polling an async task must not block. On such a thread, methods that block
 //! return [`InsideRuntime`](Error::InsideRuntime) without waiting. If the method consumes a lease,
 //! the lease is still released. [`Redlock::close`] and [`Lease::lost_within`] do not return this
-//! error: they return the current state without waiting. The methods can block on threads of
-//! `tokio::task::spawn_blocking`, and inside `tokio::task::block_in_place`.
+//! error: they return the current state without waiting. Blocking methods can be called on threads
+//! of `tokio::task::spawn_blocking`, and inside `tokio::task::block_in_place`.
 //!
 //! The client cannot detect one case in which its methods must not block: an `unconstrained` task
-//! in `Runtime::block_on`, while other threads drive the runtime. In this case, the methods block.
+//! in `Runtime::block_on`, while other threads drive the runtime. In this case, the methods block
+//! the task.
 
-// Contains one wrapper for each async method. It adds no other operations.
+// Contains one wrapper for each async method, and no other operations.
 
 mod acquire;
 mod error;

@@ -105,8 +105,8 @@ impl Redlock {
     /// [`Redlock::status`](crate::Redlock::status).
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
-    /// For all other errors, see [`ClientError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`ClientError`].
     pub fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, Error<ClientError>> {
         joined(wait(self.inner.status(resource)))
     }
@@ -114,8 +114,8 @@ impl Redlock {
     /// Checks the configuration of each node; see [`Redlock::check`](crate::Redlock::check).
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
-    /// For all other errors, see [`ClientError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`ClientError`].
     pub fn check(&self) -> Result<Vec<NodeCheck>, Error<ClientError>> {
         joined(wait(self.inner.check()))
     }
@@ -124,8 +124,8 @@ impl Redlock {
     /// [`Redlock::force_release`](crate::Redlock::force_release).
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
-    /// For all other errors, see [`ClientError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`ClientError`].
     pub fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, Error<ClientError>> {
         joined(wait(self.inner.force_release(resource)))
     }
@@ -134,8 +134,8 @@ impl Redlock {
     /// [`Redlock::release_all`](crate::Redlock::release_all).
     ///
     /// # Errors
-    /// Returns [`InsideRuntime`] on a thread that is polling an async task.
-    #[allow(clippy::type_complexity)] // It is that of the async client, in a result.
+    /// Returns [`InsideRuntime`] if called on a thread that is polling an async task.
+    #[allow(clippy::type_complexity)] // Same type as in the async client, in a `Result`.
     pub fn release_all(
         &self,
     ) -> Result<Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)>, InsideRuntime> {
@@ -144,7 +144,7 @@ impl Redlock {
 
     /// Closes the client and waits for its pending releases; see
     /// [`Redlock::close`](crate::Redlock::close). On a thread that is polling an async task, this
-    /// does not wait, and the releases continue in the background.
+    /// method does not wait, and the releases continue in the background.
     ///
     /// # Errors
     /// Returns a [`CloseError`] that names the nodes with pending releases.

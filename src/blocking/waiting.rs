@@ -1,4 +1,4 @@
-//! Waits of threads for futures, and for the end of the last handle of a client.
+//! Blocks threads on futures, and closes a client when its last handle is dropped.
 
 use super::error::InsideRuntime;
 use crate::sync::{lock, wait as wait_for};
@@ -12,11 +12,11 @@ use tokio::runtime::Handle;
 use tokio::task::coop::poll_proceed;
 use tokio::task::yield_now;
 
-/// More than tokio's cooperative budget of a task (128 steps).
+/// A number of steps that exceeds the cooperative budget of a task in tokio (128 steps).
 const STEPS: usize = 1 << 10;
 
-/// Shared by the handles of a client. The last one closes the client, and waits for the pending releases, unless its
-/// thread is polling a task.
+/// Guard that the handles of a client share. Dropping the last handle closes the client and waits
+/// for the pending releases, unless the thread is polling a task.
 pub(super) struct CloseOnDrop(pub(super) crate::Redlock);
 
 impl Drop for CloseOnDrop {
@@ -34,7 +34,7 @@ impl fmt::Debug for CloseOnDrop {
     }
 }
 
-/// Polls `future` once, so that it sends its commands, without waiting.
+/// Polls `future` once without waiting, so that it sends its commands.
 pub(super) fn begin<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -81,8 +81,8 @@ fn drive<F: Future>(end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::
     }
 }
 
-/// Wakes the waiting thread. (`thread::park` would consume tokens of the application's own
-/// `unpark`.)
+/// Waker for a blocked thread. `thread::park` is unsuitable, because it would consume the `unpark`
+/// tokens of the application.
 #[derive(Default)]
 struct Bell {
     has_rung: Mutex<bool>,
@@ -90,7 +90,7 @@ struct Bell {
 }
 
 impl Bell {
-    /// Returns true once it was woken, false at the `end`.
+    /// Waits for a wake-up. Returns false if `end` is reached first.
     fn wait_until(&self, end: Option<Instant>) -> bool {
         let mut has_rung = lock(&self.has_rung);
         while !std::mem::take(&mut *has_rung) {
@@ -111,18 +111,18 @@ impl Wake for Bell {
     }
 }
 
-/// True if this thread must not block, because it is polling an async task. Threads of
+/// Returns true if this thread must not block, because it is polling an async task. Threads of
 /// `spawn_blocking` and tasks inside `block_in_place` also have a current runtime, but may block.
 fn is_polled() -> bool {
     Handle::try_current().is_ok() && (is_driver() || is_limited())
 }
 
-/// True if this thread drives a runtime's tasks and no other thread takes over. On such a thread,
-/// tokio defers the waker of [`yield_now`] until other tasks have run; elsewhere it wakes at once.
-/// This also detects `unconstrained` tasks.
+/// Returns true if this thread drives a runtime's tasks and no other thread takes over. On such a
+/// thread, tokio defers the wake-up of [`yield_now`] until other tasks have run. On other threads,
+/// `yield_now` wakes its task at once. The check also detects `unconstrained` tasks.
 ///
-/// A thread in `block_on` of a runtime that other threads drive does not count: blocking it stalls
-/// no other task.
+/// Returns false inside `block_on` of a runtime that other threads drive, because blocking this
+/// thread stalls no other task.
 fn is_driver() -> bool {
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     let waker = Waker::from(woken.clone());
@@ -130,7 +130,6 @@ fn is_driver() -> bool {
     !is_done && !woken.0.load(Ordering::Relaxed)
 }
 
-/// Records a wake.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -139,7 +138,7 @@ impl Wake for Woken {
     }
 }
 
-/// True if this thread has a limited cooperative budget, as tasks do.
+/// Returns true if this thread has a limited cooperative budget, as tasks do.
 fn is_limited() -> bool {
     let mut steps = Vec::with_capacity(STEPS);
     let mut context = Context::from_waker(Waker::noop());
@@ -150,7 +149,8 @@ fn is_limited() -> bool {
             Poll::Pending => is_limited = true,
         }
     }
-    // Each dropped step restores the budget from before it was taken, so the first is dropped last.
+    // Dropping a step restores the budget to its value before that step, so the first step is
+    // dropped last.
     while steps.pop().is_some() {}
     is_limited
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Severity {
-    /// The finding is for information only. It does not mean that locks are at risk.
+    /// The finding is for information only. Locks are not at risk.
     Note,
     /// Occasional events, such as a restart, can cause the loss of locks.
     Warning,
@@ -46,7 +46,7 @@ pub enum Finding {
     },
     /// The node is a replica, so it has no vote. Locks require a master. Severity: danger.
     Replica,
-    /// This node and another node are the same server, so that server would have two votes. Severity: danger.
+    /// This node and another node are the same server, which would have two votes. Severity: danger.
     SameServer {
         /// Address of the other node.
         other: String,
@@ -66,8 +66,8 @@ pub enum Finding {
         /// Number of keys that the server has evicted since it started.
         evicted: u64,
     },
-    /// The server does not permit `TIME`. Clients cannot detect that its clock steps forward or runs fast, and such a
-    /// clock expires locks early. Severity: danger.
+    /// The server does not permit `TIME`. Clients therefore cannot detect that the server's clock steps forward or runs
+    /// fast, which expires locks early. Severity: danger.
     ClockUnreadable,
     /// The server's clock differs from the other nodes' clocks by more than 125 ms. The difference itself is harmless,
     /// but a forward step that corrects the clock expires locks early. Severity: warning.
@@ -114,7 +114,7 @@ pub enum Finding {
         /// Number of Sentinels that monitor the server.
         sentinels: u64,
     },
-    /// The check could not determine a fact, because the server does not permit a command. Severity: note.
+    /// The check could not determine a fact, because the server does not permit the necessary command. Severity: note.
     Unknown {
         /// Name of the unknown fact.
         what: &'static str,
@@ -147,7 +147,7 @@ impl Finding {
     }
 }
 
-/// Consequences, according to the "Redis persistence" page of the Redis documentation.
+/// Returns the consequence of the settings, according to the "Redis persistence" page of the Redis documentation.
 fn loss(persistence: Persistence) -> &'static str {
     match persistence {
         Persistence::Nothing => "no persistence: a restart loses all locks",
@@ -169,19 +169,15 @@ fn loss(persistence: Persistence) -> &'static str {
     }
 }
 
-/// Consequence of incomplete persistence, and the remedy.
 const FORGETS: &str = "; the restart guard excludes a restarted node for max_ttl plus a margin (62.2 s by default). To \
                        count it at once, set appendonly yes, appendfsync always and trust_persistence";
 
-/// Consequence of a restart or a flush, and the remedy.
 const QUARANTINED: &str = "it may have lost locks, and has no vote in acquires until then; do not restart another \
                            node before that";
 
-/// Remedy if a client cannot prove that a server was not restarted, because it may not read `INFO`.
 const PERMIT_INFO: &str =
     "; permit +info, so that clients can detect whether the server was restarted";
 
-/// Consequence of a failover to a replica, and the remedy.
 const PROMOTED: &str = "a promoted replica may miss the latest locks, and new clients cannot detect that; use a single \
                         server per node, and while a node has replicas, do not set trust_persistence";
 

@@ -1,6 +1,6 @@
 //! Checks whether locks are safe on the nodes: [`Redlock::check`](crate::Redlock::check) and its findings.
 //!
-//! A check compares the nodes with each other. Its result does not affect later acquires.
+//! A check also compares the nodes with each other. Its result does not affect later acquires.
 
 mod finding;
 mod offset;
@@ -23,7 +23,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Maximum harmless offset: time daemons may step the clock above it (`STEPT` of RFC 5905).
+/// Largest offset that is not reported. Time daemons may correct a larger offset by stepping the clock (`STEPT` of RFC
+/// 5905).
 const STEP: Duration = Duration::from_millis(125);
 
 /// Result of [`Redlock::check`](crate::Redlock::check) for one node.
@@ -62,7 +63,7 @@ pub struct NodeCheck {
     findings: Vec<Finding>,
 }
 
-/// Serializes findings with their severity, and their text as `message`.
+/// Serializes each finding with its severity, and with its text as `message`.
 #[cfg(feature = "serde")]
 fn described<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(serde::Serialize)]
@@ -81,7 +82,7 @@ fn described<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Resul
 }
 
 impl NodeCheck {
-    /// Returns the address of the node, without user and password.
+    /// Returns the node's address, without credentials.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -116,8 +117,8 @@ impl NodeCheck {
         self.eviction_policy.as_deref()
     }
 
-    /// Returns the offset of the server's wall clock from the other nodes' clocks. The server uses this clock to expire
-    /// locks. Also returns `None` if no other node's clock is known.
+    /// Returns the offset of the server's wall clock from the other nodes' clocks. The server uses its wall clock to
+    /// expire locks. Also returns `None` if no other node's clock is known.
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.clock_offset
     }
@@ -158,13 +159,13 @@ impl NodeCheck {
     }
 }
 
-/// A random resource for trying the commands of a lock; no key of this name exists.
+/// Returns a random resource name for trying the commands of a lock. No key with this name exists.
 pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
     format!("quorlock-check:{}", random.uuid().simple()).into()
 }
 
-/// Checks all nodes concurrently. Commands are tried on `key`. `preview` returns why the nodes' grants would not count if
-/// new connections reached the given servers.
+/// Checks all nodes concurrently, and tries the commands of a lock on `key`. `preview` returns, for each node, why its
+/// grants would not count if a new connection reached the given server.
 pub(crate) async fn check(
     pool: &Pool,
     preview: impl Fn(&[Option<ServerInfo>]) -> Vec<Option<NodeFailure>>,
@@ -197,7 +198,7 @@ pub(crate) async fn check(
         .collect();
     let quarantined = preview(&servers);
     for ((check, server), failure) in checks.iter_mut().zip(&servers).zip(quarantined) {
-        // An unreachable node has a finding already.
+        // An unreachable node already has a finding.
         let failure = failure.filter(|_| server.is_some());
         check.findings.extend(failure.map(|failure| Finding::Quarantined {
             counts_in: failure.counts_in().unwrap_or_default(),
@@ -208,8 +209,8 @@ pub(crate) async fn check(
     Ok(checks)
 }
 
-/// Findings about each node, and those that compare nodes. `client`: offset of this client's wall clock from its
-/// monotonic clock, in nanoseconds.
+/// Creates the result for each node, including findings that compare nodes. `client` is the offset of this client's
+/// wall clock from its monotonic clock, in nanoseconds.
 fn compared(
     names: &[Arc<str>],
     probes: &[Result<Probe, NodeFailure>],
@@ -240,7 +241,6 @@ fn compared(
     offsets.into_iter().enumerate().map(check).collect()
 }
 
-/// Findings about a single node.
 fn findings(probe: &Probe) -> Vec<Finding> {
     let Probe { told: Inspection { facts, refusals, no_pushes }, clock, refuses_time, .. } = probe;
     let mut found = Vec::new();
@@ -284,7 +284,6 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     found
 }
 
-/// Formats an uptime with at most two units.
 fn age(uptime: Duration) -> String {
     let seconds = uptime.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// With three or more nodes, a single wrong clock is identified. With two nodes, the check cannot determine which clock
 /// is wrong, so both nodes have an offset.
 ///
-/// Displays as `60.0s ±0.2ms ahead`.
+/// The `Display` text has the form `60.0s ±0.2ms ahead`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ClockOffset {
@@ -34,7 +34,7 @@ fn in_seconds<S: serde::Serializer>(nanos: &i128, serializer: S) -> Result<S::Ok
 }
 
 impl ClockOffset {
-    /// Returns the offset in microseconds. It is positive if this node's clock is ahead, and negative if it is behind.
+    /// Returns the offset in microseconds: positive if this node's clock is ahead, negative if it is behind.
     pub fn as_micros(&self) -> i64 {
         let micros = self.nanos / 1000;
         i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX })
@@ -57,13 +57,13 @@ impl ClockOffset {
         self.uncertainty
     }
 
-    /// Lower bound of the distance.
+    /// Returns a lower bound on the distance.
     pub(super) fn certain(&self) -> Duration {
         self.distance().saturating_sub(self.uncertainty)
     }
 }
 
-/// Middle of the possible offsets, doubled to avoid rounding.
+/// Returns the middle of the offset's range, doubled to avoid rounding.
 fn twice_middle(offset: &Offset) -> i128 {
     i128::from(offset.lowest) + i128::from(offset.highest)
 }
@@ -72,7 +72,7 @@ fn width(offset: &Offset) -> i128 {
     i128::from(offset.highest) - i128::from(offset.lowest)
 }
 
-/// Offsets of the nodes whose clocks were read; `None` also if no other clock was read.
+/// Returns the offset of each node's clock. `None` if the clock was not read, or if no other clock was read.
 pub(super) fn offsets(readings: &[Option<Offset>]) -> Vec<Option<ClockOffset>> {
     let of = |(place, reading): (usize, &Option<Offset>)| {
         let reading = reading.as_ref()?;
@@ -83,7 +83,7 @@ pub(super) fn offsets(readings: &[Option<Offset>]) -> Vec<Option<ClockOffset>> {
     readings.iter().enumerate().map(of).collect()
 }
 
-/// Two groups of nodes whose clocks disagree. It is unknown which group is wrong.
+/// Two groups of nodes whose clocks disagree. Either group may be wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dispute {
     pub(super) by: Duration,
@@ -92,8 +92,9 @@ pub(super) struct Dispute {
     pub(super) far: Vec<usize>,
 }
 
-/// Finds a node whose clock differs from the other nodes' clocks by more than `limit`, but less from this client's:
-/// the majority may be wrong. `client`: offset of this client's wall clock from its monotonic clock, in nanoseconds.
+/// Finds a clock that differs from the other nodes' clocks by more than `limit`, but is less than half as far from this
+/// client's clock. The clocks of the majority may then be wrong. `client` is the offset of this client's wall clock
+/// from its monotonic clock, in nanoseconds.
 pub(super) fn dispute(
     readings: &[Option<Offset>],
     offsets: &[Option<ClockOffset>],
@@ -124,7 +125,7 @@ fn offset(own: &Offset, others: &[&Offset]) -> Option<ClockOffset> {
     let lower = middles[(middles.len() - 1) / 2];
     let middle = twice_middle(own);
     let twice = middle - middle.clamp(lower, upper);
-    // The error of a median is at most the largest error of its numbers.
+    // The error of a median is at most the largest error of its inputs.
     let widest = others.iter().map(|other| width(other)).max()?;
     let twice_unsure = width(own) + widest;
     let in_doubt = u64::try_from(twice_unsure / 2 + 1).unwrap_or(u64::MAX);
@@ -166,7 +167,7 @@ mod tests {
             (&[0, 0, 0, 60], &[0, 0, 0, 60]),
             (&[0, 0, 60, 0, -9], &[0, 0, 60, 0, -9]),
             (&[1, 2, 3, 4, 5], &[-2, -1, 0, 1, 2]),
-            // Two clocks, or two halves: the wrong side is unknown.
+            // With two clocks, or two equal halves, the wrong side is unknown.
             (&[60, 0], &[60, -60]),
             (&[60, 0, 60, 0], &[60, -60, 60, -60]),
         ] {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any position of the true clocks within their readings.
+        /// The true clocks can be anywhere within their readings.
         #[test]
         fn true_offset_is_within_the_uncertainty(
             clocks in prop::collection::vec((-50_i64..50, 0_i64..20, -100_i64..=100), 2..6),

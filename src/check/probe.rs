@@ -1,4 +1,4 @@
-//! Examines one node, over a separate connection.
+//! Check of one node over a separate connection.
 
 use super::session::Session;
 use crate::node::{Node, shield};
@@ -9,24 +9,21 @@ use crate::wire::{Inspection, Keys, NodeFailure, Value, ask_time, time_us};
 use redis::RedisError;
 use std::time::Duration;
 
-/// How often a clock is read: the narrowest of several readings counts.
+/// Number of clock readings in a check. Each reading can narrow the range of the clock's offset.
 const READINGS: usize = 8;
 
-/// Result of the examination of a node.
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) told: Inspection,
-    /// Offset of its clock, if it permits `TIME`.
+    /// Offset of the node's clock, if the node permits `TIME`.
     pub(crate) clock: Option<Offset>,
-    /// True if the server refuses `TIME`.
     pub(crate) refuses_time: bool,
-    /// The best round trip of a command.
     pub(crate) latency: Option<Duration>,
 }
 
 impl Probe {
-    /// Probes `node`. Tries the commands that a lock needs on `keys`, which must not exist, so these commands have no
-    /// effect. Takes at most one connect timeout and two node timeouts.
+    /// Probes `node`, and tries the commands of a lock on `keys`. The keys must not exist, so that these commands have
+    /// no effect. Takes at most one connect timeout and two node timeouts.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -52,7 +49,7 @@ impl Probe {
         let asked = clock.timeout(limit, asking).await;
         let (asked, _) = asked.ok_or(NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error, None))?;
-        // An incomplete result is used, too.
+        // After a timeout, the readings that have completed are used.
         let _ = clock.timeout(limit, probe.read_clock(&mut session, clock)).await;
         Ok(probe)
     }
@@ -79,7 +76,7 @@ impl Probe {
             let rtt = received.since(sent);
             self.latency = Some(self.latency.map_or(rtt, |best| best.min(rtt)));
             let offset = Reading { sent, shown_us, received }.offset();
-            // Readings that contradict each other show that the clock was stepped: the later one counts.
+            // Two readings that contradict each other show that the clock was stepped. The later reading is used.
             let known = self.clock.unwrap_or(offset);
             self.clock = Some(known.narrowed(offset).unwrap_or(offset));
         }

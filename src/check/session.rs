@@ -1,4 +1,4 @@
-//! A connection of a check: sends one pipeline at a time, and waits for its replies.
+//! Connection of a check. Sends one pipeline at a time and waits for its replies.
 
 use crate::node::Node;
 use crate::transport::Stream;
@@ -11,10 +11,9 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 
-/// Maximum number of bytes that one read takes.
 const CHUNK: usize = 8 << 10;
 
-/// Number of reads in a row before other tasks have their turn: a server may push without end.
+/// Maximum number of reads before the session yields to other tasks. A server can send pushes without end.
 const MAX_READS: usize = 16;
 
 /// A connection whose server has accepted the login. Dropping it closes the stream.
@@ -51,16 +50,16 @@ impl Session {
         greeting.read(&self.exchange().await?)
     }
 
-    /// The requests of the next pipeline.
     pub(super) fn requests(&mut self) -> &mut Requests {
         self.conversation.requests()
     }
 
-    /// Sends the requests as one pipeline, and waits for the replies. If the server has sent an error before it closed
-    /// the connection, the error contains it.
+    /// Sends the requests as one pipeline, and waits for the replies. If the server sent an error before it closed the
+    /// connection, the returned error contains the server's error.
     ///
     /// # Cancel safety
-    /// Dropping the future can leave requests sent and replies unread. Close the session.
+    /// If the future is dropped, requests may have been sent without their replies being read. The session must then be
+    /// closed.
     pub(super) async fn exchange(&mut self) -> Result<Vec<Value>, RedisError> {
         self.conversation.end_pipeline(());
         let replies = self.replies().await;
@@ -92,8 +91,8 @@ impl Session {
         }
     }
 
-    /// Sends as much as the stream takes. Its errors are ignored: the replies that have arrived are read, and then the
-    /// end of the stream.
+    /// Sends as many bytes as the stream accepts. Ignores write errors, so that the replies that have already arrived
+    /// are read before the end of the stream.
     fn poll_send(&mut self, cx: &mut Context<'_>) {
         let Self { stream, conversation } = self;
         while !conversation.to_send().is_empty()

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 const PING: &str = "*1\r\n$4\r\nPING\r\n";
 const PUSH: &[u8] = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
 
-/// A session, and the server's end of its stream, with a buffer of `room` bytes.
+/// Returns a session and the server's end of its stream. The stream buffers `room` bytes.
 async fn session(room: usize) -> (Session, DuplexStream) {
     let (stream, mut server) = duplex(room);
     let login = RedisConnectionInfo::default();
@@ -26,7 +26,7 @@ async fn session(room: usize) -> (Session, DuplexStream) {
     (session, server)
 }
 
-/// The next bytes at the server, none at the end of the stream.
+/// Returns the next bytes that the server receives, or an empty string at the end of the stream.
 async fn receive(server: &mut DuplexStream) -> String {
     let mut bytes = [0; 4096];
     let received = timeout(Duration::from_secs(20), server.read(&mut bytes)).await;
@@ -91,7 +91,6 @@ async fn malformed_bytes_end_the_exchange() {
     assert!(!error.is_connection_dropped(), "the server is there");
 }
 
-/// A server that pushes without end, and counts the reads.
 #[derive(Default)]
 struct Endless(usize);
 

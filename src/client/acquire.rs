@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Future that acquires a lock. Its methods set the options of this acquire.
+/// Future that acquires a lock. Methods such as [`ttl`](Self::ttl) override the client's settings for this acquire.
 ///
 /// Await it, spawn it, or use it in `select!`. The acquire starts when the future is first polled, and its [wait
 /// time](Self::wait) is measured from that moment. The output is the [`Lease`], or an [`AcquireError`].
 ///
 /// # Cancel safety
-/// The future can be dropped at any time. Every node that may have set the key then receives a release. This includes a
-/// node that is unresponsive at that time and resumes later.
+/// The future can be dropped at any time. The client then sends a release to every node that may have set the key, even
+/// to a node that is unresponsive and recovers later.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire {
     client: Arc<Inner>,
@@ -38,7 +38,7 @@ pub struct Acquire {
 enum Target {
     One(Key),
     All(Vec<Key>),
-    /// Adoption of the lock with this value.
+    /// The lock with this value, to be adopted.
     HandedOver(Key, Arc<Value>),
 }
 
@@ -66,13 +66,12 @@ impl Acquire {
         Self::new(client, Target::HandedOver(resource.into(), value))
     }
 
-    /// Makes a single attempt, without a limit of its time.
     pub(crate) fn once(mut self) -> Self {
         (self.options.wait, self.options.retry) = (None, RetryPolicy::none());
         self
     }
 
-    /// Renews the lease while it is held, within a limit that was set before.
+    /// Enables background renewal. Keeps a limit that [`auto_extend`](Self::auto_extend) has already set.
     pub(crate) fn renewed(mut self) -> Self {
         self.options.auto_extend.get_or_insert(Duration::MAX);
         self
@@ -81,10 +80,10 @@ impl Acquire {
     fn start(&self) -> BoxFuture<'static, Result<Lease, AcquireError>> {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));
-        // An adoption cannot succeed later: waiting does not help.
         let LockOptions { wait, ref retry, .. } = self.options;
-        // Retries need a limit: a single attempt that was given a retry policy uses the client's.
+        // A single attempt with a retry policy but without a wait time: the client's wait time limits the retries.
         let wait = wait.or_else(|| self.client.settings.lock.wait.filter(|_| retry.retries()));
+        // An adoption that failed cannot succeed later, so waiting does not help.
         let wait = wait.filter(|_| !is_adoption);
         let deadline = wait.map(|wait| client.backing.clock().now().after(wait));
         let submitted = self.request(deadline).map(|mut request| {
@@ -94,7 +93,7 @@ impl Acquire {
             (watch, acquiring, ttl)
         });
         let margin = self.options.stop_before;
-        // The request is not part of the future: that would make it several times as large.
+        // The request is built outside the future, which would otherwise be several times as large.
         Box::pin(async move {
             let (watch, acquiring, ttl) = submitted?;
             let ended = watch.client.obtain(acquiring, &watch.keys, ttl, watch.tag).await;
@@ -140,7 +139,6 @@ impl Acquire {
     }
 }
 
-/// Options of the acquire and its lease.
 impl Acquire {
     /// Sets how long a node keeps the lock unless the lease is extended or released. Overrides the client's
     /// [`ttl`](crate::Builder::ttl).
@@ -172,18 +170,18 @@ impl Acquire {
     }
 
     /// Limits the number of attempts that the acquire makes within its [wait time](Self::wait). An acquire makes at
-    /// least one attempt, so zero has the effect of one.
+    /// least one attempt, so zero is treated as one.
     ///
-    /// An attempt starts as soon as the lock is likely to be free, and otherwise after the delay that the [retry
-    /// policy](Self::retry) specifies. A later call to `retry` replaces this limit.
+    /// An attempt starts as soon as the lock is likely to be free, and otherwise after the delay of the [retry
+    /// policy](Self::retry). A later call to `retry` replaces this limit.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.options.retry = self.options.retry.limit(attempts.saturating_sub(1));
         self
     }
 
-    /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time. This also fails an
-    /// acquire that would have succeeded by waiting, because the holder may release the lock before its ttl ends. By
-    /// default, an acquire waits for its full wait time.
+    /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time. The acquire can
+    /// therefore fail even though waiting would have succeeded, because the holder may release the lock before its ttl
+    /// ends. By default, an acquire waits for its full wait time.
     pub fn give_up_early(mut self) -> Self {
         self.options.gives_up_early = true;
         self
@@ -207,19 +205,19 @@ impl Acquire {
     }
 
     /// Enables background renewal without a limit. An unresponsive holder then keeps the lock for as long as its
-    /// process runs. Use this for a leader whose work is supervised by other means. Otherwise, prefer
-    /// [`auto_extend`](Self::auto_extend).
+    /// process runs. Use this for a leader whose work is supervised by other means, and prefer
+    /// [`auto_extend`](Self::auto_extend) otherwise.
     pub fn auto_extend_forever(self) -> Self {
         self.auto_extend(Duration::MAX)
     }
 
-    /// Keeps the resource locked for at least `time`, even if the lease is released or dropped earlier. The time is
-    /// measured from the start of the attempt that acquired the lock. If the lease is released or dropped before `time`
-    /// has elapsed, the release replaces the lock's value with a value that has no owner and expires at the end of
-    /// `time`, as [`release_after`](crate::Lease::release_after) does.
+    /// Keeps the resource locked for at least `time`, even if the lease is released or dropped earlier. `time` is
+    /// measured from the start of the attempt that acquired the lock. An early release does not delete the key. The
+    /// release replaces the key's value with a value that has no owner and expires at the end of `time`; see
+    /// [`release_after`](crate::Lease::release_after).
     ///
-    /// Use this for scheduled jobs that must run on one host only. Neither a host whose clock is slightly late nor a
-    /// job that fails immediately then causes a second run.
+    /// Use this for scheduled jobs that must run on one host only. The job then runs only once, even if it fails
+    /// immediately or if another host's clock is slightly late.
     ///
     /// `time` is truncated to whole milliseconds. Default: zero.
     ///
@@ -230,34 +228,34 @@ impl Acquire {
         self
     }
 
-    /// Sets the text that is stored with the lock and shown in its [status](crate::Redlock::status), at most
-    /// 4096 bytes. Overrides the client's [`metadata`](crate::Builder::metadata). The text is part of the key's value,
-    /// so every client that can read the key can read the text.
+    /// Sets a text of at most 4096 bytes that is stored with the lock and shown in its
+    /// [status](crate::Redlock::status). Overrides the client's [`metadata`](crate::Builder::metadata). The text is
+    /// part of the key's value, so every client that can read the key can read the text.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.options.metadata = Some(metadata.into().into());
         self
     }
 
-    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number that is higher than the token of each lease
-    /// of the same resource that ended earlier. The resource can use it to reject stale writers.
+    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number that is higher than the token of any
+    /// previous lease of the same resource. The protected resource can use the token to reject stale writers.
     ///
     /// Each node that grants the lock increments a counter of the resource. If a quorum of nodes returns the same
-    /// number, which is the usual case, the token requires no extra round trip. Otherwise it requires a second round
-    /// trip, which takes at most one more node timeout.
+    /// number, which is the usual case, the token requires no extra round trip. Otherwise the token requires a second
+    /// round trip, which takes at most one more node timeout.
     ///
-    /// With [`acquire_all`](crate::Redlock::acquire_all), the lease has a single token. It is ordered relative to the
-    /// token of every lease that shares a resource with this lease. Leases without a token are not ordered: use tokens
-    /// for all leases of a resource, or for none.
+    /// With [`acquire_all`](crate::Redlock::acquire_all), the lease has a single token. The token is ordered relative
+    /// to the token of every lease that shares a resource with this lease. Leases without a token are not ordered: use
+    /// tokens for all leases of a resource, or for none.
     ///
-    /// The counter's key begins with the lock's key and is in the same hash slot. If the lock's key is empty, or
-    /// contains braces that do not form a hash tag, such as `a{b`, the resource cannot have a counter, and the acquire
-    /// is [rejected](crate::ConfigError::NoCounter). `{user:7}/inbox` is valid.
+    /// The counter's key begins with the lock's key and is in the same hash slot. A lock's key that is empty, or whose
+    /// braces do not form a hash tag, such as `a{b`, cannot have a counter. The acquire is then
+    /// [rejected](crate::ConfigError::NoCounter). `{user:7}/inbox` is valid.
     pub fn fenced(mut self) -> Self {
         self.options.is_fenced = true;
         self
     }
 
-    /// Disables fencing tokens that the client's settings enable.
+    /// Disables fencing tokens for this acquire, if the client's settings enable them.
     pub fn without_fencing(mut self) -> Self {
         self.options.is_fenced = false;
         self
@@ -272,13 +270,13 @@ impl Acquire {
     }
 
     /// Warns the protected work before the lease expires: [`stopping`](crate::LeaseRef::stopping) resolves when the
-    /// remaining validity falls to `margin`. A successful extension before that restarts the wait. Work that runs in
-    /// [`using`](crate::Acquire::using) can then finish cleanly. Work that is still running when the validity ends is dropped.
-    /// Default: `stopping` resolves when the validity ends.
+    /// remaining validity falls to `margin`. A successful extension postpones the warning. Work that runs in
+    /// [`using`](crate::Acquire::using) can use the remaining time to finish cleanly. If the work is still running when
+    /// the validity ends, `using` drops it. Default: `stopping` resolves when the validity ends.
     ///
     /// Background renewal starts when two thirds of the validity are left, and is retried until it succeeds. For a
     /// lease with background renewal, `margin` must therefore be less than two thirds of the validity, and less than
-    /// `max_hold`. For any other lease, it must be less than the whole validity. Otherwise the acquire fails with
+    /// `max_hold`. For any other lease, `margin` must be less than the whole validity. Otherwise the acquire fails with
     /// [`MarginTooLong`](crate::ConfigError::MarginTooLong).
     ///
     /// ```
@@ -338,7 +336,7 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// Shows the resources, but no value.
+/// Omits the value of a lock to adopt, because the value is a secret.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -354,7 +352,7 @@ impl fmt::Debug for Target {
 }
 
 impl AcquireError {
-    /// For an adoption, contention means that the key no longer has the value to adopt.
+    /// Converts the error of an adoption. Contention means that the key no longer has the value to adopt.
     fn of_adoption(self) -> Self {
         match self {
             Self::Contended { report, .. } => Self::NotHeld { report },

@@ -1,5 +1,4 @@
-//! Addresses of nodes, and errors for invalid ones. Errors contain no part of a URL, because any part may belong to a
-//! password.
+//! Parses the URLs of nodes. Errors contain no part of a URL, because any part may belong to a password.
 
 use crate::error::ConfigError;
 use crate::transport::{Address, TcpAddress};
@@ -10,10 +9,9 @@ const TCP: [&str; 2] = ["redis", "valkey"];
 const TLS: [&str; 2] = ["rediss", "valkeys"];
 const UNIX: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 
-/// A node's address and login.
 pub(crate) type Place = (Address, RedisConnectionInfo);
 
-/// Parses the URL of a node; `position` is its place in the list, for errors.
+/// Parses the URL of a node. Errors contain `position`, the node's place in the list.
 pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
     let url = url.trim();
     let bad = |reason: &str| ConfigError::BadUrl { position, reason: reason.to_owned() };
@@ -37,7 +35,7 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
     if has_tls && !cfg!(feature = "tls-rustls") {
         return Err(ConfigError::TlsNotEnabled { position });
     }
-    // The parser knows TLS only if the redis crate was built with it. Its errors may contain parts of the URL.
+    // The redis crate parses TLS schemes only if it was built with TLS. Its errors may contain parts of the URL.
     let plain = if has_tls { format!("redis://{rest}") } else { url.to_owned() };
     let info = plain.into_connection_info().map_err(|_| bad(FORM))?;
     let address = match info.addr() {
@@ -53,7 +51,7 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
         ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
         _ => return Err(bad("Unix sockets are not supported on this system")),
     };
-    // The parser reads `db` in URLs of Unix sockets only.
+    // The redis crate reads the `db` parameter only in URLs of Unix sockets.
     let login = info.redis_settings().clone();
     let login = match parameters(rest).find(|(name, _)| *name == "db") {
         Some((_, db)) => login.set_db(db.parse().map_err(|_| bad(NO_DATABASE))?),
@@ -64,11 +62,10 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
 
 const NO_DATABASE: &str = "the db parameter must be a database number";
 
-/// The form of a URL, as the reason for a refusal by the parser.
 const FORM: &str =
     "use redis://user:password@host:port/database; encode special characters, such as a % as %25";
 
-/// Text for a node without user and password: its address, or the reason why its URL is invalid.
+/// Returns the node's address without credentials, or the reason why its URL is invalid.
 pub(super) fn shown(place: &Result<Place, ConfigError>) -> String {
     match place {
         Ok((address, _)) => address.to_string(),
@@ -76,7 +73,6 @@ pub(super) fn shown(place: &Result<Place, ConfigError>) -> String {
     }
 }
 
-/// The names of `places`. An error if two are equal.
 pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigError> {
     let mut names: Vec<Arc<str>> = Vec::with_capacity(places.len());
     for (address, _) in places {
@@ -89,8 +85,8 @@ pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigEr
     Ok(names)
 }
 
-/// Why the part of a URL after the scheme is invalid, if the parser would misread it. It would take
-/// `redis://me:12#34@host` for the address of a host `me`.
+/// Returns the fault in `rest`, the part of a URL after the scheme. Detects URLs that the redis crate would misread:
+/// for example, it reads `redis://me:12#34@host` as the address of a host `me`.
 fn fault_of_host(rest: &str) -> Option<&'static str> {
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if tail.contains('@') {
@@ -115,7 +111,7 @@ fn fault_of_host(rest: &str) -> Option<&'static str> {
     fault_of_parameters(tail, &["db", "protocol"])
 }
 
-/// The query parameters of a URL, not decoded.
+/// Returns the query parameters of a URL, without percent-decoding.
 fn parameters(url: &str) -> impl Iterator<Item = (&str, &str)> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
@@ -128,7 +124,7 @@ fn fault_of_path(rest: &str) -> Option<&'static str> {
     fault_of_parameters(rest, &["db", "user", "pass", "protocol"])
 }
 
-/// The parser ignores fragments and unknown parameters.
+/// Rejects fragments and unknown parameters, which the redis crate would ignore.
 fn fault_of_parameters(tail: &str, accepted: &[&str]) -> Option<&'static str> {
     if tail.contains('#') {
         return Some("unexpected #: percent-encode it as %23 if it is part of a password");

@@ -1,4 +1,4 @@
-//! Requests of the status and of a forced release.
+//! Status requests and forced releases.
 
 use super::inner::Inner;
 use super::status::{LockState, NodeStatus, Status};
@@ -6,7 +6,6 @@ use crate::observe::Report;
 use crate::wire::Keys;
 use std::sync::Arc;
 
-/// Reads the state of `keys` from each node.
 pub(crate) async fn status(inner: &Inner, keys: Keys) -> Status {
     let max_ttl = inner.settings.limits.max_ttl;
     let Some((found, report)) = inner.driver.status(keys).await else {
@@ -21,7 +20,7 @@ pub(crate) async fn status(inner: &Inner, keys: Keys) -> Status {
     Status { needed: report.needed(), nodes: each.collect() }
 }
 
-/// Deletes, once, the value that each node reported.
+/// Deletes the lock on each node if the key still has the value that the node reported. Makes a single attempt.
 pub(crate) async fn force_release(inner: &Inner, keys: Keys) -> Report {
     let nothing = || Report::new(inner.backing.quorum.needed(), Arc::new([]));
     inner.driver.force_release(keys).await.unwrap_or_else(nothing)

@@ -1,4 +1,4 @@
-//! The parts of a client, made from checked settings.
+//! Builds the parts of a client from validated settings.
 
 use super::address;
 use super::builder::Builder;
@@ -14,7 +14,7 @@ use crate::protocol::{ClientId, MAX_NODES, Quorum, Ttl};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Added to the connect timeout while the application's call for credentials is pending.
+/// Time that is added to the connect timeout if the application supplies the credentials.
 const CREDENTIALS_MARGIN: Duration = Duration::from_millis(250);
 
 impl Builder {

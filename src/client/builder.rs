@@ -49,7 +49,6 @@ pub struct Builder {
     pub(super) credentials: Option<CredentialSource>,
 }
 
-/// Setters of the fields of a [`Config`] with the same names.
 macro_rules! config_setters {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
         $($(#[$doc])* pub fn $name(mut self, $name: $type) -> Self {
@@ -76,9 +75,9 @@ impl Builder {
         Self { config, ..Self::default() }.nodes(nodes).key_prefix(prefix)
     }
 
-    /// Adds one node for each URL. The form of a URL is `redis://[user:password@]host[:port][/db]`, `rediss://…`
-    /// (feature `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. Each form also accepts the query
-    /// parameters `db` and `protocol`. Any other parameter is [rejected](ConfigError::BadUrl).
+    /// Adds one node for each URL. A URL has the form `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature
+    /// `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. Each form also accepts the query parameters `db`
+    /// and `protocol`. Any other parameter is [rejected](ConfigError::BadUrl).
     ///
     /// Nodes must be independent masters: no node may be a replica of another node, and each server may be given only
     /// once. In a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.
@@ -94,20 +93,19 @@ impl Builder {
     }
 
     config_setters! {
-        /// Sets how long a node keeps a lock that is neither extended nor released, in whole milliseconds. Fractions of a
-        /// millisecond are discarded. Default: 10 s.
+        /// Sets how long a node keeps a lock that is neither extended nor released. Fractions of a millisecond are
+        /// discarded. Default: 10 s.
         ttl: Duration;
 
-        /// Sets the upper limit for the ttl of a lock, for its extensions, and for
-        /// [cool-downs](crate::Lease::release_after). **All clients of a deployment must use the same value.** Default:
-        /// 60 s.
+        /// Sets the upper limit for the ttl of locks and extensions, and for [cool-downs](crate::Lease::release_after).
+        /// **All clients of a deployment must use the same value.** Default: 60 s.
         ///
-        /// A node that has lost its data has no vote until every lock that it may have granted has expired. This setting
-        /// limits that time. A client whose ttl exceeds the `max_ttl` of other clients can lose its lock to them after a
-        /// node restarts.
+        /// A node that has lost its data has no vote until every lock that it may have granted has expired. `max_ttl`
+        /// limits the length of this period. A client whose ttl exceeds the `max_ttl` of other clients can lose its
+        /// lock to them after a node restarts.
         ///
-        /// A ttl above this limit is rejected with an error that names the setting. To raise `max_ttl`, first raise it on
-        /// all clients, and only then use longer ttls. A shorter `max_ttl` shortens quarantines; see
+        /// A ttl above `max_ttl` is rejected with an error that names the setting. To use longer ttls, first raise
+        /// `max_ttl` on all clients. A shorter `max_ttl` shortens quarantines; see
         /// [`restart_guard`](Self::restart_guard).
         max_ttl: Duration;
 
@@ -122,52 +120,51 @@ impl Builder {
         /// - The node always restarts with the same disk, and that disk is neither lost nor restored to an older state.
         /// - The node's address always leads to the same server, and never to a replica that was promoted.
         ///
-        /// A node that reports a less durable configuration is not trusted. A node that does not report its configuration
-        /// (`INFO`, `CONFIG GET`) is trusted. [`check`](Redlock::check) reports other settings that make persistence
-        /// unsafe.
+        /// A node that reports a less durable configuration is not trusted. A node that does not report its
+        /// configuration (`INFO`, `CONFIG GET`) is trusted. [`check`](Redlock::check) reports other settings that make
+        /// persistence unsafe.
         trust_persistence: bool;
 
-        /// Sets the total time that [`acquire`](Redlock::acquire) may take. Default: 10 s. If it is shorter than a round
-        /// trip to the nodes, the acquire fails with [`Timeout`](crate::AcquireError::Timeout). Use
+        /// Sets the total time that [`acquire`](Redlock::acquire) may take. Default: 10 s. If this time is shorter than
+        /// a round trip to the nodes, the acquire fails with [`Timeout`](crate::AcquireError::Timeout). Use
         /// [`try_acquire`](Redlock::try_acquire) for a single attempt.
         wait: Duration;
 
-        /// Sets how long the client waits for a node's reply. Default: 50 ms. This limits the delay that an unresponsive
-        /// node causes, and therefore the duration of an attempt. There is one exception: if the clocks of nodes have
-        /// stepped forward, a single attempt waits up to one more second until the grants of these nodes
-        /// [count](crate::VoteEligibility::Deferred) towards the quorum.
+        /// Sets how long the client waits for a node's reply. Default: 50 ms. The timeout limits the delay that an
+        /// unresponsive node causes, and therefore the duration of an attempt. Exception: an attempt that needs the
+        /// grant of a node whose clock has stepped forward waits for the grant to
+        /// [count](crate::VoteEligibility::Deferred), for at most one more second.
         ///
         /// The Redlock page suggests 5 to 50 ms for a ttl of 10 s. Allow several round trips on slow networks.
         node_timeout: Duration;
 
-        /// Sets how long the client waits until a connection is established and set up. Default: 1 s.
+        /// Sets how long the client waits for a connection to be established and set up. Default: 1 s.
         ///
-        /// Only the first acquires of a new client wait for connections. They wait until a quorum is connected. While all
-        /// known nodes have started recently, they wait until every node is connected or has failed to connect. See
+        /// Only the first acquires of a new client wait for connections, until a quorum is connected. While all known
+        /// nodes have started recently, these acquires wait until every node is connected or has failed to connect. See
         /// [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. After that, the client treats a node that is not
         /// connected within the node timeout as failed.
         connect_timeout: Duration;
 
-        /// Sets the fraction of the ttl that is subtracted from the validity, because clocks run at different rates. Must
-        /// be at least 0 and less than 1. Default: 0.01, as in the Redlock reference implementation.
+        /// Sets the fraction of the ttl that is subtracted from the validity, because clocks run at different rates.
+        /// Must be at least 0 and less than 1. Default: 0.01, as in the Redlock reference implementation.
         drift_factor: f64;
 
-        /// Sets the time that is subtracted from the validity in addition to [`drift_factor`](Self::drift_factor), because
-        /// Redis expires keys with millisecond precision. Default: 2 ms.
+        /// Sets the time that is subtracted from the validity in addition to [`drift_factor`](Self::drift_factor),
+        /// because Redis expires keys with millisecond precision. Default: 2 ms.
         drift_constant: Duration;
 
-        /// Sets the policy for retries of [`acquire`](Redlock::acquire) after a refused attempt. Default: jittered, 50 ms
-        /// to 250 ms.
+        /// Sets the policy for retries of [`acquire`](Redlock::acquire) after a refused attempt. Default: jittered,
+        /// 50 ms to 250 ms.
         retry: RetryPolicy;
 
         /// Sets how long a node keeps a resource's fencing counter after the last acquire or extension with a fencing
         /// token. After a release, the counter remains for at least half of this time. Must not be shorter than
-        /// [`max_ttl`](Self::max_ttl). Default: 24 h, or `max_ttl` if that is longer.
-        ///
-        /// While the counter exists, tokens increase regardless of clocks. After it has expired, the next token is taken
-        /// from the acquiring client's wall clock, in microseconds. That token is higher than all earlier tokens, unless
-        /// the clock is behind the clocks of the earlier holders by more than the time that has passed since they acquired
-        /// the lock. Counters expire so that the counters of unused resources do not accumulate.
+        /// [`max_ttl`](Self::max_ttl). Default: 24 h, or `max_ttl` if that is longer. While the counter exists, tokens
+        /// increase regardless of clocks. After the counter has expired, the next token is taken from the acquiring
+        /// client's wall clock, in microseconds. The new token is lower than an earlier token only if the clock lags
+        /// behind the earlier holder's clock by more than the time between the two acquires. Counters expire so that
+        /// the counters of unused resources do not accumulate.
         token_ttl: Duration;
     }
 
@@ -178,7 +175,7 @@ impl Builder {
         self
     }
 
-    /// Sets the text that is stored with every lock and shown in its [status](Redlock::status), at most 4096 bytes. The
+    /// Sets a text of at most 4096 bytes that is stored with every lock and shown in its [status](Redlock::status). The
     /// text is the last part of the key's value, after a colon. Default: none.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         (self.config.metadata, self.config.owner) = (Some(metadata.into()), None);
@@ -207,23 +204,23 @@ impl Builder {
         self
     }
 
-    /// Runs all connections on the runtime of `handle`, which must have been built with `enable_all()`. Default: the
-    /// connections run on the runtime of the first call. If that runtime ends, or does not run its tasks in time, they are
-    /// opened again on another runtime that uses the client. If the call is on another executor than tokio, they run on a
-    /// thread of the library.
+    /// Runs all connections on the runtime of `handle`, which must have been built with `enable_all()`.
+    ///
+    /// Default: the connections run on the runtime of the first call. If that runtime shuts down or does not run its
+    /// tasks in time, the client reconnects on another runtime that uses the client. If the call is made outside tokio,
+    /// the connections run on a thread of the library.
     pub fn runtime(mut self, handle: Handle) -> Self {
         self.runtime = Some(handle);
         self
     }
 
-    /// Replaces sockets with `transport`.
     #[cfg(test)]
     pub(crate) fn transport(self, transport: Arc<dyn Transport>) -> Self {
         Self { environment: Environment { transport, ..self.environment }, ..self }
     }
 }
 
-/// Shows the nodes' addresses without user and password.
+/// Omits the credentials of the nodes.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: Vec<_> = self.nodes.iter().map(address::shown).collect();

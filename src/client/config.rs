@@ -12,8 +12,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Declares [`Config`], its `Debug` output, and how one configuration overrides another. A file contains the values of
-/// `text` settings as text.
+/// Declares [`Config`] with its `Debug` implementation, and the method that merges two configurations. Configuration
+/// files represent `text` settings as text.
 macro_rules! config {
     (
         $(#[$of_config:meta])*
@@ -25,7 +25,7 @@ macro_rules! config {
         #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
         #[non_exhaustive]
         pub struct Config {
-            /// URL of each node. In a file, this can also be a single text that contains the URLs, separated by
+            /// URLs of the nodes. A file can contain either a list or a single string of URLs that are separated by
             /// commas or white space.
             #[cfg_attr(feature = "serde", serde(deserialize_with = "told::nodes"))]
             pub nodes: Vec<String>,
@@ -41,7 +41,7 @@ macro_rules! config {
             )*
         }
 
-        /// Shows the nodes' addresses without user and password.
+        /// Omits the credentials of the nodes.
         impl fmt::Debug for Config {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let nodes = self.nodes.iter().enumerate();
@@ -58,7 +58,6 @@ macro_rules! config {
         }
 
         impl Config {
-            /// Replaces the settings that `set` has.
             #[cfg(feature = "serde")]
             pub(super) fn overridden_by(self, set: Self) -> Self {
                 Self {
@@ -75,13 +74,12 @@ macro_rules! config {
 }
 
 config! {
-    /// Settings of a client as plain data. They can be read from a file with serde (feature `serde`), read from
-    /// [environment variables](Self::from_env), or set in code. Pass the `Config` to [`Builder::from_config`] to
-    /// create a client.
+    /// Settings of a client as plain data: read from a file with serde (feature `serde`), read from [environment
+    /// variables](Self::from_env), or set in code. Pass the `Config` to [`Builder::from_config`] to create a client.
     ///
     /// A field that is `None` takes the default of [`Builder`]. Each field has the name of the `Builder` method that
-    /// documents the setting. The fields for certificate files require the feature `tls-rustls`. Other TLS settings,
-    /// and [credentials](Builder::credentials) that change, are not plain data: set them on the builder.
+    /// documents the setting. The fields for certificate files require the feature `tls-rustls`. Set other TLS
+    /// settings, and [credentials](Builder::credentials) that change while the client runs, on the builder.
     ///
     /// ```
     /// use quorlock::{Builder, Config};
@@ -109,10 +107,9 @@ config! {
     /// fenced = true
     /// ```
     ///
-    /// `Config` cannot be serialized, because its URLs may contain passwords. Its `Debug` output shows the nodes
-    /// without user and password. Errors of this crate never contain the password of a URL. Errors of the `toml`
-    /// crate contain the faulty line of the file. If that line may contain a secret, log only the error's
-    /// `message()`.
+    /// `Config` cannot be serialized, because its URLs may contain passwords. Its `Debug` output omits the credentials
+    /// of the nodes. Errors of this crate never contain the password of a URL. Errors of the `toml` crate contain the
+    /// faulty line of the file. If that line may contain a secret, log only the error's `message()`.
     text {
         /// Time for which a node keeps a lock that is neither extended nor released; see [`Builder::ttl`].
         ttl: Duration;

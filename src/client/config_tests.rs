@@ -8,7 +8,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Every setting, each different from its default.
+/// Returns a configuration in which every setting differs from its default.
 fn full() -> Config {
     Config {
         ttl: Some(ms(5_000)),
@@ -30,7 +30,6 @@ fn full() -> Config {
     }
 }
 
-/// The same by hand.
 fn built() -> Builder {
     let builder = Redlock::builder().nodes(NODES).ttl(ms(5_000)).max_ttl(ms(90_000));
     let builder = builder.restart_guard(RestartGuard::Strict).trust_persistence(true);

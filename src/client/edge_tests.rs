@@ -1,5 +1,5 @@
-//! All numbers of the builder at their edges: it makes a client whose timings can work, or names the
-//! setting that cannot.
+//! Property test of the builder with extreme values: `build` either succeeds with consistent settings or names an
+//! invalid setting.
 
 use super::*;
 use crate::protocol::Ttl;
@@ -10,7 +10,6 @@ const MS: Duration = Duration::from_millis(1);
 const NS: Duration = Duration::from_nanos(1);
 const CENTURY: Duration = Duration::from_millis(Ttl::MAX_MS);
 
-/// The numbers that are given.
 #[derive(Clone, Debug)]
 struct Given {
     ttl: Duration,
@@ -34,14 +33,13 @@ impl Given {
         self.token_ttl.map_or(builder.clone(), |ttl| builder.token_ttl(ttl))
     }
 
-    /// The names of the settings that are invalid.
     fn faults(&self) -> Vec<&'static str> {
         let cannot_be_told =
             |given: Duration| given < MS || given.as_millis() > CENTURY.as_millis();
         let is_share = self.factor >= 0.0 && self.factor < 1.0;
         let token_ttl = self.token_ttl.unwrap_or(self.max_ttl.max(Duration::from_hours(24)));
         let kept = Duration::from_millis(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX));
-        // Rounded up, so that what is left is never too much.
+        // Rounded up, so that the remaining validity is never too long.
         let factor = if is_share { (self.factor * 1e6).ceil() / 1e6 } else { 0.0 };
         let share = kept.min(CENTURY).mul_f64(factor);
         let left = kept.saturating_sub(share).saturating_sub(self.constant);
@@ -67,7 +65,7 @@ fn duration() -> impl Strategy<Value = Duration> {
     for around in [MS, 2 * MS, 50 * MS, second, 10 * second, 60 * second, 3_600 * second, CENTURY] {
         edges.extend([around.saturating_sub(NS), around, around + NS]);
     }
-    // Most of them can work with most others.
+    // The durations with weight 4 are valid in most combinations.
     prop_oneof![
         1 => select(edges),
         1 => any::<Duration>(),

@@ -11,7 +11,6 @@ use crate::protocol::{Refusal, Ttl};
 use crate::wire::{Key, Keys};
 
 impl Inner {
-    /// The lease of an acquire of `keys`, once there is one.
     pub(super) async fn obtain(
         &self,
         acquiring: Result<Acquiring, Failure>,

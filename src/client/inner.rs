@@ -1,4 +1,4 @@
-//! State of a client.
+//! State that the clones of a client share.
 
 use super::settings::Settings;
 pub(super) use crate::engine::Client as Driver;
@@ -7,7 +7,6 @@ use crate::lease::Backing;
 use crate::wire::Keys;
 use std::sync::Arc;
 
-/// State that the clones of a client share.
 pub(crate) struct Inner {
     pub(crate) driver: Arc<Driver>,
     pub(crate) backing: Arc<Backing>,
@@ -15,7 +14,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Returns the key of `resource`, unless the client is closed or there is no runtime.
+    /// Returns the key of `resource`. Fails if the client is closed or no runtime is available.
     pub(super) fn reach(&self, resource: &[u8]) -> Result<Keys, ClientError> {
         self.driver.check_ready()?;
         Ok(Keys::one(self.settings.key(resource)?))

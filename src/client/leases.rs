@@ -19,7 +19,6 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// Snapshot of `state`; `None` if the lease has ended.
     fn of(state: &LeaseState) -> Option<Self> {
         let now = state.now();
         let Tenure::Held { valid_until } = state.tenure() else { return None };
@@ -69,9 +68,9 @@ impl HeldLease {
 }
 
 impl Redlock {
-    /// Returns a snapshot of each lease that this client and its clones hold, ordered by resource. A lost lease is not
-    /// included, even if its holder has not dropped it yet. Does no I/O; the cost is proportional to the number of
-    /// leases.
+    /// Returns a snapshot of each lease that this client and its clones hold, ordered by resource. Lost leases are
+    /// excluded, even if their holders have not dropped them yet. Does no I/O; the cost is proportional to the number
+    /// of leases.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -12,7 +12,7 @@ const TTL: Duration = Duration::from_secs(10);
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Settings of an acquire and its lease. The builder has the defaults of a client, and an acquire overrides them.
+/// Settings of an acquire and its lease. The builder sets the client's defaults, and each acquire can override them.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
     pub(crate) ttl: Duration,
@@ -20,11 +20,11 @@ pub(crate) struct LockOptions {
     pub(crate) wait: Option<Duration>,
     pub(crate) retry: RetryPolicy,
     pub(crate) gives_up_early: bool,
-    /// Maximum hold time, if the lease is renewed in the background.
+    /// Maximum hold time. `None` disables background renewal.
     pub(crate) auto_extend: Option<Duration>,
-    /// Minimum time for which the lock stays unavailable to others, even after an early release.
+    /// Minimum time for which the resource stays locked, even after an early release.
     pub(crate) at_least: Duration,
-    /// Remaining validity at which the work has to stop.
+    /// Remaining validity at which the work must stop.
     pub(crate) stop_before: Option<Duration>,
     pub(crate) metadata: Option<Arc<str>>,
     pub(crate) is_fenced: bool,
@@ -48,7 +48,6 @@ impl LockOptions {
         }
     }
 
-    /// Validates the options for a client with these `limits`, and returns the ttl.
     pub(super) fn check(&self, limits: &Limits) -> Result<Ttl, ConfigError> {
         check_metadata(self.metadata.as_deref())?;
         if self.at_least > self.ttl {
@@ -74,7 +73,6 @@ fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> {
     }
 }
 
-/// Host name and process ID, as `host:pid`.
 pub(super) fn owner() -> String {
     #[cfg(unix)]
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -107,7 +107,8 @@ fn unknown_url_parameter_is_refused() {
     }
 }
 
-/// A password in three parts. No error may contain the first or the last one.
+/// Generates a password between two known markers. No error may contain either marker. If the flag is true, the
+/// password is used as the user name.
 fn password() -> impl Strategy<Value = (String, bool)> {
     let reserved =
         prop::sample::select(":/?#[]@!$&'()*+,;=%\\^`{|}<>\" \t\né".chars().collect::<Vec<_>>());
@@ -118,7 +119,6 @@ fn password() -> impl Strategy<Value = (String, bool)> {
 }
 
 proptest! {
-    /// An address with any password is read correctly or refused, and no text contains the password.
     #[test]
     fn no_password_is_shown_or_misread((password, is_user) in password(), is_second in any::<bool>()) {
         let secret = if is_user { format!("{password}:walter") } else { format!("walter:{password}") };
@@ -130,7 +130,7 @@ proptest! {
             Ok((address, login)) => {
                 prop_assert_eq!(address.to_string(), "10.0.0.1:7000");
                 let read = if is_user { login.username() } else { login.password() };
-                // A user ends at the first colon, and what was encoded is decoded.
+                // The user ends at the first colon, and percent-encoded characters are decoded.
                 let is_altered = password.contains('%') || is_user && password.contains(':');
                 prop_assert!(is_altered || read == Some(&*password), "{:?}", read);
             }
@@ -147,7 +147,7 @@ proptest! {
     }
 }
 
-/// Texts with a `secret`, most of them no URL.
+/// Returns texts that contain `secret`. Most of them are not valid URLs.
 fn texts_around(secret: &str) -> [String; 18] {
     [
         format!("10.0.0.1:6380,password={secret},ssl=True"),
@@ -211,7 +211,7 @@ fn a_number_that_cannot_work_names_its_setting() {
         let said = said(builder);
         assert!(said.contains(names), "{names}: {said}");
     }
-    // The error names the setting that was given, not the one that limits it.
+    // The error names `ttl`, which the test sets, and not `max_ttl`, which limits it.
     let said = said(one().ttl(ms(60_001)));
     assert!(said.starts_with("ttl 60.001s exceeds max_ttl 60s"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! The public client: [`Builder`], [`Redlock`] and its methods.
 //!
 //! Methods validate their arguments, call the modules below, and convert results to public types. The
-//! decisions are made in [`coordinator`](crate::coordinator).
+//! [`coordinator`](crate::coordinator) makes all decisions.
 
 mod acquire;
 mod address;

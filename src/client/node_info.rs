@@ -1,4 +1,4 @@
-//! The nodes as the client knows them: their states, and when a quorum of them is ready.
+//! State of the nodes as known to the client, and waiting for a quorum of connected nodes.
 
 use super::redlock::Redlock;
 use crate::error::ClientError;
@@ -19,7 +19,7 @@ pub struct NodeInfo {
 }
 
 impl NodeInfo {
-    /// Returns the node's address, without user and password.
+    /// Returns the node's address, without credentials.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -29,8 +29,8 @@ impl NodeInfo {
         &self.state
     }
 
-    /// Returns whether the node has a vote. If it has none, for example because it was restarted or its clock is not
-    /// reliable, the result contains the reason and, if known, the time until it has one again.
+    /// Returns whether the node has a vote. If the node has no vote, the result contains the reason and, if known, the
+    /// time until its vote counts again. Possible reasons are a restart or an unreliable clock.
     pub fn eligibility(&self) -> &VoteEligibility {
         &self.eligibility
     }
@@ -41,8 +41,8 @@ impl NodeInfo {
     }
 }
 
-/// Writes the address, the state and, unless the node's grants count, the reason: `10.0.0.1:6379 up, restarted 3.1s ago,
-/// counts again in 57.0s`.
+/// Writes the address, the state and, unless the node's grants count, the reason, for example `10.0.0.1:6379 up,
+/// restarted 3.1s ago, counts again in 57.0s`.
 impl fmt::Display for NodeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.state)?;
@@ -69,8 +69,8 @@ impl Redlock {
         }
     }
 
-    /// Resolves when a quorum of nodes is connected. Resolves immediately if a quorum is already connected. Starts the
-    /// connections if necessary, on the [runtime](crate::Builder::runtime) of the client. Call this when a service starts, so that the first acquire does not wait for
+    /// Waits until a quorum of nodes is connected. Opens the connections if necessary, on the client's
+    /// [runtime](crate::Builder::runtime). Call this when a service starts, so that the first acquire does not wait for
     /// connections:
     ///
     /// ```
@@ -85,9 +85,9 @@ impl Redlock {
     /// # }
     /// ```
     ///
-    /// If all connected nodes started recently, also waits for the remaining nodes, until each is connected or the
-    /// first attempt to connect to it has failed. A node that has been running longer proves that the deployment is not
-    /// new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
+    /// If all connected nodes started recently, this method also waits for the remaining nodes, until each is connected
+    /// or the first attempt to connect to it has failed. A node that has been running longer proves that the deployment
+    /// is not new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     ///
     /// This method has no time limit and keeps waiting during an outage, so use a timeout as in the example.
     /// [`check`](Self::check) reports whether the nodes' configuration is safe for locks.

@@ -11,17 +11,16 @@ use crate::wire::Keys;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Emits the events for the start and the end of an acquire, also if the acquire is dropped.
+/// Emits the events for the start and the end of an acquire, even if the acquire is dropped.
 pub(super) struct AcquireWatch {
     pub(super) client: Arc<Inner>,
     pub(super) keys: Keys,
     pub(super) tag: Tag,
-    /// `None` if not observed, or after the last event.
+    /// `None` if no receiver wants events, or after the last event.
     started: Option<Time>,
 }
 
 impl AcquireWatch {
-    /// Gives the request's tag an ID if a receiver wants events, and emits the start event if its level is wanted.
     pub(super) fn start(
         client: Arc<Inner>,
         request: &mut AcquireRequest,
@@ -74,7 +73,8 @@ impl Drop for AcquireWatch {
     }
 }
 
-/// Only a missing quorum is a warning: contention is normal operation.
+/// Returns the level of an outcome. Contention is normal operation, so only a missing quorum or an internal error is a
+/// warning.
 fn weight(outcome: AcquireOutcome) -> Weight {
     match outcome {
         AcquireOutcome::NoQuorum | AcquireOutcome::Internal => Weight::Trouble,
@@ -93,7 +93,7 @@ fn outcome(error: &AcquireError) -> AcquireOutcome {
         AcquireError::Overloaded { .. } => AcquireOutcome::Overloaded,
         AcquireError::Closed => AcquireOutcome::Closed,
         AcquireError::Internal { .. } => AcquireOutcome::Internal,
-        // Settings are validated before the start event.
+        // Invalid settings are rejected before the start event, so this outcome is never reported for them.
         AcquireError::NoRuntime | AcquireError::Invalid(_) => AcquireOutcome::NoRuntime,
     }
 }

@@ -13,7 +13,7 @@ use crate::observe::Report;
 use std::fmt;
 use std::sync::Arc;
 
-/// Client for locks on N independent Redis masters.
+/// Client for distributed locks on N independent Redis masters.
 ///
 /// Cloning is cheap, and clones share connections. Any number of tasks, threads and runtimes can use a client at the
 /// same time, and a client can be stored in a `static`. See [`Builder::runtime`](crate::Builder::runtime) for the
@@ -29,16 +29,16 @@ impl Redlock {
     }
 
     /// Tries once to lock `resource`. The attempt takes at most one [node timeout](crate::Builder::node_timeout), or
-    /// two if a [fencing token](Acquire::fenced) is requested. There are two exceptions:
+    /// two if a [fencing token](Acquire::fenced) is requested. The attempt takes longer in two cases:
     ///
     /// - If no quorum is connected yet, for example in a program that has just started, the attempt first waits for
     ///   connections, for at most one [connect timeout](crate::Builder::connect_timeout). See [`ready`](Self::ready).
-    /// - If the attempt needs the grant of a node whose clock has stepped forward, it waits up to one more second until
-    ///   that grant [counts](crate::VoteEligibility::Deferred) towards the quorum.
+    /// - If the attempt needs the grant of a node whose clock has stepped forward, it waits for the grant to
+    ///   [count](crate::VoteEligibility::Deferred), for at most one more second.
     ///
     /// A resource is any sequence of bytes. Its key is the [prefix](crate::Builder::key_prefix) followed by the
-    /// resource. Keys that contain `#quorlock:` are reserved for the library, for example for fencing counters. Every
-    /// method [rejects](crate::ConfigError::ReservedResource) them.
+    /// resource. Keys that contain `#quorlock:` are reserved for the library's own keys, such as fencing counters.
+    /// Every method [rejects](crate::ConfigError::ReservedResource) a resource with a reserved key.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -49,8 +49,8 @@ impl Redlock {
         Acquire::one(self.inner.clone(), resource.as_ref()).once()
     }
 
-    /// Locks `resource`. If another lease holds the lock, waits until it becomes free, for at most the [wait
-    /// time](Acquire::wait).
+    /// Locks `resource`. If another lease holds the lock, the acquire waits until the lock becomes free, for at most
+    /// its [wait time](Acquire::wait).
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -61,9 +61,9 @@ impl Redlock {
         Acquire::one(self.inner.clone(), resource.as_ref())
     }
 
-    /// Locks several resources with one lease. If any of them is held, waits until all are free, for at most the [wait
-    /// time](Acquire::wait). Each node grants either all resources or none of them, and the lease has a single
-    /// validity. A lease can have at most 1000 resources. Duplicates are ignored.
+    /// Locks several resources with one lease. If any of them is held, the acquire waits until all are free, for at
+    /// most its [wait time](Acquire::wait). Each node grants either all resources or none of them, and the lease has a
+    /// single validity. A lease can have at most 1000 resources. Duplicates are ignored.
     ///
     /// An acquire holds no resource while it waits. Overlapping sets of resources therefore never cause a deadlock, in
     /// whatever order the resources are given. The acquire waits in the queue of the resource that is held.
@@ -104,17 +104,19 @@ impl Redlock {
     /// lease. Each node replaces that value with a new one. The previous holder's lease is then lost with the reason
     /// [`TakenOver`](crate::Loss::TakenOver).
     ///
-    /// If the previous lease belongs to this client, it ends before the new lease begins. It also ends if the adoption
-    /// fails or is dropped after a node may have replaced the value. It continues if every node refused the adoption.
+    /// If the previous lease belongs to this client, it ends before the new lease begins. The previous lease also ends
+    /// if the adoption fails or is dropped after a node may have replaced the value. If every node refuses the
+    /// adoption, the previous lease continues.
     ///
-    /// **If the previous lease belongs to a different client, it stays valid until that client notices the adoption**,
-    /// so its holder must stop working before it passes on the value. If the nodes send invalidation pushes, a holder
-    /// that uses background renewal or waits for [`lost`](crate::LeaseRef::lost) is notified within a round trip. Any
-    /// other holder notices the adoption at its next extension, or when its validity ends.
+    /// **If the previous lease belongs to a different client, it stays valid until that client notices the adoption.**
+    /// Its holder must therefore stop working before passing on the value. If the nodes send invalidation pushes, a
+    /// holder that uses background renewal or waits for [`lost`](crate::LeaseRef::lost) is notified within a round
+    /// trip. Any other holder notices the adoption at its next extension, or when its validity ends.
     ///
     /// If two clients adopt the same value at the same time, one of them succeeds, provided that the number of nodes is
-    /// odd and all of them reply. If an adoption does not reach a quorum, the nodes that have already replaced the
-    /// value delete the lock. If the old value then remains on fewer nodes than a quorum, no client holds the lock.
+    /// odd and all of them reply. If an adoption does not reach a quorum, the client deletes the lock on the nodes that
+    /// have already replaced the value. If the old value then remains on fewer nodes than a quorum, no client holds the
+    /// lock.
     ///
     /// An adoption makes a single attempt: the [wait time](Acquire::wait) and the [retry policy](Acquire::retry) do not
     /// apply. A lease of several resources cannot be adopted.
@@ -127,7 +129,7 @@ impl Redlock {
     /// - For all other errors, see [`AcquireError`](crate::AcquireError).
     ///
     /// # Cancel safety
-    /// If the future is dropped, nodes that have already replaced the value receive a release.
+    /// If the future is dropped, the client sends a release to the nodes that have already replaced the value.
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
         Acquire::handed_over(self.inner.clone(), resource.as_ref(), value.as_ref()).once()
     }
@@ -135,8 +137,8 @@ impl Redlock {
     /// Reads the state of the lock on `resource` from each node. Takes at most one node timeout.
     ///
     /// # Errors
-    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. If a
-    /// single node fails, the result contains its failure.
+    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. The
+    /// failure of a single node is not an error: the result contains the failure.
     ///
     /// # Cancel safety
     /// The future can be dropped at any time.
@@ -153,17 +155,17 @@ impl Redlock {
     /// A value that is not a string, or that is a string of more than 4,200 bytes, does not belong to a lock of this
     /// library. The node keeps such a key, and its vote is [`Held`](crate::NodeVote::Held). Delete the key with `DEL`.
     ///
-    /// **The holder may continue working until it notices the loss.** A lease with background renewal notices it at
-    /// once if the nodes send pushes, and otherwise at its next renewal. Any other lease notices it at its next
-    /// extension or its release. If this client holds the lock, its lease ends at the latest when this client acquires
-    /// the lock again.
+    /// **The holder may continue working until it notices the loss.** A lease with background renewal detects the loss
+    /// immediately if the nodes send pushes, and otherwise at its next renewal. Any other lease detects the loss at its
+    /// next extension or its release. If this client holds the lock, its lease ends at the latest when this client
+    /// acquires the lock again.
     ///
     /// In the report, a node that deleted the lock has the vote [`Granted`](crate::NodeVote::Granted), and a node that
     /// had no lock has the vote [`Missing`](crate::NodeVote::Missing).
     ///
     /// # Errors
-    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. If a
-    /// single node fails, the result contains its failure.
+    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. The
+    /// failure of a single node is not an error: the result contains the failure.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may already have deleted the lock.
@@ -173,7 +175,7 @@ impl Redlock {
     }
 
     /// Releases all leases of this client and its clones. Each lease is then lost, with the reason
-    /// [`Closed`](crate::Loss::Closed). Returns one entry for each lease: its resource (the first one, if there are
+    /// [`Closed`](crate::Loss::Closed). Returns one entry for each lease: its resource (the first one, if the lease has
     /// several) and the outcome of its release. Takes at most one node timeout, or two if the runtime that delivers a
     /// release is shut down during the call.
     ///
@@ -276,7 +278,6 @@ impl Redlock {
         self.inner.driver.close(self.inner.settings.connect_timeout).await
     }
 
-    /// Pending releases of a closed client.
     #[cfg(feature = "blocking")]
     pub(crate) fn remains(&self) -> CloseError {
         self.inner.driver.remains()
@@ -304,15 +305,15 @@ impl Redlock {
     /// All nodes are checked concurrently, which takes at most one [connect timeout](crate::Builder::connect_timeout)
     /// and two [node timeouts](crate::Builder::node_timeout). The check runs the commands that a lock requires on a key
     /// that does not exist, and sets no key. The name of the key consists of the [prefix](crate::Builder::key_prefix),
-    /// `quorlock-check:` and a random number. The scripts of this crate remain in the servers' script cache, as after
-    /// any acquire.
+    /// `quorlock-check:` and a random number. As after any acquire, the scripts of this crate remain in the servers'
+    /// script cache.
     ///
     /// # Errors
-    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. If a
-    /// single node fails, the result contains its failure.
+    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. The
+    /// failure of a single node is not an error: the result contains the failure.
     ///
     /// # Cancel safety
-    /// The future can be dropped at any time. This closes the connections of the check.
+    /// The future can be dropped at any time. Dropping it closes the connections of the check.
     pub async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
         let Inner { driver, backing, settings } = &*self.inner;
         if driver.is_closed() {

@@ -17,25 +17,26 @@ use crate::protocol::Policy;
 /// not a promoted replica. If you can guarantee both, exempt the nodes with
 /// [`trust_persistence`](crate::Builder::trust_persistence).
 ///
-/// If a server reports no `run_id`, the client assumes that it is the same server as before only if
-/// its `uptime_in_seconds` shows that it was already running when the client last connected to it,
-/// and its `master_replid` has not changed.
+/// If a server reports no `run_id`, the client compares other fields of `INFO`. The client assumes
+/// an unchanged server only if `master_replid` is unchanged and `uptime_in_seconds` shows that the
+/// server was already running when the client last connected to it.
 ///
-/// If `INFO` reports no uptime either, or is not permitted, the client treats each reconnect as a
-/// restart, and each first connection as a connection to a server that has just started. To avoid
-/// this, permit `INFO` (`+info`). If the machine failed silently, detection takes up to 5 s plus the node
-/// timeout.
+/// If `INFO` is not permitted or reports no uptime either, the client treats each reconnect as a
+/// restart. The client then also assumes on the first connection that the server has just started.
+/// To avoid this, permit `INFO` (`+info`). If a server's machine fails without closing its
+/// connections, detection takes up to 5 s plus the node timeout.
 ///
-/// The age of a server is its uptime according to `INFO`. It depends on the node's wall clock.
+/// A server's age is its uptime according to `INFO`, which depends on the node's wall clock.
 ///
-/// If a deployment grows from one node to three, or two of its three nodes are replaced, no client
-/// can acquire a lock for a quarantine period, because the new nodes started recently.
+/// If a deployment grows from one node to three, or if two of its three nodes are replaced, the
+/// majority of nodes started recently. No client can then acquire a lock for a quarantine period.
 ///
 /// # Limits of detection
 ///
-/// - **A failover behind one address.** A client that connects for the first time cannot detect it,
-///   because a promoted replica does not report when it was promoted. Each address must belong to
-///   one server and never move to another. [`check`](crate::Redlock::check) warns of replicas.
+/// - **A failover behind one address.** A client that connects for the first time cannot detect the
+///   failover, because a promoted replica does not report when it was promoted. Each address must
+///   belong to one server and never move to another. [`check`](crate::Redlock::check) warns of
+///   replicas.
 /// - **A recent start of a majority of nodes, while the older nodes are unresponsive.** A new
 ///   client assumes that the deployment is new. Bring the older nodes back first, or use
 ///   [`Strict`](Self::Strict).
@@ -44,11 +45,11 @@ use crate::protocol::Policy;
 ///   start the nodes, or use [`Strict`](Self::Strict).
 ///
 /// Therefore restart one node at a time, and wait for [`max_ttl`](crate::Builder::max_ttl) plus one
-/// second before you restart the next.
+/// second before you restart the next node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// Does not quarantine nodes: the grants of restarted and flushed nodes count. Use it for
+    /// Does not quarantine nodes: the grants of restarted and flushed nodes count. Use `Off` for
     /// tests, and for nodes whose start is delayed by other means. Nodes with an unreliable
     /// [clock](crate::NodeFailure::Suspect) are still excluded.
     Off,
@@ -63,13 +64,13 @@ pub enum RestartGuard {
     /// [`max_ttl`](crate::Builder::max_ttl) apart and some are down.
     ///
     /// To determine whether the deployment is new, the first attempts of a client wait while all
-    /// known nodes are young. They wait until the client has connected to each node or failed to
-    /// connect to it, for at most the [connect timeout](crate::Builder::connect_timeout).
+    /// known nodes are young. These attempts wait until the client has connected to each node or
+    /// failed to connect to it, for at most the [connect timeout](crate::Builder::connect_timeout).
     #[default]
     Observed,
-    /// Like [`Observed`](Self::Observed), but also quarantines each young node in a new deployment.
-    /// A new deployment therefore grants no locks until its nodes have been running for a
-    /// quarantine period.
+    /// Quarantines the same nodes as [`Observed`](Self::Observed), and also each young node in a
+    /// new deployment. A new deployment therefore grants no locks until its nodes have been running
+    /// for a quarantine period.
     Strict,
 }
 

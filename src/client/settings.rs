@@ -15,7 +15,7 @@ const MAX_TTL: Duration = Duration::from_secs(60);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Validated settings of one client. They are valid individually and in combination.
+/// Settings of a client, validated individually and in combination.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) lock: LockOptions,
@@ -60,7 +60,6 @@ impl Settings {
         Ok(Self { lock, limits, prefix, token_ttl, connect_timeout })
     }
 
-    /// The key of a resource. An error if the key is too long or reserved for the library.
     pub(crate) fn key(&self, resource: impl Into<Key>) -> Result<Key, ConfigError> {
         let resource = resource.into();
         let key = if self.prefix.is_empty() {
@@ -78,8 +77,8 @@ impl Settings {
         Ok(key)
     }
 
-    /// The keys of `resources`, sorted and without duplicates. An error if there are none or too many, or if they are
-    /// too long.
+    /// Returns the keys of `resources`, sorted and without duplicates. Fails if no resource is given, or if the keys
+    /// are too many or too long.
     pub(crate) fn keys(&self, resources: &[Key]) -> Result<Keys, ConfigError> {
         let keys = resources.iter().map(|resource| self.key(resource.clone()));
         let keys = Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?;
@@ -95,7 +94,6 @@ impl Settings {
         Ok(keys)
     }
 
-    /// The keys of the fencing counters of `keys`.
     pub(crate) fn counters(&self, keys: &Keys) -> Result<Arc<CounterKeys>, ConfigError> {
         let counters = CounterKeys::for_keys(keys, self.token_ttl);
         counters.map(Arc::new).map_err(|key| {
@@ -105,21 +103,20 @@ impl Settings {
     }
 }
 
-/// Maximum number of resources of one lease. A node processes no other command while it runs the script for them.
+/// Maximum number of resources of one lease. A node processes no other command while its script locks them.
 const MAX_RESOURCES: usize = 1_000;
 
 /// Maximum length of a key in bytes. A server or proxy that refuses to read a command closes the connection, and all
-/// commands in flight on it fail. Redis accepts strings of at least 1 MB (`proto-max-bulk-len`).
+/// commands in flight on it fail. The smallest limit for a string that Redis accepts is 1 MB (`proto-max-bulk-len`).
 const MAX_KEY: usize = 64 << 10;
 
 /// Maximum total length of the keys of one command, in bytes. With counters, the command is three times as long, which
-/// is still below 1 MB, the minimum of `client-query-buffer-limit` in Redis.
+/// is still below 1 MB, the smallest `client-query-buffer-limit` that Redis accepts.
 const MAX_KEYS: usize = 256 << 10;
 
-/// Default lifetime of a counter.
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Lifetime of counters. It must not be shorter than the longest lease.
+/// Rejects a `token_ttl` with which a counter could expire before a lease that uses its token.
 fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, ConfigError> {
     let token_ttl = asked.unwrap_or(max_ttl.max(TOKEN_TTL));
     if token_ttl < max_ttl {
@@ -128,7 +125,7 @@ fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, Co
     to_ttl("token_ttl", token_ttl)
 }
 
-/// Refuses to adopt a `value` that cannot belong to a lease of one resource.
+/// Rejects a `value` to adopt that cannot belong to a lease of one resource.
 pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
     let (length, most) = (value.bytes().len(), MAX_VALUE);
     if length > most {

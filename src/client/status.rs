@@ -1,4 +1,4 @@
-//! Status of a lock: its state and holder on each node, and its forced release.
+//! Status of a lock: its state and holder on each node.
 
 use crate::observe::{HeldBy, Holder, NodeVote, VoteEligibility, debug_as_display};
 use crate::wire::{Answer, Conflict, NodeFailure, RemainingTtl, short};
@@ -40,11 +40,11 @@ pub struct NodeStatus {
 pub enum LockState {
     /// The key does not exist.
     Free,
-    /// The lock is held: the key exists and contains a lock value. Contains the lock's holder.
+    /// The lock is held: the key contains a lock value. The field describes the lock's holder.
     Held(Holder),
-    /// The key has a value that does not belong to a lock of this library. Either the value is not a string, for
-    /// example because a different library uses the key for a lock, or it is a string of more than 4,200 bytes. The
-    /// client does not read the value. No client can acquire the lock on this node.
+    /// The key has a value that does not belong to a lock of this library. The value is not a string, for example
+    /// because another library uses the key, or is a string of more than 4,200 bytes. The client does not read the
+    /// value. No client can acquire the lock on this node.
     Foreign {
         /// Remaining ttl of the key; `None` if the key does not expire.
         #[cfg_attr(
@@ -53,7 +53,7 @@ pub enum LockState {
         )]
         ttl: Option<Duration>,
     },
-    /// The client does not know the state of the lock, because the node failed or its reply was not valid. Contains the
+    /// The state of the lock is unknown, because the node failed or sent an invalid reply. The field contains the
     /// failure.
     Failed(NodeFailure),
 }
@@ -84,7 +84,7 @@ impl Status {
     }
 
     /// Returns the time until an acquire can succeed, provided that the lock stays free on a quorum of nodes. Returns
-    /// zero if an acquire can succeed now, and a longer time while nodes have no vote because they were restarted or
+    /// zero if an acquire can succeed now. The time is longer while nodes have no vote because they were restarted or
     /// their clocks deviate. Returns `None` if the lock is not free on a quorum.
     ///
     /// The result is specific to this client. A new client knows of earlier restarts only within the limits that
@@ -103,7 +103,7 @@ impl Status {
 }
 
 impl NodeStatus {
-    /// Returns the node's address, without user and password.
+    /// Returns the node's address, without credentials.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -121,8 +121,8 @@ impl NodeStatus {
         }
     }
 
-    /// Returns whether the node has a vote when a client acquires the lock. If it has none, the result contains the
-    /// reason and, if known, the time until it has one again.
+    /// Returns whether the node's vote counts when this client acquires the lock. If the vote does not count, the
+    /// result contains the reason and, if known, the time until it counts again.
     pub fn eligibility(&self) -> &VoteEligibility {
         &self.eligibility
     }

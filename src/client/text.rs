@@ -4,12 +4,9 @@ use super::restart_guard::RestartGuard;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
-/// A setting with a text form.
 pub(super) trait SettingText: Sized {
-    /// The expected text, for error messages.
     const EXPECTED: &'static str;
 
-    /// Parses `text`; `None` if it is not in the expected form.
     fn read(text: &str) -> Option<Self>;
 }
 
@@ -77,7 +74,7 @@ impl SettingText for f64 {
 }
 
 /// Splits a list of URLs at commas and white space. A separator counts only if another URL or the end of the list
-/// follows. Otherwise a password that contains a separator would be cut in two, and an error message could show its
+/// follows. Otherwise a password that contains a separator would be split, and an error message could contain its
 /// second part.
 pub(super) fn urls(list: &str) -> Vec<String> {
     let is_gap = |at: char| at == ',' || at.is_whitespace();
@@ -93,14 +90,13 @@ pub(super) fn urls(list: &str) -> Vec<String> {
     urls
 }
 
-/// Returns true if `text` begins with the scheme of a URL.
 fn begins_url(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     let is_part = |it: char| it.is_ascii_alphanumeric() || it == '+';
     scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(is_part))
 }
 
-/// Deserialization of settings with serde.
+/// Serde deserialization of settings.
 pub(super) mod told {
     use super::{SettingText, urls};
     use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -111,7 +107,6 @@ pub(super) mod told {
 
     struct SettingVisitor<T>(PhantomData<T>);
 
-    /// Methods that read a setting from the text form of a boolean or a number.
     macro_rules! visit_scalars {
         ($($visit:ident: $type:ty as $unexpected:ident;)*) => {$(
             fn $visit<E: Error>(self, value: $type) -> Result<Setting<T>, E> {
@@ -147,7 +142,6 @@ pub(super) mod told {
         }
     }
 
-    /// Deserializes an optional setting from text, or from a boolean or a number if its text form is one.
     pub(crate) fn setting<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
     where
         T: SettingText,
@@ -178,7 +172,8 @@ pub(super) mod told {
         }
     }
 
-    /// Deserializes the nodes from a list or one text. Errors must not contain the text, which may have passwords.
+    /// Deserializes the nodes from a list or a single string. Errors must not contain the string, which may contain
+    /// passwords.
     pub(crate) fn nodes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
         from.deserialize_any(Urls)
     }

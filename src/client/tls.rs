@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 impl Builder {
     /// Sets the TLS configuration for nodes with a `rediss://` URL, for example to use certificates from memory or a
-    /// different cryptography provider. It replaces certificate files that were set before. By default, the client
+    /// different cryptography provider. Replaces certificate files that were set earlier. By default, the client
     /// verifies the server's certificate with the system's root certificates and sends no client certificate.
     ///
     /// ```
@@ -37,8 +37,8 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Requires the feature `rustls-0-23`, because the type of the argument belongs to version 0.23 of the `rustls` crate,
-    /// which the feature re-exports as `quorlock::rustls`.
+    /// Requires the feature `rustls-0-23`, which re-exports version 0.23 of the `rustls` crate as `quorlock::rustls`.
+    /// The type of the argument belongs to this version.
     #[cfg(feature = "rustls-0-23")]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
         self.config.tls_ca_cert_file = None;
@@ -49,8 +49,8 @@ impl Builder {
 
     /// Sets the PEM file with the certificates to trust, in place of the system's root certificates.
     ///
-    /// [`build`](Self::build) reads the TLS files and rejects invalid ones. Each new connection reads them again, so
-    /// that a renewed certificate takes effect without a restart. If a file is invalid at that time, the connection
+    /// [`build`](Self::build) reads the TLS files and rejects invalid ones. Each new connection reads the files again,
+    /// so that a renewed certificate takes effect without a restart. If a file has become invalid, the connection
     /// fails, and the error contains the reason.
     pub fn tls_ca_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.config.tls_ca_cert_file = Some(path.into());
@@ -70,7 +70,6 @@ impl Builder {
         self
     }
 
-    /// Uses the files for TLS, if any is set.
     pub(super) fn with_tls_files(mut self) -> Result<Self, ConfigError> {
         let files = TlsFiles {
             ca_cert: self.config.tls_ca_cert_file.clone(),

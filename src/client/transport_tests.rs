@@ -1,4 +1,4 @@
-//! A client that opens all its connections with a given transport.
+//! Clients with a custom transport.
 
 use super::*;
 use crate::transport::{Address, Stream};
@@ -8,7 +8,7 @@ use std::io;
 #[tokio::test]
 async fn locks_over_streams_inside_of_the_process() {
     let node = crate::transport::StubNode::new();
-    // This name cannot be resolved.
+    // This name cannot be resolved, so the connection must use the transport.
     let builder = Redlock::builder().nodes(["redis://node.invalid:7"]).transport(node.clone());
     let redlock = builder.node_timeout(Duration::from_secs(1)).build().expect("good settings");
     let lease = redlock.acquire("r").await.expect("a free lock");

@@ -25,13 +25,13 @@ pub enum UsingError<T> {
         #[source]
         reason: Loss,
     },
-    /// The work finished, but the lock had already ended. Other clients may have held the lock while the work was
+    /// The work finished, but the lease had already ended. Other clients may have held the lock while the work was
     /// running.
     #[error("the work finished after the lease had ended ({})", told(found))]
     Overrun {
         /// Return value of the work.
         output: T,
-        /// Result of the release. It is an error if too few nodes confirmed the release.
+        /// Result of the release, or an error if too few nodes confirmed the release.
         found: Result<ReleaseOutcome, ReleaseError>,
     },
 }
@@ -56,7 +56,7 @@ pub enum TryUsingError<T, E> {
     Lock(#[from] UsingError<T>),
 }
 
-/// Combines the result of fallible work with the result of its lock.
+/// Separates errors of fallible work from errors of its lock.
 pub(crate) fn sorted<T, E>(
     done: Result<Result<T, E>, UsingError<Result<T, E>>>,
 ) -> Result<T, TryUsingError<T, E>> {
@@ -77,16 +77,17 @@ pub(crate) fn sorted<T, E>(
 impl Acquire {
     /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed in the background until the work
     /// ends. **Work that never ends keeps the lock indefinitely**, so set a limit with
-    /// [`auto_extend`](Self::auto_extend). If the lease is lost, the work's future is dropped. To warn the work before
-    /// that, use [`stop_before`](Self::stop_before).
+    /// [`auto_extend`](Self::auto_extend). If the lease is lost, the work's future is dropped. To warn the work in
+    /// time, use [`stop_before`](Self::stop_before).
     ///
     /// For work that returns a `Result`, see [`try_using`](Self::try_using).
     ///
-    /// After the work has ended, this waits at most one [node timeout](crate::Builder::node_timeout) for the release.
-    /// If the lease was valid when the work ended but too few nodes confirm the release, this returns `Ok`, and the
-    /// release continues in the background. Such a release is logged at level `warn`, and reported to the
-    /// [observer](crate::Builder::observer) as [`ReleaseResult::NoQuorum`](crate::event::ReleaseResult::NoQuorum).
-    /// [`close`](crate::Redlock::close) waits for it.
+    /// After the work has ended, this method waits at most one [node timeout](crate::Builder::node_timeout) for the
+    /// release. If the lease was valid when the work ended but too few nodes confirm the release, the method returns
+    /// `Ok`, and the release continues in the background. The client logs the unconfirmed release at level `warn`, and
+    /// reports it to the [observer](crate::Builder::observer) as
+    /// [`ReleaseResult::NoQuorum`](crate::event::ReleaseResult::NoQuorum). [`close`](crate::Redlock::close) waits for
+    /// the release.
     ///
     /// # Errors
     /// See [`UsingError`]. If the work finished, the error contains its output.
@@ -127,8 +128,9 @@ impl Acquire {
         finish(done, lease).await
     }
 
-    /// Like [`using`](Self::using), for a closure that takes a view of the lease and returns a future. Use this in
-    /// generic code, or if the future of an async closure does not satisfy a `Send` bound.
+    /// Acquires the lock, runs the future that `work` returns, and releases the lock; see [`using`](Self::using).
+    /// `work` is a closure that takes a view of the lease. Use this method in generic code, or if the future of an
+    /// async closure does not satisfy a `Send` bound.
     ///
     /// # Errors
     /// See [`UsingError`]. If the work finished, the error contains its output.
@@ -145,8 +147,9 @@ impl Acquire {
         finish(done, lease).await
     }
 
-    /// Like [`using`](Self::using), for work that returns a `Result`. Errors of the work and errors of the lock are
-    /// separate variants of [`TryUsingError`]. The lock is released in both cases.
+    /// Acquires the lock, runs `work`, which returns a `Result`, and releases the lock; see [`using`](Self::using).
+    /// [`TryUsingError`] has separate variants for errors of the work and errors of the lock. The lock is released in
+    /// both cases.
     ///
     /// # Errors
     /// See [`TryUsingError`]. If the work finished, the error contains its output or its error.
@@ -181,7 +184,8 @@ impl Acquire {
         sorted(self.using(work).await)
     }
 
-    /// Like [`try_using`](Self::try_using), for a closure that returns a future; see [`using_fut`](Self::using_fut).
+    /// Acquires the lock, runs the fallible future that `work` returns, and releases the lock; see
+    /// [`try_using`](Self::try_using) and [`using_fut`](Self::using_fut).
     ///
     /// # Errors
     /// See [`TryUsingError`]. If the work finished, the error contains its output or its error.
@@ -197,7 +201,6 @@ impl Acquire {
     }
 }
 
-/// Runs the work until it ends or the lease is lost. Unfinished work is dropped.
 async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, Loss> {
     let mut working = pin!(working);
     let mut lost = pin!(lease.lost());
@@ -214,8 +217,8 @@ async fn finish<T>(done: Result<T, Loss>, lease: Lease) -> Result<T, UsingError<
     finished(output, was_valid, lease.release().await)
 }
 
-/// Result of finished work, from the lease's validity at its end and from the release. A release that is not confirmed
-/// continues in the background, and does not turn valid work into an error.
+/// Determines the result of finished work. If the lease was valid when the work finished, an unconfirmed release is not
+/// an error and continues in the background.
 pub(crate) fn finished<T>(
     output: T,
     was_valid: bool,

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::{fmt, iter};
 
-/// Variables with the prefix [`COMMAND`] that the command `quorlock` sets for its child process. They are not settings,
-/// so they are ignored.
+/// Names, without the prefix [`COMMAND`], of the variables that the `quorlock` command sets for its child process.
+/// These variables are not settings and are ignored.
 const OF_COMMAND: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
 
 const COMMAND: &str = "QUORLOCK";
@@ -121,7 +121,7 @@ impl Config {
         if prefix.is_empty() {
             return Err(ConfigError::EmptyPrefix);
         }
-        // Sorted, so that the same one of several errors is always reported.
+        // Sorted, so that the reported error does not depend on the order of the environment.
         let settings: BTreeMap<String, OsString> = variables
             .into_iter()
             .filter_map(|(name, value)| {
@@ -138,12 +138,13 @@ impl Config {
     }
 }
 
-/// Reads one setting, which has the name of its field in upper case.
+/// Parses one setting. `setting` is the name of the field in upper case.
 fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
     let invalid = |reason: &str| Fault::Invalid(reason.to_owned());
     let value = value.into_string().map_err(|_| invalid("not valid UTF-8"))?;
     let (upper, lower) = (setting.to_uppercase(), setting.to_lowercase());
-    // Names of fields are in lower case, so a variable in lower case must match no field.
+    // A variable in lower case must not match a field. Field names are in lower case, so the name is changed to upper
+    // case.
     let field = if upper == setting { lower } else { upper };
     let config = Config::deserialize(MapDeserializer::new(iter::once((field, Text(value)))))?;
     for (at, url) in config.nodes.iter().enumerate() {
@@ -152,7 +153,7 @@ fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
     Ok(config)
 }
 
-/// The value of a variable: a setting that is present.
+/// Value of a variable, deserialized as a present (`Some`) setting.
 struct Text(String);
 
 impl<'de> Deserializer<'de> for Text {
@@ -180,12 +181,11 @@ impl IntoDeserializer<'_, Fault> for Text {
     }
 }
 
-/// Why a variable is no setting. Never contains its value, which may be a password.
+/// Reason why a variable is rejected. Never contains the variable's value, which may be a password.
 #[derive(Debug)]
 enum Fault {
-    /// There is no such setting. Contains the fields of all settings.
+    /// No setting has this name. Contains the names of all fields.
     Unknown(&'static [&'static str]),
-    /// Contains the reason.
     Invalid(String),
 }
 

@@ -126,7 +126,7 @@ fn what_the_command_tells_those_that_it_runs_is_passed_over() {
     for told in told {
         let read = read_from("QUORLOCK", &[nodes, told]).expect("good variables");
         assert_eq!(format!("{read:?}"), format!("{:?}", Config::new(read.nodes.clone())));
-        // With another prefix, such a variable can only be a mistake.
+        // With any other prefix, the names of these variables are unknown settings.
         let name = told.0.replace("QUORLOCK", "LOCKS");
         let error = refused(&[NODES, (&name, told.1)]);
         assert!(matches!(&error, ConfigError::UnknownVariable { name: it, .. } if *it == name));
@@ -173,7 +173,7 @@ fn what_is_no_text_is_refused() {
     let reason = "not valid UTF-8".to_owned();
     let bad = ConfigError::BadVariable { name: "LOCKS_TTL".to_owned(), reason };
     assert_eq!(read.expect_err("no text"), bad);
-    // Other variables may have such values.
+    // Variables without the prefix may contain invalid UTF-8.
     let read = Config::from_variables("LOCKS", [(odd(), odd()), (NODES.0.into(), NODES.1.into())]);
     assert!(read.is_ok());
 }

@@ -1,4 +1,4 @@
-//! Acquires: their requests, and the stages until a lease is delivered.
+//! Acquire requests, and the stages of an acquire until its lease is delivered.
 
 use super::claim::Claim;
 use super::slots::{LeaseId, RoundId};
@@ -8,33 +8,31 @@ use crate::wire::{Command, CounterKeys, Keys, Value, Wants};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock to acquire.
 pub(crate) struct AcquireRequest {
     pub(crate) keys: Keys,
     pub(crate) ttl: Ttl,
     pub(crate) metadata: Option<Arc<str>>,
-    /// The value to adopt; `None` to acquire a free lock.
+    /// The value of the existing lock to adopt, or `None` to acquire a free lock.
     pub(crate) adopts: Option<Arc<Value>>,
-    /// The counters beside the keys, for a fencing token.
+    /// The keys of the fencing counters, or `None` if the caller requests no fencing token.
     pub(crate) counters: Option<Arc<CounterKeys>>,
-    /// Delays between attempts.
     pub(crate) schedule: Schedule,
-    /// True if there is one attempt only: it requests the holder at once.
+    /// Whether the acquire makes only one attempt. If the acquire also has a deadline, this attempt requests the
+    /// holder.
     pub(crate) has_one_attempt: bool,
-    /// Maximum hold time of a lease with auto-extension.
+    /// The maximum hold time of an auto-extended lease, or `None` for a lease without auto-extension.
     pub(crate) max_hold: Option<Duration>,
-    /// The resource stays locked for this long after T1, even if the lease is released earlier.
+    /// The minimum time from T1 for which the resource stays locked, even if the lease is released earlier.
     pub(crate) at_least: Duration,
-    /// The end of the wait; `None` for one attempt without a time limit.
+    /// The end of the wait, or `None` for a single attempt without a time limit.
     pub(crate) deadline: Option<Time>,
-    /// True to fail as soon as the holders' ttls outlast the deadline.
+    /// Whether the acquire fails as soon as the holders' TTLs outlast the deadline.
     pub(crate) gives_up_early: bool,
     pub(crate) tag: Tag,
 }
 
 #[cfg(test)]
 impl AcquireRequest {
-    /// A single attempt without options.
     pub(crate) fn once(keys: Keys, ttl: Ttl) -> Self {
         Self {
             keys,
@@ -57,20 +55,19 @@ pub(super) struct Acquire {
     pub(super) terms: Terms,
     pub(super) acquisition: Acquisition,
     pub(super) stage: Stage,
-    /// When to continue if no event happens before.
+    /// The time at which the acquire continues if no event occurs earlier.
     pub(super) timeout: Option<Time>,
     pub(super) begun: Time,
-    /// Number of attempts.
     pub(super) attempts: u32,
-    /// The round that refused the last attempt.
+    /// The round of the last refused attempt.
     pub(super) refused: Option<RoundId>,
-    /// True if the next attempt asks all nodes at once.
+    /// Whether the next attempt contacts all nodes at once instead of one node first.
     pub(super) asks_all: bool,
-    /// When the wait began, for its events.
+    /// The start of the wait, from which wait events compute their duration.
     pub(super) wait_began: Option<Time>,
 }
 
-/// The parts of a request that each attempt uses. Cheap to clone.
+/// The request parameters that every attempt uses. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) keys: Keys,
@@ -86,59 +83,55 @@ pub(super) struct Terms {
 }
 
 pub(super) enum Stage {
-    /// Waits for connections: it is not known yet which nodes count.
+    /// Waiting for connections, because the client does not know yet which nodes' votes count.
     Connecting {
         until: Time,
     },
-    /// Waits for its turn in a queue.
+    /// Waiting to become the head of its queue.
     Queued,
-    /// Lets other clients go first.
+    /// Delaying the first attempt so that other clients can acquire the lock.
     HoldingBack {
         until: Time,
     },
-    /// Waits because the maximum number of attempts is under way.
+    /// Waiting because the maximum number of attempts is under way.
     Blocked {
         until: Time,
         is_queued: bool,
     },
     Attempting(Attempt),
-    /// Waits for the next attempt, or for a reason to try earlier.
+    /// Waiting for the next attempt, or for an event that allows an earlier attempt.
     Resting {
         until: Time,
     },
-    /// The caller has not taken the lease yet.
+    /// Delivered to a caller that has not taken the lease yet.
     Delivered {
         lease: LeaseId,
         since: Time,
     },
-    /// The lease was revoked, and the caller was not polled since then.
+    /// The lease was revoked before its caller took it. The caller has not been polled since the revocation.
     Revoked {
         report: Report,
     },
 }
 
-/// An attempt under way.
 pub(super) struct Attempt {
     pub(super) claim: Arc<Claim>,
     pub(super) t1: Time,
     pub(super) phase: Phase,
-    /// The acquire round.
     pub(super) round: RoundId,
-    /// The round that confirms the fencing token.
     pub(super) confirmation: Option<RoundId>,
-    /// How long to wait for deferred grants to count.
+    /// The time until which the attempt waits for deferred grants to count.
     pub(super) limit: Time,
-    /// True if the nodes report the holder.
+    /// Whether the nodes report the lock's holder.
     pub(super) names_holder: bool,
-    /// True if a crowd of attempts was under way when it began: the client reads replies late.
+    /// Whether many attempts were already under way at the start of this attempt. Replies are then read late.
     pub(super) was_crowded: bool,
-    /// This client's lease whose value is adopted.
+    /// The lease of this client whose value the attempt adopts, if any.
     pub(super) previous: Option<LeaseId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Only this node has received the command.
     First(NodeId),
     All,
     Confirming,
@@ -193,14 +186,13 @@ impl Acquire {
 }
 
 impl Terms {
-    /// The command to each node.
     pub(super) fn command(&self, names_holder: bool) -> Command {
         let ttl = self.ttl;
         if let Some(from) = &self.adopts {
             return Command::Adopt { ttl, from: from.clone() };
         }
-        // A waiting acquire is notified when the lock is free, and a renewed lease when its key changes. The holder is
-        // not requested in a first attempt, because most of these find the lock free.
+        // A waiting acquire needs a push when the lock becomes free, and an auto-extended lease needs a push when its
+        // key changes. First attempts do not request the holder, because most of them find the lock free.
         let wants = match self.deadline {
             Some(_) if names_holder || self.has_one_attempt => Wants::WatchAndHolder,
             Some(_) => Wants::Watch,
@@ -212,7 +204,6 @@ impl Terms {
 }
 
 impl Attempt {
-    /// The round under way.
     pub(super) fn current_round(&self) -> RoundId {
         self.confirmation.unwrap_or(self.round)
     }

@@ -1,4 +1,4 @@
-//! Acquires and releases.
+//! Tests of acquires and releases.
 
 use super::world_calls_tests::{request, waiting};
 use super::world_tests::{HostState, World, ms};
@@ -168,7 +168,7 @@ fn driver_gathers_commands_behind_an_answered_pipeline() {
     world.release(&held[0]);
     let connections = world.connections(a);
     let (coordinator, now) = world.coordinator(a);
-    // The last pipeline had two commands, so another one is likely to follow.
+    // The last pipeline had two commands, so the connection expects another command.
     for (times, may_gather) in [(0, true), (1, true), (7, true), (8, false)] {
         let all = connections.iter().map(|it| coordinator.may_gather(*it, times, now));
         assert!(all.into_iter().all(|it| it == may_gather), "{times}");
@@ -281,7 +281,8 @@ fn acquire_that_finds_its_permit_taken_waits_for_the_next_one() {
         let request = waiting(&[name], now, Duration::from_secs(9));
         world.acquire(a, AcquireRequest { schedule, ..request })
     };
-    // The second attempt of the first acquire ends when the rest of the second acquire ends.
+    // With these delays, the second attempt of the first acquire times out when the rest of the second acquire ends:
+    // both after about 150 ms.
     let [first, second] = [("x", 100), ("y", 150)].map(|(name, ms)| waits(&mut world, name, ms));
     world.run_for(ms(50));
     world.set_state(0, HostState::Hung);

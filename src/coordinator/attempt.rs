@@ -1,4 +1,4 @@
-//! Attempts to acquire: an acquire round, and a second round if the fencing token must be confirmed.
+//! Acquire attempts: one acquire round, and a second round if the fencing token must be confirmed.
 
 use super::acquire::{Acquire, Attempt, Phase, Stage, Terms};
 use super::claim::Claim;
@@ -16,14 +16,14 @@ use crate::wire::{Command, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of attempts under way from which slow replies say more about this client than about the nodes. (If nodes are
-/// unresponsive, attempts end at once, and few are under way.)
+/// The number of concurrent attempts from which slow replies indicate an overloaded client rather than slow nodes.
+/// Attempts on unresponsive nodes end at once, so they do not accumulate to this number.
 const CROWD: usize = 1 << 10;
 
-/// How long an attempt without a deadline waits for deferred grants to count.
+/// The maximum time that an attempt without a deadline waits for deferred grants to count.
 const MAX_LAG: Duration = Duration::from_secs(1);
 
-/// An acquire that has asked one node only, and was refused, asks all nodes after this time.
+/// The maximum delay before an acquire contacts all nodes, if the only node contacted so far has refused it.
 const ALONE_FOR: Duration = Duration::from_millis(3);
 
 impl Coordinator {
@@ -32,7 +32,7 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let terms = acquire.terms.clone();
         let names_holder = acquire.refused.is_some() || first.is_some();
-        // T1: before the first command is sent (I4).
+        // `now` is T1, which the caller has read before the first command is sent (I4).
         let (round, close_at) = acquire.acquisition.begin(now);
         let claim = self.new_claim(&terms, now);
         let previous =
@@ -70,8 +70,9 @@ impl Coordinator {
         Arc::new(Claim::new(terms.keys.clone(), value, counters, nodes, late_from))
     }
 
-    /// The node that the next attempt asks before all others: of those that reported the key deleted, if any did, the
-    /// same for all clients, and different ones for different keys.
+    /// Chooses the node that the next attempt contacts before the others, or returns `None` to contact all nodes at
+    /// once. If any nodes reported the key deleted, only those nodes qualify. All clients prefer the same node for a
+    /// key, and different keys have different preferred nodes.
     fn first_node(&mut self, id: AcquireId) -> Option<NodeId> {
         let acquire = self.acquires.get_mut(id)?;
         let asks_all = std::mem::take(&mut acquire.asks_all);
@@ -87,7 +88,6 @@ impl Coordinator {
         ids.find(|node| is_free(*node) && self.nodes[*node].is_connected())
     }
 
-    /// Continues an attempt after a vote or a timeout.
     pub(super) fn step_attempt(&mut self, id: AcquireId, now: Time) -> Step {
         let connected = self.connected();
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
@@ -106,7 +106,7 @@ impl Coordinator {
             };
         }
         if votes.round().outcome().is_none() {
-            // Some grants count later: waits for them, even beyond the node timeout.
+            // Some grants count only later. The attempt waits for these grants, even beyond the node timeout.
             let due = votes.round().due().filter(|due| *due <= limit);
             match due {
                 Some(due) if now < due => return Step::Wait(due),
@@ -119,7 +119,6 @@ impl Coordinator {
         self.evaluate(id, connected, now)
     }
 
-    /// The first node has granted: asks the others.
     fn ask_others(&mut self, id: AcquireId, first: NodeId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let names_holder = acquire.attempt().is_some_and(|attempt| attempt.names_holder);
@@ -132,7 +131,8 @@ impl Coordinator {
         Step::Again
     }
 
-    /// The round is decided.
+    /// Evaluates the decided round: acquires the lock, confirms the fencing token, schedules a retry or fails the
+    /// acquire.
     fn evaluate(&mut self, id: AcquireId, connected: NodeSet, now: Time) -> Step {
         let random = self.cx.random.number();
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
@@ -162,7 +162,6 @@ impl Coordinator {
         }
     }
 
-    /// Starts the round that confirms the fencing token.
     fn confirm(&mut self, id: AcquireId, valid_until: Time, token: u64, now: Time) -> Step {
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let (round, close_at) = acquire.acquisition.begin_confirm(valid_until, token, now);
@@ -179,7 +178,6 @@ impl Coordinator {
         Step::Again
     }
 
-    /// The lock is held.
     fn win(&mut self, id: AcquireId, valid_until: Time, token: Option<u64>, now: Time) -> Step {
         self.emit_attempt(id, AttemptOutcome::Won, now);
         let prefix = self.cx.settings.prefix;
@@ -209,7 +207,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Delivered { lease, since: now })
     }
 
-    /// The attempt was refused. The next one is at `at`, or earlier if there is a reason.
+    /// Ends a refused attempt. The next attempt starts at `at`, or earlier when a node whose vote did not count counts
+    /// again.
     fn retry(&mut self, id: AcquireId, at: Time, now: Time) -> Step {
         let counts_again_at = self.end_refused(id, now);
         self.begin_wait(id, now);
@@ -220,12 +219,13 @@ impl Coordinator {
         self.enter_stage(id, Stage::Resting { until })
     }
 
-    /// The acquire has failed. The reason is the last round, unless `latest` is false.
+    /// Fails the acquire with `refusal`. The failure reports the current round if `latest` is true, and the last
+    /// refused round otherwise.
     fn refuse(&mut self, id: AcquireId, refusal: Refusal, latest: bool, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let current = acquire.attempt().map(Attempt::current_round);
         let reason = acquire.refused.filter(|_| !latest).or(current);
-        // If the deadline has ended the attempt, the last refusal of the head of the queue is the better reason.
+        // If the deadline ended the attempt, the last refusal of the queue's head explains the failure better.
         let head = self.queues.refused(id).filter(|_| refusal == Refusal::Timeout);
         let failure = match (head, reason.and_then(|round| self.rounds.get(round))) {
             (Some(votes), _) => self.out_of_time(votes, now),
@@ -236,8 +236,8 @@ impl Coordinator {
         self.fail(id, failure, now)
     }
 
-    /// Only `node` received the attempt, and did not grant it. If the node pushes the deletion of the key, waits for
-    /// that; otherwise the next attempt asks all nodes.
+    /// Handles an attempt that only `node` received and did not grant. If the node will push the key's deletion, the
+    /// acquire waits for the push. Otherwise, the next attempt contacts all nodes.
     fn handle_single_refusal(&mut self, id: AcquireId, node: NodeId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let Some(attempt) = acquire.attempt() else { return Step::Over };
@@ -251,7 +251,7 @@ impl Coordinator {
             if let Some(free_at) = free_at {
                 until = acquire.acquisition.handle_single_refusal(free_at, now, random);
                 if acquire.refused.is_none() {
-                    // No other node has refused yet. A key that was left on this node must not delay the acquire.
+                    // No other node has refused yet. A key left over on this node alone must not delay the acquire.
                     acquire.asks_all = true;
                     until = until.min(now.after(ALONE_FOR));
                 }
@@ -264,8 +264,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Resting { until })
     }
 
-    /// Ends a refused attempt, and keeps its last round for the report of a failure. Returns when a node counts again whose
-    /// vote did not count.
+    /// Ends a refused attempt, and keeps its last round for a failure report. Returns the earliest time at which a node
+    /// whose vote did not count will count again.
     fn end_refused(&mut self, id: AcquireId, now: Time) -> Option<Time> {
         let attempt = self.acquires.get(id)?.attempt()?;
         let (round, current) = (attempt.round, attempt.current_round());
@@ -277,8 +277,8 @@ impl Coordinator {
         self.rounds.get(current).and_then(VoteCounter::counts_again_at)
     }
 
-    /// Releases what a refused attempt has set. Local waiters are not notified, because that exists for a round trip
-    /// only.
+    /// Releases the keys that a refused attempt may have set. Local waiters are not notified, because these keys exist
+    /// only for about one round trip.
     fn release_refused(&mut self, id: AcquireId, now: Time) {
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
@@ -289,35 +289,36 @@ impl Coordinator {
         self.end_attempt();
     }
 
-    /// Releases what an attempt may have set whose acquire has ended. It may have won, and others were refused for it.
+    /// Releases the keys that the attempt of an ended acquire may have set. Notifies local waiters, because the attempt
+    /// may have won and caused their refusals.
     pub(super) fn abandon_attempt(&mut self, attempt: &Attempt, now: Time) {
         self.end_previous(attempt, now);
         self.release_claim(&attempt.claim, None, None, now);
         self.handle_local_release(&attempt.claim, now, now);
     }
 
-    /// If an adoption that is not won may have replaced the value of this client's lease, that lease ends before the
-    /// first release: from then on another client can acquire the lock.
+    /// Ends this client's previous lease if a failed adoption may have replaced its value. The lease must end before
+    /// the first release is sent, because the release allows another client to acquire the lock.
     fn end_previous(&mut self, attempt: &Attempt, now: Time) {
-        // No command is written from now on.
+        // The withdrawn claim writes no further command except its release.
         attempt.claim.withdraw();
         if let Some(previous) = attempt.previous.filter(|_| attempt.claim.may_be_set()) {
             self.take_over(previous, now);
         }
     }
 
-    /// The attempt is over: another acquire may begin one.
+    /// Ends an attempt and passes its permit to a blocked acquire.
     pub(super) fn end_attempt(&mut self) {
         self.attempts -= 1;
         self.pass_permit();
     }
 
-    /// The next blocked acquire may begin an attempt.
+    /// Wakes the next acquire that is blocked by the maximum number of attempts.
     pub(super) fn pass_permit(&mut self) {
         while let Some(blocked) = self.blocked.pop_front() {
             let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);
             if let Some(Stage::Blocked { is_queued, .. }) = stage {
-                // An acquire that is ready before it may take the permit. Then it waits for the next one.
+                // An acquire that runs earlier may take the permit. The woken acquire then waits for the next permit.
                 *is_queued = false;
                 self.ready.push_back(blocked);
                 break;
@@ -325,7 +326,6 @@ impl Coordinator {
         }
     }
 
-    /// Counts the attempt, and emits [`Event::AttemptFinished`].
     pub(super) fn emit_attempt(&mut self, id: AcquireId, outcome: AttemptOutcome, now: Time) {
         let prefix = self.cx.settings.prefix;
         let Some(acquire) = self.acquires.get_mut(id) else { return };
@@ -350,7 +350,6 @@ impl Coordinator {
         }
     }
 
-    /// Submits a command to each of these `nodes`.
     pub(super) fn submit(
         &mut self,
         nodes: NodeSet,

@@ -5,40 +5,38 @@ use crate::wire::{Counters, Keys, Subject, Value};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The keys and the value that an attempt sets on the nodes. Shared by its commands and its lease.
+/// The keys and the value that an attempt sets on the nodes, shared by the attempt's commands and its lease.
 ///
-/// Only the coordinator changes the state. It is atomic because the handle of a lease shares the claim to read its keys
-/// and its value.
+/// Only the coordinator changes the state. The state is atomic because lease handles share the claim to read its keys
+/// and value.
 #[derive(Debug)]
 pub(crate) struct Claim {
     keys: Keys,
     value: Value,
-    /// Fencing counters, for an acquire with a fencing token.
+    /// The fencing counters, if the caller requested a fencing token.
     fence: Option<Box<Counters>>,
-    /// Nodes that a command was written to that sets the keys: they need a release.
+    /// The nodes to which a command that sets the keys was written. All these nodes need a release.
     written: Nodes,
-    /// Nodes that refused every such command: they hold no key of this claim.
+    /// The nodes that refused every command that sets the keys, and so hold no key of this claim.
     refused: Nodes,
-    /// Nodes that answered an adoption without setting the value.
+    /// The nodes that answered an adoption without setting the value.
     declined: Nodes,
-    /// Nodes that stalled or whose connection broke with a command unanswered. It can still run there, even after its
-    /// TTL has passed.
+    /// The nodes that stalled, or whose connection broke, with a command unanswered. A node can still execute this
+    /// command, even after the command's TTL has passed.
     in_doubt: Nodes,
-    /// Nodes to which the first command was written after `late_from`.
+    /// The nodes to which the first command was written at or after `late_from`.
     late: Nodes,
     late_from: Time,
-    /// Set when the claim is given up. From then on only its release is written.
+    /// Whether the claim was withdrawn. The client writes only the release of a withdrawn claim.
     is_withdrawn: AtomicBool,
-    /// Set when the attempt was refused.
     is_refused: AtomicBool,
-    /// When the last key that was written so far must have expired, in nanoseconds.
+    /// The time by which all keys written so far must have expired, in nanoseconds.
     expiry: AtomicU64,
-    /// Until when each node keeps the keys at least, by its latest grant, in nanoseconds; 0 without a grant or if it
-    /// lost the keys.
+    /// For each node, the time until which the node must keep the keys by its latest grant, in nanoseconds. 0 if the
+    /// node has not granted the claim or has lost the keys.
     kept_until: Box<[AtomicU64]>,
 }
 
-/// A set of nodes with interior mutability.
 #[derive(Debug, Default)]
 struct Nodes(AtomicU32);
 
@@ -61,7 +59,8 @@ impl Nodes {
 }
 
 impl Claim {
-    /// A claim on this number of `nodes`. A command that is first written after `late_from` has waited in this client.
+    /// Creates a claim for a client with `nodes` nodes. If the first command to a node is written at or after
+    /// `late_from`, this client has delayed the command.
     pub(super) fn new(
         keys: Keys,
         value: Value,
@@ -102,7 +101,7 @@ impl Claim {
         Subject { node, keys: &self.keys, value: &self.value, fence: self.fence() }
     }
 
-    /// Gives the claim up: commands that were not written yet are never written, except its release.
+    /// Withdraws the claim: its unwritten commands are cancelled, except its release.
     pub(super) fn withdraw(&self) {
         self.is_withdrawn.store(true, Relaxed);
     }
@@ -111,24 +110,23 @@ impl Claim {
         self.is_withdrawn.load(Relaxed)
     }
 
-    /// The attempt was refused.
     pub(super) fn handle_refusal(&self) {
         self.is_refused.store(true, Relaxed);
     }
 
-    /// True if the claim was given up because its attempt was refused.
+    /// Returns true if the claim was withdrawn because its attempt was refused.
     pub(super) fn is_refused(&self) -> bool {
         self.is_withdrawn() && self.is_refused.load(Relaxed)
     }
 
-    /// A command that sets the keys for `ttl` is being written to `node`.
     pub(super) fn handle_written(&self, node: NodeId, ttl: Ttl, now: Time) {
         if now >= self.late_from && !self.written.contains(node) {
             self.late.insert(node);
         }
         self.refused.remove(node);
         self.written.insert(node);
-        // A node's clock may run slower than the client's: 1/64 and 10 ms exceed any permitted drift.
+        // A node's clock may run slower than the client's clock. A margin of 1/64 of the TTL plus 10 ms exceeds any
+        // permitted drift.
         let ttl = ttl.as_duration();
         let latest = now.after(ttl + ttl / 64 + Duration::from_millis(10));
         self.expiry.fetch_max(latest.as_nanos(), Relaxed);
@@ -138,39 +136,39 @@ impl Claim {
         self.written.contains(node)
     }
 
-    /// True if no command was written to `node`, or only so late that the node had no time to answer.
+    /// Returns true if no command was written to `node`, or if the first command was written too late for the node to
+    /// answer.
     pub(super) fn is_late(&self, node: NodeId) -> bool {
         !self.is_written(node) || self.late.contains(node)
     }
 
-    /// `node` refused to set the keys. An earlier command that can still run there may set the keys.
+    /// Records that `node` refused to set the keys. Ignores the refusal if the node can still execute an earlier
+    /// command that sets the keys.
     pub(super) fn handle_denied(&self, node: NodeId) {
         if !self.is_in_doubt(node) {
             self.refused.insert(node);
         }
     }
 
-    /// True if `node` holds no key of this claim, because it refused them.
+    /// Returns true if `node` holds no key of this claim because the node refused to set the keys.
     pub(super) fn is_denied(&self, node: NodeId) -> bool {
         self.refused.contains(node) && !self.is_in_doubt(node)
     }
 
-    /// True if a node has refused: another client tried to acquire the keys at the same time.
+    /// Returns true if a node has refused the claim, because another client tried to acquire the keys at the same time.
     pub(super) fn has_rivals(&self) -> bool {
         self.refused.bits() != 0
     }
 
-    /// `node` answered the adoption without setting the value.
     pub(super) fn handle_declined(&self, node: NodeId) {
         self.declined.insert(node);
     }
 
-    /// True if a node has set the value of this adoption, or may still set it.
+    /// Returns true if a node has set the value of this adoption, or may still set it.
     pub(super) fn may_be_set(&self) -> bool {
         self.written.bits() & !self.declined.bits() != 0
     }
 
-    /// `node` left a command unanswered, which can still run there.
     pub(super) fn handle_in_doubt(&self, node: NodeId) {
         self.in_doubt.insert(node);
     }
@@ -179,18 +177,17 @@ impl Claim {
         self.in_doubt.contains(node)
     }
 
-    /// When the last key that was written so far must have expired. A command that is [in doubt](Self::is_in_doubt) can
-    /// set a key later.
+    /// Returns the time by which all keys written so far must have expired. A command that is [in
+    /// doubt](Self::is_in_doubt) can set a key later.
     pub(super) fn expiry(&self) -> Time {
         Time::from_nanos(self.expiry.load(Relaxed))
     }
 
-    /// `node` keeps the keys at least until then.
     pub(super) fn handle_kept(&self, node: NodeId, until: Time) {
         self.kept_until[node.index()].fetch_max(until.as_nanos(), Relaxed);
     }
 
-    /// `node` no longer has the keys. Returns until when it was to keep them.
+    /// Records that `node` has lost the keys. Returns the time until which the node should have kept them.
     pub(super) fn take_kept(&self, node: NodeId) -> Option<Time> {
         let until = self.kept_until[node.index()].swap(0, Relaxed);
         (until > 0).then(|| Time::from_nanos(until))

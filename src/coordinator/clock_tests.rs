@@ -1,4 +1,4 @@
-//! Clocks of nodes that step or run fast.
+//! Tests with node clocks that step forward or run fast.
 
 use super::AcquireRequest;
 use super::world_calls_tests::{TTL, keys, request, waiting};
@@ -19,7 +19,7 @@ fn clock_step_just_before_a_grant_is_noticed() {
     world.set_state(2, HostState::Up);
     world.run_for(3 * SECOND);
     assert_eq!(world.copies("k"), 2);
-    // The first pipeline of a connection reads the clock in any case.
+    // The first pipeline of a connection always reads the clock, so the connection is used once before the clock steps.
     world.lock(b, request(&["other"]));
     world.run_for(ms(5));
     world.hosts[1].ahead_us += 9_500_000;

@@ -1,4 +1,4 @@
-//! Close of a client.
+//! Closing of a client: its acquires fail, its leases are released, and its connections are closed.
 
 use super::closing::Closing;
 use super::completion::{Completion, Remains};
@@ -9,8 +9,8 @@ use crate::protocol::Time;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Fails all acquires, now and later, and releases all leases. Ends with [`Completion::Closed`] once all releases are
-    /// delivered, or after `limit`. Later releases are still delivered.
+    /// Fails all current and future acquires, and releases all leases. Reports [`Completion::Closed`] once all releases
+    /// are delivered, or after `limit`. Releases that are still pending after `limit` are delivered later.
     pub(crate) fn handle_close(&mut self, limit: Duration, now: Time) {
         let (until, was_closed) = (now.after(limit), self.closing == Closing::Closed);
         if !was_closed {
@@ -36,19 +36,18 @@ impl Coordinator {
         self.closing != Closing::Open
     }
 
-    /// Drops pending releases that are of no more use.
     pub(super) fn prune(&mut self, now: Time) {
         for node in self.nodes.iter_mut() {
             node.prune(now, &mut self.cx);
         }
     }
 
-    /// Reports the end of the close, and closes the connections once all releases are delivered.
+    /// Reports the result of the close, and closes the connections once all releases are delivered.
     pub(super) fn step_close(&mut self, now: Time) {
         if !matches!(self.closing, Closing::Delivering { .. } | Closing::Reported) {
             return;
         }
-        // No other command matters to anyone now.
+        // Only releases keep the connections open: no caller needs the result of another command.
         let is_done = !self.nodes.iter().any(Node::has_releases);
         let result = match self.closing {
             Closing::Delivering { .. } if is_done => Some(Ok(())),

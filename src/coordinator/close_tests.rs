@@ -1,4 +1,4 @@
-//! Close of a client, and releases of all its leases.
+//! Tests of closing a client and of releasing all its leases.
 
 use super::world_calls_tests::{keys, renewed, request, waiting};
 use super::world_tests::{HostState, World, ms};
@@ -139,7 +139,7 @@ fn close_does_not_wait_for_commands_that_are_not_releases() {
     let held = world.lock(a, request(&["k"]));
     world.release(&held);
     world.run_for(ms(10));
-    // An acquire that was given up waits for the connection to the third node.
+    // The cancelled acquire command still waits for the connection to the third node.
     let (coordinator, now) = world.coordinator(a);
     assert_eq!(coordinator.pending_releases(World::node(2)), 0);
     coordinator.handle_close(ms(200), now);
@@ -190,7 +190,7 @@ fn ready_ends_with_the_close_of_the_client() {
     coordinator.handle_close(SECOND, now);
     world.run_for(ms(10));
     assert_eq!(closed(&world, a), [true]);
-    // A caller that asks after the close gets an answer as well.
+    // A call to `handle_ready` after the close must complete as well.
     world.processes[a].completions.clear();
     let (coordinator, now) = world.coordinator(a);
     coordinator.handle_ready(now);

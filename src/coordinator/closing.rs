@@ -1,17 +1,17 @@
-//! How far a client is closed.
+//! Progress of closing a client.
 
 use crate::protocol::Time;
 
-/// How far a client is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     Open,
-    /// Pending releases are being delivered. The result is reported at `until`, or earlier if all were delivered.
+    /// Pending releases are being delivered. The client reports the result at `until`, or earlier once all releases are
+    /// delivered.
     Delivering {
         until: Time,
     },
-    /// The result was reported, and pending releases are still delivered.
+    /// The time limit has passed and the result was reported. The client still delivers pending releases.
     Reported,
-    /// All releases were delivered, and the connections are closed.
+    /// Closed: all releases are delivered and all connections are closed.
     Closed,
 }

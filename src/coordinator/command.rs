@@ -1,4 +1,4 @@
-//! A command for one node, from its submission until the node has executed it or it is of no more use.
+//! A command for one node, from its submission until the node has executed it or it is no longer needed.
 
 use super::claim::Claim;
 use super::round_command::RoundCommand;
@@ -11,31 +11,31 @@ use crate::wire::{
 };
 use std::sync::Arc;
 
-/// Number of connections in a row that ended without a reply to a release. From then on the release is sent alone,
-/// because it may be the reason why they were closed.
+/// The number of consecutive connections that end without a reply to a release before the release is sent alone. The
+/// release itself may be the reason why the server closes the connections.
 const ISOLATED_AFTER: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct NodeCommand {
     shared: Arc<RoundCommand>,
-    /// The round in which the reply is the node's vote, until the node has voted (I1).
+    /// The round that counts the reply as the node's vote. `None` once the node has voted (I1), or if no round needs
+    /// the vote.
     round: Option<RoundId>,
     form: Form,
-    /// How it was written last. `None` if it was never written, or if what was written had no effect.
+    /// The last write of the command. `None` if the command was never written, or if its first write had no effect.
     written: Option<Written>,
-    /// Number of connections in a row that ended without a reply to it.
     unanswered: u8,
-    /// When the node was first reachable with this command pending: it replied with an error, or another connection was
-    /// set up.
+    /// The first time at which the node was reachable with this command pending: the node replied with an error, or the
+    /// client wrote the command again over a new connection.
     reached: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// False if it had been written before.
+    /// Whether this is the first write that may have had an effect.
     is_first: bool,
     at: Time,
-    /// TTL that all keys have if the node grants the command.
+    /// The TTL that all keys have if the node grants the command, or `None` if the command sets no TTL.
     ttl: Option<Ttl>,
     shape: ReplyShape,
 }
@@ -54,7 +54,7 @@ impl NodeCommand {
         &self.shared.command
     }
 
-    /// The round in which its reply is the node's vote. `None` after the first call.
+    /// Takes the round that counts the reply as the node's vote. Returns `None` after the first call.
     pub(super) fn take_round(&mut self) -> Option<RoundId> {
         self.round.take()
     }
@@ -63,7 +63,8 @@ impl NodeCommand {
         self.round.is_some()
     }
 
-    /// True for a release that was written before and has not voted: the keys are missing because it was executed then.
+    /// Returns true for a release that was written again and has not voted. If its keys are missing, the node has
+    /// executed an earlier write of the release.
     fn is_repeated_release(&self) -> bool {
         let was_repeated = self.written.is_some_and(|written| !written.is_first);
         self.is_release() && self.has_round() && was_repeated
@@ -77,17 +78,16 @@ impl NodeCommand {
         matches!(self.command(), Command::Extend { .. })
     }
 
-    /// True for an acquire of free locks: no adoption, and no confirmation of a token.
+    /// Returns true for an acquire of free locks, which is neither an adoption nor a token confirmation.
     pub(super) fn is_plain_acquire(&self) -> bool {
         matches!(self.command(), Command::Acquire { .. })
     }
 
-    /// True for a command that acquires locks or commits their fencing token.
+    /// Returns true for a command that acquires or adopts locks, or confirms their fencing token.
     pub(super) fn is_acquire(&self) -> bool {
         self.kind() == Some(CommandKind::Acquire)
     }
 
-    /// The kind in events. `None` if the command emits no event.
     pub(super) fn kind(&self) -> Option<CommandKind> {
         match *self.command() {
             Command::Acquire { .. } | Command::Adopt { .. } | Command::ConfirmToken { .. } => {
@@ -99,34 +99,37 @@ impl NodeCommand {
         }
     }
 
-    /// True if the pipeline of this command ends with `TIME`: the command can grant something.
+    /// Returns true if the command's pipeline must end with `TIME`, because the command can grant a lock or an
+    /// extension.
     pub(super) fn needs_time(&self) -> bool {
         self.is_acquire()
             || matches!(self.command(), Command::Extend { .. } | Command::Repair { .. })
     }
 
-    /// True for a release that shares neither a pipeline nor the connection with other commands.
+    /// Returns true for a release that must be sent alone: its pipeline contains no other command, and no other
+    /// pipeline is in flight on the connection.
     pub(super) fn is_isolated(&self) -> bool {
         self.isolated().is_some()
     }
 
-    /// For an isolated release, the number of connections in a row that ended without a reply to it.
+    /// Returns the number of consecutive connections that ended without a reply to an isolated release. Returns `None`
+    /// for other commands.
     pub(super) fn isolated(&self) -> Option<u8> {
         let is_isolated = self.is_release() && self.unanswered >= ISOLATED_AFTER;
         is_isolated.then_some(self.unanswered)
     }
 
-    /// True if the two commands have a key in common.
     pub(super) fn shares_key(&self, other: &Self) -> bool {
         self.claim().keys().iter().any(|key| other.claim().keys().position(key).is_some())
     }
 
-    /// True for a release that was written once: no earlier release can have deleted the keys.
+    /// Returns true for a release that was written once, so that no earlier write can have deleted the keys.
     pub(super) fn is_first_release(&self) -> bool {
         self.is_release() && self.written.is_some_and(|written| written.is_first)
     }
 
-    /// True if it must not be written to `node`: it belongs to a claim that was given up, or there is no key to release.
+    /// Returns true if the command must not be written to `node`: its claim was withdrawn, its time limit has passed,
+    /// or the node has no key to release.
     pub(super) fn is_cancelled(&self, node: NodeId, now: Time) -> bool {
         match *self.command() {
             Command::Extend { until, .. } | Command::Repair { until } => {
@@ -139,7 +142,8 @@ impl NodeCommand {
         }
     }
 
-    /// The reply of `node` to a [cancelled](Self::is_cancelled) release, which is not sent. `None` for other commands.
+    /// Returns the assumed reply of `node` to a [cancelled](Self::is_cancelled) release, which is never written.
+    /// Returns `None` for other commands.
     pub(super) fn cancelled_reply(&self, node: NodeId) -> Option<Answer> {
         self.is_release().then(|| {
             if self.claim().is_denied(node) {
@@ -150,7 +154,6 @@ impl NodeCommand {
         })
     }
 
-    /// The work that is left on `node` while it has not executed the command.
     pub(super) fn pending_work(&self, node: NodeId) -> PendingWork<Value> {
         match *self.command() {
             Command::Release { .. } => PendingWork::Release(PendingRelease {
@@ -168,19 +171,20 @@ impl NodeCommand {
         }
     }
 
-    /// Time until which the node keeps the keys at least, if it grants the command. `None` if the command was not
-    /// written, or sets no TTL for all keys.
+    /// Returns the time until which the node must keep the keys if it grants the command. Returns `None` if the command
+    /// was not written, or does not set the TTL of all keys.
     pub(super) fn kept_until(&self, drift: Drift) -> Option<Time> {
         let written = self.written?;
         Some(valid_until(written.at, written.ttl?, drift))
     }
 
-    /// True if a grant of this command frees keys without a notification of local waiters: nodes push no changes
-    /// of the client's own connection:
+    /// Returns true if a grant of this command frees keys and the client must notify its local waiters itself. Nodes do
+    /// not push changes that the client's own connection makes. The following commands free keys without a push:
     ///
-    /// - a release that is written again in another form: commands that were written behind its first form ran before it;
-    /// - the release of a refused attempt for several keys, of which the node had granted some;
-    /// - a grant after other nodes had refused the attempt: its release follows;
+    /// - a release that was written again in another form, because commands written behind its first form ran before
+    ///   it;
+    /// - the release of a refused attempt for several keys, because the node may have granted some of them;
+    /// - a command that a node grants after other nodes have refused the attempt, because its release follows;
     /// - a forced release.
     pub(super) fn frees_silently(&self) -> bool {
         match *self.command() {
@@ -192,7 +196,6 @@ impl NodeCommand {
         }
     }
 
-    /// Appends the command to `requests`.
     pub(super) fn write(
         &mut self,
         node: NodeId,
@@ -214,18 +217,17 @@ impl NodeCommand {
         self.written = Some(Written { is_first, at: now, ttl, shape });
     }
 
-    /// Number of replies to it.
     pub(super) fn reply_count(&self) -> usize {
         self.written.map_or(0, |written| written.shape.len())
     }
 
-    /// The native command that it was written as, if the server does not support or permit it.
+    /// Returns the native command of the last write if `replies` show that the server does not support or permit it.
     pub(super) fn refused_native(&self, replies: &[redis::Value]) -> Option<NativeCommand> {
         self.written?.shape.refused_native(replies)
     }
 
-    /// Changes to another form if `replies` show that the command had no effect. Returns false if they do not, or if
-    /// that form was tried.
+    /// Switches to another form if `replies` show that the command had no effect. Returns false if the command had an
+    /// effect, or if it already has the other form.
     pub(super) fn fall_back(&mut self, replies: &[redis::Value]) -> bool {
         let other = self.written.and_then(|written| written.shape.other_form(replies));
         let Some(form) = other.filter(|form| *form != self.form) else { return false };
@@ -237,12 +239,11 @@ impl NodeCommand {
         true
     }
 
-    /// True if it has changed to another form.
     pub(super) fn has_fallen_back(&self) -> bool {
         self.form != Form::Native
     }
 
-    /// Parses the replies of `node`, and records on the claim whether the node can hold its keys.
+    /// Parses the replies of `node`, and records in the claim whether the node can hold the claim's keys.
     pub(super) fn read(&self, node: NodeId, replies: &[redis::Value]) -> Answer {
         let Some(written) = self.written else {
             return Answer::Failed(NodeFailure::Unexpected(
@@ -268,7 +269,6 @@ impl NodeCommand {
         answer
     }
 
-    /// The node replied at `now`, with an error if `has_failed`.
     pub(super) fn handle_reply(&mut self, now: Time, has_failed: bool) {
         self.unanswered = 0;
         if has_failed {
@@ -276,13 +276,13 @@ impl NodeCommand {
         }
     }
 
-    /// The connection ended without a reply. The command can still run on `node`.
+    /// Records that the connection ended without a reply. The command can still run on `node`.
     pub(super) fn handle_unanswered(&mut self, node: NodeId) {
         self.unanswered = self.unanswered.saturating_add(1);
         self.handle_in_doubt(node);
     }
 
-    /// `node` has stalled before its reply. The command can run there at any time.
+    /// Records in the claim that `node` can still execute the command at any time. Releases are not recorded.
     pub(super) fn handle_in_doubt(&self, node: NodeId) {
         if !self.is_release() {
             self.claim().handle_in_doubt(node);
@@ -290,13 +290,12 @@ impl NodeCommand {
     }
 }
 
-/// Commands that were sent together.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     pub(super) commands: Vec<NodeCommand>,
     pub(super) written_at: Time,
-    /// True if `TIME` follows the commands.
     pub(super) has_time: bool,
-    /// True for an isolated release: no other pipeline is written before its reply.
+    /// Whether the pipeline is an isolated release. No other pipeline is written before the reply to an isolated
+    /// release.
     pub(super) is_isolated: bool,
 }

@@ -1,4 +1,4 @@
-//! Results of operations, for their callers.
+//! Results that the coordinator returns to the callers of operations.
 
 use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, LeaseId, RoundId};
@@ -8,23 +8,22 @@ use crate::protocol::{Outcome, Refusal, Tenure, Time};
 use crate::wire::Answer;
 use std::sync::Arc;
 
-/// The result of an operation, or the end of a lease.
 #[derive(Debug)]
 pub(crate) enum Completion {
-    /// The lock is held. The caller must [take](SharedLease::take) the lease. If that fails, the lease was revoked, and
-    /// the acquire continues.
+    /// An acquired lock. The caller must [take](SharedLease::take) the lease. If the lease cannot be taken, it has
+    /// ended or was revoked, and the acquire continues.
     Acquired {
         acquire: AcquireId,
         lease: LeaseId,
         shared: Arc<SharedLease>,
-        /// T1 of the acquire.
+        /// T1 of the attempt that acquired the lock.
         since: Time,
     },
     AcquireFailed {
         acquire: AcquireId,
         failure: AcquireFailure,
     },
-    /// A requested extension is decided. It takes effect when the caller calls
+    /// The decision on a requested extension. The extension takes effect when the caller calls
     /// [`handle_extended`](super::Coordinator::handle_extended) with the replies, unless the lease has `ended`.
     Extended {
         call: RoundId,
@@ -48,13 +47,12 @@ pub(crate) enum Completion {
     LeaseEnded {
         lease: LeaseId,
     },
-    /// A quorum of nodes is connected.
+    /// The end of a wait for a connected quorum. A close of the client also ends the wait.
     Ready,
-    /// The client is closed. `Err` if its releases were not delivered in time.
+    /// The end of a close. `Err` if some releases were not delivered in time.
     Closed(Result<(), Remains>),
 }
 
-/// The replies in one round.
 #[derive(Debug)]
 pub(crate) struct Replies {
     votes: VoteCounter,
@@ -75,35 +73,35 @@ impl Replies {
     }
 }
 
-/// Why an acquire has failed.
 #[derive(Debug)]
 pub(crate) enum AcquireFailure {
-    /// `is_overloaded`: there was no quorum because nodes did not receive their commands in time.
+    /// A refusal, or a timeout. `is_overloaded` is true if no quorum was reached because nodes did not receive their
+    /// commands in time.
     Refused {
         refusal: Refusal,
         report: Report,
         is_overloaded: bool,
     },
-    /// The maximum number of attempts was under way.
+    /// An acquire that could not start an attempt in time, because the maximum number of attempts was under way.
     Overloaded {
         report: Option<Report>,
     },
-    /// The lease was delivered and not taken before it ended or was revoked.
+    /// A delivered lease that ended or was revoked before the caller took it.
     NotTaken {
         report: Report,
     },
     Closed,
 }
 
-/// The lock on one node, as a status request has found it.
+/// The state of a lock on one node, as read by a status request.
 #[derive(Debug)]
 pub(crate) struct NodeLock {
-    /// The reply, unless it is a grant. `None` without a reply.
+    /// The node's reply, or `None` if the node granted the request or did not reply.
     pub(crate) answer: Option<Answer>,
     pub(crate) eligibility: VoteEligibility,
 }
 
-/// Pending releases of a client whose close has reached its time limit, for each node.
+/// The number of pending releases on each node when a close reached its time limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Remains {
     pub(crate) pending_releases: Box<[usize]>,

@@ -1,4 +1,4 @@
-//! An established connection to a node: pipelines, and whether the node replies.
+//! An established connection to a node: its pipelines, and the detection of a node that does not reply.
 
 use super::command::{NodeCommand, Pipeline};
 use super::context::ConnectionId;
@@ -8,41 +8,42 @@ use crate::wire::{Conversation, append_sync_check};
 use redis::{RedisError, Value};
 use std::time::Duration;
 
-/// Maximum number of pipelines in flight: enough to keep the node busy while replies travel, few enough that commands
-/// gather into larger pipelines under load.
+/// The maximum number of pipelines in flight. Four pipelines keep the node busy while replies travel, and commands
+/// still gather into larger pipelines under load.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// A pipeline of fewer commands is delayed until other callers have run, if they are likely to submit more.
+/// The number of waiting commands from which a pipeline is written without delay. Smaller pipelines are delayed while
+/// other callers run, if these callers are likely to submit more commands.
 const FEW: usize = 32;
 
-/// How often callers run at most before a pipeline of few commands is written.
+/// The maximum number of times that other callers run before the driver writes a pipeline of few commands.
 const MAX_TIMES: u32 = 8;
 
-/// Age of the pipeline that was answered last from which the driver must read the connection before it writes: the
-/// server may have closed it while this process was stopped. Servers close idle connections after a second at the
-/// earliest.
+/// The age of the last answered pipeline from which the driver must read the connection before it writes. The server
+/// may have closed the connection while this process was stopped. Servers close idle connections after one second at
+/// the earliest.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Added to the node timeout before a node counts as stalled, but at most a quarter of it. If this process was suspended
-/// for about a node timeout, replies to its last commands are still under way.
+/// The grace period that is added to the node timeout before a node counts as stalled, limited to a quarter of the node
+/// timeout. If this process was suspended for about a node timeout, replies to its last commands are still under way.
 const GRACE: Duration = Duration::from_millis(10);
 
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) peer: Peer,
     conversation: Conversation<Pipeline>,
-    /// Empty, with the capacity of an answered pipeline.
     spare: Vec<NodeCommand>,
     liveness: Liveness,
-    /// Set while the driver has to read this connection before the node counts as stalled.
+    /// The time of the last yield, or `None` once the driver has read this connection. The node can count as stalled
+    /// only after this read.
     yielded_at: Option<Time>,
-    /// Number of commands in the last pipeline.
+    /// The number of commands in the last written pipeline.
     last_count: usize,
-    /// When `TIME` was last sent after the set-up.
+    /// The time when `TIME` was last sent after the set-up.
     last_time: Option<Time>,
-    /// When the pipeline that was answered last was written.
+    /// The time when the most recently answered pipeline was written.
     last_answered: Time,
-    /// True if an isolated release waits until a pipeline of other commands was written, if there are any.
+    /// Whether other waiting commands are written before the next isolated release.
     pub(super) shared_first: bool,
 }
 
@@ -75,22 +76,19 @@ impl Connection {
         self.liveness.is_stalled()
     }
 
-    /// How long the node has not replied.
     pub(super) fn silence(&self, now: Time) -> Duration {
         self.liveness.silence(now)
     }
 
-    /// True if the connection must be read before it is written to.
+    /// Returns true if the driver must read the connection before it writes.
     pub(super) fn is_quiet(&self, now: Time) -> bool {
         now.since(self.last_answered) >= QUIET
     }
 
-    /// When the oldest pipeline without a reply was written.
     pub(super) fn unanswered_since(&self) -> Option<Time> {
         self.conversation.unanswered().next().map(|pipeline| pipeline.written_at)
     }
 
-    /// True if another pipeline may be written.
     pub(super) fn has_room(&self) -> bool {
         !self.is_stalled()
             && self.conversation.in_flight() < MAX_IN_FLIGHT
@@ -101,9 +99,10 @@ impl Connection {
         self.conversation.in_flight() == 0
     }
 
-    /// True if `waiting` commands should not be written yet, because more are likely to come: the node is busy, or
-    /// callers that were answered together will submit their next commands together. Other callers have run this number
-    /// of `times`. They may run on another thread, so one time does not suffice.
+    /// Returns true if the `waiting` commands should not be written yet, because callers are likely to submit more.
+    /// Either the node is busy, or callers that were answered together will submit their next commands together.
+    /// `times` is the number of times that other callers have already run. Once is not enough, because callers may run
+    /// on another thread.
     pub(super) fn may_gather(&self, waiting: usize, times: u32) -> bool {
         let is_expected = match times {
             0 => self.conversation.in_flight() > 0 || self.last_count > 1,
@@ -113,8 +112,9 @@ impl Connection {
         is_expected && waiting < FEW
     }
 
-    /// Appends the commands of the next pipeline, and ends it with `TIME` if a command can grant something or the last
-    /// reading is too old. The caller has checked that no command is cancelled.
+    /// Appends the commands of the next pipeline. The pipeline ends with `TIME` if a command [needs
+    /// it](NodeCommand::needs_time), or if `TIME` was last sent at least [`HEARTBEAT`] ago. The caller has checked that
+    /// no command is cancelled.
     pub(super) fn write(&mut self, mut commands: Vec<NodeCommand>, now: Time) {
         for command in &mut commands {
             command.write(self.id.node, now, self.peer.can, self.conversation.requests());
@@ -124,7 +124,6 @@ impl Connection {
         self.end_pipeline(commands, has_time, now);
     }
 
-    /// Sends `TIME` alone.
     pub(super) fn write_heartbeat(&mut self, now: Time) {
         self.end_pipeline(Vec::new(), true, now);
     }
@@ -154,7 +153,8 @@ impl Connection {
         &mut self.conversation
     }
 
-    /// The oldest pipeline and its replies, if they are complete. After an error the replies are out of sync.
+    /// Returns the oldest pipeline with its replies once all of its replies have arrived. After an error, the replies
+    /// are out of sync with the commands.
     pub(super) fn poll_replies(&mut self) -> Result<Option<(Pipeline, Vec<Value>)>, RedisError> {
         let answered = self.conversation.poll_replies()?;
         if let Some((pipeline, _)) = &answered {
@@ -163,31 +163,29 @@ impl Connection {
         Ok(answered)
     }
 
-    /// An empty vector for the commands of the next pipeline.
     pub(super) fn take_spare(&mut self) -> Vec<NodeCommand> {
         std::mem::take(&mut self.spare)
     }
 
-    /// Keeps the capacity of vectors that were used for an answered pipeline.
     pub(super) fn reuse(&mut self, mut commands: Vec<NodeCommand>, replies: Vec<Value>) {
         commands.clear();
         self.spare = commands;
         self.conversation.reuse(replies);
     }
 
-    /// A pipeline was answered. Returns true if the node was stalled and is back.
+    /// Records that a pipeline was answered. Returns true if the node was stalled and has recovered.
     pub(super) fn handle_reply(&mut self, now: Time) -> bool {
         let oldest = self.unanswered_since();
         self.liveness.handle_reply(oldest, now)
     }
 
-    /// There are more bytes to read than one turn reads.
+    /// Records that the connection has more bytes to read than the driver reads in one turn. The node is therefore not
+    /// silent.
     pub(super) fn handle_backlog(&mut self, now: Time) {
         self.yielded_at = None;
         self.liveness.handle_backlog(now);
     }
 
-    /// The commands without a reply, oldest first.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &NodeCommand> {
         self.conversation.unanswered().flat_map(|pipeline| &pipeline.commands)
     }
@@ -196,13 +194,13 @@ impl Connection {
         self.conversation.take_unanswered().flat_map(|pipeline| pipeline.commands).collect()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout).
     pub(super) fn next_timeout(&self) -> Time {
         self.yielded_at.unwrap_or_else(|| self.liveness.next_timeout())
     }
 
-    /// Returns the next action that is due, except [`Action::Yield`]: before a node counts as stalled, the driver reads
-    /// the connection once more. `was_read`: it has done so since the call before.
+    /// Returns the next action that the connection needs at `now`, except [`Action::Yield`]. Before a node counts as
+    /// stalled, the driver must read the connection once more. `was_read` is true if the driver has read the connection
+    /// since the previous call.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! State that all nodes of a client share, and the output of the nodes.
+//! State shared by all nodes of a client, and the output of the nodes.
 
 use super::settings::Settings;
 use super::slots::RoundId;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Identifies a connection. Identifiers are not reused.
+/// The identifier of a connection. Identifiers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId {
     pub(crate) node: NodeId,
@@ -22,33 +22,32 @@ pub(super) struct Context {
     pub(super) settings: Settings,
     pub(super) random: Random,
     pub(super) quarantine: Quarantine<Arc<str>>,
-    /// The server process behind each node: two nodes must not be the same server.
+    /// The run ID of the server process behind each node. Two nodes must not be the same server.
     run_ids: Box<[Option<Arc<str>>]>,
     health: HealthRecord,
     names: Arc<[Arc<str>]>,
-    /// Level of the events that a receiver wants.
+    /// The level of events that receivers want, or `None` if no receiver is installed.
     observed: Option<Weight>,
     last_connection: u64,
-    /// True once the client is closed: pending releases get one last chance.
+    /// Whether the client is closed. Pending releases then get one last chance to be delivered.
     pub(super) is_closing: bool,
     pub(super) outputs: VecDeque<NodeOutput>,
     pub(super) events: VecDeque<(Weight, Event)>,
-    /// Connections that the driver must close.
     pub(super) closed: VecDeque<ConnectionId>,
 }
 
-/// Output of a node for the rounds, leases and waiting acquires of its client.
+/// An output of a node for the rounds, leases and waiting acquires of its client.
 #[derive(Debug)]
 pub(super) enum NodeOutput {
-    /// The vote of `node` in `round`, as read at `at`.
+    /// The vote of `node` in `round`, based on a reply that was read at `at`.
     Vote { round: RoundId, node: NodeId, answer: Answer, at: Time },
-    /// The command of `node` in `round` was cancelled after its first form had no effect.
+    /// A command for `node` in `round` that was cancelled after its first form had no effect.
     NotAsked { round: RoundId, node: NodeId },
-    /// `key` changed on `node`; any key, if `None`.
+    /// A change of `key` on `node`. If `key` is `None`, any key may have changed.
     Changed { node: NodeId, key: Option<Box<[u8]>> },
-    /// The clock of `node` has stepped forward by at most `ahead`.
+    /// A forward step of the clock of `node` by at most `ahead`.
     Stepped { node: NodeId, ahead: Duration },
-    /// A connection was established or lost, or a node could not be reached.
+    /// A change of a node's reachability: an established connection, a lost connection, or a failed attempt to connect.
     Connectivity,
 }
 
@@ -100,7 +99,6 @@ impl Context {
         }
     }
 
-    /// Emits the health of `node` if it has changed.
     pub(super) fn emit_health(
         &mut self,
         node: NodeId,
@@ -122,7 +120,7 @@ impl Context {
         });
     }
 
-    /// Records the server process of `node`. Fails if another node is the same process.
+    /// Records the run ID of the server process behind `node`. Fails if another node is the same server process.
     pub(super) fn record_run(
         &mut self,
         node: NodeId,
@@ -130,7 +128,7 @@ impl Context {
     ) -> Result<(), NodeFailure> {
         let known = self.run_ids.iter().position(|known| known.as_ref() == Some(run_id));
         if let Some(other) = known.filter(|other| *other != node.index()) {
-            // The two nodes may have exchanged their addresses: the previous server of this node is free for the other.
+            // The two nodes may have swapped their addresses. The other node can then use this node's previous server.
             self.run_ids[node.index()] = None;
             return Err(NodeFailure::SameServer(self.settings.nodes[other].name.clone()));
         }
@@ -138,7 +136,7 @@ impl Context {
         Ok(())
     }
 
-    /// A connection to `node` was set up. `info` is the reply to requests that were sent at `asked`.
+    /// Records that a connection to `node` was set up. `info` is the reply to requests that the client sent at `asked`.
     pub(super) fn handle_set_up(
         &mut self,
         node: NodeId,
@@ -157,12 +155,13 @@ impl Context {
             replid: info.replid.clone(),
             uptime: info.uptime,
             asked,
-            // A server that is known not to persist is never trusted.
+            // A server that is known not to persist its data is never trusted.
             is_trusted: self.settings.trusts_persistence && info.is_durable != Some(false),
         }
     }
 
-    /// Why the grants of each node would not count if new connections reached `servers` at `now`, or failed (`None`).
+    /// Returns, for each node, the reason why its grants would not count if a new connection reached the given server
+    /// at `now`. A server of `None` represents a failed connection.
     pub(super) fn preview(
         &self,
         servers: &[Option<ServerInfo>],
@@ -183,17 +182,15 @@ impl Context {
         self.quarantine.handle_flush(node, now);
     }
 
-    /// A key is missing that `node` had to keep.
     pub(super) fn handle_missing(&mut self, node: NodeId, now: Time) {
         self.quarantine.handle_missing(node, now);
     }
 
-    /// Why the grants of `node` do not count after a restart or a flush.
     pub(super) fn quarantine_failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
         failure(&self.quarantine, node, now)
     }
 
-    /// The recent start of `node`, if it is the only reason why its grants do not count.
+    /// Returns the recent start of `node` if the start is the only reason why the node's grants do not count.
     pub(super) fn recent_start(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         let recent_start = self.quarantine.recent_start(node, now)?;
         self.quarantine.exclusion(node, now).is_none().then_some(recent_start)

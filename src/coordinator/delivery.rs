@@ -1,4 +1,4 @@
-//! A lease that its caller has not taken yet.
+//! Delivered leases that their callers have not taken yet.
 
 use super::acquire::Stage;
 use super::completion::AcquireFailure;
@@ -11,28 +11,30 @@ use crate::wire::Keys;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a delivered lease may stay untaken if other acquires of this client want one of its keys. Long enough for a
-/// `select!` whose other branches are slow.
+/// The time for which a delivered lease may stay untaken if other acquires of this client want one of its keys. The
+/// limit is long enough for a `select!` whose other branches are slow.
 const UNTAKEN_LIMIT: Duration = Duration::from_secs(2);
 
-/// Consecutive untaken leases on a key halve the limit at most this often, to 31 ms.
+/// The maximum number of times that consecutive untaken leases on a key halve the limit. Six halvings reduce the limit
+/// to 31 ms.
 const MAX_HALVINGS: u32 = 6;
 
-/// How often after that the coordinator checks whether another acquire wants one.
+/// The interval at which the coordinator checks, after the limit, whether another acquire wants a key of the lease.
 const UNTAKEN_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Coordinator {
-    /// The caller could not take its lease, which has ended or was revoked. Another attempt follows at the end of the queue
-    /// if there is time, or [`Completion::AcquireFailed`](super::Completion::AcquireFailed).
+    /// Handles a caller that could not take its lease, because the lease has ended or was revoked. If time and retries
+    /// remain, the acquire joins the end of the queue for another attempt. Otherwise, it completes with
+    /// [`Completion::AcquireFailed`](super::Completion::AcquireFailed).
     pub(crate) fn handle_untaken(&mut self, id: AcquireId, now: Time) {
         self.advance(id, now);
         self.retry_untaken(id, now);
         self.settle(now);
     }
 
-    /// A lease was delivered. Revokes it if it can no longer be taken, or at the deadline, or if another acquire of this
-    /// client wants one of its keys; not before the lease was untaken for a while. The next attempt is made when the caller
-    /// is polled: until then it would keep the lock from others.
+    /// Revokes a delivered lease if it can no longer be taken. After the untaken limit, also revokes the lease of a
+    /// waiting acquire at its deadline, or if another acquire of this client wants one of the keys. The next attempt
+    /// starts only when the caller is polled, because an untaken lease keeps the lock from other clients.
     pub(super) fn step_delivered(&mut self, id: AcquireId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let Stage::Delivered { lease, since } = acquire.stage else { return Step::Over };
@@ -69,7 +71,8 @@ impl Coordinator {
         if waits { Step::Again } else { self.fail_untaken(id, now) }
     }
 
-    /// How long a lease on `keys` may stay untaken. Many callers that are not polled would delay the others for a limit each.
+    /// Returns how long a lease on `keys` may stay untaken. The limit shrinks with consecutive untaken leases, because
+    /// each caller that is not polled delays the other callers by one limit.
     fn untaken_limit(&self, keys: &Keys) -> Duration {
         let queues = keys.iter().filter_map(|key| self.queues.queues.get(key));
         let untaken = queues.map(|queue| queue.untaken).max().unwrap_or(0);
@@ -84,8 +87,8 @@ impl Coordinator {
         }
     }
 
-    /// Callers on `keys` get the full limit again, because one has taken a lease, or has returned for one that was revoked:
-    /// callers are slow, but still there.
+    /// Restores the full limit for `keys` after a caller has taken a lease, or has returned for a revoked lease. Such a
+    /// caller is slow, but still active.
     pub(super) fn restore_untaken_limit(&mut self, keys: &Keys) {
         for key in keys.iter() {
             if let Some(queue) = self.queues.queues.get_mut(key) {

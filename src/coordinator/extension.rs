@@ -1,4 +1,4 @@
-//! Extensions of leases: requested ones, renewals, and checks whether a lease is still held.
+//! Lease extensions: requests of the holder, scheduled renewals, and checks whether a lease is still held.
 
 use super::completion::{Completion, Replies};
 use super::slots::{LeaseId, RoundId};
@@ -14,7 +14,8 @@ use crate::wire::Command;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Extends the lease to `ttl`. Ends with [`Completion::Extended`]. Fails if the lease has ended.
+    /// Starts an extension of the lease to `ttl`, which completes with [`Completion::Extended`]. Fails if the lease has
+    /// ended.
     pub(crate) fn handle_extend(
         &mut self,
         id: LeaseId,
@@ -26,7 +27,6 @@ impl Coordinator {
         call
     }
 
-    /// Sends an extension to `ttl`, or a check if there is none.
     fn begin_extension(
         &mut self,
         id: LeaseId,
@@ -41,13 +41,13 @@ impl Coordinator {
         };
         let timeout = now.after(self.cx.settings.node_timeout);
         let close_at = match round.goal() {
-            // A renewal stays open for longer than the node timeout, because no caller waits. After a stall of the
-            // nodes, thousands of leases are renewed at once, and all replies together can take longer than a node
-            // timeout. If these rounds were closed early, all would be repeated.
+            // A renewal round stays open for longer than the node timeout, because no caller waits for its result.
+            // After the nodes have stalled, thousands of leases are renewed at once, and all replies together can take
+            // longer than a node timeout. If these rounds were closed early, the client would repeat all renewals.
             Goal::Extend { current, .. } if cause == Cause::Renewal => {
                 now.after(current.since(now) / 2).max(timeout).min(current)
             }
-            // An extension that is granted after the old end does not count (I9).
+            // An extension that is granted after the old end of validity does not count (I9).
             Goal::Extend { current, .. } => timeout.min(current),
             _ => timeout,
         };
@@ -58,7 +58,7 @@ impl Coordinator {
         if cause == Cause::Check {
             lease.checks.handle_begun(close_at);
         }
-        // Votes of earlier extensions that are decided do not matter any more.
+        // Late votes in decided extension rounds no longer matter.
         let rounds = &mut self.rounds;
         lease.extensions.retain(|round| {
             let is_open = rounds.get(*round).is_some_and(|votes| votes.round().outcome().is_none());
@@ -71,7 +71,7 @@ impl Coordinator {
         let watches = cause != Cause::Requested || lease.is_watched;
         let claim = lease.claim().clone();
         if cause != Cause::Check {
-            // The votes on a check are evaluated whenever they arrive.
+            // A check needs no timeout, because its votes are evaluated whenever they arrive.
             self.set_timeout(close_at, Timeout::Round(call));
         }
         let all = self.cx.settings.quorum.ids().collect();
@@ -79,7 +79,7 @@ impl Coordinator {
         Ok(call)
     }
 
-    /// `node` has voted on an extension. `outcome` is set if this vote decided it.
+    /// Handles the vote of `node` on an extension. `outcome` is set if this vote decided the round.
     pub(super) fn handle_extension_vote(
         &mut self,
         call: RoundId,
@@ -104,14 +104,13 @@ impl Coordinator {
         if !matches!(lease.renewal.tenure(now), Tenure::Held { .. }) {
             return;
         }
-        // A majority holds the keys: sets them again on the nodes that lost them.
+        // A majority holds the keys, so the client sets them again on the nodes that lost them.
         let lost: NodeSet =
             missing.iter().filter(|lost| outcome.is_some() || *lost == node).collect();
         let claim = lease.claim().clone();
         self.submit(lost, &claim, Command::Repair { until }, None, now);
     }
 
-    /// Forgets an extension that is decided, once all nodes have voted.
     pub(super) fn forget_answered_extension(&mut self, call: RoundId) {
         let Some(votes) = self.rounds.get(call) else { return };
         let Owner::Extension { lease: id, .. } = votes.owner else { return };
@@ -127,8 +126,8 @@ impl Coordinator {
         }
     }
 
-    /// An extension is decided or closed. The result of a requested one takes effect when its caller takes it: if the
-    /// call is dropped, the validity does not change.
+    /// Completes an extension whose round is decided or closed. A requested extension takes effect only when its caller
+    /// takes the result: if the caller drops the call, the validity does not change.
     pub(super) fn complete_extension(&mut self, call: RoundId, now: Time) {
         let Some(votes) = self.rounds.get(call) else { return };
         let Owner::Extension { lease: id, cause, .. } = votes.owner else { return };
@@ -155,7 +154,7 @@ impl Coordinator {
         self.handle_extension_end(id, extended, now);
     }
 
-    /// The caller of an extension takes its result.
+    /// Applies the result of a requested extension when the caller takes the result.
     pub(crate) fn handle_extended(&mut self, replies: &Replies, now: Time) -> Extended {
         let released = Extended::Ended(Tenure::Released);
         let Owner::Extension { lease: id, .. } = replies.votes().owner else { return released };
@@ -173,7 +172,8 @@ impl Coordinator {
         self.step_lease(id, now);
     }
 
-    /// The lease was released. A requested extension that is not decided ends with it.
+    /// Ends an extension of a released lease. A requested extension that is still undecided completes with the end of
+    /// the lease.
     pub(super) fn end_extension(&mut self, call: RoundId, tenure: Tenure) {
         let Some(votes) = self.rounds.remove(call) else { return };
         let is_requested = matches!(votes.owner, Owner::Extension { cause: Cause::Requested, .. });
@@ -185,7 +185,7 @@ impl Coordinator {
         }
     }
 
-    /// Emits the outcome of a renewal. `slack` was the remaining validity when it was decided.
+    /// Emits the outcome of a renewal. `slack` is the validity that remained when the renewal was decided.
     fn emit_renewal(
         &mut self,
         id: LeaseId,
@@ -211,7 +211,7 @@ impl Coordinator {
             }
             Extended::Unchanged(_) => {
                 lease.failures = failures.saturating_add(1);
-                // Only the first of consecutive failures is reported as trouble.
+                // Only the first of several consecutive failures is reported as trouble.
                 let weight = if failures == 0 { Weight::Trouble } else { Weight::Detail };
                 let Some(votes) = self.rounds.get(call) else { return };
                 self.cx.emit(weight, |cx| Event::RenewalFailed {
@@ -226,7 +226,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts what is due: a check, a renewal, or the end of a lease that is watched.
+    /// Starts a check or a renewal that is due, and handles the end of a watched lease.
     pub(super) fn step_lease(&mut self, id: LeaseId, now: Time) {
         self.begin_check_if_due(id, now);
         let Some(lease) = self.leases.get_mut(id) else { return };
@@ -237,7 +237,7 @@ impl Coordinator {
             Step::Wait { until } => until,
             Step::Ended(tenure) => return self.handle_end(id, tenure, now),
             Step::Extend { ttl } => {
-                // An error means that the lease has ended. Its end is reported by the next step.
+                // An error means that the lease has ended. The next step reports the end.
                 let _ended = self.begin_extension(id, Some(ttl), Cause::Renewal, now).is_err();
                 match self.leases.get_mut(id).map(|lease| lease.renewal.step(now)) {
                     Some(Step::Wait { until }) => until,
@@ -262,18 +262,18 @@ impl Coordinator {
         }
     }
 
-    /// Begins a requested check, if the limit of its rate permits it.
     fn begin_check_if_due(&mut self, id: LeaseId, now: Time) {
         let Some(lease) = self.leases.get_mut(id) else { return };
         let Some(kind) = lease.checks.begin(now) else { return };
         if kind == CheckKind::Renewal {
             lease.renewal.make_due(now);
         }
-        // An error means that the lease has ended. Its end is reported by the next step.
+        // An error means that the lease has ended. The next step reports the end.
         let _ended = self.begin_extension(id, None, Cause::Check, now).is_err();
     }
 
-    /// A key of a lease has changed on `node`, by another client. Checks the lease once a quorum may have been lost.
+    /// Handles a change of one of the lease's keys on `node` by another client. Requests a check if the quorum may have
+    /// been lost.
     pub(super) fn handle_lease_change(&mut self, id: LeaseId, node: NodeId, now: Time) {
         if !self.leases.get(id).is_some_and(|lease| lease.is_watched) {
             return;
@@ -284,8 +284,9 @@ impl Coordinator {
         }
     }
 
-    /// The clock of `node` has stepped forward by at most `ahead`. If the steps exceed the drift allowance of a lease, its
-    /// keys may expire early: sets them to expire with the validity, and renews the lease at once if it is renewed.
+    /// Handles a forward step of the clock of `node` by at most `ahead`. If the steps exceed the drift allowance of a
+    /// lease, its keys may expire early. The client then extends the keys to the lease's validity, and renews an
+    /// auto-extended lease at once.
     pub(super) fn handle_clock_step(&mut self, node: NodeId, ahead: Duration, now: Time) {
         self.steps.handle_step(node, ahead, now);
         for id in self.leases.ids() {

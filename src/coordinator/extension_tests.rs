@@ -1,4 +1,4 @@
-//! Extensions, repairs, checks and adoptions, and leases that are not taken.
+//! Tests of extensions, repairs, checks and adoptions, and of leases that are not taken.
 
 use super::world_calls_tests::{Held, TTL, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};

@@ -1,7 +1,7 @@
-//! Set-up of a new connection: login, facts about the server, scripts, client tracking.
+//! Set-up of a new connection: login, server information, scripts and client tracking.
 //!
-//! All commands are sent as one pipeline. Before other commands are sent, connections of this client that broke are
-//! killed, because they can still deliver commands (I8).
+//! All set-up commands are sent as one pipeline. Before the client sends any other command, it kills its own broken
+//! connections, because they can still deliver commands (I8).
 
 use super::command::Pipeline;
 use super::context::ConnectionId;
@@ -27,47 +27,43 @@ pub(super) struct Handshake {
 }
 
 enum Stage {
-    /// The driver connects and obtains the credentials.
+    /// Waiting for the driver to obtain the credentials and to connect.
     Opening,
-    /// The login and the set-up were sent.
     Asking(Asked),
-    /// The server is to close the connections that broke.
+    /// Waiting for the server to close this client's broken connections.
     Killing(Box<(Peer, Vec<Broken<Arc<str>>>)>),
 }
 
 struct Asked {
     greeting: Greeting,
-    /// Number of replies to the greeting.
     greeting_replies: usize,
     sent: Time,
 }
 
-/// The server at the other end of a connection, by its replies to the set-up.
+/// The server at the other end of a connection, as described by its replies to the set-up.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) client_id: Option<i64>,
     pub(super) info: ServerInfo,
-    /// When the set-up was sent.
     pub(super) asked: Time,
-    /// The server's clock, if `TIME` is permitted.
+    /// The reading of the server's clock, or `None` if the server does not permit `TIME`.
     pub(super) reading: Option<Reading>,
     pub(super) can: Capabilities,
 }
 
 impl Peer {
-    /// The connection to this server, once it has broken.
+    /// Returns the identifiers that a later connection needs to kill this connection.
     pub(super) fn broken(&self) -> Broken<Arc<str>> {
         Broken { run: self.info.run_id.clone(), client_id: self.client_id }
     }
 }
 
-/// Progress of a handshake after bytes have arrived.
 pub(super) enum Step {
-    /// Replies are missing.
+    /// Some replies are still missing.
     Wait,
-    /// The server has replied to all requests. Call [`Handshake::kill`] or [`Handshake::finish`].
+    /// Complete replies to the set-up. The next call is [`Handshake::kill`] or [`Handshake::finish`].
     SetUp(Peer),
-    /// The connections that broke were handled over this one. `are_killed`: the server has closed those that it knows.
+    /// Complete replies to the kill requests. `are_killed` is true if the server refused none of the requests.
     Killed { peer: Peer, broken: Vec<Broken<Arc<str>>>, are_killed: bool },
 }
 
@@ -84,7 +80,6 @@ impl Handshake {
         }
     }
 
-    /// The driver has connected.
     pub(super) fn handle_connected(&mut self, login: &RedisConnectionInfo, now: Time) {
         self.deadline = self.began.after(self.connect_timeout);
         let requests = self.conversation.requests();
@@ -130,14 +125,15 @@ impl Handshake {
         }
     }
 
-    /// Asks the server to close the `broken` connections that it knows, and waits for its reply.
+    /// Requests that the server closes the `broken` connections that belong to its current run, and waits for the
+    /// reply.
     ///
-    /// If it knows none, the reply still proves that the server is alive. A different run alone does not prove that the
-    /// earlier one has ended:
-    /// 1. A connection to run 1 is set up, and its driver is held up.
-    /// 2. The server is restarted, twice.
+    /// Even if no broken connection belongs to the current run, the reply proves that the server is alive. A different
+    /// run ID alone does not prove that the earlier run has ended:
+    /// 1. A connection to run 1 is set up, and its driver is delayed.
+    /// 2. The server restarts twice.
     /// 3. A connection to run 3 breaks with a `SET` unanswered.
-    /// 4. The driver continues, and takes run 3 for an earlier run.
+    /// 4. The delayed driver continues, and mistakes run 3 for an earlier run.
     pub(super) fn kill(&mut self, peer: Peer, broken: Vec<Broken<Arc<str>>>) {
         let requests = self.conversation.requests();
         for id in broken.iter().filter_map(|one| one.to_kill(peer.info.run_id.as_ref())) {
@@ -148,12 +144,12 @@ impl Handshake {
         self.stage = Stage::Killing(Box::new((peer, broken)));
     }
 
-    /// The conversation, for the connection that was set up.
     pub(super) fn finish(self) -> Conversation<Pipeline> {
         self.conversation
     }
 
-    /// The failure of a handshake whose connection has ended with `error`.
+    /// Returns the failure of a handshake whose connection ended with `error`. If the server sent an error reply, the
+    /// failure reports this reply instead.
     pub(super) fn failure(&self, error: &RedisError) -> NodeFailure {
         match self.conversation.last_error() {
             Some(reply) => {
@@ -165,12 +161,10 @@ impl Handshake {
         }
     }
 
-    /// True if the server has sent no byte.
     pub(super) fn is_unanswered(&self) -> bool {
         self.received == 0
     }
 
-    /// True if some replies to a pipeline have arrived, and others are missing.
     pub(super) fn is_partly_answered(&self) -> bool {
         self.conversation.is_partly_answered()
     }

@@ -1,4 +1,4 @@
-//! State of a lease.
+//! State of a lease in the coordinator.
 
 use super::acquire::{Attempt, Terms};
 use super::claim::Claim;
@@ -15,29 +15,27 @@ use std::time::Duration;
 pub(super) struct Lease {
     pub(super) shared: Arc<SharedLease>,
     pub(super) renewal: Renewal,
-    /// T1 and ttl of the request that the validity comes from.
+    /// T1 and the TTL of the request that determines the current validity.
     pub(super) basis: (Time, Ttl),
     pub(super) tag: Tag,
-    /// T1 of the acquire.
+    /// T1 of the attempt that acquired the lease.
     pub(super) since: Time,
-    /// True if it is renewed until its maximum hold time.
+    /// Whether the lease is renewed automatically until its maximum hold time.
     pub(super) is_renewed: bool,
-    /// True if the lease is renewed, or if a caller waits for its end.
+    /// Whether the lease is being renewed, or a caller waits for its end.
     pub(super) is_watched: bool,
-    /// The acquire that it was delivered to, which ends with the lease.
+    /// The acquire that the lease was delivered to. The acquire ends with the lease.
     pub(super) acquire: Option<AcquireId>,
-    /// The round that acquired it.
     pub(super) acquired: RoundId,
-    /// Nodes that may have lost the keys since the last request.
+    /// The nodes that may have lost the keys since the last request.
     pub(super) suspected: SuspectedLoss,
-    /// The round that acquired it, until the first extension: its late votes count as grants.
+    /// The round that acquired the lease, or `None` after the first extension. Late votes in this round count as
+    /// grants.
     pub(super) latest_votes: Option<RoundId>,
     pub(super) checks: Checks,
-    /// Rounds of extensions whose votes can still arrive.
     pub(super) extensions: Vec<RoundId>,
-    /// Number of consecutive failed renewals.
     pub(super) failures: u32,
-    /// The value that stays in its place after the release.
+    /// The value that replaces the lease's value at the release, to keep the resource locked.
     pub(super) cooling: Option<Arc<CoolDown>>,
     pub(super) timeout: Option<Time>,
     pub(super) is_end_reported: bool,
@@ -80,18 +78,15 @@ impl Lease {
         self.tag.lock(self.claim().keys(), prefix)
     }
 
-    /// Another request is sent to the nodes.
     pub(super) fn handle_request(&mut self) {
         self.suspected.handle_request();
         self.latest_votes = None;
     }
 
-    /// An extension was decided with these votes.
     pub(super) fn handle_votes(&mut self, votes: &VoteCounter) {
         self.suspected.handle_outcome(votes.round().granted());
     }
 
-    /// Applies the outcome of an extension.
     pub(super) fn extend(&mut self, votes: &VoteCounter, now: Time) -> Extended {
         let (round, t1) = (votes.round(), votes.t1());
         let is_renewal = matches!(votes.owner, Owner::Extension { cause: Cause::Renewal, .. });
@@ -111,12 +106,12 @@ impl Lease {
         extended
     }
 
-    /// `node` has granted an extension after its decision.
     pub(super) fn handle_grant(&mut self, node: NodeId) {
         self.suspected.handle_grant(node);
     }
 
-    /// True if keys may expire before the validity ends: node clocks have stepped by `since(T1)`.
+    /// Returns true if keys may expire before the validity ends. `since(T1)` bounds the steps of the node clocks since
+    /// T1.
     pub(super) fn may_end_early(&self, drift: Drift, since: impl FnOnce(Time) -> Duration) -> bool {
         let (t1, ttl) = self.basis;
         since(t1) > drift.allowance(ttl)

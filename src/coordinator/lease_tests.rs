@@ -1,4 +1,4 @@
-//! Leases: extension, renewal, loss, adoption, fencing tokens, close.
+//! Tests of leases: extension, renewal, loss, adoption, fencing tokens and minimum hold times.
 
 use super::world_calls_tests::{TTL, keys, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
@@ -225,7 +225,7 @@ fn fencing_tokens_grow_with_each_holder() {
     let processes = [world.connected(), world.connected(), world.connected()];
     let mut last = 0;
     for round in 0..30 {
-        // Each round, other nodes are unreachable, so that the counters differ.
+        // In each round, a different pair of nodes is down, so that the counters of the nodes differ.
         for host in 0..5 {
             let is_up = (host + round) % 5 > 1;
             world.set_state(host, if is_up { HostState::Up } else { HostState::Down });
@@ -247,7 +247,7 @@ fn counters_that_differ_are_confirmed_in_a_second_round() {
     let first = world.lock(a, fenced(&["k"]));
     world.release(&first);
     world.run_for(ms(5));
-    // Other clients have drawn higher numbers on single nodes.
+    // Simulates other clients that have drawn higher numbers on single nodes.
     let token = first.shared.claim().fence().and_then(Counters::token).expect("a token");
     for (host, ahead) in [(0, 10_000_000), (1, 5_000_000)] {
         let keys = world.keys(host);

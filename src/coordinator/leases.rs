@@ -1,4 +1,4 @@
-//! Leases: delivery, end and release.
+//! Creation, end and release of leases.
 
 use super::acquire::{Attempt, Terms};
 use super::claim::Claim;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Creates the lease of a won attempt. An older lease of this client on one of its keys is lost.
+    /// Creates the lease of a won attempt. An older lease of this client on one of the keys is lost.
     pub(super) fn insert_lease(
         &mut self,
         acquire: AcquireId,
@@ -53,7 +53,8 @@ impl Coordinator {
         id
     }
 
-    /// The caller has taken the lease. Needed for leases that are renewed: renewal starts here.
+    /// Starts the renewal of an auto-extended lease after the caller has taken the lease. Other leases do not need this
+    /// call.
     pub(crate) fn handle_taken(&mut self, id: LeaseId, now: Time) {
         if self.leases.get(id).is_some_and(|lease| lease.is_renewed) {
             self.watch(id, now);
@@ -61,7 +62,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// A caller waits for the end of the lease: [`Completion::LeaseEnded`].
+    /// Watches the lease for a caller, so that the end of the lease is reported as [`Completion::LeaseEnded`].
     pub(crate) fn handle_watch(&mut self, id: LeaseId, now: Time) {
         self.watch(id, now);
         self.settle(now);
@@ -74,7 +75,6 @@ impl Coordinator {
         }
     }
 
-    /// The lease is lost, because this client has acquired or adopted the lock again.
     pub(super) fn take_over(&mut self, id: LeaseId, now: Time) {
         self.lose(id, Loss::TakenOver, now);
     }
@@ -86,17 +86,17 @@ impl Coordinator {
         }
     }
 
-    /// The lease has ended before its release. Reports that once.
+    /// Handles a lease that has ended before its release, and reports the end once.
     pub(super) fn handle_end(&mut self, id: LeaseId, tenure: Tenure, now: Time) {
         let prefix = self.cx.settings.prefix;
         let Some(lease) = self.leases.get_mut(id) else { return };
-        // From now on only the release is written.
+        // The withdrawn claim writes no further command except its release.
         lease.claim().withdraw();
         lease.shared.publish(tenure);
         if std::mem::replace(&mut lease.is_end_reported, true)
             || lease.shared.tenure(now) == Tenure::Released
         {
-            // Reported before, or ended by its holder in time: the release follows.
+            // The end was reported before, or the holder ended the lease in time and will release it.
             return;
         }
         let (lock, held_for) = (lease.lock_info(prefix), now.since(lease.since));
@@ -109,8 +109,9 @@ impl Coordinator {
         }
     }
 
-    /// Releases the lease, and keeps the resource locked for `cool_down`. Ends with [`Completion::Released`]. `None` if it
-    /// was released before. The caller calls [`SharedLease::end`] first.
+    /// Releases the lease, and keeps the resource locked for `cool_down`. The release completes with
+    /// [`Completion::Released`]. Returns `None` if the lease was released before. The caller must call
+    /// [`SharedLease::end`] first.
     pub(crate) fn handle_release(
         &mut self,
         id: LeaseId,
@@ -131,7 +132,7 @@ impl Coordinator {
         Some(call)
     }
 
-    /// Releases a claim of another coordinator. Ends with [`Completion::Released`].
+    /// Releases a claim of another coordinator. The release completes with [`Completion::Released`].
     pub(crate) fn handle_release_claim(&mut self, claim: &Arc<Claim>, now: Time) -> RoundId {
         let call = self.begin_release(now);
         self.release_claim(claim, None, Some(call), now);
@@ -147,13 +148,13 @@ impl Coordinator {
         call
     }
 
-    /// Releases the lease without waiting for the result.
     pub(crate) fn handle_drop(&mut self, id: LeaseId, now: Time) {
         self.end_lease(id, None, now);
         self.settle(now);
     }
 
-    /// Releases a lease that its caller has never used: the lock is free at once.
+    /// Releases a lease that its caller has never taken. The lock is free at once, without a cool-down or a minimum
+    /// hold time.
     pub(super) fn drop_lease(&mut self, id: LeaseId, now: Time) {
         if let Some(lease) = self.leases.get_mut(id) {
             (lease.cooling, lease.acquire) = (None, None);
@@ -191,7 +192,7 @@ impl Coordinator {
         self.handle_local_release(lease.claim(), free_at, now);
     }
 
-    /// Submits the release of a claim to all nodes (I5).
+    /// Submits the claim's release to all nodes (I5).
     pub(super) fn release_claim(
         &mut self,
         claim: &Arc<Claim>,
@@ -204,8 +205,8 @@ impl Coordinator {
         self.submit(all, claim, Command::Release { cooling }, round, now);
     }
 
-    /// The releases of a claim are submitted, so later commands run after them (I8). Notifies local waiters: its keys are
-    /// free from `free_at` on.
+    /// Notifies local waiters that the keys of a released claim are free from `free_at` on. The releases must already
+    /// be submitted, so that later commands run after the releases (I8).
     pub(super) fn handle_local_release(&mut self, claim: &Arc<Claim>, free_at: Time, now: Time) {
         let (mut ready, has_rivals) = (Vec::new(), claim.has_rivals());
         for key in claim.keys().iter() {
@@ -214,7 +215,6 @@ impl Coordinator {
         self.ready.extend(ready);
     }
 
-    /// A vote for a release, or its timeout. Completes the release once it is decided.
     pub(super) fn complete_release(&mut self, call: RoundId) {
         let Some(votes) = self.rounds.get(call) else { return };
         let Some(outcome) = votes.round().outcome() else { return };
@@ -223,7 +223,8 @@ impl Coordinator {
         }
     }
 
-    /// Releases all leases. Returns the first key of each lease, and the call that ends with [`Completion::Released`].
+    /// Releases all leases that their callers have taken. Returns the first key of each lease, and the round that
+    /// completes with [`Completion::Released`].
     pub(crate) fn handle_release_all(&mut self, now: Time) -> Vec<(Key, RoundId)> {
         let leases: Vec<_> = self.leases.ids();
         let released = leases.into_iter().filter_map(|id| {
@@ -236,7 +237,6 @@ impl Coordinator {
         released.collect()
     }
 
-    /// Releases all leases of a closed client.
     pub(super) fn close_leases(&mut self, now: Time) {
         for id in self.leases.ids() {
             self.lose(id, Loss::Closed, now);
@@ -244,19 +244,18 @@ impl Coordinator {
         }
     }
 
-    /// This client's lease on `key` with this value.
     pub(super) fn find_lease(&self, key: &[u8], value: &Value) -> Option<LeaseId> {
         let id = *self.leases_by_key.get(key)?;
         self.leases.get(id).filter(|lease| lease.shared.claim().value() == value).map(|_| id)
     }
 
-    /// The replies to the acquire of the lease, including those after the quorum.
+    /// Reports the replies to the lease's acquire, including replies after the quorum.
     pub(crate) fn lease_report(&self, id: LeaseId, now: Time) -> Option<Report> {
         let votes = self.rounds.get(self.leases.get(id)?.acquired)?;
         Some(votes.report(self.cx.names(), now))
     }
 
-    /// Takes the replies to the acquire of the lease, before its release.
+    /// Takes the replies to the lease's acquire. Returns `None` after the release.
     pub(crate) fn take_lease_replies(&mut self, id: LeaseId) -> Option<Box<Replies>> {
         let round = self.leases.get(id)?.acquired;
         self.take_replies(round)
@@ -267,7 +266,8 @@ impl Coordinator {
         Some(Box::new(Replies::new(votes, self.cx.names().clone())))
     }
 
-    /// A key of the lease has changed on `node`. Returns the number of nodes that may have lost their keys.
+    /// Records that a key of the lease has changed on `node`. Returns the number of nodes that may have lost their
+    /// keys.
     pub(super) fn suspected_nodes(&mut self, id: LeaseId, node: NodeId) -> Option<usize> {
         let lease = self.leases.get_mut(id)?;
         let acquired = lease.latest_votes.and_then(|round| self.rounds.get(round));

@@ -1,4 +1,4 @@
-//! Connections of a node: when to connect, set-up, loss, replacement.
+//! Connections of a node: opening, set-up, loss and replacement.
 
 use super::connection::Connection;
 use super::context::{ConnectionId, Context, NodeOutput};
@@ -13,7 +13,6 @@ use std::io;
 use std::sync::Arc;
 
 impl Node {
-    /// The connection that the driver has to open now, if any.
     pub(super) fn poll_connect(&mut self, now: Time, cx: &mut Context) -> Option<ConnectionId> {
         let is_second = std::mem::take(&mut self.wants_second);
         let why = match &mut self.link {
@@ -31,7 +30,6 @@ impl Node {
         Some(id)
     }
 
-    /// The handshakes of the first and the second connection.
     pub(super) fn handshakes(&self) -> impl Iterator<Item = &Handshake> {
         let first = match &self.link {
             Link::Connecting { handshake, .. } => Some(&**handshake),
@@ -40,7 +38,6 @@ impl Node {
         first.into_iter().chain(&self.second)
     }
 
-    /// The handshake of connection `id`.
     fn handshake_mut(&mut self, id: ConnectionId) -> Option<&mut Handshake> {
         let first = match &mut self.link {
             Link::Connecting { handshake, .. } => Some(&mut **handshake),
@@ -49,12 +46,11 @@ impl Node {
         first.into_iter().chain(&mut self.second).find(|handshake| handshake.id == id)
     }
 
-    /// The connection `id` if it is set up.
     fn established_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.connection_mut().filter(|connection| connection.id == id)
     }
 
-    /// Takes the handshake of connection `id`, with whether it is a second connection.
+    /// Takes the handshake of connection `id`. The returned flag is true for a second connection.
     pub(super) fn take_handshake(&mut self, id: ConnectionId) -> Option<(Handshake, bool)> {
         if self.second.as_ref().is_some_and(|second| second.id == id) {
             return self.second.take().map(|second| (second, true));
@@ -71,13 +67,11 @@ impl Node {
         }
     }
 
-    /// True until connection `id` has ended.
     pub(super) fn is_open(&self, id: ConnectionId) -> bool {
         self.connection().is_some_and(|connection| connection.id == id)
             || self.handshakes().any(|handshake| handshake.id == id)
     }
 
-    /// True if a connection has to be opened.
     pub(super) fn wants_connection(&self, now: Time) -> bool {
         match &self.link {
             Link::Connected(_) => self.wants_second,
@@ -86,14 +80,12 @@ impl Node {
         }
     }
 
-    /// True if there are bytes or commands to write.
     pub(super) fn wants_to_write(&self, now: Time) -> bool {
         let connection = self.connection();
         connection.is_some_and(|it| !it.to_send().is_empty() || self.has_commands(now))
             || self.handshakes().any(|handshake| !handshake.to_send().is_empty())
     }
 
-    /// The bytes to write to connection `id`.
     pub(super) fn to_send(&self, id: ConnectionId) -> &[u8] {
         if let Some(connection) = self.connection().filter(|connection| connection.id == id) {
             return connection.to_send();
@@ -102,7 +94,7 @@ impl Node {
         handshake.map_or(&[], Handshake::to_send)
     }
 
-    /// The driver has written the first `count` of these bytes.
+    /// Records that the driver has taken the first `count` bytes of [`to_send`](Self::to_send) for writing.
     pub(super) fn handle_sent(&mut self, id: ConnectionId, count: usize) {
         if let Some(connection) = self.established_mut(id) {
             connection.handle_sent(count);
@@ -117,7 +109,6 @@ impl Node {
         }
     }
 
-    /// The driver has opened connection `id`, and `login` are its credentials.
     pub(super) fn handle_connected(
         &mut self,
         id: ConnectionId,
@@ -129,7 +120,6 @@ impl Node {
         }
     }
 
-    /// The driver could not open connection `id`.
     pub(super) fn handle_connect_failed(
         &mut self,
         id: ConnectionId,
@@ -142,7 +132,7 @@ impl Node {
         }
     }
 
-    /// No connection could be established.
+    /// Handles a failed attempt to connect. The failure of a second connection is ignored.
     pub(super) fn handle_unreachable(
         &mut self,
         is_second: bool,
@@ -166,7 +156,6 @@ impl Node {
         self.handle_state(now, cx);
     }
 
-    /// Bytes of connection `id` were read at `now`.
     pub(super) fn handle_bytes(
         &mut self,
         id: ConnectionId,
@@ -207,13 +196,15 @@ impl Node {
         self.handle_connect_failed(id, failure, now, cx);
     }
 
-    /// The server has replied to the set-up on connection `id`.
+    /// Handles the server's replies to the set-up on connection `id`. Broken connections are killed before the new
+    /// connection is established.
     fn handle_set_up(&mut self, id: ConnectionId, peer: Peer, now: Time, cx: &mut Context) {
         let recorded = peer.info.run_id.as_ref().map(|run_id| cx.record_run(self.id, run_id));
         if let Some(Err(failure)) = recorded {
             return self.end_handshake(id, failure, now, cx);
         }
-        // A silent connection may still deliver commands. It ends before anything is written over the second one.
+        // A silent connection may still deliver commands. It ends before the client writes a command over the second
+        // connection.
         if let Some(second) = self.second.take_if(|second| second.id == id) {
             self.replace_connection(second, now, cx);
         }
@@ -224,7 +215,6 @@ impl Node {
         }
     }
 
-    /// The connection is silent, and `second` takes its place.
     fn replace_connection(&mut self, second: Handshake, now: Time, cx: &mut Context) {
         let Some(connection) = self.connection() else { return };
         let failure = NodeFailure::Stalled(connection.silence(now));
@@ -244,7 +234,6 @@ impl Node {
         self.stale.handle_killed(broken, peer.info.run_id.as_ref(), are_killed, now);
     }
 
-    /// Connection `id` was set up. Commands can be written.
     fn establish(&mut self, id: ConnectionId, peer: Peer, now: Time, cx: &mut Context) {
         let Some((handshake, _)) = self.take_handshake(id) else { return };
         let reads_clock = peer.reading.is_some();
@@ -265,18 +254,17 @@ impl Node {
             connections,
         });
         self.handle_recovery(now, cx);
-        // Changes during the outage were not pushed.
+        // The server did not push changes during the outage.
         cx.outputs.push_back(NodeOutput::Changed { node, key: None });
     }
 
-    /// The node replies again: pending commands may be written at once.
+    /// Handles a node that replies again: pending commands may be written at once.
     pub(super) fn handle_recovery(&mut self, now: Time, cx: &mut Context) {
         self.repeats.recover(now);
         self.is_silent = false;
         self.handle_state(now, cx);
     }
 
-    /// The driver has lost connection `id`.
     pub(super) fn handle_closed(
         &mut self,
         id: ConnectionId,
@@ -301,13 +289,14 @@ impl Node {
         self.handle_connect_failed(id, failure, now, cx);
     }
 
-    /// The connection has broken. One that had lasted is replaced at once, and commands wait. A node that stalled,
-    /// refuses all writes or drops connections at once is down.
+    /// Handles the break of an established connection. A connection that had lasted is replaced at once, and commands
+    /// wait for the new connection. A node counts as down if it stalled, refuses all writes or drops connections at
+    /// once.
     pub(super) fn handle_break(&mut self, failure: NodeFailure, now: Time, cx: &mut Context) {
         let cause = match &failure {
             NodeFailure::Stalled(silence) => LossCause::Hung(*silence),
             failure if failure.refuses_every_write() => LossCause::Refused,
-            // A server that sends malformed replies would do so again: the next connection is made after a pause.
+            // A server that sends malformed replies would send more of them, so the client reconnects after a pause.
             NodeFailure::Unexpected(_) => LossCause::Refused,
             _ => LossCause::Closed,
         };
@@ -315,7 +304,7 @@ impl Node {
         self.lose_connection(&failure, now, cx);
         self.is_silent = matches!(cause, LossCause::Hung(_));
         let why = (loss == ConnectionLoss::Outage).then_some(failure);
-        // A second connection that is being set up takes the place of this one.
+        // A second connection that is being set up replaces the broken connection.
         self.link = match self.second.take() {
             Some(second) => Link::Connecting { handshake: Box::new(second), why },
             None => Link::Disconnected { why },
@@ -324,7 +313,7 @@ impl Node {
         self.handle_state(now, cx);
     }
 
-    /// Ends the connection. Its unanswered commands fail, and may still run.
+    /// Ends the connection. Its unanswered commands fail, but the server can still execute them.
     pub(super) fn lose_connection(&mut self, failure: &NodeFailure, now: Time, cx: &mut Context) {
         let link = std::mem::replace(&mut self.link, Link::Disconnected { why: None });
         let Link::Connected(mut connection) = link else { return };
@@ -338,7 +327,6 @@ impl Node {
         self.emit_pending(cx);
     }
 
-    /// Closes the connection of a closed client.
     pub(super) fn close(&mut self, cx: &mut Context) {
         self.drop_waiting();
         if let Some(second) = self.second.take() {
@@ -364,13 +352,12 @@ impl Node {
         });
     }
 
-    /// Emits the health of the node if it has changed.
     pub(super) fn emit_health(&self, now: Time, cx: &mut Context) {
         if !cx.wants(Weight::Trouble) {
             return;
         }
         let (health, reason) = match self.state() {
-            // The first connection, or the immediate replacement of one that broke.
+            // The first connection, or the immediate replacement of a broken connection, is being set up.
             NodeState::Connecting => return,
             NodeState::Stalled => (NodeHealth::Stalled, None),
             NodeState::Down(failure) => (NodeHealth::Down, Some(failure)),

@@ -1,4 +1,4 @@
-//! Orders of the accesses to a [`SharedLease`], by loom.
+//! Loom tests of concurrent accesses to a [`SharedLease`].
 
 use super::{Claim, SharedLease};
 use crate::protocol::{Loss, Tenure, Time};
@@ -11,7 +11,7 @@ fn at(ms: u64) -> Time {
     Time::default().after(Duration::from_millis(ms))
 }
 
-/// Valid until 10 ms. It can be taken while more than 2 ms are left.
+/// Creates a lease that is valid until 10 ms and can be taken while more than 2 ms are left.
 fn lease() -> Arc<SharedLease> {
     let keys = Keys::one(b"k".as_slice().into());
     let claim = Claim::new(keys, Value::of(b"v"), None, 1, Time::END);
@@ -101,7 +101,7 @@ fn lease_is_taken_with_its_margin_only() {
             thread::spawn(move || lease.extend(at(20), Loss::Expired))
         };
         let is_taken = lease.take(at(8));
-        // The extension was visible, and stays visible.
+        // A lease can be taken at 8 ms only if the extension was visible, and the extension must stay visible.
         assert!(!is_taken || is_held(&lease, at(19)));
         coordinator.join().expect("no panic");
         assert!(is_taken || (!lease.take(at(18)) && lease.take(at(17))));

@@ -1,8 +1,8 @@
-//! Every decision of one client, without I/O.
+//! Sans-I/O state machine that makes every decision of one client.
 //!
 //! The [`Coordinator`] owns the state of all connections, rounds, waiting acquires, leases and pending releases of a
-//! client. It reads no clock, never waits and never calls code of the user, so any thread can run it. Rules that
-//! need no state of several nodes or locks are in [`protocol`](crate::protocol); requests and replies as bytes are in
+//! client. It reads no clock, never waits and never calls user code, so any thread can run it. Rules that need no state
+//! of several nodes or locks are in [`protocol`](crate::protocol). The encoding of requests and replies is in
 //! [`wire`](crate::wire).
 
 mod acquire;

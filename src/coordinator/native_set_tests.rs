@@ -1,4 +1,4 @@
-//! Leases of several keys on servers with `MSETEX`.
+//! Tests of leases on several keys, on servers that support `MSETEX`.
 
 use super::AcquireRequest;
 use super::world_calls_tests::{request, waiting};
@@ -62,7 +62,7 @@ fn set_refused_by_msetex_is_acquired_after_a_push() {
     }
 }
 
-/// The script is cancelled if `MSETEX` is refused after the attempt. Then the node sends no push.
+/// If a server refuses `MSETEX` after the attempt has ended, the client cancels the script, so the node sends no push.
 #[test]
 fn set_refused_late_by_msetex_tries_once_a_quorum_may_be_free() {
     for (seed, is_deleted_first) in [(5, true), (6, false)] {

@@ -1,7 +1,8 @@
 //! One node: its connection, and the commands for it.
 //!
-//! A command is written over the connection, waits for the first connection or for one that is replaced at once, or
-//! fails because the node is down or stalled. Releases and extensions that the node has not executed stay pending.
+//! A command is written to the connection, waits for a connection, or fails because the node is down or stalled.
+//! Commands wait for the first connection, and for the immediate replacement of a broken connection. Releases and
+//! extensions that the node has not executed stay pending.
 
 use super::command::NodeCommand;
 use super::connection::Connection;
@@ -14,47 +15,43 @@ use crate::wire::{Answer, NodeFailure, ServerInfo, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum number of commands in one pipeline.
 const MAX_COMMANDS: usize = 512;
 
-/// Number of waiting commands above which cancelled ones are removed (I12).
+/// The number of waiting commands from which cancelled commands are removed (I12).
 const CROWD: usize = 1 << 12;
 
 pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) link: Link,
-    /// A connection that is set up beside one that is silent.
+    /// The handshake of a second connection, which is set up while the first connection is silent.
     pub(super) second: Option<Handshake>,
-    /// True if the driver has to open the second connection.
     pub(super) wants_second: bool,
     pub(super) reconnect: Reconnect,
-    /// Connections that broke and may still deliver commands.
+    /// The broken connections that may still deliver commands.
     pub(super) stale: StaleWindow<Arc<str>>,
     pub(super) clock: NodeClock,
     pub(super) info: ServerInfo,
-    /// True if a connection was established, or could not be.
+    /// Whether the client has established a connection or failed to connect.
     pub(super) was_tried: bool,
-    /// True if the node has left a command unanswered for longer than the node timeout, until it replies.
+    /// Whether the node has left a command unanswered for longer than the node timeout and has not replied since.
     pub(super) is_silent: bool,
     pub(super) connections: usize,
-    /// Commands to be written next.
     inbox: VecDeque<NodeCommand>,
-    /// Size of `inbox` at which cancelled commands are removed.
     purge_at: usize,
-    /// Commands to repeat. They have voted.
+    /// The commands to repeat. These commands have already voted.
     pending: PendingCommands<NodeCommand, Value>,
-    /// When to repeat pending commands, and pending isolated releases.
+    /// The pauses between repeats of pending commands.
     pub(super) repeats: Backoff,
+    /// The pauses between repeats of pending isolated releases.
     pub(super) isolated: Backoff,
-    /// When a `MOVED` may end the connection again.
+    /// The pauses between reconnects that `MOVED` replies cause.
     pub(super) moves: Backoff,
-    /// Number of pending releases in the last event.
     reported_pending: usize,
 }
 
 pub(super) enum Link {
-    /// Not connected. Without a reason, commands wait: before the first connection, and while one that had lasted is
-    /// replaced.
+    /// Not connected. If `why` is `None`, commands wait for the first connection, or for the replacement of a
+    /// connection that had lasted.
     Disconnected {
         why: Option<NodeFailure>,
     },
@@ -111,7 +108,7 @@ impl Node {
         }
     }
 
-    /// Why a command cannot be written now and does not wait.
+    /// Returns the reason why a command fails at once, or `None` if the command can be written or can wait.
     fn refusal(&self, now: Time) -> Option<NodeFailure> {
         match &self.link {
             Link::Connected(connection) => {
@@ -121,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Takes a command. It is written with the next pipeline, waits for a connection, or fails.
+    /// Accepts a command, which is written with the next pipeline, waits for a connection, or fails.
     pub(super) fn submit(&mut self, command: NodeCommand, now: Time, cx: &mut Context) {
         if command.is_cancelled(self.id, now) {
             return self.cancel(command, now, cx);
@@ -142,7 +139,6 @@ impl Node {
         }
     }
 
-    /// Fails all commands that wait to be written.
     pub(super) fn refuse_all(&mut self, now: Time, cx: &mut Context) {
         let Some(failure) = self.refusal(now) else { return };
         for command in std::mem::take(&mut self.inbox) {
@@ -166,7 +162,6 @@ impl Node {
         self.keep(command);
     }
 
-    /// Handles a cancelled command, which is not written.
     fn cancel(&mut self, mut command: NodeCommand, now: Time, cx: &mut Context) {
         if let Some(reply) = command.cancelled_reply(self.id) {
             self.vote(&mut command, reply, now, cx);
@@ -177,7 +172,6 @@ impl Node {
         }
     }
 
-    /// Casts the vote of the node.
     pub(super) fn vote(
         &self,
         command: &mut NodeCommand,
@@ -190,7 +184,6 @@ impl Node {
         }
     }
 
-    /// Handles a command that fails without a reply.
     pub(super) fn fail(
         &self,
         command: &mut NodeCommand,
@@ -203,21 +196,21 @@ impl Node {
         self.vote(command, answer, now, cx);
     }
 
-    /// Keeps a command that has voted, if work is pending on the node.
     pub(super) fn keep(&mut self, command: NodeCommand) {
         let work = command.pending_work(self.id);
         self.pending.add(command, work);
     }
 
-    /// A release that was sent alone has closed its connection. Releases of the same keys may do so, too: others are sent
-    /// before them.
+    /// Defers the pending isolated releases that share a key with `failed`, an isolated release whose connection was
+    /// closed. The deferred releases may close connections too, so other isolated releases are sent before them.
     pub(super) fn defer_like(&mut self, failed: &NodeCommand) {
         if let Some(unanswered) = failed.isolated() {
             self.pending.defer_isolated(unanswered, |other| other.shares_key(failed));
         }
     }
 
-    /// Writes commands again, before those that were not written. The earlier ones of them remain in front.
+    /// Queues commands to be written again before commands that were never written. Commands from an earlier call stay
+    /// in front.
     pub(super) fn repeat_at_once(&mut self, commands: Vec<NodeCommand>) {
         if commands.is_empty() {
             return;
@@ -228,7 +221,6 @@ impl Node {
         self.inbox.extend(rest);
     }
 
-    /// Drops pending commands that are of no more use.
     pub(super) fn prune(&mut self, now: Time, cx: &mut Context) {
         self.prune_pending(now, cx);
         self.emit_pending(cx);
@@ -243,12 +235,11 @@ impl Node {
         !self.pending.is_empty()
     }
 
-    /// Drops the commands that were not written, none of which is a release of use.
+    /// Drops the unwritten commands. The caller has checked that no needed release is among them.
     pub(super) fn drop_waiting(&mut self) {
         self.inbox.clear();
     }
 
-    /// True if the node has executed or refused all commands.
     #[cfg(test)]
     pub(super) fn is_done(&self) -> bool {
         self.inbox.is_empty()
@@ -256,7 +247,6 @@ impl Node {
             && self.connection().is_none_or(|connection| connection.unanswered().next().is_none())
     }
 
-    /// Number of releases that the node has not confirmed.
     pub(super) fn pending_releases(&self) -> usize {
         self.submitted_releases().count() + self.pending.releases()
     }
@@ -265,13 +255,13 @@ impl Node {
         self.pending.releases() > 0 || self.submitted_releases().next().is_some()
     }
 
-    /// Releases that wait to be written, and those without a reply.
     fn submitted_releases(&self) -> impl Iterator<Item = &NodeCommand> {
         let unanswered = self.connection().into_iter().flat_map(Connection::unanswered);
         self.inbox.iter().chain(unanswered).filter(|command| command.is_release())
     }
 
-    /// When pending commands are to be written; `None` if there are none, or if they wait for replies.
+    /// Returns the time at which to write pending commands. Returns `None` if no command is pending, or if pending
+    /// commands must wait for a connection or for replies.
     pub(super) fn next_repeat(&self, now: Time) -> Option<Time> {
         let connection = self.connection().filter(|_| self.has_pending())?;
         if !connection.has_room() || self.awaits_replies(connection, now) {
@@ -283,7 +273,6 @@ impl Node {
         [shared, isolated].into_iter().flatten().min()
     }
 
-    /// True if commands can be written now.
     pub(super) fn has_commands(&self, now: Time) -> bool {
         let Some(connection) = self.connection() else { return false };
         let is_due = || !self.inbox.is_empty() || self.next_repeat(now).is_some_and(|at| at <= now);
@@ -293,35 +282,32 @@ impl Node {
             && !self.awaits_replies(connection, now)
     }
 
-    /// True if commands wait to be written or to be repeated.
     fn has_waiting(&self) -> bool {
         !self.inbox.is_empty() || self.has_pending()
     }
 
-    /// Number of commands that wait to be written.
     pub(super) fn waiting(&self) -> usize {
         self.inbox.len()
     }
 
-    /// True if an isolated release is written next. All earlier pipelines are answered before, and later commands wait
-    /// for its reply: if the server closes the connection, no other command fails with it.
+    /// Returns true if an isolated release is written next. The release waits until all earlier pipelines are answered,
+    /// and later commands wait for its reply. If the server closes the connection, no other command fails.
     fn is_isolated_next(&self, connection: &Connection, now: Time) -> bool {
         let is_due = self.pending.has_isolated() && now >= self.isolated.next_try();
         is_due && !(connection.shared_first && self.has_shared(now))
     }
 
-    /// True if a command can be written that is not an isolated release.
     fn has_shared(&self, now: Time) -> bool {
         let is_due = self.pending.has_shared() && now >= self.repeats.next_try();
         is_due || !self.inbox.is_empty()
     }
 
-    /// True if an isolated release is next, and waits for the replies to earlier commands.
+    /// Returns true if an isolated release is next and must wait for the replies to earlier commands.
     fn awaits_replies(&self, connection: &Connection, now: Time) -> bool {
         !connection.is_idle() && self.is_isolated_next(connection, now)
     }
 
-    /// Writes one pipeline: pending commands that are due, then the waiting ones.
+    /// Writes one pipeline: an isolated release, or the pending commands that are due followed by the waiting commands.
     pub(super) fn write(&mut self, now: Time, cx: &mut Context) {
         let Some(connection) = self.connection().filter(|_| self.has_waiting()) else { return };
         if !connection.has_room() || self.awaits_replies(connection, now) {
@@ -336,7 +322,8 @@ impl Node {
             self.prune_pending(now, cx);
             repeated = self.pending.take(MAX_COMMANDS);
         }
-        // Cancelled commands take no place in the pipeline: no other call would write the commands behind them.
+        // Cancelled commands do not count toward the pipeline's size, because no later call would write the commands
+        // behind them.
         let spare = self.connection_mut().map(Connection::take_spare).unwrap_or_default();
         let (mut repeated, mut written) = (repeated.into_iter(), spare);
         while written.len() < MAX_COMMANDS
@@ -351,7 +338,7 @@ impl Node {
         if !written.is_empty()
             && let Some(connection) = self.connection_mut()
         {
-            // A release that is written again is pending until the reply.
+            // A repeated release counts as pending until its reply, so no event is emitted here.
             return connection.write(written, now);
         }
         if is_due {
@@ -359,7 +346,7 @@ impl Node {
         }
     }
 
-    /// Writes one isolated release. Returns false if none is of use.
+    /// Writes one isolated release. Returns false if no release was written.
     fn write_isolated(&mut self, now: Time, cx: &mut Context) -> bool {
         self.prune_pending(now, cx);
         let Some(command) = self.pending.take_isolated() else { return false };
@@ -373,7 +360,6 @@ impl Node {
         true
     }
 
-    /// Emits the number of pending releases if it has changed.
     pub(super) fn emit_pending(&mut self, cx: &mut Context) {
         let pending = self.pending.releases();
         let before = std::mem::replace(&mut self.reported_pending, pending);

@@ -1,4 +1,4 @@
-//! Connections: restarts, stalls, broken connections, servers that refuse, clocks that step.
+//! Tests of connections: restarts, stalls, broken connections, servers that refuse commands, and clock steps.
 
 use super::world_calls_tests::{TTL, request, waiting};
 use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};
@@ -21,7 +21,7 @@ fn restarted_node_does_not_count_for_a_quarantine_period() {
     world.run_for(ms(5));
     world.set_state(2, HostState::Down);
     world.delete(2, "k");
-    // Two nodes hold the lock. One of them loses its memory.
+    // Nodes 0 and 1 hold the lock, and node 1 loses its memory.
     world.restart(1);
     world.set_state(2, HostState::Up);
     world.run_for(SECOND);
@@ -79,7 +79,7 @@ fn late_set_of_a_broken_connection_is_undone() {
     world.set_state(2, HostState::Hung);
     let held = world.lock(a, request(&["k"]));
     world.release(&held);
-    // The connection is abandoned, and the server executes what it has received.
+    // The client abandons the connection, and the server later executes the commands that it has received.
     world.run_for(3 * SECOND);
     let closed = world.processes[a].events.iter().any(|event| {
         matches!(event, Event::ConnectionClosed { reason: Some(NodeFailure::Stalled(_)), .. })
@@ -121,7 +121,7 @@ fn hung_node_is_reported_as_stalled_and_recovers() {
 fn silent_quorum_gets_second_connections() {
     let mut world = World::new(3, 6);
     let a = world.connected();
-    // The network drops all connections without a word.
+    // From the client's view, hung nodes look like a network that drops all connections without notice.
     for host in 0..3 {
         world.set_state(host, HostState::Hung);
     }
@@ -217,7 +217,7 @@ fn grants_wait_after_a_forward_step_of_a_clock() {
     world.set_state(2, HostState::Down);
     let held = world.lock(a, request(&["k"]));
     world.run_for(SECOND);
-    // The key expires early on one of the two nodes that have it.
+    // The key expires early on one of the two nodes that hold it.
     world.hosts[1].ahead_us += 9_500_000;
     world.set_state(2, HostState::Up);
     world.run_for(2 * SECOND);
@@ -236,7 +236,7 @@ fn lease_is_refreshed_after_a_forward_step_of_a_clock() {
     for host in 0..2 {
         world.hosts[host].ahead_us += 5_000_000;
     }
-    // Heartbeats read the clocks every five seconds.
+    // Heartbeats read the clocks every 5 seconds.
     world.run_for(9 * SECOND);
     assert!(world.is_valid(&held));
     assert_eq!(world.copies("k"), 3, "keys outlive the validity again");
@@ -275,7 +275,7 @@ fn first_lease_takes_two_exchanges_per_connection() {
     let a = world.process_with(super::Settings { node_timeout: ms(300), ..world.settings() });
     let held = world.lock(a, request(&["k"]));
     assert!(world.is_valid(&held));
-    // A connection opens after one delay. The set-up and the acquire take two delays each.
+    // Opening a connection takes one delay of 100 ms. The set-up and the acquire take two delays each.
     assert_eq!(world.now.since(Time::default()), SECOND + ms(500));
 }
 

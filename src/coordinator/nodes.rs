@@ -1,4 +1,4 @@
-//! The nodes of a client, and whether one of them needs a turn of the driver.
+//! The nodes of a client, and a cache of which nodes need a turn of the driver.
 
 use super::command::NodeCommand;
 use super::context::Context;
@@ -6,15 +6,16 @@ use super::node::Node;
 use crate::protocol::{NodeId, NodeSet, Time};
 use std::ops::{Index, IndexMut};
 
-/// Caches the timeout of each node, and whether it needs a turn, until the node is accessed mutably.
+/// All nodes of a client. Caches each node's timeout, and whether a node needs a turn of the driver, until the node is
+/// accessed mutably.
 pub(super) struct Nodes {
     each: Box<[Node]>,
-    /// Nodes whose cached state may be wrong.
+    /// The nodes whose cached state may be outdated.
     changed: NodeSet,
     timeouts: Box<[Option<Time>]>,
-    /// True if a node had a connection to open or bytes to write when it was last checked.
+    /// Whether a node has had a connection to open or bytes to write since the last [`take_due`](Self::take_due).
     is_due: bool,
-    /// True if commands were submitted since the last [`take_submitted`](Self::take_submitted).
+    /// Whether commands were submitted since the last [`take_submitted`](Self::take_submitted).
     has_submitted: bool,
 }
 
@@ -34,7 +35,6 @@ impl Nodes {
         each.iter_mut().inspect(|node| _ = changed.insert(node.id))
     }
 
-    /// True if a node needed a turn since the last call.
     pub(super) fn take_due(&mut self, now: Time) -> bool {
         self.update(now);
         std::mem::take(&mut self.is_due)
@@ -49,7 +49,6 @@ impl Nodes {
         std::mem::take(&mut self.has_submitted)
     }
 
-    /// The next timeout of a node.
     pub(super) fn next_timeout(&mut self, now: Time) -> Option<Time> {
         self.update(now);
         self.timeouts.iter().flatten().min().copied()

@@ -1,4 +1,4 @@
-//! One waiting acquire, and the queue of a key.
+//! State of one waiting acquire, and the queue of the acquires that wait for one key.
 
 use super::slots::{AcquireId, Acquires, RoundId, Rounds, SlotMap, Slots};
 use super::votes::VoteCounter;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a client remembers that others compete for a lock, even if its own queue is empty.
+/// How long a client remembers that other clients compete for a lock, even while its own queue is empty.
 const RIVALS_FOR: Duration = Duration::from_secs(1);
 
 pub(super) type Votes = Slots<Rounds, VoteCounter>;
@@ -17,9 +17,9 @@ pub(super) type Votes = Slots<Rounds, VoteCounter>;
 pub(super) struct Waiter {
     pub(super) waiting: Waiting,
     pub(super) keys: Keys,
-    /// The key of its queue, and its place there.
+    /// The key whose queue the acquire is in, and the acquire's place in that queue.
     pub(super) queue: Option<(Key, u64)>,
-    /// The last attempt.
+    /// The round of the last attempt.
     pub(super) votes: Option<RoundId>,
 }
 
@@ -27,14 +27,14 @@ pub(super) struct Waiter {
 pub(super) struct Queue {
     pub(super) waiters: BTreeMap<u64, AcquireId>,
     pub(super) turns: Turns,
-    /// The votes that refused the last attempt of the head.
+    /// The votes that refused the last attempt of the queue's head.
     pub(super) refused: Option<Arc<VoteCounter>>,
-    /// When another client was last seen to compete for the lock.
+    /// When another client last competed for the lock.
     pub(super) rivals_at: Option<Time>,
-    /// State that the next acquire inherits.
+    /// Contention state that the next acquire for the key inherits.
     pub(super) contention: Contention,
     pub(super) is_remembered: bool,
-    /// Number of consecutive leases on the key that their callers did not take in time.
+    /// Number of consecutive leases on the key that callers did not take in time.
     pub(super) untaken: u32,
 }
 
@@ -51,7 +51,8 @@ impl Waiter {
         self.last_votes(votes).map(VoteCounter::conflicts).unwrap_or_default()
     }
 
-    /// The nodes that granted the last attempt. For a set, also the nodes that were not asked, because they send no push.
+    /// Returns the nodes that granted the last attempt. For a set, also returns the nodes that were not asked, because
+    /// they send no push.
     pub(super) fn free(&self, votes: &Votes) -> NodeSet {
         let Some(votes) = self.last_votes(votes) else { return NodeSet::default() };
         if self.is_set() { votes.without_conflict() } else { votes.round().granted() }
@@ -67,7 +68,7 @@ impl Queue {
         self.waiters.values().next().copied()
     }
 
-    /// Gives the turn to the head. Returns it, unless it had the turn before.
+    /// Gives the turn to the head of the queue. Returns the head, or `None` if it already had the turn.
     pub(super) fn promote(&self, waiters: &mut SlotMap<Acquires, Waiter>) -> Option<AcquireId> {
         let head = self.head()?;
         let waiter = waiters.get_mut(head).filter(|waiter| !waiter.waiting.is_first())?;
@@ -79,7 +80,7 @@ impl Queue {
     }
 }
 
-/// Removes a queue that is empty. If it has rivals, it is kept, and checked again at the time in `remembered`.
+/// Removes the queue if it is empty. An empty queue with rivals stays, and `remembered` records when to check it again.
 pub(super) fn remove_if_over(
     mut entry: OccupiedEntry<'_, Key, Queue>,
     remembered: &mut VecDeque<(Time, Key)>,

@@ -1,4 +1,4 @@
-//! Faults and checks of the random runs.
+//! Random faults, and the checks of the random runs.
 
 use super::random_tests::{Run, UnderWay};
 use super::world_calls_tests::{Held, keys};
@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl Run {
-    /// Closes a process, and starts another one.
     pub(super) fn close_one(&mut self) {
         let Some(process) = self.any_running().filter(|_| self.closed.len() < 6) else { return };
         let limit = Duration::from_millis(self.random.random_range(0..2_000));
@@ -25,7 +24,6 @@ impl Run {
         self.world.process();
     }
 
-    /// A process does not run for a while.
     pub(super) fn freeze_one(&mut self) {
         let Some(process) = self.any_running() else { return };
         let duration = Duration::from_millis(self.random.random_range(1..2_500));
@@ -33,7 +31,6 @@ impl Run {
         self.world.processes[process].frozen_until = self.world.now.after(duration);
     }
 
-    /// Bytes of some connections of a process arrive late.
     pub(super) fn hold_up(&mut self) {
         let Some(process) = self.any_running() else { return };
         let delay = Duration::from_millis(self.random.random_range(10..6_000));
@@ -45,7 +42,6 @@ impl Run {
         }
     }
 
-    /// Reads the state of a lock, or releases it by force.
     pub(super) fn survey(&mut self) {
         let Some(process) = self.any_running() else { return };
         let names = self.names();
@@ -98,7 +94,8 @@ impl Run {
         }
     }
 
-    /// A fault of one node. In a safe run, at any time only a minority has lost its memory or has a wrong clock.
+    /// Causes a random fault of one node, or repairs the node. In a safe run, only a minority of the nodes has lost its
+    /// memory or has a wrong clock at any time.
     pub(super) fn fault(&mut self) {
         let nodes = self.world.hosts.len();
         let host = self.random.random_range(0..nodes);
@@ -136,7 +133,6 @@ impl Run {
         }
     }
 
-    /// All connections of the host break. Bytes under way can still arrive.
     pub(super) fn cut(&mut self, host: usize) {
         self.world.cut(host);
     }
@@ -148,7 +144,8 @@ impl Run {
             self.world.close_on("", host);
             self.world.hosts[host].swallows = "";
         }
-        // Rounds end before the replies if these take longer than the node timeout.
+        // With more jitter, replies could take longer than the node timeout, and rounds would end before the replies
+        // arrive.
         self.world.jitter = self.world.jitter.min(ms(5));
         for process in &mut self.world.processes {
             process.frozen_until = process.frozen_until.min(self.world.now);
@@ -167,7 +164,6 @@ impl Run {
         }
     }
 
-    /// At most one lease on each key is valid.
     pub(super) fn check(&self) {
         if !self.is_safe {
             return;

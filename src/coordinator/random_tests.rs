@@ -1,7 +1,7 @@
 //! Random operations of several processes, with faults of a minority of the nodes.
 //!
-//! `COORDINATOR_SEEDS=100000 cargo test --release --lib coordinator::random_tests` plays more runs, and
-//! `COORDINATOR_SEED=7` plays one.
+//! `COORDINATOR_SEEDS=100000 cargo test --release --lib coordinator::random_tests` runs 100,000 seeds, and
+//! `COORDINATOR_SEED=7` runs only seed 7.
 
 use super::world_calls_tests::{Held, keys, request, waiting};
 use super::world_tests::{World, ms};
@@ -17,46 +17,42 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Number of runs of a test.
 const SEEDS: u64 = 40;
 
-/// Steps of one run.
 const STEPS: usize = 120;
 
 const NAMES: [&[&str]; 6] = [&["a"], &["a"], &["b"], &["a", "b"], &["b", "c"], &["a", "b", "c"]];
 
-/// Words at which a server may close connections.
+/// Words in a command at which a server may close the connection.
 pub(super) const WORDS: [&str; 8] =
     ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING", "TIME", "KILL"];
 
-/// An acquire under way.
 #[derive(Clone, Copy)]
 pub(super) struct UnderWay {
     pub(super) process: usize,
     pub(super) id: AcquireId,
     pub(super) is_fenced: bool,
-    /// True if its lease was delivered, and not taken.
     pub(super) is_delivered: bool,
 }
 
 pub(super) struct Run {
     pub(super) world: World,
     pub(super) random: StdRng,
-    /// False if locks are forced, flushed or adopted, or if nodes lose their memory without limit: two clients can hold a lock.
+    /// False if locks are forced, flushed or adopted, or if any number of nodes may lose their memory. Two clients can
+    /// then hold the same lock.
     pub(super) is_safe: bool,
-    /// True if the clocks of nodes step: then a new client cannot notice that.
+    /// True if the clocks of nodes may step, which a new client cannot notice.
     pub(super) has_steps: bool,
     pub(super) under_way: Vec<UnderWay>,
-    /// Calls of processes that were not completed yet.
     pub(super) calls: Vec<(usize, RoundId)>,
-    /// Processes that were closed, and until when the result is due.
+    /// Closed processes, each with the time limit for the result of its close. The time limit is `None` once the result
+    /// was reported.
     pub(super) closed: Vec<(usize, Option<Time>)>,
-    /// Leases whose locks were passed on.
+    /// Leases whose locks were adopted.
     pub(super) given: Vec<Held>,
     pub(super) held: Vec<Held>,
-    /// The highest token of each key set that was acquired with one.
     pub(super) tokens: BTreeMap<Vec<u8>, u64>,
-    /// Nodes with a fault that remains: a restart or a clock step.
+    /// Nodes with a lasting fault: a restart or a clock step.
     pub(super) marred: Vec<usize>,
     pub(super) acquired: usize,
 }
@@ -170,7 +166,6 @@ impl Run {
         }
     }
 
-    /// Processes that run and are not closed.
     fn running(&self) -> Vec<usize> {
         let is_closed = |process: &usize| self.closed.iter().any(|(closed, _)| closed == process);
         let all = 0..self.world.processes.len();
@@ -210,7 +205,8 @@ impl Run {
                 let host = self.random.random_range(0..self.world.hosts.len());
                 let word = WORDS[self.random.random_range(0..WORDS.len())];
                 let host = &mut self.world.hosts[host];
-                // A peer that omits replies can shift an `OK` to a `SET`: replies are matched by their order.
+                // Replies are matched by their order. If the server omits a reply, the `OK` of another command can
+                // count as the reply to a `SET`.
                 let closes = self.is_safe || self.random.random();
                 let fault = if closes { &mut host.closes_on } else { &mut host.swallows };
                 *fault = if fault.is_empty() { word } else { "" };
@@ -243,7 +239,6 @@ impl Run {
         self.under_way.push(UnderWay { process, id, is_fenced, is_delivered: false });
     }
 
-    /// Takes over the lock of a lease.
     fn adopt_one(&mut self) {
         let Some(process) = self.any_running() else { return };
         let places = 0..self.held.len();
@@ -281,7 +276,6 @@ impl Run {
         }
     }
 
-    /// Releases all leases of a process.
     fn release_all(&mut self) {
         let Some(process) = self.any_running() else { return };
         let (coordinator, now) = self.world.coordinator(process);
@@ -294,7 +288,7 @@ impl Run {
         assert!(!of_process.any(is_held), "a lease was not released");
     }
 
-    /// Runs, takes what was acquired, and checks the rules all the time.
+    /// Runs the world for `duration`. Takes the acquired leases and checks the invariants whenever an acquire ends.
     pub(super) fn run(&mut self, duration: Duration) {
         let limit = self.world.now.after(duration);
         loop {
@@ -329,7 +323,7 @@ impl Run {
                     let is_closed_failure = matches!(failure, AcquireFailure::Closed);
                     assert!(is_closed || !is_closed_failure, "{failure:?}");
                 }
-                // Some callers never take their lease, or do so late.
+                // Some callers never take their lease, or take it late.
                 Some(Ok(_)) if self.random.random_ratio(1, 15) => {
                     self.under_way.push(UnderWay { is_delivered: true, ..it });
                 }

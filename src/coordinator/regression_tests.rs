@@ -1,4 +1,4 @@
-//! Rules that were missing in the coordinator at first.
+//! Regression tests for rules that the first version of the coordinator lacked.
 
 use super::world_calls_tests::{TTL, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The results of extensions of this process.
 fn extended(world: &World, process: usize) -> Vec<Extended> {
     world.processes[process].extended.iter().map(|(_, extended)| *extended).collect()
 }
@@ -106,7 +105,7 @@ fn lease_that_has_ended_is_not_released_afterwards() {
     world.run_for(11 * SECOND);
     let expired = Tenure::Lost(Loss::Expired);
     assert_eq!(held.shared.tenure(world.now), expired);
-    // The holder releases it, and another task reads its state.
+    // The holder releases the lease, and another task reads the lease's state.
     world.release(&held);
     assert_eq!(held.shared.tenure(world.now), expired, "a lost lease stays lost");
 }
@@ -160,7 +159,7 @@ fn lease_that_its_holder_has_ended_in_time_is_not_reported_as_lost() {
         }
         world.run_for(9 * SECOND);
         assert!(world.is_valid(&held) && held.shared.end(world.now));
-        // The driver is late: it handles the end of the validity before the release.
+        // The driver is late, so it handles the end of the validity before the release.
         world.now = world.now.after(2 * SECOND);
         let (coordinator, now) = world.coordinator(a);
         coordinator.handle_timeout(now, true);
@@ -171,8 +170,8 @@ fn lease_that_its_holder_has_ended_in_time_is_not_reported_as_lost() {
     }
 }
 
-/// Acquires and releases of several processes without any fault. Returns the longest time in which no lock was held
-/// although all were wanted.
+/// Runs acquires and releases of several processes without faults. Returns the longest time during which no lock was
+/// held although all locks were wanted.
 fn longest_pause(seed: u64, names: &[&[&str]]) -> Duration {
     let mut world = World::new(5, seed);
     world.jitter = ms(1);
@@ -256,7 +255,7 @@ fn replies_that_arrive_just_after_a_pause_count() {
     let a = world.connected();
     let id = world.acquire(a, request(&["k"]));
     world.turn();
-    // The machine is stopped after the commands were sent. The replies come soon after it runs again.
+    // The process is stopped after it has sent the commands. The replies arrive shortly after the process runs again.
     for connection in world.connections(a) {
         world.hold_up(a, connection, ms(503));
     }

@@ -1,4 +1,4 @@
-//! Releases: which nodes receive one, and how long it is repeated.
+//! Tests of releases: the nodes that receive a release, and how long a release is repeated.
 
 use super::world_calls_tests::{TTL, request, ttl};
 use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};
@@ -239,7 +239,7 @@ fn isolated_release_that_closes_connections_fails_no_other_command() {
     world.release(&held);
     for round in 0..1_250 {
         if round == 250 {
-            // From now on the release is isolated.
+            // From this round on, the release is isolated.
             world.processes[a].events.clear();
         }
         world.acquire(a, request(&[&format!("other-{round}")]));
@@ -289,7 +289,7 @@ fn release_after_a_stall_is_not_dropped_at_the_expiry() {
     world.run_for(ms(100));
     world.release(&held);
     world.run_for(ms(600));
-    // The acquire runs now, and its key has a ttl of 300 ms.
+    // The node executes the acquire only now, and the key has a TTL of 300 ms.
     world.set_state(2, HostState::Up);
     world.run_for(ms(10));
     assert_eq!(world.copies("k"), 0);

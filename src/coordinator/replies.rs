@@ -1,4 +1,4 @@
-//! Replies of a node: which votes they are, and what they show about the node's memory and clock.
+//! Handles the replies of a node: turns them into votes, and detects lost keys and clock steps.
 
 use super::command::{NodeCommand, Pipeline};
 use super::context::{Context, NodeOutput};
@@ -11,7 +11,7 @@ use crate::wire::{Answer, Grant, Invalidations, NodeFailure, verify_sync};
 use redis::Value;
 use std::time::Duration;
 
-/// When the replies to a pipeline were read, and from when on the grants among them count.
+/// When the replies to a pipeline were read, and the time from which their grants count.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
     at: Time,
@@ -19,7 +19,7 @@ pub(super) struct Received {
 }
 
 impl Node {
-    /// Handles all complete pipelines. After an error the connection must be replaced.
+    /// Handles all pipelines whose replies are complete. After an error, the caller must replace the connection.
     pub(super) fn handle_replies(
         &mut self,
         now: Time,
@@ -51,7 +51,7 @@ impl Node {
         Ok(())
     }
 
-    /// Handles pushes, which can precede bytes that end the connection.
+    /// Handles the received pushes, which can precede bytes that end the connection.
     pub(super) fn handle_pushes(&mut self, now: Time, cx: &mut Context) {
         let pushed = self.connection_mut().and_then(|it| it.conversation().poll_invalidations());
         let Some(Invalidations { keys, flushed, overflowed }) = pushed else { return };
@@ -114,8 +114,8 @@ impl Node {
         }
     }
 
-    /// True if `refusal` is a reason to resolve the address again and to reconnect. `MOVED` may concern one key while
-    /// others are served, so it ends a connection at most once per pause.
+    /// Returns true if `refusal` requires resolving the address again and reconnecting. `MOVED` may concern one key
+    /// while the server still serves others, so `MOVED` ends a connection at most once per backoff delay.
     fn ends_connection(&mut self, refusal: &NodeFailure, now: Time, cx: &Context) -> bool {
         if !refusal.is_moved() {
             return true;
@@ -175,7 +175,7 @@ impl Node {
         None
     }
 
-    /// The connection ended before the reply to `command`, which can still run.
+    /// Handles a command whose connection ended before the reply. The node may still execute the command.
     pub(super) fn handle_unanswered(
         &mut self,
         mut command: NodeCommand,
@@ -193,7 +193,6 @@ impl Node {
         self.keep(command);
     }
 
-    /// Emits the result of a command. `round_trip` is `None` without a reply.
     pub(super) fn emit_command(
         &self,
         kind: Option<CommandKind>,
@@ -210,7 +209,8 @@ impl Node {
         });
     }
 
-    /// Evaluates a reading of the node's clock that was received at `now`; `None` if `TIME` is not permitted.
+    /// Evaluates a reading of the node's clock that was received at `now`. `reading` is `None` if the server does not
+    /// permit `TIME`.
     pub(super) fn handle_reading(
         &mut self,
         reading: Option<Reading>,
@@ -218,7 +218,7 @@ impl Node {
         cx: &mut Context,
     ) -> Received {
         let Some(reading) = reading else {
-            // Earlier readings still hold.
+            // Without a new reading, the lag from earlier readings applies.
             return Received { at: now, counts_from: now.after(self.clock.lag(now)) };
         };
         let result = self.clock.handle_reading(reading);
@@ -228,7 +228,7 @@ impl Node {
         Received { at: now, counts_from: result.counts_from }
     }
 
-    /// The vote for `answer`, which the node has just given to `command`.
+    /// Converts the `answer` that the node gave to `command` into a vote. A grant may be excluded or deferred.
     fn apply_guards(
         &self,
         command: &NodeCommand,
@@ -252,7 +252,7 @@ impl Node {
         }
     }
 
-    /// Records until when the node has to keep the keys, and whether it has lost keys that it had to keep.
+    /// Records until when the node has to keep the keys. Reports a missing key that the node had to keep.
     fn record_kept(&self, command: &NodeCommand, answer: &Answer, now: Time, cx: &mut Context) {
         let (claim, node) = (command.claim(), self.id);
         match answer {
@@ -262,7 +262,7 @@ impl Node {
                 None => {}
             },
             Answer::Missing { .. } if command.is_extension() || command.is_first_release() => {
-                // Redis truncates a TTL to milliseconds.
+                // Redis truncates TTLs to whole milliseconds.
                 let limit = now.after(Duration::from_millis(1));
                 if claim.take_kept(node).is_some_and(|until| until > limit) {
                     cx.handle_missing(node, now);
@@ -276,7 +276,6 @@ impl Node {
         }
     }
 
-    /// Whether the grants of the node count now.
     pub(super) fn eligibility(&self, now: Time, cx: &Context) -> VoteEligibility {
         if let Some(recent_start) = cx.recent_start(self.id, now) {
             let (up_for, counts_in) = (recent_start.ago(now), recent_start.until.since(now));
@@ -296,15 +295,15 @@ impl Node {
         cx.quarantine_failure(self.id, now).or_else(|| self.clock_failure(now))
     }
 
-    /// Why no vote of the node counts: its clock runs fast.
     pub(super) fn clock_failure(&self, now: Time) -> Option<NodeFailure> {
         let fast = self.clock.fast(now)?;
         Some(NodeFailure::Suspect { ahead: fast.ahead, counts_in: fast.until.since(now) })
     }
 }
 
-/// I15: a free lock is not acquired before the time of its former holder has ended, even if the node's clock has stepped
-/// forward. A lock that was adopted, or that this client already holds, was not free for others.
+/// Defers or excludes the grant of a free lock (I15). If the node's clock has stepped forward, the lease of the former
+/// holder may still be valid. An adopted lock, or a lock that this client already holds, was not free for other
+/// clients, so its grant counts at once.
 fn deferred(command: &NodeCommand, grant: Grant, received: Received, cx: &Context) -> Answer {
     let Received { at, counts_from } = received;
     if !command.is_plain_acquire() || counts_from <= at {

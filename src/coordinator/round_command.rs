@@ -1,11 +1,10 @@
-//! The command of a round, which is encoded once for all nodes.
+//! The command of a round, encoded once and shared by the nodes of the round.
 
 use super::claim::Claim;
 use crate::protocol::{NodeId, Time};
 use crate::wire::{Capabilities, Command, Form, ReplyShape, Requests};
 use std::sync::{Arc, OnceLock};
 
-/// A command that several nodes receive.
 #[derive(Debug)]
 pub(super) struct RoundCommand {
     pub(super) claim: Arc<Claim>,
@@ -13,8 +12,8 @@ pub(super) struct RoundCommand {
     first: OnceLock<Encoding>,
 }
 
-/// The bytes that the first node received. Other nodes receive the same if the command is written at the same time, in
-/// the same form, to a server with the same capabilities.
+/// The encoded bytes that the first node received. Another node receives the same bytes if the command is written at
+/// the same time, in the same form, to a server with the same capabilities.
 #[derive(Debug)]
 struct Encoding {
     at: Time,
@@ -29,7 +28,6 @@ impl RoundCommand {
         Self { claim, command, first: OnceLock::new() }
     }
 
-    /// Appends the command to `requests`.
     pub(super) fn write(
         &self,
         node: NodeId,
@@ -46,7 +44,7 @@ impl RoundCommand {
         }
         let start = requests.bytes().len();
         let shape = self.command.write(self.claim.subject(node), form, now, can, requests);
-        // The update of fencing counters is not the same on all nodes.
+        // Fencing counters are updated differently on each node, so the bytes cannot be shared.
         if self.first.get().is_none() && self.claim.fence().is_none() {
             let bytes = requests.bytes()[start..].into();
             let _ = self.first.set(Encoding { at: now, form, can, bytes, shape });
@@ -73,7 +71,7 @@ mod tests {
         Arc::new(Claim::new(keys, Value::of(b"v"), fence, 3, at(25)))
     }
 
-    /// The bytes of the command for a node, and the bytes without the shared encoding.
+    /// Returns the command's bytes with and without the shared encoding.
     fn written(
         command: &RoundCommand,
         form: Form,

@@ -1,4 +1,4 @@
-//! The end of a runtime, and of the connections that it served.
+//! Handles the end of the runtime that served a client's connections, and the start of the next runtime.
 
 use super::acquire::{Acquire, Stage};
 use super::command::NodeCommand;
@@ -14,7 +14,6 @@ use crate::protocol::Time;
 use crate::wire::NodeFailure;
 
 impl Coordinator {
-    /// True if there are calls, leases or releases that are not over.
     pub(crate) fn has_work(&self) -> bool {
         let has_calls =
             self.acquires.iter().next().is_some() || self.rounds.iter().next().is_some();
@@ -22,15 +21,15 @@ impl Coordinator {
         has_calls || self.leases.iter().next().is_some() || has_releases()
     }
 
-    /// True if no quorum is connected, or a node without a connection has pending releases.
+    /// Returns true if no quorum is connected, or if a node without a connection has pending releases.
     pub(crate) fn needs_connection(&self) -> bool {
         let connected = self.nodes.iter().filter(|node| node.is_connected()).count();
         let is_needed = |node: &Node| !node.is_connected() && node.has_releases();
         !self.cx.settings.quorum.reached(connected) || self.nodes.iter().any(is_needed)
     }
 
-    /// The runtime of the driver has ended, and all connections with it. If no other runtime `is_next`, all commands fail.
-    /// Otherwise attempts start again, and commands wait for the next connections.
+    /// Handles the end of the driver's runtime, which also ends all connections. If `is_next` is false, all commands
+    /// fail. Otherwise, attempts restart, and commands wait for the connections of the next runtime.
     pub(crate) fn handle_runtime_end(&mut self, is_next: bool, now: Time) {
         if self.is_closed() {
             return;
@@ -46,7 +45,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Starts the attempt under way again: the replies to its commands are lost.
+    /// Restarts the acquire's current attempt, because the replies to its commands are lost.
     fn restart_attempt(&mut self, id: AcquireId, now: Time) {
         if self.acquires.get(id).and_then(Acquire::attempt).is_none() {
             return;
@@ -62,8 +61,7 @@ impl Coordinator {
         self.ready.push_back(id);
     }
 
-    /// The connections have ended with their runtime, and are made again on another one. Releases under way have a new
-    /// node timeout.
+    /// Restarts the node timeout of each unfinished release, because connections are opened again on a new runtime.
     pub(crate) fn handle_new_runtime(&mut self, now: Time) {
         let close_at = now.after(self.cx.settings.node_timeout);
         for call in self.rounds.ids() {
@@ -80,7 +78,7 @@ impl Coordinator {
 }
 
 impl Node {
-    /// Takes the unanswered releases that a caller waits for: the replies to their repetition are their votes. Other
+    /// Takes the unanswered releases of rounds, so that they can be repeated and the replies count as votes. Other
     /// unanswered commands fail.
     fn take_releases(&mut self, now: Time, cx: &mut Context) -> Vec<NodeCommand> {
         let unanswered = self.connection_mut().map(Connection::take_unanswered);
@@ -93,7 +91,8 @@ impl Node {
         kept
     }
 
-    /// The connections were closed with their runtime. That is no failure of the node.
+    /// Removes the node's connections, which were closed with their runtime. The loss does not count as a failure of
+    /// the node.
     fn handle_runtime_end(&mut self, is_next: bool, now: Time, cx: &mut Context) {
         self.wants_second = false;
         if let Some(second) = self.second.take() {

@@ -1,11 +1,10 @@
-//! The end of the runtime that served the connections.
+//! Tests of the end of the runtime that serves the connections.
 
 use super::completion::{AcquireFailure, Completion};
 use super::world_calls_tests::request;
 use super::world_tests::{World, ms};
 use crate::protocol::{Outcome, Refusal};
 
-/// Ends the runtime of all connections of `process`.
 fn end_runtime(world: &mut World, process: usize, is_next: bool) {
     let (coordinator, now) = world.coordinator(process);
     coordinator.handle_runtime_end(is_next, now);

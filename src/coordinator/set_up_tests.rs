@@ -1,4 +1,4 @@
-//! Set-ups of connections, and refusals that end connections.
+//! Tests of connection set-ups, and of refusals that end connections.
 
 use super::Settings;
 use super::world_calls_tests::request;
@@ -26,7 +26,7 @@ fn replica_is_refused() {
     world.release(&held);
 }
 
-/// The reply of node 0 to an acquire is MOVED. Returns true if this ends the connection.
+/// Makes node 0 reply to an acquire with `MOVED`. Returns true if the reply ends the connection.
 fn is_closed_by_moved(world: &mut World, a: usize, key: &str) -> bool {
     let count = |world: &World| {
         let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });
@@ -66,7 +66,7 @@ fn commands_for_a_node_that_is_down_or_stalled_fail_at_once() {
         let mut world = World::new(3, 5);
         let a = world.connected();
         world.set_state(0, state);
-        // The node is stalled.
+        // After this acquire, the client knows that the node is down or stalled.
         world.lock(a, request(&["k"]));
         world.run_for(ms(200));
         for host in 1..3 {
@@ -143,7 +143,7 @@ fn second_connection_is_closed_if_the_first_replies_again() {
 #[test]
 fn server_that_refuses_all_writes_is_reconnected_with_growing_pauses() {
     let mut world = World::new(3, 9);
-    // Without `INFO`, the set-up does not show that the server is a replica.
+    // Without `INFO`, the client cannot detect a replica during the set-up.
     world.hosts[1].server.configure(|config: &mut Config| {
         config.forbidden.insert("info".into());
     });

@@ -1,22 +1,22 @@
-//! Acquires of several keys, and the keys that conflict with them.
+//! Acquires of several keys ("sets"), and the keys that conflict with them.
 //!
-//! A set waits in the queue of one key, usually the one that conflicts on most nodes. Nodes may report other conflicts,
-//! and keys may be deleted while an attempt is under way. So each deletion is recorded once for its key, and a set reads
-//! these records when it is refused.
+//! A set waits in the queue of one key, usually the key that conflicts on most nodes. Nodes may report conflicts of
+//! other keys, and keys may be deleted while an attempt is under way. Each deletion is therefore recorded once for its
+//! key, and a set reads these records when it is refused.
 //!
-//! A set that is first in its queue watches the other conflicting keys. When such a key is deleted, the first of its
-//! watchers that can try is notified. That set passes the turn on when it is refused or leaves. Each watcher is examined
-//! once for a node that reported the key, so the cost of a release does not grow with the number of sets.
+//! A set that is first in its queue watches the other conflicting keys. When one of these keys is deleted, the first
+//! watcher that can try is notified and gets the turn for the key. The watcher passes the turn on when it is refused or
+//! leaves. Each watcher is checked once per node that reported the key, so the cost of a release does not grow with the
+//! number of sets.
 
 use super::slots::AcquireId;
 use crate::protocol::{Epoch, FreeNodes, NodeId, ReleaseLog, Time};
 use crate::wire::{Key, Keys};
 use std::collections::BTreeMap;
 
-/// A conflicting key on a node, as an index among the keys of the set.
+/// The conflicting key of each node, as an index into the keys of the set.
 pub(super) type Conflicts = [(NodeId, usize)];
 
-/// The acquires that want several keys.
 #[derive(Default)]
 pub(super) struct Sets {
     by_key: BTreeMap<Key, Wanted>,
@@ -24,38 +24,34 @@ pub(super) struct Sets {
     now: Epoch,
 }
 
-/// A key that sets want.
 #[derive(Default)]
 struct Wanted {
-    /// Number of sets that want it.
+    /// Number of sets that want the key.
     count: usize,
     freed: ReleaseLog,
-    /// By the node that reported the conflict, in the order of the refusals.
+    /// The watching sets, by the node that reported the conflict and in the order of their refusals.
     watchers: BTreeMap<NodeId, BTreeMap<Epoch, AcquireId>>,
-    /// The watcher that was notified last, until it has tried.
+    /// The watcher that was notified last and has not tried since.
     notified: Option<AcquireId>,
 }
 
-/// One acquire of several keys.
 struct Member {
     keys: Keys,
-    /// When its last attempt began.
     began: Epoch,
-    /// The keys that it watches, as indices, with the node and since when.
+    /// The watched keys: the node, the index into `keys`, and the start of the watch.
     watches: Vec<(NodeId, usize, Epoch)>,
-    /// The keys, as indices, whose turn it has.
+    /// Indices into `keys` of the keys for which the set has the turn.
     notified: Vec<usize>,
 }
 
-/// A watcher whose key was deleted.
+/// A set whose watched key was deleted.
 pub(super) struct Candidate {
     pub(super) acquire: AcquireId,
-    /// When the key is free.
+    /// When the key becomes free.
     pub(super) from: Time,
 }
 
 impl Sets {
-    /// An attempt for `keys` begins.
     pub(super) fn handle_begin(&mut self, acquire: AcquireId, keys: &Keys) {
         if !self.members.contains_key(&acquire) {
             for key in keys.iter() {
@@ -73,7 +69,7 @@ impl Sets {
         self.unwatch(acquire);
     }
 
-    /// The acquire is over. Returns the keys whose turn it passes on.
+    /// Removes an acquire that is over. Returns the keys whose turn the acquire passes on.
     pub(super) fn remove(&mut self, acquire: AcquireId) -> Vec<Key> {
         self.unwatch(acquire);
         let passed_on = self.pass_on(acquire);
@@ -88,7 +84,6 @@ impl Sets {
         passed_on
     }
 
-    /// `key` was deleted on `node`.
     pub(super) fn handle_freed(&mut self, node: NodeId, key: &[u8]) {
         self.now = self.now.next();
         if let Some(wanted) = self.by_key.get_mut(key) {
@@ -96,7 +91,7 @@ impl Sets {
         }
     }
 
-    /// A lease of this client has ended, and `key` is free from `at` on.
+    /// Records that a lease of this client has ended, which frees `key` on all nodes from `at` on.
     pub(super) fn handle_release(&mut self, key: &[u8], at: Time) {
         self.now = self.now.next();
         if let Some(wanted) = self.by_key.get_mut(key) {
@@ -104,7 +99,7 @@ impl Sets {
         }
     }
 
-    /// The nodes whose `conflicts` were deleted since the last attempt began.
+    /// Returns the nodes whose conflicting key was deleted after the set's last attempt began.
     pub(super) fn free_nodes(&self, acquire: AcquireId, conflicts: &Conflicts) -> FreeNodes {
         let mut free = FreeNodes::default();
         let Some(member) = self.members.get(&acquire) else { return free };
@@ -117,7 +112,7 @@ impl Sets {
         free
     }
 
-    /// The set was refused, and waits in the queue of the key `queue`. It watches the other `conflicts`.
+    /// Makes a refused set watch its `conflicts`, except the key whose `queue` the set waits in.
     pub(super) fn watch(&mut self, acquire: AcquireId, queue: Option<&Key>, conflicts: &Conflicts) {
         self.unwatch(acquire);
         let Some(member) = self.members.get_mut(&acquire) else { return };
@@ -142,8 +137,8 @@ impl Sets {
         }
     }
 
-    /// The first watcher of `key`, if the key was deleted where the watcher was refused. The watcher does not watch the
-    /// key any more. `None` while another watcher has the turn.
+    /// Takes the earliest watcher of `key` whose node has deleted the key. Returns `None` while another watcher has the
+    /// turn.
     pub(super) fn next_candidate(&mut self, key: &[u8]) -> Option<Candidate> {
         let wanted = self.by_key.get_mut(key).filter(|wanted| wanted.notified.is_none())?;
         let firsts = wanted.watchers.iter().filter_map(|(node, watchers)| {
@@ -154,7 +149,7 @@ impl Sets {
         wanted.take(node, since).map(|acquire| Candidate { acquire, from })
     }
 
-    /// The set has the turn for `key`, until it has tried.
+    /// Records that the set has the turn for `key` until its next attempt.
     pub(super) fn handle_notified(&mut self, acquire: AcquireId, key: &[u8]) {
         let Some(member) = self.members.get_mut(&acquire) else { return };
         if let Some((place, wanted)) = member.keys.position(key).zip(self.by_key.get_mut(key)) {
@@ -163,7 +158,7 @@ impl Sets {
         }
     }
 
-    /// The set has tried. Returns the keys whose turn it passes on.
+    /// Ends all turns of a set that has tried. Returns the keys of these turns.
     pub(super) fn pass_on(&mut self, acquire: AcquireId) -> Vec<Key> {
         let Some(member) = self.members.get_mut(&acquire) else { return Vec::new() };
         let places = std::mem::take(&mut member.notified);
@@ -177,7 +172,6 @@ impl Sets {
         keys
     }
 
-    /// True if another set wants `key`.
     pub(super) fn is_wanted(&self, key: &[u8], except: AcquireId) -> bool {
         let own = self.members.get(&except).is_some_and(|it| it.keys.position(key).is_some());
         self.by_key.get(key).is_some_and(|wanted| wanted.count > usize::from(own))

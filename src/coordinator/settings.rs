@@ -8,19 +8,17 @@ use std::time::Duration;
 pub(crate) struct Settings {
     pub(crate) quorum: Quorum,
     pub(crate) drift: Drift,
-    /// Maximum time for a reply to a command.
     pub(crate) node_timeout: Duration,
     /// Maximum time to establish and set up a connection.
     pub(crate) connect_timeout: Duration,
-    /// Maximum time for the driver to open a connection. Longer than `connect_timeout` if it calls the application for
-    /// credentials: that call has the connect timeout as its limit, and its error is to be reported.
+    /// Maximum time for the driver to open a connection. The limit exceeds `connect_timeout` if the driver calls the
+    /// application for credentials: the connect timeout limits the call, whose error must still be reported.
     pub(crate) opening_timeout: Duration,
-    /// Maximum ttl of all clients of the nodes.
+    /// Maximum TTL that any client of these nodes uses.
     pub(crate) max_ttl: Ttl,
     pub(crate) policy: Policy,
     /// True if nodes that persist each write are exempt from the quarantine.
     pub(crate) trusts_persistence: bool,
-    /// Identifies the client in the values of its locks.
     pub(crate) client: ClientId,
     pub(crate) nodes: Box<[NodeSettings]>,
     /// Length of the key prefix, in bytes.
@@ -29,10 +27,10 @@ pub(crate) struct Settings {
 
 #[derive(Clone)]
 pub(crate) struct NodeSettings {
-    /// The address, without user and password.
+    /// The node's address, without user and password.
     pub(crate) name: Arc<str>,
-    /// Hint for a connection that the server closes without a reply.
+    /// Hint for the error of a connection that the server closed without a reply.
     pub(crate) hint_if_closed: &'static str,
-    /// Hint for a connection without any reply.
+    /// Hint for the error of a connection that timed out without any reply.
     pub(crate) hint_if_silent: &'static str,
 }

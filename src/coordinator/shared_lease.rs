@@ -1,4 +1,4 @@
-//! State of a lease that its handles read without the coordinator.
+//! The part of a lease's state that its handles read without the coordinator.
 
 use super::claim::Claim;
 use crate::protocol::{Loss, Tenure, Time};
@@ -6,24 +6,25 @@ use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The state of a lease, as published by the coordinator. A handle can end it before the coordinator does.
+/// The state of a lease, as published by the coordinator. A handle can end the lease before the coordinator does.
 #[derive(Debug)]
 pub(crate) struct SharedLease {
     claim: Arc<Claim>,
-    /// In nanoseconds.
+    /// End of the validity, in nanoseconds.
     valid_until: AtomicU64,
-    /// Validity that must be left when the lease is taken: at least what its renewal ends it with.
+    /// Margin before `valid_until` in which the lease can no longer be taken: at least the margin with which its
+    /// renewal ends the lease.
     needed: Duration,
-    /// The loss at `valid_until`.
+    /// The loss that is reported from `valid_until` on.
     expiry: AtomicU8,
-    /// [`HELD`], [`RELEASED`], or the number of a loss. Never changes back.
+    /// [`HELD`], [`RELEASED`] or the number of a loss; never changes back to [`HELD`].
     end: AtomicU8,
     delivery: AtomicU8,
 }
 
 const HELD: u8 = 0;
 const RELEASED: u8 = 1;
-/// Number of the first loss of [`Loss::ALL`]; the others follow in its order.
+/// Number of the first loss in [`Loss::ALL`]. The other losses follow in the same order.
 const FIRST_LOSS: u8 = 2;
 
 const UNCLAIMED: u8 = 0;
@@ -31,7 +32,8 @@ const CLAIMED: u8 = 1;
 const REVOKED: u8 = 2;
 
 impl SharedLease {
-    /// `expiry` is the loss at `valid_until`. The lease can be taken while more than `needed` of its validity is left.
+    /// Creates the state of a held lease. `expiry` is the loss at `valid_until`. The lease can be taken while more than
+    /// `needed` of its validity is left.
     pub(super) fn new(
         claim: Arc<Claim>,
         valid_until: Time,
@@ -52,7 +54,7 @@ impl SharedLease {
         &self.claim
     }
 
-    /// The state at `now`. From `valid_until` on, the lease is lost (I10).
+    /// Returns the lease's state at `now`. From `valid_until` on, the lease is lost (I10).
     pub(crate) fn tenure(&self, now: Time) -> Tenure {
         match self.end.load(Ordering::Acquire) {
             HELD => {
@@ -67,7 +69,8 @@ impl SharedLease {
         }
     }
 
-    /// Ends the lease as released. To be called before the release is submitted. Returns false if it has ended before `now`.
+    /// Ends the lease as released. Call this before the release is submitted. Returns false if the lease has already
+    /// ended at `now`.
     pub(crate) fn end(&self, now: Time) -> bool {
         let tenure = self.tenure(now);
         if let Tenure::Lost(_) = tenure {
@@ -78,18 +81,18 @@ impl SharedLease {
         self.set_end(RELEASED)
     }
 
-    /// Ends the lease as lost, before its release is submitted.
+    /// Ends the lease as lost. Call this before the release is submitted.
     pub(crate) fn end_as(&self, loss: Loss) {
         self.publish(Tenure::Lost(loss));
     }
 
-    /// Takes the lease that was delivered to an acquire. Returns false if it has ended, is about to, or was revoked: the
-    /// acquire continues.
+    /// Takes a lease that was delivered to an acquire. Returns false if the lease has ended, is about to end, or was
+    /// revoked. The acquire then continues.
     pub(crate) fn take(&self, now: Time) -> bool {
         self.takeable_until(now).is_some() && self.set_delivery(CLAIMED)
     }
 
-    /// Until when a delivered lease can be taken; `None` if not at `now`.
+    /// Returns the time until which a delivered lease can be taken, or `None` if it cannot be taken at `now`.
     pub(super) fn takeable_until(&self, now: Time) -> Option<Time> {
         match self.tenure(now.after(self.needed)) {
             Tenure::Held { valid_until } => Some(valid_until.before(self.needed)),
@@ -97,7 +100,7 @@ impl SharedLease {
         }
     }
 
-    /// Revokes a lease that was delivered and not taken. Returns false if it was taken.
+    /// Revokes a delivered lease. Returns false if the lease was already taken.
     pub(super) fn revoke(&self) -> bool {
         self.set_delivery(REVOKED)
     }
@@ -111,13 +114,13 @@ impl SharedLease {
         self.delivery.compare_exchange(UNCLAIMED, to, success, failure).is_ok()
     }
 
-    /// Publishes that the lease is valid until then. `expiry` is the loss at that time.
+    /// Publishes that the lease is valid until `valid_until`. `expiry` is the loss at that time.
     pub(super) fn extend(&self, valid_until: Time, expiry: Loss) {
         self.expiry.store(number(expiry), Ordering::Release);
         self.valid_until.store(valid_until.as_nanos(), Ordering::Release);
     }
 
-    /// Publishes the end.
+    /// Publishes the end of the lease, unless an end was published before.
     pub(super) fn publish(&self, ended: Tenure) {
         match ended {
             Tenure::Held { .. } => {}

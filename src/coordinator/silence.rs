@@ -1,4 +1,4 @@
-//! Timeouts of a node: set-ups that take too long, and commands without a reply.
+//! Timeouts of a node: connection set-ups that take too long, and commands without a reply.
 
 use super::connection::Connection;
 use super::context::{ConnectionId, Context, NodeOutput};
@@ -8,8 +8,8 @@ use crate::protocol::{Action, Time};
 use crate::wire::NodeFailure;
 
 impl Node {
-    /// When to call [`handle_timeout`](Self::handle_timeout), or when a connection can be opened or commands can be
-    /// written that have to wait. Work that is possible now needs no timeout.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) must be called, a connection can be opened, or delayed
+    /// commands can be written. Work that is possible now needs no timeout.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
         let connection = self.connection().map(Connection::next_timeout);
         let handshake = self.handshakes().map(Handshake::deadline).min();
@@ -50,7 +50,7 @@ impl Node {
         }
     }
 
-    /// The set-up of connection `id` has reached the connect timeout.
+    /// Fails the set-up of connection `id`, which has reached the connect timeout.
     fn time_out(&mut self, id: ConnectionId, now: Time, cx: &mut Context) {
         let Some((handshake, is_second)) = self.take_handshake(id) else { return };
         cx.closed.push_back(id);
@@ -63,17 +63,16 @@ impl Node {
         self.handle_unreachable(is_second, failure, now, cx);
     }
 
-    /// The node has left a command unanswered for longer than the node timeout.
     fn handle_stall(&mut self, now: Time, cx: &mut Context) {
         self.is_silent = true;
-        // The commands can run at any time, even after their TTL has passed.
+        // The node can execute the unanswered commands at any time, even after their TTL has passed.
         let unanswered = self.connection().into_iter().flat_map(Connection::unanswered);
         unanswered.for_each(|command| command.handle_in_doubt(self.id));
         self.refuse_all(now, cx);
         self.handle_state(now, cx);
     }
 
-    /// The state of the connection may have changed.
+    /// Reports that the state of the connection may have changed.
     pub(super) fn handle_state(&mut self, now: Time, cx: &mut Context) {
         cx.outputs.push_back(NodeOutput::Connectivity);
         self.emit_health(now, cx);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-/// Identifies an entry of [`Slots`] of kind `K`. Ordered by the time of insertion.
+/// Identifier of an entry of kind `K` in [`Slots`]. Identifiers are ordered by the time of insertion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id<K> {
     serial: u64,
@@ -13,17 +13,17 @@ pub(crate) struct Id<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// An acquire, from its submission until its lease is claimed or it has failed.
+/// Identifier of an acquire, from its submission until its lease is claimed or the acquire has failed.
 pub(crate) type AcquireId = Id<Acquires>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Acquires {}
 
-/// A lease, until it is released.
+/// Identifier of a lease until its release.
 pub(crate) type LeaseId = Id<Leases>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Leases {}
 
-/// A round of commands. Identifies an extension, a release or a status request to its caller.
+/// Identifier of a round of commands, and of the extension, release or status request that started the round.
 pub(crate) type RoundId = Id<Rounds>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rounds {}
@@ -73,7 +73,7 @@ impl<K: Copy, T> Slots<K, T> {
         })
     }
 
-    /// All identifiers, in the order of insertion.
+    /// Returns all identifiers in the order of insertion.
     pub(super) fn ids(&self) -> Vec<Id<K>> {
         let mut ids: Vec<_> = self.iter().map(|(id, _)| id).collect();
         ids.sort_unstable_by_key(|id| id.serial);
@@ -81,8 +81,8 @@ impl<K: Copy, T> Slots<K, T> {
     }
 }
 
-/// Values for some entries of [`Slots`]. A value stays until it is removed, or until another entry takes the place of its
-/// entry.
+/// Values for some entries of [`Slots`]. A value stays until it is removed, or until a value is inserted for a newer
+/// entry in the same slot.
 pub(super) struct SlotMap<K, T> {
     values: Vec<Option<(u64, T)>>,
     kind: PhantomData<fn() -> K>,
@@ -115,7 +115,6 @@ impl<K: Copy, T> SlotMap<K, T> {
         value.take_if(|(serial, _)| *serial == id.serial).map(|(_, value)| value)
     }
 
-    /// All values, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Id<K>, &T)> {
         self.values.iter().enumerate().filter_map(|(place, value)| {
             let (serial, value) = value.as_ref()?;

@@ -1,4 +1,4 @@
-//! Stages of an acquire: connections, its turn, attempts, rests, delivery.
+//! Stages of an acquire: waiting for connections, waiting for its turn, attempts with rests between them, and delivery.
 
 use super::acquire::{Acquire, AcquireRequest, Phase, Stage};
 use super::completion::{AcquireFailure, Completion};
@@ -11,24 +11,22 @@ use crate::observe::event::{AttemptOutcome, Event, LockInfo};
 use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Time};
 use std::time::Duration;
 
-/// Maximum number of attempts under way in one client (I12). Further acquires wait.
+/// Maximum number of concurrent attempts in one client (I12). Further acquires wait.
 const MAX_ATTEMPTS: usize = 1 << 14;
 
-/// Added to the connect timeout while an acquire waits for the first connections.
+/// Time added to the connect timeout while an acquire waits for the first connections.
 const CONNECT_MARGIN: Duration = Duration::from_millis(100);
 
-/// How an acquire continues.
 pub(super) enum Step {
-    /// In its next stage.
+    /// Continue with the new stage at once.
     Again,
-    /// At this time, or at an event before.
+    /// Wait until this time or an earlier event.
     Wait(Time),
-    /// It is over.
     Over,
 }
 
 impl Coordinator {
-    /// Submits an acquire. It ends with [`Completion::Acquired`] or [`Completion::AcquireFailed`].
+    /// Starts an acquire, which ends with [`Completion::Acquired`] or [`Completion::AcquireFailed`].
     pub(crate) fn handle_acquire(&mut self, mut request: AcquireRequest, now: Time) -> AcquireId {
         let settings = &self.cx.settings;
         let deadline = request.deadline.unwrap_or(Time::END);
@@ -54,13 +52,11 @@ impl Coordinator {
         id
     }
 
-    /// The caller does not want the lock any more.
     pub(crate) fn handle_cancel(&mut self, id: AcquireId, now: Time) {
         self.end_acquire(id, now);
         self.settle(now);
     }
 
-    /// Continues the acquire until it waits or is over.
     pub(super) fn advance(&mut self, id: AcquireId, now: Time) {
         loop {
             match self.step(id, now) {
@@ -136,7 +132,7 @@ impl Coordinator {
         Step::Again
     }
 
-    /// Emits [`Event::WaitStarted`], unless the acquire waits already.
+    /// Emits [`Event::WaitStarted`] if the acquire has not emitted one before.
     pub(super) fn begin_wait(&mut self, id: AcquireId, now: Time) {
         if !self.cx.wants(Weight::Detail) {
             return;
@@ -151,7 +147,8 @@ impl Coordinator {
         }
     }
 
-    /// Fails an acquire whose time is over. The reason is its own last refusal, or the last refusal of its queue's head.
+    /// Fails an acquire that is out of time. The failure reports the acquire's last refusal, or else the last refusal
+    /// of the queue's head.
     pub(super) fn fail_out_of_time(&mut self, id: AcquireId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let own = acquire.refused.and_then(|round| self.rounds.get(round));
@@ -169,7 +166,6 @@ impl Coordinator {
         self.fail(id, failure, now)
     }
 
-    /// The failure of an acquire whose time ended after `votes` had refused an attempt.
     pub(super) fn out_of_time(&self, votes: &VoteCounter, now: Time) -> AcquireFailure {
         let refusal = match votes.round().outcome() {
             Some(Outcome::NoQuorum) | None => Refusal::NoQuorum,
@@ -195,7 +191,7 @@ impl Coordinator {
         self.fail(id, AcquireFailure::Overloaded { report }, now)
     }
 
-    /// The client was closed. A lease that was delivered and not taken is released.
+    /// Fails an acquire because the client is closed. Releases a lease that was delivered and not taken.
     fn fail_closed(&mut self, id: AcquireId, now: Time) -> Step {
         match self.acquires.get(id).map(|acquire| &acquire.stage) {
             None => Step::Over,
@@ -222,7 +218,7 @@ impl Coordinator {
         Step::Over
     }
 
-    /// Ends the acquire: releases what its attempt may have set, and a lease that was not taken.
+    /// Ends the acquire. Releases the keys that its attempt may have set, and a delivered lease that was not taken.
     fn end_acquire(&mut self, id: AcquireId, now: Time) {
         let prefix = self.cx.settings.prefix;
         let Some(mut acquire) = self.acquires.remove(id) else { return };
@@ -255,7 +251,7 @@ impl Coordinator {
         }
     }
 
-    /// A node has voted in an acquire round.
+    /// Handles a node's vote in an acquire round. `outcome` is `None` unless the vote decided the round.
     pub(super) fn handle_acquire_vote(
         &mut self,
         id: AcquireId,
@@ -265,8 +261,8 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get(id) else { return };
         match &acquire.stage {
             Stage::Attempting(attempt) => {
-                // A vote before the decision matters to an attempt that has asked one node, and if deferred grants count
-                // later.
+                // Before the decision, a vote matters only to an attempt that has asked one node, or if deferred grants
+                // count later.
                 let is_first = matches!(attempt.phase, Phase::First(_));
                 let round = attempt.current_round();
                 let is_deferred =
@@ -285,7 +281,6 @@ impl Coordinator {
         }
     }
 
-    /// The acquire does not wait any more.
     pub(super) fn leave_queue(&mut self, id: AcquireId, now: Time) {
         let mut ready = Vec::new();
         self.queues.leave(id, &self.rounds, now, &mut ready);

@@ -1,4 +1,4 @@
-//! The state of a client, and how the outputs of its nodes are handled.
+//! The state of one client, and the handling of its nodes' output.
 
 use super::acquire::Acquire;
 use super::closing::Closing;
@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::wire::Key;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// The decisions of one client.
+/// State machine that makes the decisions of one client.
 ///
 /// # Methods
 ///
@@ -34,10 +34,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 ///
 /// # Order of calls
 ///
-/// A turn of the driver: requests; all bytes that were read; one `poll_transmit` for each connection. An alarm: a turn,
-/// unless another thread takes one; then `handle_timeout` if it is due. `now` never goes back, is read after the bytes
-/// that a `handle_bytes` passes (I3), and before the bytes of a `poll_transmit` are written (I4). A node counts as stalled
-/// only in a `handle_timeout` that follows another one, and the driver reads all connections in between.
+/// In each turn, the driver submits requests, passes all bytes that were read, and calls `poll_transmit` once for each
+/// connection. When the alarm rings, the driver takes a turn, unless another thread takes one, and calls
+/// `handle_timeout` if it is due.
+///
+/// The driver reads `now` after the bytes that it passes to `handle_bytes` (I3), and before it writes the bytes of
+/// `poll_transmit` (I4). `now` never goes back. A node is declared stalled only in a `handle_timeout` that follows
+/// another one. Between the two calls, the driver reads all connections.
 pub(crate) struct Coordinator {
     pub(super) cx: Context,
     pub(super) nodes: Nodes,
@@ -46,9 +49,8 @@ pub(crate) struct Coordinator {
     pub(super) queues: WaitQueues,
     pub(super) leases: Slots<Leases, Lease>,
     pub(super) leases_by_key: HashMap<Key, LeaseId>,
-    /// Forward steps of the nodes' clocks.
     pub(super) steps: ClockSteps,
-    /// By their first round, which identifies them to their callers.
+    /// Status requests and forced releases, by their first round, which identifies them to their callers.
     pub(super) surveys: BTreeMap<RoundId, Survey>,
     pub(super) timers: Timers<Timeout>,
     pub(super) lease_timers: Timers<LeaseId>,
@@ -58,16 +60,15 @@ pub(crate) struct Coordinator {
     pub(super) confirmations: u64,
     /// Acquires that wait because the maximum number of attempts is under way.
     pub(super) blocked: VecDeque<AcquireId>,
-    /// Acquires that may continue.
+    /// Acquires that can continue.
     pub(super) ready: VecDeque<AcquireId>,
     pub(super) completions: VecDeque<Completion>,
-    /// The highest number of a fencing counter that a node has reported.
+    /// The highest fencing counter that a node has reported.
     pub(super) highest_number: u64,
-    /// A reading of the wall clock, in microseconds since 1970, for fencing tokens.
+    /// A reading of the wall clock for fencing tokens: the time of the reading, and microseconds since 1970.
     pub(super) wall_clock: (Time, u64),
-    /// True once it is known which nodes count. Stays true.
+    /// True once the client knows which nodes count; never reset.
     pub(super) is_warm: bool,
-    /// True while callers wait for [`Completion::Ready`].
     pub(super) awaits_ready: bool,
     pub(super) closing: Closing,
 }
@@ -102,12 +103,13 @@ impl Coordinator {
         }
     }
 
-    /// Sets the level of the events that receivers want; `None` if there are no receivers.
+    /// Sets the level of the events that receivers want, or `None` without receivers.
     pub(crate) fn observe(&mut self, level: Option<Weight>) {
         self.cx.observe(level);
     }
 
-    /// A reading of the wall clock at `now`, in microseconds since 1970. Without it, fencing tokens start at 1.
+    /// Sets a reading of the wall clock at `now`, in microseconds since 1970. Without a reading, fencing tokens start
+    /// at 1.
     pub(crate) fn set_wall_clock(&mut self, wall_us: u64, now: Time) {
         self.wall_clock = (now, wall_us);
     }
@@ -143,7 +145,7 @@ impl Coordinator {
         }
     }
 
-    /// A round that belongs to no acquire is decided.
+    /// Completes the operation of a decided round that belongs to no acquire.
     pub(super) fn handle_decision(&mut self, round: RoundId, now: Time) {
         match self.rounds.get(round).map(|votes| votes.owner) {
             Some(Owner::Extension { .. }) => self.complete_extension(round, now),
@@ -213,7 +215,8 @@ impl Coordinator {
         }
     }
 
-    /// Asks to be notified when a quorum is connected: [`Completion::Ready`].
+    /// Requests a [`Completion::Ready`], which is reported once a quorum is connected, or at once if the client is
+    /// closing.
     pub(crate) fn handle_ready(&mut self, now: Time) {
         if self.is_closing() {
             return self.completions.push_back(Completion::Ready);
@@ -223,7 +226,6 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// A connection was established or lost.
     pub(super) fn handle_connectivity(&mut self, now: Time) {
         let was_warm = std::mem::replace(&mut self.is_warm, false);
         let is_warm = was_warm || self.is_warm(now);
@@ -238,8 +240,8 @@ impl Coordinator {
         }
     }
 
-    /// True once an attempt is useful: a quorum has been connected, or every node was tried; and it is known which of
-    /// them count.
+    /// Returns true once an attempt is useful: a quorum is connected or every node was tried, and the client knows
+    /// which of the nodes count.
     pub(super) fn is_warm(&self, now: Time) -> bool {
         if self.is_warm {
             return true;
@@ -257,7 +259,8 @@ impl Coordinator {
         self.leases.get(id).map(|lease| lease.lock_info(self.cx.settings.prefix))
     }
 
-    /// The kinds of state that are left, with their numbers. Empty if all operations have ended and all nodes are done.
+    /// Returns the remaining kinds of state with their counts. The result is empty once all operations have ended and
+    /// all nodes are done.
     #[cfg(test)]
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
         let nodes = self.nodes.iter().filter(|node| !node.is_done()).count();
@@ -292,7 +295,6 @@ pub(super) fn is_current(
     }
 }
 
-/// True if the next renewal, check or end of lease `id` is due at `at`.
 pub(super) fn is_lease_current(at: Time, id: LeaseId, leases: &Slots<Leases, Lease>) -> bool {
     leases.get(id).is_some_and(|it| it.timeout == Some(at))
 }

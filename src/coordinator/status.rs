@@ -1,4 +1,4 @@
-//! Status and forced release of a lock.
+//! Status requests and forced releases of a lock.
 
 use super::claim::Claim;
 use super::command::NodeCommand;
@@ -14,21 +14,20 @@ use crate::wire::{Answer, Command, Conflict, Keys, NodeFailure, Value};
 use std::sync::Arc;
 
 impl Coordinator {
-    /// Reads the state of the lock on each node. Ends with [`Completion::Status`].
+    /// Reads the state of the lock on each node. The request ends with [`Completion::Status`].
     pub(crate) fn handle_status(&mut self, keys: Keys, now: Time) -> RoundId {
         let call = self.begin_survey(keys, None, now);
         self.settle(now);
         call
     }
 
-    /// Deletes, once, the value that each node reports. Ends with [`Completion::ForceReleased`].
+    /// Tries once to delete the value that each node reports. The request ends with [`Completion::ForceReleased`].
     pub(crate) fn handle_force_release(&mut self, keys: Keys, now: Time) -> RoundId {
         let call = self.begin_survey(keys.clone(), Some(keys), now);
         self.settle(now);
         call
     }
 
-    /// The caller of a status request or a forced release does not wait any more.
     pub(crate) fn handle_cancel_call(&mut self, call: RoundId, now: Time) {
         if let Some(survey) = self.surveys.remove(&call) {
             survey.claims.iter().for_each(|claim| claim.withdraw());
@@ -65,7 +64,8 @@ impl Coordinator {
         Arc::new(Claim::new(keys, value, None, nodes, Time::END))
     }
 
-    /// A vote of a survey, or its timeout. Continues once all nodes have voted.
+    /// Continues a status request or a forced release once its round is decided: all nodes have voted, or the timeout
+    /// has passed.
     pub(super) fn complete_survey(&mut self, round: RoundId, now: Time) {
         if self.rounds.get(round).is_none_or(|votes| votes.round().outcome().is_none()) {
             return;
@@ -92,7 +92,8 @@ impl Coordinator {
         }
     }
 
-    /// Asks each node to delete the value that it has reported. The other nodes vote as before.
+    /// Asks each node that reported a value to delete that value. For other nodes, the reply of the first round counts
+    /// again.
     fn delete_holders(&mut self, call: RoundId, keys: &Keys, found: &VoteCounter, now: Time) {
         let round = self.insert_survey_round(Owner::Deletion { call }, now);
         let mut claims = Vec::new();

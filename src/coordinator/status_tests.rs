@@ -1,4 +1,4 @@
-//! Status and forced release.
+//! Tests of status requests and forced releases.
 
 use super::Completion;
 use super::world_calls_tests::{keys, request};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Number of nodes that have granted the forced release, once it has ended.
+/// Returns the number of nodes that granted the forced release, if the release has ended.
 fn force_released(world: &World, process: usize) -> Option<usize> {
     world.processes[process].completions.iter().find_map(|it| match it {
         Completion::ForceReleased { report, .. } => Some(report.granted()),
@@ -72,7 +72,7 @@ fn forced_release_that_has_ended_deletes_nothing() {
     let (coordinator, now) = world.coordinator(a);
     coordinator.handle_force_release(keys(&["k"]), now);
     world.run_for(Duration::from_micros(150));
-    // The replies are read, and the connection breaks before the next commands are written.
+    // The client reads the replies. The connection breaks before the client writes the next commands.
     world.now = world.now.after(Duration::from_micros(50));
     for (_, delivery) in std::mem::take(&mut world.deliveries) {
         world.handle(delivery);

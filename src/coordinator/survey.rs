@@ -5,12 +5,10 @@ use super::slots::RoundId;
 use crate::wire::Keys;
 use std::sync::Arc;
 
-/// A status request or a forced release under way.
 pub(super) struct Survey {
-    /// The round under way.
     pub(super) round: RoundId,
-    /// Commands of these claims are not sent any more once the round is over.
+    /// Claims whose unsent commands are cancelled once the round is over.
     pub(super) claims: Vec<Arc<Claim>>,
-    /// The keys whose holders are deleted once they are known.
+    /// For the first round of a forced release, the keys whose holders the second round deletes.
     pub(super) deletes: Option<Keys>,
 }

@@ -7,6 +7,5 @@ pub(super) enum Timeout {
     /// The end of a round that belongs to no acquire.
     Round(RoundId),
     Acquire(AcquireId),
-    /// The time limit of a close.
     Close,
 }

@@ -1,20 +1,19 @@
 //! Timeouts of acquires, leases and rounds.
 //!
 //! A timeout is not removed when it is cancelled or moved. Each method takes a predicate that returns whether a timeout
-//! is still current, and drops those that are not.
+//! is still current, and drops timeouts that are not.
 
 use crate::protocol::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Number of timeouts above which those that are not current are removed, if they are the majority.
+/// Minimum number of timeouts for a compaction, which removes timeouts that are no longer current.
 const MIN_COMPACTED: usize = 1 << 10;
 
-/// The timeouts of entries that `K` identifies.
 #[derive(Debug)]
 pub(super) struct Timers<K> {
     timeouts: BinaryHeap<Reverse<(Time, K)>>,
-    /// Number of timeouts at which the next compaction is tried.
+    /// Number of timeouts at which the next compaction runs: at least twice the number that the last compaction left.
     compact_at: usize,
 }
 
@@ -31,7 +30,6 @@ impl<K: Copy + Ord> Timers<K> {
         self.timeouts.push(Reverse((at, key)));
     }
 
-    /// The next timeout.
     pub(super) fn next(&mut self, is_current: impl Fn(Time, K) -> bool) -> Option<Time> {
         while let Some(Reverse((at, key))) = self.timeouts.peek() {
             if is_current(*at, *key) {
@@ -42,7 +40,7 @@ impl<K: Copy + Ord> Timers<K> {
         None
     }
 
-    /// Takes the next timeout that has passed by `now`.
+    /// Removes the earliest current timeout if its time has passed at `now`. Returns the key of the timeout.
     pub(super) fn pop(&mut self, now: Time, is_current: impl Fn(Time, K) -> bool) -> Option<K> {
         self.next(is_current).filter(|at| *at <= now)?;
         self.timeouts.pop().map(|Reverse((_, key))| key)

@@ -1,4 +1,4 @@
-//! Fencing tokens: counters that differ, and hints.
+//! Tests of fencing tokens: counters that differ between nodes, and hints.
 
 use super::AcquireRequest;
 use super::world_calls_tests::{Held, keys, request, ttl};
@@ -20,7 +20,8 @@ fn token(held: &Held) -> u64 {
     held.shared.claim().fence().and_then(Counters::token).expect("a token")
 }
 
-/// Acquires and releases the lock. Then the counter of each host is ahead of its token by one of these numbers.
+/// Acquires and releases the lock, then sets the counter of each host to the token plus a number from `ahead`. Returns
+/// the token.
 fn set_counters(world: &mut World, process: usize, ahead: &[u64]) -> u64 {
     let held = world.lock(process, fenced(&["k"]));
     world.release(&held);
@@ -33,7 +34,7 @@ fn set_counters(world: &mut World, process: usize, ahead: &[u64]) -> u64 {
     token(&held)
 }
 
-/// Number of attempts that needed a second round.
+/// Returns the number of attempts that needed a second round.
 fn confirmations(world: &World, process: usize) -> usize {
     let is_confirmed =
         |event: &&Event| matches!(event, Event::AttemptFinished { confirmation: Some(_), .. });

@@ -1,4 +1,4 @@
-//! Calls of the driver: connections, bytes, timeouts and outputs; and getters.
+//! The coordinator's interface for the driver: connections, bytes, timeouts, outputs and getters.
 
 use super::closing::Closing;
 use super::completion::Completion;
@@ -14,12 +14,13 @@ use crate::wire::{NodeFailure, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
-/// Maximum number of timeouts of acquires and rounds that one call handles.
+/// Maximum number of acquire and round timeouts that one call handles.
 const MAX_TIMEOUTS: usize = 64;
 
 impl Coordinator {
-    /// The next connection that the driver has to open. It obtains the credentials, opens the stream, and calls
-    /// [`handle_connected`](Self::handle_connected) or [`handle_connect_failed`](Self::handle_connect_failed).
+    /// Returns the next connection that the driver has to open. The driver obtains the credentials, opens the stream,
+    /// and calls [`handle_connected`](Self::handle_connected) or
+    /// [`handle_connect_failed`](Self::handle_connect_failed).
     pub(crate) fn poll_connect(&mut self, now: Time) -> Option<ConnectionId> {
         if self.closing == Closing::Closed {
             return None;
@@ -30,28 +31,26 @@ impl Coordinator {
         connection
     }
 
-    /// True until `connection` has ended.
     pub(crate) fn is_open(&self, connection: ConnectionId) -> bool {
         self.nodes[connection.node].is_open(connection)
     }
 
-    /// True if there was a connection to open or bytes to write since the last call.
+    /// Returns true if a connection had to be opened or bytes had to be written since the last call.
     pub(crate) fn poll_turn(&mut self, now: Time) -> bool {
         self.nodes.take_due(now) && self.closing != Closing::Closed
     }
 
-    /// True if commands were submitted since the last call: the driver calls [`poll_transmit`](Self::poll_transmit) again
-    /// for connections that had no bytes to write.
+    /// Returns true if commands were submitted since the last call. The driver then calls
+    /// [`poll_transmit`](Self::poll_transmit) again for connections that had no bytes to write.
     pub(crate) fn take_submitted(&mut self) -> bool {
         self.nodes.take_submitted()
     }
 
-    /// True once the client is closed and all its releases are delivered.
     pub(crate) fn is_closed(&self) -> bool {
         self.closing == Closing::Closed
     }
 
-    /// True if a quorum is connected, and it is known which nodes count.
+    /// Returns true if a quorum is connected and the client knows which nodes count.
     pub(crate) fn is_ready(&self, now: Time) -> bool {
         self.is_warm(now) && self.cx.settings.quorum.reached(self.connected().len())
     }
@@ -60,32 +59,29 @@ impl Coordinator {
         self.cx.settings.node_timeout
     }
 
-    /// Number of acquires that wait or make an attempt, and of attempts under way.
+    /// Returns the number of acquires that wait or make an attempt, and the number of attempts under way.
     #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn acquires(&self) -> (usize, usize) {
         let waiting = self.acquires.iter().filter(|(_, acquire)| !acquire.is_delivered());
         (waiting.count(), self.attempts)
     }
 
-    /// Number of attempts so far that had to confirm their fencing token.
     #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn confirmations(&self) -> u64 {
         self.confirmations
     }
 
-    /// Number of times that an acquire was checked because a key was freed.
     #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn waiter_checks(&self) -> u64 {
         self.queues.checks
     }
 
-    /// True if a lease on `key` is valid in this client.
     pub(crate) fn holds(&self, key: &[u8], now: Time) -> bool {
         let lease = self.leases_by_key.get(key).and_then(|id| self.leases.get(*id));
         lease.is_some_and(|lease| matches!(lease.shared.tenure(now), Tenure::Held { .. }))
     }
 
-    /// The driver has opened `connection`, and `login` are its credentials and its database.
+    /// Handles a connection that the driver has opened. `login` contains the credentials and the database.
     pub(crate) fn handle_connected(
         &mut self,
         connection: ConnectionId,
@@ -95,7 +91,6 @@ impl Coordinator {
         self.nodes[connection.node].handle_connected(connection, login, now);
     }
 
-    /// The driver could not open `connection`.
     pub(crate) fn handle_connect_failed(
         &mut self,
         connection: ConnectionId,
@@ -107,13 +102,13 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// The driver has read `bytes` from `connection`. `now` is read after that (I3).
+    /// Handles `bytes` that the driver has read from `connection`. The caller reads `now` after the bytes (I3).
     pub(crate) fn handle_bytes(&mut self, connection: ConnectionId, bytes: &[u8], now: Time) {
         self.nodes[connection.node].handle_bytes(connection, bytes, now, &mut self.cx);
         self.settle(now);
     }
 
-    /// There are more bytes to read from `connection` than the driver reads in one turn: its node is not silent.
+    /// Records that `connection` has more bytes to read than the driver reads in one turn, so the node is not silent.
     pub(crate) fn handle_backlog(&mut self, connection: ConnectionId, now: Time) {
         let known = self.nodes[connection.node].connection_mut();
         if let Some(known) = known.filter(|known| known.id == connection) {
@@ -121,7 +116,6 @@ impl Coordinator {
         }
     }
 
-    /// `connection` has ended with `error`.
     pub(crate) fn handle_closed(
         &mut self,
         connection: ConnectionId,
@@ -132,7 +126,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// The bytes to write to `connection`. `now` is read before they are written (I4).
+    /// Returns the bytes to write to `connection`. The caller reads `now` before it writes the bytes (I4).
     pub(crate) fn poll_transmit(&mut self, connection: ConnectionId, now: Time) -> &[u8] {
         let node = &mut self.nodes[connection.node];
         if node.connection().is_some_and(|known| known.id == connection) {
@@ -142,39 +136,38 @@ impl Coordinator {
         self.nodes[connection.node].to_send(connection)
     }
 
-    /// The driver has taken the first `count` of these bytes, and writes them.
+    /// Records that the driver writes the first `count` bytes of [`poll_transmit`](Self::poll_transmit).
     pub(crate) fn handle_sent(&mut self, connection: ConnectionId, count: usize) {
         self.nodes[connection.node].handle_sent(connection, count);
     }
 
-    /// The stream of `connection` has not taken the last `count` bytes of those that were taken to write.
+    /// Records that the stream did not accept the last `count` bytes that the driver had to write.
     pub(crate) fn handle_unsent(&mut self, connection: ConnectionId, count: usize) {
         self.nodes[connection.node].handle_unsent(connection, count);
     }
 
-    /// True if commands are waiting or unanswered, and the driver must read `connection` directly before it writes. The
-    /// server may have closed the connection while this process was stopped, or replied while the runtime was blocked.
+    /// Returns true if commands are waiting or unanswered, and a direct read of `connection` must precede the next
+    /// write. The server may have closed the connection while this process was stopped, or replied while the runtime
+    /// was blocked.
     pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
         let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection && known.is_quiet(now));
         known.is_some_and(|known| !known.is_idle() || node.wants_to_write(now))
     }
 
-    /// True if a node that is not stalled has not answered a command.
     pub(crate) fn expects_reply(&self) -> bool {
         let mut connections = self.nodes.iter().filter_map(Node::connection);
         connections.any(|it| !it.is_stalled() && it.unanswered_since().is_some())
     }
 
-    /// True if the driver should let callers run before it writes to `connection`: they are likely to submit more. It
-    /// has done so this number of `times` since it read the connection.
+    /// Returns true if the driver should yield to callers before it writes to `connection`, because they are likely to
+    /// submit more commands. `times` is the number of yields since the driver last read the connection.
     pub(crate) fn may_gather(&self, connection: ConnectionId, times: u32, now: Time) -> bool {
         let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection);
         known.is_some_and(|it| node.has_commands(now) && it.may_gather(node.waiting(), times))
     }
 
-    /// A connection that the driver has to close.
     pub(crate) fn poll_close(&mut self) -> Option<ConnectionId> {
         self.cx.closed.pop_front()
     }
@@ -187,7 +180,6 @@ impl Coordinator {
         self.cx.events.pop_front()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout).
     pub(crate) fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         let is_open = self.closing != Closing::Closed;
         let nodes = self.nodes.next_timeout(now).filter(|_| is_open);
@@ -197,10 +189,12 @@ impl Coordinator {
         [nodes, others, lease].into_iter().flatten().min()
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has passed. Ends of leases and renewals come first. If many other
-    /// timeouts are due, the rest stays due: the driver can notify the holders of ended leases between two calls.
+    /// Handles the timeouts that are due at `now`: first the ends and renewals of leases, then at most [`MAX_TIMEOUTS`]
+    /// others. The remaining timeouts stay due, so that the driver can notify the holders of ended leases between two
+    /// calls.
     ///
-    /// `was_read`: the driver has read all connections since the call before. Only then a node can count as stalled.
+    /// A node can count as stalled only if `was_read` is true: the driver has read all connections since the previous
+    /// call.
     pub(crate) fn handle_timeout(&mut self, now: Time, was_read: bool) {
         while let Some(id) = self.next_lease_timeout(now) {
             if let Some(lease) = self.leases.get_mut(id) {
@@ -263,7 +257,8 @@ impl Coordinator {
         &self.nodes[node].info
     }
 
-    /// Why the grants of each node would not count if new connections reached `servers` at `now`, or failed (`None`).
+    /// Returns why the grants of each node would not count if new connections reached `servers` at `now`. A failed
+    /// connection is `None` in `servers`.
     pub(crate) fn preview_guard(
         &self,
         servers: &[Option<ServerInfo>],
@@ -272,14 +267,12 @@ impl Coordinator {
         self.cx.preview(servers, now)
     }
 
-    /// Number of releases that `node` has not confirmed.
     #[cfg(any(test, feature = "blocking", feature = "test-util"))]
     pub(crate) fn pending_releases(&self, node: NodeId) -> usize {
         self.nodes[node].pending_releases()
     }
 
     #[cfg(test)]
-    /// All leases that were not released.
     pub(crate) fn leases(&self) -> impl Iterator<Item = (super::LeaseId, &super::SharedLease)> {
         self.leases.iter().map(|(id, lease)| (id, &*lease.shared))
     }

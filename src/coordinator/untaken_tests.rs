@@ -1,4 +1,4 @@
-//! Leases that their callers take late or never.
+//! Tests of leases that callers take late or never.
 
 use super::world_calls_tests::{request, waiting};
 use super::world_tests::{World, ms};
@@ -58,7 +58,7 @@ fn consecutive_untaken_leases_are_revoked_sooner() {
     let mut world = World::new(3, 20);
     let a = world.connected();
     let now = world.now;
-    // Twice 30 callers that do not come back, and one that takes its lease at once.
+    // Two groups of 30 callers that never take their lease, each followed by a caller that takes its lease at once.
     let ids: Vec<_> =
         (0..62).map(|_| world.acquire(a, waiting(&["k"], now, 60 * SECOND))).collect();
     for id in [ids[30], ids[61]] {
@@ -82,7 +82,7 @@ fn caller_that_comes_back_late_restores_the_limit_of_untaken_leases() {
     let now = world.now;
     let ids = [(); 3].map(|()| world.acquire(a, waiting(&["k"], now, 60 * SECOND)));
     world.run_for(ms(2_500));
-    // The first lease was revoked, and the second has half the limit.
+    // The first lease was revoked, which halved the limit for the second lease.
     assert!(world.take_acquired(a, ids[0]).is_some() && world.take_acquired(a, ids[1]).is_some());
     let (coordinator, late) = world.coordinator(a);
     coordinator.handle_untaken(ids[0], late);

@@ -1,4 +1,4 @@
-//! Votes of one round, with the replies that they come from.
+//! Votes of one round, and the replies that contain them.
 
 use super::slots::{AcquireId, LeaseId, RoundId};
 use crate::observe::{Holder, NodeReport, NodeVote, Report};
@@ -8,17 +8,16 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A round that is closed later than this was held up by a pause of the process.
+/// Delay of a round's close above which the process is assumed to have been paused.
 const LATE: Duration = Duration::from_millis(5);
 
-/// How long such a round stays open.
+/// How much longer a round stays open if its close was delayed by more than [`LATE`].
 const PROLONGED_BY: Duration = Duration::from_millis(10);
 
-/// The operation that a round belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Acquire(AcquireId),
-    /// The nodes that grant the extension keep the keys `until` then.
+    /// An extension, after which the nodes that granted it keep the keys until `until`.
     Extension {
         lease: LeaseId,
         cause: Cause,
@@ -27,24 +26,20 @@ pub(super) enum Owner {
     Release,
     Status,
     ForcedRelease,
-    /// The second round of the forced release `call`: deletes the values that the first one has read.
+    /// The second round of the forced release `call`, which deletes the values that the first round has read.
     Deletion {
         call: RoundId,
     },
 }
 
-/// The reason of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The holder has requested it.
     Requested,
-    /// A scheduled renewal.
     Renewal,
-    /// A check whether the lease is still held: a key has changed, or a node's clock has stepped.
+    /// A check whether the lease is still held, after a key changed or a node's clock stepped.
     Check,
 }
 
-/// A round under way or decided.
 #[derive(Clone, Debug)]
 pub(super) struct VoteCounter {
     pub(super) owner: Owner,
@@ -53,26 +48,25 @@ pub(super) struct VoteCounter {
     t1: Time,
     round: Round,
     replies: Box<[Option<Reply>]>,
-    /// True if the round was kept open for replies that had arrived while the process did not run.
+    /// True if the round was kept open for replies that may have arrived while the process was not running.
     was_prolonged: bool,
     /// How long the round was open, if it was closed without all votes.
     closed_after: Option<Duration>,
-    /// Nodes that were not connected when the round was closed.
     unconnected: NodeSet,
     /// Connected nodes that did not receive their command in time.
     held_up: NodeSet,
-    /// True if a crowd of attempts was under way: the client read replies late.
+    /// True if many attempts were under way, so the client read replies late.
     is_crowded: bool,
-    /// Nodes that were not asked, because the attempt was refused before, or whose reply named no conflicting key.
+    /// Nodes that were not asked because the attempt was refused first, or whose reply named no conflicting key.
     not_asked: NodeSet,
 }
 
-/// A node's reply. A lease keeps the replies to its acquire, so grants are stored without a box.
+/// A node's reply. Grants are stored without a box, because a lease keeps the replies to its acquire.
 #[derive(Clone, Debug)]
 struct Reply {
-    /// When it was read, in nanoseconds. Leaves room for [`None`].
+    /// When the reply was read, in nanoseconds. The time is never zero, so an `Option<Reply>` needs no extra space.
     at: NonZeroU64,
-    /// `None`: a grant that counts.
+    /// `None` for a grant that counts.
     content: Option<Box<Content>>,
 }
 
@@ -84,7 +78,7 @@ enum Content {
 }
 
 impl VoteCounter {
-    /// Counts the votes of `round`. `t1` is read before its first command is sent.
+    /// Creates the counter for `round`. `t1` is read before the first command of the round is sent.
     pub(super) fn new(owner: Owner, round: Round, t1: Time, close_at: Time) -> Self {
         Self {
             owner,
@@ -105,8 +99,8 @@ impl VoteCounter {
         self.t1
     }
 
-    /// True if the round is to be closed at `now`. If that is noticed late, replies of the `connected` nodes may wait to
-    /// be read: the round stays open a little longer, once.
+    /// Returns true if the round must be closed at `now`. After a pause of the process, the round stays open a little
+    /// longer if `connected` nodes have not voted. A round is prolonged at most once.
     pub(super) fn is_due(&mut self, connected: NodeSet, now: Time) -> bool {
         if now < self.close_at {
             return false;
@@ -125,7 +119,7 @@ impl VoteCounter {
         &self.round
     }
 
-    /// Counts the reply of `node`, which was read by `now`. Returns the outcome if this vote decided the round.
+    /// Counts the reply of `node`, which was read at `now`. Returns the outcome if this vote decided the round.
     pub(super) fn handle_reply(
         &mut self,
         node: NodeId,
@@ -155,12 +149,11 @@ impl VoteCounter {
         self.round.handle_vote(node, vote, now)
     }
 
-    /// Re-evaluates the round: deferred grants may count since.
+    /// Re-evaluates the round, because deferred grants may have begun to count by `now`.
     pub(super) fn handle_time(&mut self, now: Time) -> Option<Outcome> {
         self.round.handle_time(now)
     }
 
-    /// Closes the round. `connected` are the nodes that are connected now.
     pub(super) fn close(&mut self, connected: NodeSet, now: Time) -> Option<Outcome> {
         let outcome = self.round.handle_close(now);
         if outcome.is_some() {
@@ -170,7 +163,7 @@ impl VoteCounter {
         outcome
     }
 
-    /// Records which nodes did not receive their command in time, if the round was closed without all votes.
+    /// Records which silent nodes did not receive their command in time, if the round was closed without all votes.
     pub(super) fn record_held_up(&mut self, is_crowded: bool, is_held_up: impl Fn(NodeId) -> bool) {
         self.is_crowded = is_crowded;
         if self.closed_after.is_some() {
@@ -178,22 +171,22 @@ impl VoteCounter {
         }
     }
 
-    /// Records the nodes that were not asked when the attempt was decided.
+    /// Records the nodes that had received no command when the attempt was decided.
     pub(super) fn record_not_asked(&mut self, is_not_asked: impl Fn(NodeId) -> bool) {
         self.not_asked = self.silent().filter(|node| is_not_asked(*node)).collect();
     }
 
-    /// The command to `node` was cancelled after the decision. The node may have no conflicting key, and sends no push.
+    /// Records that the command to `node` was cancelled after the decision. The node may have no conflicting key, and
+    /// sends no push.
     pub(super) fn handle_not_asked(&mut self, node: NodeId) {
         self.not_asked.insert(node);
     }
 
-    /// The nodes that granted the attempt or were not asked: they have no known conflict.
+    /// Returns the nodes without a known conflict: they granted the attempt or were not asked.
     pub(super) fn without_conflict(&self) -> NodeSet {
         self.round.granted().union(self.not_asked)
     }
 
-    /// True if all nodes have replied.
     pub(super) fn is_answered(&self) -> bool {
         self.replies.iter().all(Option::is_some)
     }
@@ -203,7 +196,7 @@ impl VoteCounter {
         self.round.quorum().ids().filter(move |node| !votes.contains(*node))
     }
 
-    /// True if there is no quorum because nodes did not receive their commands in time.
+    /// Returns true if no quorum was reached because nodes did not receive their commands in time.
     pub(super) fn is_overloaded(&self) -> bool {
         let silent: NodeSet = self.silent().collect();
         let has_failed = |node: NodeId| match self.reply(node) {
@@ -219,7 +212,7 @@ impl VoteCounter {
         self.round.granted().contains(node)
     }
 
-    /// When the conflicting key on `node` expires, if the node pushes its deletion.
+    /// Returns when the conflicting key on `node` expires, if the node pushes the key's deletion.
     pub(super) fn pushed_expiry(&self, node: NodeId) -> Option<Time> {
         let reply = self.reply(node)?;
         match reply.conflict()? {
@@ -230,7 +223,7 @@ impl VoteCounter {
         }
     }
 
-    /// The client that holds the lock, if all nodes that report a holder report the same client.
+    /// Returns the client that holds the lock, if all nodes that report a holder report the same client.
     pub(super) fn holder(&self) -> Option<ClientId> {
         let conflicts = self.replies.iter().flatten().filter_map(Reply::conflict);
         let mut holders = conflicts.filter_map(|conflict| Some(conflict.value.as_ref()?.client()));
@@ -238,7 +231,7 @@ impl VoteCounter {
         holders.all(|other| other == Some(holder)).then_some(holder)
     }
 
-    /// When the first node counts again whose vote did not count in this round.
+    /// Returns the earliest time at which a node whose vote did not count in this round counts again.
     pub(super) fn counts_again_at(&self) -> Option<Time> {
         let again = |node: NodeId| {
             let reply = self.reply(node)?;
@@ -253,25 +246,26 @@ impl VoteCounter {
         self.round.quorum().ids().filter_map(again).min()
     }
 
-    /// The conflicting key on each node that reported one, as an index among the claim's keys.
+    /// Returns the conflicting key of each node that reported one, as an index into the claim's keys.
     pub(super) fn conflicts(&self) -> Vec<(NodeId, usize)> {
         let ids = self.round.quorum().ids();
         ids.filter_map(|node| Some((node, self.reply(node)?.conflict()?.place))).collect()
     }
 
-    /// The conflicting key that most nodes reported; the first of several.
+    /// Returns the index of the conflicting key that most nodes reported. In a tie, the node with the lowest number
+    /// decides.
     pub(super) fn main_conflict(&self) -> Option<usize> {
         let places: Vec<_> = self.conflicts().into_iter().map(|(_, place)| place).collect();
         let count = |place: &usize| places.iter().filter(|other| *other == place).count();
         places.iter().rev().max_by_key(|place| count(place)).copied()
     }
 
-    /// The reply of `node`, unless it is a grant.
+    /// Returns the reply of `node`, unless the reply is a grant.
     pub(super) fn refusal(&self, node: NodeId) -> Option<&Answer> {
         self.reply(node)?.other()
     }
 
-    /// The replies so far, including those after the decision.
+    /// Returns a report of the replies so far, including replies after the decision.
     pub(super) fn report(&self, names: &[Arc<str>], now: Time) -> Report {
         let report = |(name, node): (&Arc<str>, NodeId)| {
             let reply = self.reply(node);
@@ -284,13 +278,13 @@ impl VoteCounter {
             NodeReport::new(name.clone(), vote, latency).with_holder(reply.and_then(Reply::holder))
         };
         let nodes = names.iter().zip(self.round.quorum().ids()).map(report).collect();
-        // A key without expiry is never free.
+        // A key without an expiry never becomes free.
         let free_at = self.round.earliest_free().filter(|at| *at < Time::END);
         let retry_after = free_at.map(|at| at.since(now));
         Report::new(self.round.quorum().needed(), nodes).with_retry_after(retry_after)
     }
 
-    /// Why `node` has not replied until the round was closed.
+    /// Returns why `node` had not replied when the round was closed.
     fn silence(&self, node: NodeId, after: Duration) -> NodeFailure {
         if self.unconnected.contains(node) {
             NodeFailure::Connecting(after)
@@ -307,7 +301,7 @@ impl VoteCounter {
 }
 
 impl Reply {
-    /// The round has recorded the counter's number.
+    /// Creates a reply without the number of the fencing counter, which the round has already recorded.
     fn new(answer: Answer, now: Time) -> Self {
         let content = match answer {
             Answer::Granted(Grant { counts_from, .. }) => counts_from.map(Content::Deferred),
@@ -342,7 +336,8 @@ impl Reply {
         Some(Holder::new(value.clone()?, remaining.and_then(RemainingTtl::limited)))
     }
 
-    /// `is_void`: it is a grant that did not count by the end of the round.
+    /// Returns the vote that a report contains. `is_void` is true for a grant that did not count before the round
+    /// ended.
     fn node_vote(&self, is_void: bool) -> NodeVote {
         match self.content.as_deref() {
             Some(Content::Deferred(from)) if is_void => {
@@ -355,7 +350,6 @@ impl Reply {
     }
 }
 
-/// The vote in reports and events.
 pub(super) fn node_vote(answer: &Answer) -> NodeVote {
     match answer {
         Answer::Granted(_) => NodeVote::Granted,

@@ -1,9 +1,9 @@
-//! Queues of the acquires that wait.
+//! Queues of waiting acquires.
 //!
-//! The acquires for a key form a FIFO queue, and only its head contacts the nodes. An acquire of several keys enters no
-//! queue before its first attempt was refused; see [`Sets`].
+//! The acquires for a key form a FIFO queue, and only the head of the queue contacts the nodes. An acquire of several
+//! keys enters a queue only after its first attempt was refused; see [`Sets`].
 //!
-//! Methods that can end the wait of an acquire return it, or add it to `ready`.
+//! A method that can end the wait of an acquire returns the acquire or adds it to `ready`.
 
 use super::queue::{Queue, Votes, Waiter, remove_if_over};
 use super::sets::{Candidate, Sets};
@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A set that can try this soon after its key is free keeps the turn for that key.
+/// A set that can try within this time after its key is free keeps the turn for the key.
 const PROMPT: Duration = Duration::from_millis(5);
 
 pub(super) struct WaitQueues {
@@ -27,7 +27,7 @@ pub(super) struct WaitQueues {
     last_place: u64,
     /// Number of times that an acquire was checked because a key was freed.
     pub(super) checks: u64,
-    /// Empty queues that are kept because of rivals, and when to check them again.
+    /// Empty queues that are kept because of rivals, and when to check each of them again.
     remembered: VecDeque<(Time, Key)>,
 }
 
@@ -44,7 +44,6 @@ impl WaitQueues {
         }
     }
 
-    /// An acquire waits.
     pub(super) fn join(&mut self, acquire: AcquireId, keys: &Keys, now: Time) {
         self.forget_rivals(now);
         let waiter =
@@ -58,7 +57,6 @@ impl WaitQueues {
         }
     }
 
-    /// The acquire goes to the end of the queue of `key`.
     fn enter(&mut self, acquire: AcquireId, key: &Key, now: Time) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         self.last_place += 1;
@@ -71,7 +69,7 @@ impl WaitQueues {
         queue.promote(&mut self.waiters);
     }
 
-    /// Takes the acquire out of its queue.
+    /// Removes the acquire from its queue. If the queue gets a new head, the head becomes ready.
     fn exit(&mut self, acquire: AcquireId, now: Time, ready: &mut Vec<AcquireId>) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         let Some((key, place)) = waiter.queue.take() else { return };
@@ -91,7 +89,7 @@ impl WaitQueues {
         remove_if_over(entry, &mut self.remembered, now);
     }
 
-    /// Removes empty queues whose rivals are of the past.
+    /// Removes empty queues without recent rivals.
     fn forget_rivals(&mut self, now: Time) {
         while self.remembered.front().is_some_and(|(at, _)| *at <= now)
             && let Some((_, key)) = self.remembered.pop_front()
@@ -103,7 +101,6 @@ impl WaitQueues {
         }
     }
 
-    /// The acquire is over.
     pub(super) fn leave(
         &mut self,
         acquire: AcquireId,
@@ -119,7 +116,6 @@ impl WaitQueues {
         }
     }
 
-    /// An attempt begins.
     pub(super) fn begin(&mut self, acquire: AcquireId, round: RoundId) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         waiter.waiting.handle_begin();
@@ -129,15 +125,15 @@ impl WaitQueues {
         }
     }
 
-    /// The attempt was won. [`leave`](Self::leave) follows.
+    /// Records that the attempt was won. The caller must call [`leave`](Self::leave) next.
     pub(super) fn handle_win(&mut self, acquire: AcquireId) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         waiter.waiting.handle_win();
-        // Sets that wait for one of the keys wait for the release.
+        // Sets that want one of the keys now wait for its release, so none of the sets is notified.
         self.sets.pass_on(acquire);
     }
 
-    /// The attempt was refused. The acquire waits in the queue of the key that conflicts on most nodes.
+    /// Handles a refused attempt. The acquire then waits in the queue of the key that conflicts on most nodes.
     pub(super) fn handle_refusal(
         &mut self,
         acquire: AcquireId,
@@ -155,7 +151,7 @@ impl WaitQueues {
             if let Some(waiter) = self.waiters.get_mut(acquire) {
                 waiter.waiting.handle_requeued();
             }
-            // That its turn may come at once is no reason for another attempt.
+            // The acquire may be first in its new queue at once, which is no reason for another attempt.
             self.enter(acquire, &key, now);
         }
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
@@ -169,7 +165,8 @@ impl WaitQueues {
             queue.refused = refused;
         }
         if is_set {
-            // Another client holds the key of the queue: the deletion of that key notifies the next set, too.
+            // Another client holds the queue's key. The deletion of that key also notifies the next set, so the turn
+            // for the key is not passed on here.
             let passed_on = self.sets.pass_on(acquire);
             for key in passed_on.into_iter().filter(|key| Some(key) != queue.as_ref()) {
                 self.notify_sets(&key, votes, now, ready);
@@ -178,7 +175,7 @@ impl WaitQueues {
         }
     }
 
-    /// Only `node` received the attempt, and refused it. It pushes when the key is deleted.
+    /// Handles the refusal of an attempt that only `node` received. The node sends a push when the key is deleted.
     pub(super) fn handle_single_refusal(
         &mut self,
         acquire: AcquireId,
@@ -194,7 +191,7 @@ impl WaitQueues {
         waiter.waiting.handle_single_refusal(node, self.quorum, now, random);
     }
 
-    /// A set is refused by more nodes than before. Returns true if it can try again.
+    /// Makes a refused set watch all conflicts that nodes have reported so far. Returns true if the set can try again.
     pub(super) fn handle_conflicts(
         &mut self,
         acquire: AcquireId,
@@ -214,7 +211,8 @@ impl WaitQueues {
         at.is_some_and(|at| self.schedule_try(acquire, at))
     }
 
-    /// When it is useful for the acquire to try again.
+    /// Returns when the acquire should try again. Returns `None` if too few nodes are free, or if a try is already
+    /// scheduled for that time or earlier.
     fn next_useful_try(&mut self, acquire: AcquireId, votes: &Votes, now: Time) -> Option<Time> {
         let waiter = self.waiters.get_mut(acquire)?;
         self.checks += 1;
@@ -230,7 +228,7 @@ impl WaitQueues {
         true
     }
 
-    /// `key` (any key, if `None`) was deleted or changed on `node`.
+    /// Handles the deletion or change of `key` on `node`. `None` means any key.
     pub(super) fn handle_changed(
         &mut self,
         node: NodeId,
@@ -253,7 +251,7 @@ impl WaitQueues {
         self.sets.handle_freed(node, key);
         let head = self.queues.get(key).and_then(Queue::head);
         if let Some(acquire) = head {
-            // The deletions of several keys are recorded by key.
+            // [`Sets`] records the deletions for acquires of several keys.
             if self.waiters.get(acquire).is_some_and(|waiter| !waiter.is_set()) {
                 self.handle_freed(acquire, node);
             }
@@ -286,8 +284,8 @@ impl WaitQueues {
         true
     }
 
-    /// A lease of this client on `key` has ended, and its releases are submitted. The key is free from `at` on.
-    /// `has_rivals`: another client tried to acquire it.
+    /// Handles the end of a lease of this client on `key`, whose releases were submitted. The key is free from `at` on.
+    /// `has_rivals` is true if another client tried to acquire the key.
     pub(super) fn handle_release(
         &mut self,
         key: &Key,
@@ -318,7 +316,7 @@ impl WaitQueues {
         self.notify_sets(key, votes, now, ready);
     }
 
-    /// Notifies the watchers of a deleted `key` that can try: the first that can try soon, and those before it.
+    /// Notifies watchers of the deleted `key` that can try, in order, until one of them can try within [`PROMPT`].
     fn notify_sets(&mut self, key: &[u8], votes: &Votes, now: Time, ready: &mut Vec<AcquireId>) {
         while let Some(Candidate { acquire, from }) = self.sets.next_candidate(key) {
             let is_first = self.waiters.get(acquire).is_some_and(|it| it.waiting.is_first());
@@ -333,35 +331,32 @@ impl WaitQueues {
         }
     }
 
-    /// True if the acquire may compete on the nodes.
     pub(super) fn is_first(&self, acquire: AcquireId) -> bool {
         self.waiters.get(acquire).is_none_or(|waiter| waiter.waiting.is_first())
     }
 
-    /// When the acquire has a reason to try again.
     pub(super) fn try_at(&self, acquire: AcquireId) -> Option<Time> {
         self.waiters.get(acquire)?.waiting.try_at()
     }
 
-    /// When the acquire may compete again after a lost race or its own turn.
+    /// Returns when the acquire may compete again after a lost race or after this client's own turn.
     pub(super) fn rests_until(&self, acquire: AcquireId) -> Option<Time> {
         self.waiters.get(acquire).map(|waiter| waiter.waiting.rests_until())
     }
 
-    /// The nodes that reported the key deleted, if the next attempt asks one of them before the others.
+    /// Returns the nodes that reported the key deleted, if the next attempt asks one of them before the others.
     pub(super) fn asks_one_of(&self, acquire: AcquireId) -> Option<NodeSet> {
-        // Nodes can report different conflicts of several keys.
+        // For several keys, nodes can report different conflicts.
         let waiter = self.waiters.get(acquire).filter(|waiter| !waiter.is_set())?;
         waiter.waiting.asks_one_first().then(|| waiter.waiting.freed())
     }
 
-    /// The votes that refused the head of the acquire's queue.
+    /// Returns the votes that refused the last attempt of the queue's head.
     pub(super) fn refused(&self, acquire: AcquireId) -> Option<&Arc<VoteCounter>> {
         let (key, _) = self.waiters.get(acquire)?.queue.as_ref()?;
         self.queues.get(key)?.refused.as_ref()
     }
 
-    /// True if another acquire of this client waits for `key`.
     pub(super) fn is_wanted(&self, key: &[u8], except: AcquireId) -> bool {
         let queued = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
         let own = self.waiters.get(except).and_then(|waiter| waiter.queue.as_ref());

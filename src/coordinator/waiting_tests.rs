@@ -1,4 +1,4 @@
-//! Queues of waiting acquires, and turns of processes.
+//! Tests of the queues of waiting acquires, and of the turns of processes.
 
 use super::world_calls_tests::{Held, request, waiting};
 use super::world_tests::{World, ms};
@@ -9,13 +9,12 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// This number of waiting acquires of `names`.
 fn waiters(world: &mut World, process: usize, names: &[&str], count: usize) -> Vec<AcquireId> {
     let now = world.now;
     (0..count).map(|_| world.acquire(process, waiting(names, now, 60 * SECOND))).collect()
 }
 
-/// Runs until one of the acquires has a lease, and takes it. Returns its place.
+/// Runs until one of the acquires has a lease, and takes the lease. Returns the index of the acquire, and the lease.
 fn next(world: &mut World, process: usize, ids: &[AcquireId]) -> (usize, Held) {
     let limit = world.now.after(5 * SECOND);
     let is_acquired = |world: &World| {
@@ -47,7 +46,7 @@ fn waiters_of_a_process_are_served_in_order() {
         (place, held) = next(&mut world, a, &ids);
         assert_eq!(place, expected);
         let took = world.now.since(released);
-        // After four turns the process lets others go first.
+        // After four turns, the process waits so that other processes can go first.
         assert!(took < ms(1) || expected == 3 && took < ms(8), "turn {expected}: {took:?}");
     }
     world.release(&held);
@@ -162,7 +161,8 @@ fn refused_sets_wait_in_the_queue_of_the_conflicting_key() {
     world.release(&held);
 }
 
-/// Five sets, each of which only lacks the key `y` on node 1. Each waits in the queue of another key.
+/// Submits five sets, each of them in the queue of a different key. If the key `y` is deleted on node 1, a quorum is
+/// free for each set.
 fn watchers(world: &mut World, process: usize) -> Vec<AcquireId> {
     world.put(1, "y", "other", 50 * SECOND);
     let ids = (0..5).map(|place| {
@@ -262,7 +262,7 @@ fn late_grant_of_a_refused_attempt_notifies_waiters() {
     world.turn();
     world.delay_commands(2, ms(5));
     world.run_for(ms(1));
-    // One free node is no quorum.
+    // Only node 1 becomes free here. A quorum also needs the late grant of node 2.
     world.delete(1, "k");
     let deleted = world.now;
     let held = world.acquired(a, id).expect("a quorum is free");

@@ -27,7 +27,6 @@ pub(super) fn keys(names: &[&str]) -> Keys {
     Keys::all(keys).expect("at least one key")
 }
 
-/// A lease as its holder has it.
 #[derive(Clone)]
 pub(super) struct Held {
     pub(super) process: usize,
@@ -39,7 +38,6 @@ pub(super) fn request(names: &[&str]) -> AcquireRequest {
     AcquireRequest::once(keys(names), Ttl::from_duration(TTL).expect("a ttl"))
 }
 
-/// A request that waits for at most `wait` from `now` on.
 pub(super) fn waiting(names: &[&str], now: Time, wait: Duration) -> AcquireRequest {
     let schedule = RetryPolicy::default().schedule();
     AcquireRequest {
@@ -59,7 +57,8 @@ fn is_to(delivery: &Delivery, host: usize) -> bool {
 }
 
 impl World {
-    /// The host stops to reply, replies again, or refuses connections.
+    /// Changes the state of the host. A host that is `Down` closes its connections. A host that is `Up` again handles
+    /// the bytes that it held back.
     pub(super) fn set_state(&mut self, host: usize, state: HostState) {
         self.hosts[host].state = state;
         if state == HostState::Down {
@@ -77,12 +76,13 @@ impl World {
         }
     }
 
-    /// All connections of the host break for the clients. The server executes what was sent before.
+    /// Breaks all connections of the host for the clients. The server still executes the commands that were sent
+    /// before.
     pub(super) fn cut(&mut self, host: usize) {
         let peers: Vec<_> = self.hosts[host].peers.values().copied().collect();
         for (process, connection) in peers {
             if self.is_frozen(process) {
-                // It notices that once it runs again.
+                // The process notices the break once it runs again.
                 self.deliver(
                     Some((process, connection, false)),
                     Delivery::Closed { process, connection },
@@ -93,7 +93,7 @@ impl World {
                 self.processes[process].coordinator.handle_closed(connection, &error, now);
                 let bytes = Vec::new();
                 let delivery = Delivery::ToServer { process, connection, bytes };
-                // The server sees the end of the stream late.
+                // The server notices the end of the stream late.
                 self.serial += 1;
                 let at = self.now.after(ms(self.random.random_range(0..3_000)));
                 let last = self.processes[process].arrivals.get(&(connection, true)).copied();
@@ -102,7 +102,6 @@ impl World {
         }
     }
 
-    /// All bytes that are under way to the host arrive later by this time.
     pub(super) fn delay_commands(&mut self, host: usize, by: Duration) {
         let (delayed, others) = std::mem::take(&mut self.deliveries)
             .into_iter()
@@ -116,12 +115,11 @@ impl World {
         }
     }
 
-    /// All bytes that are under way to the host are lost.
     pub(super) fn lose_commands(&mut self, host: usize) {
         self.deliveries.retain(|_, delivery| !is_to(delivery, host));
     }
 
-    /// Number of commands of this kind that the process has sent or that failed.
+    /// Returns the number of commands of this `kind` that were answered or have failed.
     pub(super) fn finished(&self, process: usize, kind: CommandKind) -> usize {
         let is_one = |event: &&Event| matches!(event, Event::CommandFinished { command, .. } if *command == kind);
         self.processes[process].events.iter().filter(is_one).count()
@@ -136,7 +134,7 @@ impl World {
         self.hosts[host].server.set_trouble(trouble);
     }
 
-    /// The server of the host is killed, and starts again without its keys.
+    /// Kills the host's server, and starts it again without its keys.
     pub(super) fn restart(&mut self, host: usize) {
         let state = self.hosts[host].state;
         self.set_state(host, HostState::Down);
@@ -155,7 +153,7 @@ impl World {
         self.send(host, outputs);
     }
 
-    /// All bytes under way and later ones of this connection arrive after `delay`. New connections work.
+    /// Delays all current and later bytes of the connection until `delay` has passed. New connections are not delayed.
     pub(super) fn hold_up(&mut self, process: usize, connection: ConnectionId, delay: Duration) {
         let at = self.now.after(delay);
         for is_up in [true, false] {
@@ -164,7 +162,6 @@ impl World {
         }
     }
 
-    /// Another client runs `SCRIPT FLUSH`.
     pub(super) fn flush_scripts(&mut self, host: usize) {
         let wall_us = self.wall_us(host);
         let server = &mut self.hosts[host].server;
@@ -188,23 +185,19 @@ impl World {
         self.send(host, outputs);
     }
 
-    /// The keys of the host.
     pub(super) fn keys(&self, host: usize) -> Vec<String> {
         let keys = self.hosts[host].server.keys(self.wall_us(host));
         keys.map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect()
     }
 
-    /// From now on the host closes each connection on which it receives this word.
     pub(super) fn close_on(&mut self, word: &'static str, host: usize) {
         self.hosts[host].closes_on = word;
     }
 
-    /// The open connections of the process.
     pub(super) fn connections(&self, process: usize) -> Vec<ConnectionId> {
         self.processes[process].streams.keys().copied().collect()
     }
 
-    /// Number of nodes to which the process has two connections.
     pub(super) fn second_connections(&self, process: usize) -> usize {
         let streams = &self.processes[process].streams;
         let count = |node: &usize| {
@@ -213,7 +206,7 @@ impl World {
         (0..self.hosts.len()).filter(|node| count(node) > 1).count()
     }
 
-    /// Number of hosts that have the key.
+    /// Returns the number of hosts that have the key.
     pub(super) fn copies(&self, key: &str) -> usize {
         let has_key = |host: &usize| {
             let keys = self.hosts[*host].server.keys(self.wall_us(*host));
@@ -227,7 +220,6 @@ impl World {
         coordinator.handle_acquire(request, now)
     }
 
-    /// Takes the result of an acquire, if it has ended.
     pub(super) fn take_acquired(
         &mut self,
         process: usize,
@@ -270,7 +262,6 @@ impl World {
         Ok(held)
     }
 
-    /// Acquires and takes the lease.
     pub(super) fn lock(&mut self, process: usize, request: AcquireRequest) -> Held {
         let id = self.acquire(process, request);
         self.acquired(process, id).unwrap_or_else(|failure| panic!("{failure:?}"))
@@ -280,14 +271,12 @@ impl World {
         matches!(held.shared.tenure(self.now), Tenure::Held { .. })
     }
 
-    /// Submits the release of a lease.
     pub(super) fn release(&mut self, held: &Held) -> RoundId {
         held.shared.end(self.now);
         let (coordinator, now) = self.coordinator(held.process);
         coordinator.handle_release(held.id, None, now).expect("not released before")
     }
 
-    /// The losses of leases that the process was notified of.
     pub(super) fn losses(&self, process: usize) -> Vec<Tenure> {
         let lost = |event: &Event| match event {
             Event::LeaseLost { reason, .. } => Some(Tenure::Lost(*reason)),
@@ -296,7 +285,7 @@ impl World {
         self.processes[process].events.iter().filter_map(lost).collect()
     }
 
-    /// Checks that no state is left in any process after all its operations have ended.
+    /// Checks that no process has state left after all its operations have ended.
     pub(super) fn assert_idle(&mut self) {
         for (place, process) in self.processes.iter().enumerate() {
             let left = process.coordinator.left();

@@ -7,7 +7,7 @@ use rand::RngExt;
 use redis::RedisConnectionInfo;
 use std::io;
 
-/// `bytes`, without the commands that contain this word.
+/// Returns `bytes` without the commands that contain `word`.
 fn without(word: &str, bytes: &[u8]) -> Vec<u8> {
     if word.is_empty() {
         return bytes.to_vec();
@@ -21,7 +21,7 @@ fn without(word: &str, bytes: &[u8]) -> Vec<u8> {
     [rest].into_iter().chain(commands.filter(|it| !has_word(it))).flatten().copied().collect()
 }
 
-/// The `bytes` before `word`; all if it is empty.
+/// Returns the bytes before `word`, or all bytes if `word` is empty or not found.
 fn until<'a>(bytes: &'a [u8], word: &str) -> &'a [u8] {
     let place = bytes.windows(word.len().max(1)).position(|part| part == word.as_bytes());
     &bytes[..place.unwrap_or(bytes.len())]
@@ -71,7 +71,7 @@ impl World {
                 self.send(host, outputs);
                 if is_closed {
                     self.hosts[host].server.disconnect(conn);
-                    // The reset discards the replies under way.
+                    // The reset discards the replies in flight.
                     self.deliveries.retain(|_, delivery| {
                         !matches!(delivery, Delivery::ToClient { process, connection, .. }
                             if (*process, *connection) == peer)
@@ -95,7 +95,6 @@ impl World {
         }
     }
 
-    /// Sends the outputs of a server.
     pub(super) fn send(&mut self, host: usize, outputs: Vec<Output>) {
         for output in outputs {
             match output {

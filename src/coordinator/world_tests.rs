@@ -1,4 +1,4 @@
-//! Several coordinators and servers of the server model, on a virtual clock, in one thread.
+//! Several coordinators and model servers on a virtual clock, in one thread.
 
 use super::{Completion, ConnectionId, Coordinator, NodeSettings, RoundId, Settings};
 use crate::observe::Weight;
@@ -12,10 +12,9 @@ use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The wall clock of all servers at the origin of the virtual clock, in microseconds.
+/// Wall-clock time of all servers at the origin of the virtual clock, in microseconds.
 const WALL_US: u64 = 1_700_000_000_000_000;
 
-/// Uptime of the servers when a world begins.
 const UPTIME: Duration = Duration::from_secs(1_000);
 
 pub(super) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -28,11 +27,11 @@ pub(super) struct World {
     pub(super) now: Time,
     pub(super) hosts: Vec<Host>,
     pub(super) processes: Vec<Process>,
-    /// Time from a client to a server, and back.
+    /// One-way delay between a client and a server.
     pub(super) delay: Duration,
-    /// Additional random delay.
+    /// Maximum additional random delay.
     pub(super) jitter: Duration,
-    /// True if bytes are written and read in parts.
+    /// True if some bytes are written and read in parts.
     pub(super) splits: bool,
     pub(super) random: StdRng,
     pub(super) deliveries: BTreeMap<(Time, u64), Delivery>,
@@ -43,46 +42,43 @@ pub(super) struct World {
 
 pub(super) struct Host {
     pub(super) server: Server,
-    /// How far its wall clock is ahead, in microseconds.
+    /// How far the host's wall clock is ahead, in microseconds.
     pub(super) ahead_us: u64,
-    /// How many microseconds its wall clock gains in a second.
+    /// Microseconds that the host's wall clock gains per second.
     pub(super) gains_us: i64,
     pub(super) state: HostState,
-    /// Bytes that wait until the host answers again.
+    /// Bytes that the host handles once it replies again.
     pub(super) held: VecDeque<Delivery>,
     pub(super) peers: BTreeMap<ConnId, (usize, ConnectionId)>,
     pub(super) trouble: Option<Trouble>,
-    /// A command at which the server, or a proxy before it, closes the connection; empty for none.
+    /// Word in a command at which the server, or a proxy before it, closes the connection. Empty if no word closes the
+    /// connection.
     pub(super) closes_on: &'static str,
-    /// The server does not receive commands that contain this word; empty for none.
+    /// Word in commands that do not reach the server. Empty if all commands reach the server.
     pub(super) swallows: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostState {
     Up,
-    /// Accepts connections and bytes, and does not reply.
+    /// Accepts connections and bytes, but does not reply.
     Hung,
-    /// Refuses connections.
     Down,
 }
 
 pub(super) struct Process {
     pub(super) coordinator: Coordinator,
     pub(super) streams: BTreeMap<ConnectionId, ConnId>,
-    /// When the last bytes in each direction arrive, by stream.
+    /// Arrival time of the last bytes, by connection and direction. `true` is the direction to the server.
     pub(super) arrivals: BTreeMap<(ConnectionId, bool), Time>,
     pub(super) completions: Vec<Completion>,
-    /// Results of extensions, in the order of their completions.
     pub(super) extended: Vec<(RoundId, Extended)>,
-    /// True if its callers drop their extensions.
     pub(super) drops_extensions: bool,
     pub(super) events: Vec<Event>,
-    /// Number of pipelines and bytes sent.
+    /// Number of writes to connections.
     pub(super) sent: u64,
-    /// True if not all bytes were written.
+    /// True if the last turn left bytes to write.
     pub(super) writes_on: bool,
-    /// The process does not run until then.
     pub(super) frozen_until: Time,
 }
 
@@ -95,7 +91,7 @@ pub(super) enum Delivery {
 }
 
 impl World {
-    /// `count` servers that are older than the quarantine period.
+    /// Creates a world of `count` servers that are older than the quarantine period.
     pub(super) fn new(count: usize, seed: u64) -> Self {
         let host = |place: usize| {
             let run_id = format!("{place:040}");
@@ -151,7 +147,6 @@ impl World {
         }
     }
 
-    /// A process with a client of all hosts.
     pub(super) fn process(&mut self) -> usize {
         self.process_with(self.settings())
     }
@@ -176,7 +171,7 @@ impl World {
         self.processes.len() - 1
     }
 
-    /// A process that is connected to all hosts.
+    /// Starts a process, and runs until its client is ready.
     pub(super) fn connected(&mut self) -> usize {
         let process = self.process();
         self.processes[process].coordinator.handle_ready(self.now);
@@ -202,7 +197,7 @@ impl World {
         self.processes[process].frozen_until > self.now
     }
 
-    /// When a process handles this event, if it does not run now.
+    /// Returns when a process handles `delivery`, if the process is frozen now.
     fn postponed(&self, delivery: &Delivery) -> Option<Time> {
         let (Delivery::Connect { process, .. }
         | Delivery::ToClient { process, .. }
@@ -232,7 +227,6 @@ impl World {
         self.deliveries.insert((at, self.serial), delivery);
     }
 
-    /// A turn of each driver.
     pub(super) fn turn(&mut self) {
         for place in 0..self.processes.len() {
             let now = self.now;
@@ -281,7 +275,7 @@ impl World {
                 self.deliver(Some((place, connection, true)), delivery);
             }
             for (connection, conn) in closed {
-                // Earlier bytes still arrive; then the server sees the end of the stream.
+                // Earlier bytes still arrive. After them, the server sees the end of the stream.
                 let delivery = Delivery::ToServer { process: place, connection, bytes: Vec::new() };
                 let _ = conn;
                 self.deliver(Some((place, connection, true)), delivery);
@@ -289,7 +283,6 @@ impl World {
         }
     }
 
-    /// The time of the next event.
     pub(super) fn next(&mut self) -> Option<Time> {
         let now = self.now;
         let delivery = self.deliveries.keys().next().map(|(at, _)| *at);
@@ -313,7 +306,7 @@ impl World {
         delivery.into_iter().chain(timeouts).chain(expiry).min()
     }
 
-    /// Runs until `limit`, or until `is_done`. Returns true if it is done.
+    /// Runs until `limit`, or until `is_done` returns true. Returns whether `is_done` has returned true.
     pub(super) fn run_until(&mut self, limit: Time, is_done: impl Fn(&Self) -> bool) -> bool {
         let (mut turns, mut spins) = (0_u32, 0_u32);
         loop {

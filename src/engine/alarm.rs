@@ -1,4 +1,4 @@
-//! The alarm of a client: timeouts, and turns for a task that is late.
+//! The alarm of a client: handles timeouts, and takes turns in place of a late task.
 
 use super::lateness::TURNS;
 use super::shared::{Engine, IDLE, State, Thread};
@@ -9,15 +9,14 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// After this time, the alarm tries again to take a turn if another thread takes one.
+/// Delay after which the alarm retries a turn that was not possible because another thread was taking one.
 const TURN: Duration = Duration::from_millis(1);
 
 impl Ring for Engine {
-    /// Takes turns for a task that is late, and handles timeouts.
     fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
         self.alarm.handle_ring();
         let next = self.take_turn_and_handle_timeout();
-        // A node counts as silent only if there is still no reply once all replies that have arrived were read.
+        // A node counts as silent only after all replies that have arrived were read.
         if next.is_some_and(|at| at <= self.now()) {
             return self.take_turn_and_handle_timeout();
         }
@@ -31,8 +30,8 @@ impl Engine {
         self.handle_timeout(turn.is_some())
     }
 
-    /// Handles timeouts that are due. `was_read`: the connections were read before, and not by a thread that may still do
-    /// so. Returns when the alarm has to ring next, or `None` if the client is closed.
+    /// Handles the timeouts that are due. Returns when the alarm must ring next, or `None` if the client is closed.
+    /// `was_read` is true if the connections were read before this call and no other thread may still be reading them.
     fn handle_timeout(&self, was_read: bool) -> Option<Time> {
         let (next, late) = self.with_state(Thread::Timer, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
@@ -47,7 +46,7 @@ impl Engine {
             let mut next = check_at.map_or(next, |at| next.min(at));
             let is_late = self.is_task_late(state, now);
             self.has_late_task.store(is_late, Ordering::SeqCst);
-            // The runtime does not notice replies while its threads are blocked.
+            // While its threads are blocked, the runtime does not notice replies.
             if is_late && state.coordinator.expects_reply() {
                 next = next.min(now.after(TURNS));
             }
@@ -59,12 +58,11 @@ impl Engine {
                 self.serve_by_own_runtime(Duration::ZERO);
             }
         }
-        // The alarm is set by the returned time.
+        // The returned time also sets the alarm.
         self.alarm.hasten(next?);
         next
     }
 
-    /// Sets the alarm, unless the client is closed.
     pub(super) fn set_alarm(&self, state: &State, now: Time) {
         if !state.coordinator.is_closed() {
             let ring: Weak<dyn Ring> = self.this.clone();

@@ -1,4 +1,4 @@
-//! A call that awaits its completion.
+//! Calls that await a completion from the coordinator.
 
 use super::failure::EngineFailure;
 use super::shared::{Engine, Thread};
@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Resolves with the completion; `None` if there is no lease to release. Dropping it cancels an acquire or a status
-/// request; other operations continue.
+/// Future that resolves to the completion of a request, or to `None` if the coordinator has no lease to release.
+/// Dropping the call cancels an acquire, a status request or a forced release. Other operations continue.
 pub(crate) struct Call {
     engine: Arc<Engine>,
     slot: Arc<CallSlot>,
@@ -28,8 +28,8 @@ impl Call {
 }
 
 impl Engine {
-    /// Submits a request whose completion is awaited. Without an identifier, there is no lease to release. The caller has
-    /// checked that the engine is usable.
+    /// Submits a request, and returns the call that awaits its completion. `submit` returns `None` if the coordinator
+    /// has no lease to release. The caller has checked that the engine is usable.
     pub(crate) fn call(
         self: &Arc<Self>,
         submit: impl FnOnce(&mut Coordinator, Time) -> Option<CallId> + Send + 'static,
@@ -48,7 +48,7 @@ impl Engine {
         call
     }
 
-    /// Submits an extension. Returns `None` if the engine is not usable.
+    /// Submits an extension. Returns `None` if the engine is not usable, and an error if the lease has ended.
     pub(crate) fn extend(
         self: &Arc<Self>,
         lease: LeaseId,
@@ -63,7 +63,8 @@ impl Engine {
         })
     }
 
-    /// Submits the release of a lease without waiting for it. Passes the replies to its acquire to `keep`.
+    /// Submits the release of a lease without waiting for the result. Passes the replies to the lease's acquire to
+    /// `keep`.
     pub(crate) fn request_drop(
         &self,
         lease: LeaseId,
@@ -75,7 +76,7 @@ impl Engine {
         });
     }
 
-    /// Releases all leases. Returns the first key of each lease, and the call of its release.
+    /// Releases all leases. Returns the first key of each lease, and the call that awaits the lease's release.
     pub(super) fn release_all(self: &Arc<Self>) -> Vec<(Key, Call)> {
         let calls = self.with_usable_state(|state, now| {
             let released = state.coordinator.handle_release_all(now);
@@ -89,7 +90,7 @@ impl Engine {
         calls.unwrap_or_default()
     }
 
-    /// True once a quorum is connected. Otherwise `waker` is woken when it may be.
+    /// Returns true if a quorum is connected. Otherwise, `waker` is woken when a quorum may be connected.
     pub(super) fn poll_ready(&self, waker: &Waker) -> bool {
         let is_ready = self.with_state(Thread::Caller, |state, now| {
             let is_ready = state.coordinator.is_ready(now);
@@ -102,7 +103,8 @@ impl Engine {
         is_ready == Some(true)
     }
 
-    /// The result of the close, once there is one. An engine that is not usable has no releases to deliver.
+    /// Returns the result of the close, or registers `waker` if the close has not ended. An engine that is not usable
+    /// has no releases to deliver, so its close succeeds.
     pub(super) fn poll_closed(&self, waker: &Waker) -> Option<Result<(), Remains>> {
         if !self.is_usable() {
             return Some(Ok(()));
@@ -134,7 +136,7 @@ impl Future for Call {
                 return Poll::Ready(Ok(completion));
             }
             Polled::Dropped => {
-                // The message may not be known yet.
+                // The message of the panic may not be known yet.
                 let unknown = || EngineFailure::Panicked("no message".into());
                 return Poll::Ready(Err(self.engine.panic_failure().unwrap_or_else(unknown)));
             }
@@ -144,10 +146,10 @@ impl Future for Call {
             }
             Polled::Pending => {}
         }
-        // After the registration of the waker: the end of a task from now on wakes this caller. An error means that
-        // there is no runtime here: a task of another one may serve the client.
+        // The waker is already registered, so the end of a task wakes this caller from now on. An error means that the
+        // caller has no runtime. A task on another runtime may serve the client.
         let _no_runtime = self.engine.ensure_task().is_err();
-        // A panic before the registration has woken no caller.
+        // A panic before the registration of the waker did not wake this caller.
         self.engine.panic_failure().map_or(Poll::Pending, |failure| Poll::Ready(Err(failure)))
     }
 }
@@ -158,7 +160,7 @@ impl Drop for Call {
             return;
         }
         let slot = self.slot.clone();
-        // A lease that an adoption may have taken over ends now.
+        // The lease that a cancelled adoption may have taken over ends now.
         self.engine.request_now(move |state, now| {
             let Some(id) = slot.id() else { return };
             state.calls.remove(&id);

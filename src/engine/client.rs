@@ -1,4 +1,4 @@
-//! The operations of a client on its engine.
+//! The operations of a client, which its engine executes.
 
 use super::calls::Call;
 use super::failure::EngineFailure;
@@ -19,24 +19,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-/// The part of a client that its handles and its leases share. The connections end after the last of them is dropped.
+/// The part of a client that its handles and its leases share. The connections end after the last handle and the last
+/// lease are dropped.
 ///
-/// If the coordinator panics, or in a forked process, the next call uses a new engine in its place. It is a new client
-/// to the guards.
+/// If the coordinator panics or the process is forked, the next call creates a new engine. The guards treat the new
+/// engine as a new client.
 pub(crate) struct Client {
     first: Arc<Engine>,
     new_engine: Box<dyn Fn() -> Arc<Engine> + Send + Sync>,
     is_closed: AtomicBool,
 }
 
-/// An acquire that was submitted. Dropping it cancels the acquire.
+/// An acquire that was submitted. Dropping `Acquiring` cancels the acquire.
 pub(crate) struct Acquiring {
     engine: Arc<Engine>,
     call: Call,
     is_renewed: bool,
 }
 
-/// A lease that its caller has taken.
 pub(crate) struct Won {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: LeaseId,
@@ -45,7 +45,6 @@ pub(crate) struct Won {
     pub(crate) since: Time,
 }
 
-/// Why an acquire has no lease.
 pub(crate) enum Failure {
     NoRuntime(NoRuntime),
     Failed(AcquireFailure),
@@ -58,7 +57,7 @@ impl Client {
         Self { first, new_engine: Box::new(new_engine), is_closed: AtomicBool::new(false) }
     }
 
-    /// The engine for calls.
+    /// Returns a usable engine. Creates a new engine if the last one is not usable.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         let mut engine = &self.first;
         while !engine.is_usable() {
@@ -73,7 +72,7 @@ impl Client {
         engine
     }
 
-    /// The engine for calls, if there is one already.
+    /// Returns the usable engine, if it exists already.
     fn known_engine(&self) -> Option<&Arc<Engine>> {
         let mut engine = &self.first;
         while !engine.is_usable() {
@@ -86,7 +85,6 @@ impl Client {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Fails if the client is closed, or if there is no runtime for its connections.
     pub(crate) fn check_ready(&self) -> Result<(), Unready> {
         if self.is_closed() {
             return Err(Unready::Closed);
@@ -94,7 +92,6 @@ impl Client {
         self.engine().ensure_task().map_err(Unready::NoRuntime)
     }
 
-    /// Submits an acquire.
     pub(crate) fn acquire(&self, request: AcquireRequest) -> Result<Acquiring, Failure> {
         let is_renewed = request.max_hold.is_some();
         if self.is_closed() {
@@ -110,7 +107,7 @@ impl Client {
         Ok(Acquiring { engine: engine.clone(), call, is_renewed })
     }
 
-    /// Submits a call and awaits its completion. `None` if the coordinator panics.
+    /// Submits a request and awaits its completion. Returns `None` if the coordinator panics.
     async fn call(
         &self,
         submit: impl FnOnce(&mut Coordinator, Time) -> RoundId + Send + 'static,
@@ -125,7 +122,7 @@ impl Client {
             self.call(move |it, now| it.handle_status(keys, now))
         };
         let completion = match call().await {
-            // A new coordinator tries once more.
+            // The coordinator has panicked, so a new coordinator tries once more.
             None => call().await,
             completion => completion,
         };
@@ -147,7 +144,7 @@ impl Client {
         self.engine().call(move |it, now| Some(CallId::Round(it.handle_release_claim(&claim, now))))
     }
 
-    /// Releases all leases. Returns the first key of each lease, with the completion of its release.
+    /// Releases all leases. Returns the first key of each lease, and the completion of the lease's release.
     pub(crate) async fn release_all(&self) -> Vec<(Key, Option<Completion>)> {
         let mut ended = Vec::new();
         for (key, call) in self.engine().release_all() {
@@ -156,19 +153,16 @@ impl Client {
         ended
     }
 
-    /// Number of acquires that wait or make an attempt.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiters(&self) -> usize {
         self.engine().with(|it, _| it.acquires().0).unwrap_or_default()
     }
 
-    /// Number of attempts under way.
     #[cfg(feature = "test-util")]
     pub(crate) fn attempts(&self) -> usize {
         self.engine().with(|it, _| it.acquires().1).unwrap_or_default()
     }
 
-    /// Number of releases that the nodes have not confirmed.
     #[cfg(feature = "test-util")]
     pub(crate) fn pending_releases(&self) -> usize {
         self.each_pending().into_iter().sum()
@@ -183,26 +177,23 @@ impl Client {
         pending.unwrap_or_default()
     }
 
-    /// Number of attempts so far that had to confirm their fencing token.
     #[cfg(feature = "test-util")]
     pub(crate) fn token_confirmations(&self) -> u64 {
         self.engine().with(|it, _| it.confirmations()).unwrap_or_default()
     }
 
-    /// Number of times that an acquire was checked because a key was freed.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiter_checks(&self) -> u64 {
         self.engine().with(|it, _| it.waiter_checks()).unwrap_or_default()
     }
 
-    /// Resolves when a quorum is connected.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), Unready> {
         poll_fn(|cx| {
             if self.is_closed() {
                 return Poll::Ready(Err(Unready::Closed));
             }
             let is_ready = self.engine().poll_ready(cx.waker());
-            // After the registration of the waker: the end of a task from now on wakes this caller.
+            // The waker is already registered, so the end of a task wakes this caller from now on.
             match self.check_ready() {
                 Err(unready) => Poll::Ready(Err(unready)),
                 Ok(()) if is_ready => Poll::Ready(Ok(())),
@@ -212,7 +203,7 @@ impl Client {
         .await
     }
 
-    /// Refuses all calls from now on, releases all leases, and waits until the releases are delivered.
+    /// Refuses all further calls, releases all leases, and waits for at most `limit` until the releases are delivered.
     pub(crate) async fn close(&self, limit: Duration) -> Result<(), CloseError> {
         self.begin_close(limit);
         let closed = poll_fn(|cx| {
@@ -235,7 +226,6 @@ impl Client {
         }
     }
 
-    /// The releases of a closed client that are not delivered.
     #[cfg(feature = "blocking")]
     pub(crate) fn remains(&self) -> CloseError {
         self.close_error(&self.each_pending())
@@ -249,7 +239,6 @@ impl Client {
 }
 
 impl Acquiring {
-    /// Takes the lease.
     pub(crate) async fn won(self) -> Result<Won, Failure> {
         let Self { engine, call, is_renewed } = self;
         match call.await {

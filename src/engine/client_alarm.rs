@@ -1,14 +1,13 @@
-//! When the alarm of a client rings.
+//! The alarm of a client, from the start of its first task until the client is closed.
 
 use crate::protocol::Time;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use crate::time::Alarm;
 
-/// The alarm of a client, from its first task until it is closed.
 pub(super) struct ClientAlarm {
     alarm: Mutex<Option<Alarm>>,
-    /// When it rings, in nanoseconds.
+    /// When the alarm rings, in nanoseconds.
     at: AtomicU64,
 }
 
@@ -19,7 +18,7 @@ impl Default for ClientAlarm {
 }
 
 impl ClientAlarm {
-    /// Sets the alarm if it is not set: it rings at once.
+    /// Sets the alarm if it is not set. A new alarm rings at once.
     pub(super) fn set(&self, set: impl FnOnce() -> Alarm) {
         let mut alarm = lock(&self.alarm);
         if alarm.is_none() {
@@ -33,9 +32,9 @@ impl ClientAlarm {
         drop(alarm);
     }
 
-    /// The alarm rings at `at` at the latest.
+    /// Makes the alarm ring at `at` or earlier.
     pub(super) fn hasten(&self, at: Time) {
-        // Usually it rings earlier.
+        // Usually, the alarm is already set to an earlier time, and the load suffices.
         if at.as_nanos() < self.at.load(Ordering::SeqCst)
             && at.as_nanos() < self.at.fetch_min(at.as_nanos(), Ordering::SeqCst)
             && let Some(alarm) = &*lock(&self.alarm)
@@ -44,7 +43,7 @@ impl ClientAlarm {
         }
     }
 
-    /// The alarm rings. Later calls of [`hasten`](Self::hasten) apply to the next time.
+    /// Records that the alarm rings. Later calls of [`hasten`](Self::hasten) apply to the next ring.
     pub(super) fn handle_ring(&self) {
         self.at.store(u64::MAX, Ordering::SeqCst);
     }

@@ -1,4 +1,5 @@
-//! Events of the timer thread, which an observer must not block.
+//! Queue of events from the timer thread or the library's own runtime. A separate thread emits the events, because an
+//! observer must not block the threads that serve all clients.
 
 use crate::node::Pool;
 use crate::observe::event::Event;
@@ -7,22 +8,20 @@ use crate::sync::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// Maximum number of events that wait while an observer blocks. Later ones are dropped.
+/// Maximum number of events that wait while an observer blocks. Later events are dropped.
 const MAX_EVENTS: usize = 1 << 10;
 
-/// Events that wait for a thread that emits them.
 #[derive(Default)]
 pub(super) struct EventQueue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     events: VecDeque<(Weight, Event)>,
-    /// True while a thread emits events.
     is_emitting: bool,
 }
 
 impl EventQueue {
-    /// Adds events. Returns true if a thread has to call [`emit_all`](Self::emit_all).
+    /// Adds events. Returns true if no thread emits events, so that a thread must call [`emit_all`](Self::emit_all).
     fn push(&self, events: Vec<(Weight, Event)>) -> bool {
         let mut state = lock(&self.0);
         let room = MAX_EVENTS.saturating_sub(state.events.len());
@@ -43,7 +42,7 @@ impl EventQueue {
         }
     }
 
-    /// Emits events on a thread of the library's own runtime. Without such a runtime, on this thread.
+    /// Emits events on a thread of the library's own runtime, or on this thread if that runtime does not exist.
     pub(super) fn emit_elsewhere(self: &Arc<Self>, events: Vec<(Weight, Event)>, pool: &Pool) {
         if events.is_empty() || !self.push(events) {
             return;

@@ -1,9 +1,8 @@
-//! Why a call has no result.
+//! The error of a call that has no result.
 
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum EngineFailure {
     #[error("the client's coordinator has panicked: {0}")]

@@ -8,26 +8,24 @@ use std::io;
 use std::ops::Range;
 use tokio::task::AbortHandle;
 
-/// Number of bytes of one connection from which on the rest is read in the next turn.
+/// Number of bytes after which a turn stops reading a connection. The next turn reads the rest.
 pub(super) const MAX_READ: usize = 64 << 10;
 
-/// Result of a task that connects.
 pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
 
-/// The connections, and what was read from them or has happened to them since the coordinator was last called.
+/// The connections of a client, and their input since the coordinator was last called.
 #[derive(Default)]
 pub(super) struct Io {
     pub(super) opening: Vec<Opening>,
     pub(super) open: Vec<OpenConnection>,
-    /// Connections that were opened, and ones that failed.
     pub(super) opened: Vec<(ConnectionId, Result<RedisConnectionInfo, NodeFailure>)>,
-    /// Bytes that were read, with the connection of each part.
+    /// Bytes that were read. `parts` maps ranges of these bytes to connections.
     pub(super) received: Vec<u8>,
     pub(super) parts: Vec<(ConnectionId, Range<usize>)>,
     pub(super) lost: Vec<(ConnectionId, io::Error)>,
 }
 
-/// A task that connects. Its drop aborts the task.
+/// A task that opens a connection. Dropping `Opening` aborts the task.
 pub(super) struct Opening {
     pub(super) id: ConnectionId,
     pub(super) task: AbortHandle,
@@ -36,13 +34,11 @@ pub(super) struct Opening {
 pub(super) struct OpenConnection {
     pub(super) id: ConnectionId,
     pub(super) stream: Box<dyn Stream>,
-    /// Bytes to write.
     pub(super) unsent: Vec<u8>,
-    /// Number of bytes that the current turn may still read.
     pub(super) budget: usize,
     /// True if the current turn reads bytes that the runtime has not noticed.
     pub(super) is_direct: bool,
-    /// How often the task has let callers run since the last read, before it wrote their commands.
+    /// Number of times that the task has yielded to callers since the last read.
     pub(super) yields: u32,
 }
 

@@ -1,9 +1,9 @@
-//! When a runtime is late to run a task of the client: it is blocked, or its owner does not drive it.
+//! Detects that a runtime runs the client's task late, because the runtime is blocked or its owner does not drive it.
 
 use crate::protocol::Time;
 use std::time::Duration;
 
-/// Time that a runtime has to run a task that was woken.
+/// Time within which a runtime must run a task that was woken.
 const LIMIT: Duration = Duration::from_millis(100);
 
 /// Interval of the turns that the alarm takes for a late task while a node has not replied.
@@ -13,11 +13,10 @@ pub(super) const TURNS: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Lateness {
-    /// Time after its wake-up from which on a task is late.
+    /// Time after its wake-up at which a task counts as late: [`LIMIT`] or half the node timeout, whichever is shorter.
     limit: Duration,
-    /// The tasks of a client that is pinned to a runtime are not replaced.
+    /// True if the client is pinned to a runtime, so that its tasks are not replaced.
     is_pinned: bool,
-    /// When tasks may be replaced again.
     next_try: Time,
 }
 
@@ -30,12 +29,11 @@ impl Lateness {
         self.limit
     }
 
-    /// From when on a task is late that was woken at `woken_at`.
     pub(super) fn late_at(&self, woken_at: Time) -> Time {
         woken_at.after(self.limit)
     }
 
-    /// Returns when to check a task that was woken at `woken_at` again, and whether it has to be replaced at `now`.
+    /// Returns when to check again a task that was woken at `woken_at`, and whether the task must be replaced at `now`.
     pub(super) fn check(&mut self, woken_at: Time, now: Time) -> (Time, bool) {
         if self.is_pinned {
             return (Time::END, false);

@@ -1,4 +1,4 @@
-//! Orders of the steps of several threads, by loom.
+//! Loom tests of several threads, in different orders of their steps.
 
 use super::loom_threads_tests::{block_on, check, serve, spawn};
 use super::memory_tests::MemoryClient;
@@ -21,7 +21,6 @@ fn poll(call: &mut super::calls::Call) -> Poll<Result> {
     pin!(call).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// True if the caller has the lease, false if it waits.
 fn is_taken(polled: &Poll<Result>) -> bool {
     match polled {
         Poll::Ready(Ok(Some(Completion::Acquired { .. }))) => true,

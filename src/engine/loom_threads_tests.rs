@@ -1,4 +1,4 @@
-//! Threads of loom tests.
+//! Threads and tasks for loom tests.
 
 use super::memory_tests::MemoryClient;
 use loom::model::Builder;
@@ -10,23 +10,22 @@ use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Wake, Waker};
 use tokio::runtime::{Handle, Runtime};
 
-/// In words.
+/// Stack size of a thread, in words.
 const STACK: usize = 1 << 17;
 
-/// Runs `test` with each order of the threads' steps that preempts a thread at most this often.
+/// Runs `test` with every order of the threads' steps that contains at most `preemptions` preemptions.
 pub(super) fn check(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut model = Builder::new();
     model.preemption_bound = Some(preemptions);
     model.max_branches = 20_000;
     let test = Arc::new(test);
-    // loom's own thread has a small stack.
+    // The thread that loom starts has a small stack.
     model.check(move || {
         let test = test.clone();
         spawn(move || test()).join().expect("no panic");
     });
 }
 
-/// Starts a thread of a test.
 pub(super) fn spawn<T: Send + 'static>(
     thread: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -56,8 +55,8 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Runs the client's task on this thread until the client is closed or the task is replaced. Returns false if there is a
-/// task already.
+/// Runs the client's task on this thread until the client is closed or the task is replaced. Returns false if the
+/// client already has a task.
 pub(super) fn serve(client: &MemoryClient) -> bool {
     let task = client.engine.next_task(runtime()).unwrap_or_default();
     let Some(task) = task else { return false };
@@ -65,7 +64,7 @@ pub(super) fn serve(client: &MemoryClient) -> bool {
     true
 }
 
-/// A runtime that runs no tasks.
+/// Returns the handle of a runtime that runs no tasks.
 pub(super) fn runtime() -> Handle {
     static RUNTIME: LazyLock<Runtime> =
         LazyLock::new(|| tokio::runtime::Builder::new_current_thread().build().expect("a runtime"));

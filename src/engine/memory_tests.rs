@@ -1,4 +1,4 @@
-//! A client with one node in memory, on a clock that the test moves.
+//! A client with one in-memory node, on a clock that the test moves.
 
 use super::calls::Call;
 use super::io::OpenConnection;
@@ -25,10 +25,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The wall clock at the origin of the clock, in microseconds.
+/// Wall-clock time at the origin of the clock, in microseconds.
 const WALL_US: u64 = 1_700_000_000_000_000;
 
-/// A clock that stands until the test moves it.
 #[derive(Clone, Default)]
 struct StandingClock(Arc<AtomicU64>);
 
@@ -56,13 +55,12 @@ impl TimeSource for StandingClock {
     }
 }
 
-/// A server that replies at once.
 struct Node {
     server: Server,
     unread: BTreeMap<ConnId, Unread>,
 }
 
-/// Bytes that a client has not read, and what to wake when there are more.
+/// Bytes that a client has not read, and the waker of the reading task.
 #[derive(Default)]
 struct Unread {
     bytes: VecDeque<u8>,
@@ -124,7 +122,6 @@ impl AsyncWrite for NodeStream {
     }
 }
 
-/// An engine that is connected to its node.
 #[derive(Clone)]
 pub(crate) struct MemoryClient {
     pub(crate) engine: Arc<Engine>,
@@ -140,7 +137,6 @@ impl MemoryClient {
         Self::connected(Arc::new(Mutex::new(Node { server, unread: BTreeMap::new() })), clock)
     }
 
-    /// Another client of the same node.
     pub(crate) fn another(&self) -> Self {
         Self::connected(self.node.clone(), self.clock.clone())
     }
@@ -185,7 +181,6 @@ impl MemoryClient {
         self.engine.take_turn(&mut Context::from_waker(Waker::noop()), None);
     }
 
-    /// Handles timeouts that are due, as the alarm does.
     pub(crate) fn ring(&self) {
         self.engine.clone().ring(self.clock.now());
     }
@@ -194,7 +189,6 @@ impl MemoryClient {
         self.clock.0.fetch_add(u64::try_from(by.as_nanos()).expect("short"), Ordering::SeqCst);
     }
 
-    /// Submits an acquire that waits for the lock.
     pub(crate) fn acquire(&self) -> Call {
         let keys = Keys::one(b"k".as_slice().into());
         let request = AcquireRequest {
@@ -206,7 +200,6 @@ impl MemoryClient {
         self.engine.call(move |it, now| Some(CallId::Acquire(it.handle_acquire(request, now))))
     }
 
-    /// True if the lock's key exists.
     pub(crate) fn is_locked(&self) -> bool {
         lock(&self.node).server.keys(self.clock.wall_us()).any(|(key, _)| key == b"k")
     }

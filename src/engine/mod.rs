@@ -1,7 +1,7 @@
 //! The driver of the [coordinator](crate::coordinator): sockets, timers, and the completion of calls.
 //!
-//! One [`Engine`] per client. A task on a runtime reads and writes the connections of all nodes, and every other thread
-//! of the client can take a turn in its place. Handles submit a request and await its completion.
+//! Each client has one [`Engine`]. A task on a runtime reads and writes the connections of all nodes. Every other
+//! thread of the client can take a turn in place of the task. A handle submits a request and awaits its completion.
 
 mod alarm;
 mod calls;
@@ -35,20 +35,21 @@ pub(crate) use slot::CallId;
 use crate::coordinator::LeaseId;
 use std::any::Any;
 
-/// The leases of a client.
+/// Receiver of the events of a client's leases.
 pub(crate) trait LeaseListener: Any + Send + Sync {
-    /// The coordinator has ended `lease`.
+    /// Handles the end of `lease`, as reported by the coordinator.
     fn handle_end(&self, lease: LeaseId);
 
-    /// The holder releases `lease`.
+    /// Handles the release of `lease` by its holder.
     fn handle_release(&self, lease: LeaseId);
 
-    /// The client was closed, and releases all leases.
+    /// Handles the close of the client, which releases all leases.
     fn handle_close(&self);
 
-    /// The coordinator has panicked: all leases are lost.
+    /// Handles a panic of the coordinator: all leases are lost.
     fn handle_failure(&self);
 
-    /// All tasks that wait for the end of a lease have to run: one of them starts the missing task.
+    /// Wakes all tasks that wait for the end of a lease, so that one of the tasks starts the missing task of the
+    /// client.
     fn wake_all(&self);
 }

@@ -1,4 +1,4 @@
-//! An engine that cannot be used any more, because its coordinator has panicked or it belongs to the parent process.
+//! Engines that are not usable, because their coordinator has panicked or because they belong to the parent process.
 
 use super::failure::EngineFailure;
 use super::shared::{Engine, State};
@@ -7,14 +7,14 @@ use std::any::Any;
 use std::process;
 
 impl Engine {
-    /// Why the engine cannot be used. No lock of it may be taken then: in a forked process, another thread of the parent
-    /// may hold it.
+    /// Returns the reason why the engine is not usable. The caller must not take a lock of an unusable engine: in a
+    /// forked process, another thread of the parent may hold the lock.
     pub(crate) fn failure(&self) -> Option<EngineFailure> {
         let forked = || (self.process != process::id()).then_some(EngineFailure::Forked);
         self.panic_failure().or_else(forked)
     }
 
-    /// Like [`failure`](Self::failure), where it is known that the process was not forked: that takes a system call.
+    /// Returns the failure of a coordinator that has panicked. Skips the check for a fork, which takes a system call.
     pub(super) fn panic_failure(&self) -> Option<EngineFailure> {
         let message = self.panic.get()?;
         Some(EngineFailure::Panicked(message.clone()))
@@ -28,8 +28,8 @@ impl Engine {
         self.panic.get().is_none() && self.process == process::id()
     }
 
-    /// The coordinator has panicked, so its state may be inconsistent, and is not used any more. Its leases are lost, its
-    /// calls fail, and its task ends with its connections.
+    /// Makes the engine unusable after a panic of the coordinator, whose state may be inconsistent. The leases are
+    /// lost, the calls fail, and the task ends with its connections.
     pub(super) fn handle_panic(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -46,7 +46,7 @@ impl Engine {
         self.alarm.cancel();
         drop(self.requests.take());
         contain(|| self.leases.handle_failure());
-        // If another thread takes a turn, that thread closes the connections.
+        // If another thread is taking a turn, that thread closes the connections.
         let io = try_lock(&self.io).map(|mut it| std::mem::take(&mut *it));
         drop(io);
         self.task.wake(self.now());

@@ -4,7 +4,6 @@ use crate::protocol::Time;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
 
-/// A request to be executed on `S`.
 type Request<S> = Box<dyn FnOnce(&mut S, Time) + Send>;
 
 pub(super) struct RequestQueue<S> {

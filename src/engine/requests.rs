@@ -1,4 +1,5 @@
-//! Requests of callers, which do not wait for the coordinator: the client's task executes them in its next turn.
+//! Requests of callers. A caller does not wait for the coordinator: the client's task executes the request in its next
+//! turn.
 
 use super::shared::{Engine, State, Thread};
 use crate::protocol::Time;
@@ -6,21 +7,22 @@ use crate::sync::atomic::{Ordering, fence};
 use crate::sync::try_lock;
 
 impl Engine {
-    /// Queues `request`, which the next user of the coordinator executes, after those that were queued before: usually
-    /// the task, which is woken. Without a task it is executed at once. It is dropped if the coordinator has panicked.
-    /// The caller has checked that the engine belongs to this process.
+    /// Queues `request` behind the requests that were queued before. The next user of the coordinator executes
+    /// `request`: usually the task, which is woken. Without a task, `request` is executed at once. If the coordinator
+    /// has panicked, `request` is dropped. The caller has checked that the engine belongs to this process.
     pub(super) fn request(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
         self.submit(request, false);
     }
 
-    /// Like [`request`](Self::request), but the request is executed at once if the coordinator is free.
+    /// Queues `request` in the same way as [`request`](Self::request), and executes it at once if the coordinator is
+    /// free.
     pub(super) fn request_now(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
         self.submit(request, true);
     }
 
     fn submit(&self, request: impl FnOnce(&mut State, Time) + Send + 'static, is_urgent: bool) {
         self.requests.push(Box::new(request));
-        // Orders the push before the checks. A task that ends, and a panic, check the queue after that.
+        // Orders the push before the checks. The end of a task and a panic check the queue afterwards.
         fence(Ordering::SeqCst);
         if self.has_panicked() {
             return drop(self.requests.take());
@@ -35,11 +37,11 @@ impl Engine {
         }
     }
 
-    /// Executes the requests that were queued. To be called after the mutex was unlocked, unless a task executes them: if
-    /// the mutex is locked again, its holder makes this call.
+    /// Executes the queued requests. Must be called after the mutex is unlocked, unless a task executes the requests.
+    /// If the mutex is locked again, its new holder makes this call.
     pub(super) fn execute_requests(&self) {
         loop {
-            // Orders the unlock, or the push, before the check.
+            // Orders the unlock or the push before the check of the queue.
             fence(Ordering::SeqCst);
             if !self.requests.has_requests() {
                 return;
@@ -49,10 +51,11 @@ impl Engine {
         }
     }
 
-    /// The task takes a turn. If its runtime is late to run it, the alarm rings: at once if that is known.
+    /// Wakes the task, which takes a turn. If the runtime runs the task late, the alarm rings: at once if the task is
+    /// already known to be late.
     pub(super) fn wake_task(&self, now: Time, thread: Thread) {
         self.task.wake(now);
-        // The alarm does what it can, and cannot open connections.
+        // On the timer thread, the alarm has already done its part. Only the task can open connections.
         let is_late = self.has_late_task() && thread != Thread::Timer;
         let late_at = if is_late { now } else { now.after(self.late_after) };
         self.alarm.hasten(late_at);

@@ -1,4 +1,4 @@
-//! Requests that are submitted while the coordinator is in use.
+//! Tests of requests that are submitted while the coordinator is in use.
 
 use super::LeaseListener;
 use super::shared::{Engine, State};
@@ -49,7 +49,7 @@ pub(super) fn engine_in(environment: Environment) -> Arc<Engine> {
         prefix: 0,
     };
     let coordinator = Coordinator::new(settings, Random::seeded(1));
-    // A runtime without drivers serves no client. Simulated worlds have no own runtime.
+    // Outside of simulated worlds, the client is pinned to a runtime without drivers, which cannot serve the client.
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let pinned = (!environment.is_world()).then(|| runtime.handle().clone());
     let pool = Pool::new(Box::new([]), pinned, environment);
@@ -65,7 +65,7 @@ impl Wake for Wakes {
     }
 }
 
-/// An engine whose requests wait for the next user of the coordinator, as if it had a task.
+/// Creates an engine that counts as served by a task, so requests wait for the next user of the coordinator.
 fn served() -> Arc<Engine> {
     let engine = engine();
     engine.is_served.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The coordinator of a client, behind one mutex, with the callers that wait for it.
+//! The coordinator of a client behind one mutex, and the callers that wait for completions.
 
 use super::LeaseListener;
 use super::client_alarm::ClientAlarm;
@@ -23,94 +23,87 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::runtime::Id;
 
-/// Interval of the alarm of an idle client.
+/// Interval at which the alarm of an idle client rings.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
-/// Number of calls above which those that are over are removed.
+/// Number of calls above which calls that are over are removed.
 const CROWD: usize = 1 << 10;
 
-/// Everything that the threads of a client share.
 pub(crate) struct Engine {
     pub(super) state: Mutex<State>,
     pub(super) requests: RequestQueue<State>,
     pub(super) io: Mutex<Io>,
-    /// Results of the tasks that connect.
     pub(super) opened: Mutex<Vec<(ConnectionId, Opened)>>,
     pub(super) task: TaskSignal,
     pub(super) alarm: ClientAlarm,
-    /// Time after its wake-up from which on the task is late.
+    /// Time after its wake-up at which the task counts as late.
     pub(super) late_after: Duration,
-    /// True if the task was late when the alarm rang, and has not taken a turn since: the alarm takes turns in its place.
+    /// True if the task was late when the alarm last rang and has not taken a turn since. The alarm takes turns in
+    /// place of a late task.
     pub(super) has_late_task: AtomicBool,
     pub(super) events: Arc<EventQueue>,
-    /// Effects of the task's current turn for after its end.
+    /// Effects of the task's current turn, which are applied after the turn.
     delayed: Mutex<Vec<Effects>>,
-    /// True if a turn was not possible because another thread took one, which then wakes the task.
+    /// True if a thread could not take a turn because another thread was taking one. The other thread then wakes the
+    /// task.
     pub(super) was_busy: AtomicBool,
     pub(super) leases: Arc<dyn LeaseListener>,
     pub(super) pool: Arc<Pool>,
     pub(super) this: Weak<Self>,
-    /// True if there is a task.
+    /// True while the client has a task.
     pub(super) is_served: AtomicBool,
-    /// True if the runtime was late to run the task: a caller on another one can replace it.
+    /// True if the runtime ran the task late. A caller on another runtime can replace a late task.
     pub(super) is_late: AtomicBool,
-    /// The message of the panic that ended the coordinator.
     pub(super) panic: OnceLock<Arc<str>>,
-    /// The process that the engine belongs to.
+    /// ID of the process that the engine belongs to.
     pub(super) process: u32,
-    /// The engine that the client uses in its place if it is not usable.
+    /// The replacement of this engine, created once this engine is not usable.
     pub(super) successor: OnceLock<Arc<Self>>,
 }
 
 pub(super) struct State {
     pub(super) coordinator: Coordinator,
-    /// Calls under way. The entry of an acquire stays when its caller has taken the lease.
+    /// Calls under way. The entry of an acquire stays after the caller has taken the lease.
     pub(super) calls: HashMap<CallId, Arc<CallSlot>>,
-    /// Size of `calls` at which those that are over are removed.
     pub(super) purge_at: usize,
-    /// Callers that wait for a quorum of connections.
+    /// Wakers of callers that wait until a quorum is connected.
     pub(super) ready: Vec<Waker>,
-    /// Callers and tasks to wake after the mutex was unlocked, also if the coordinator panics.
+    /// Wakers of callers and tasks, to be woken after the mutex is unlocked, even if the coordinator panics.
     pub(super) wakers: Vec<Waker>,
-    /// Callers that wait for the end of a close, and its result.
+    /// Wakers of callers that wait for the end of a close. `closed` is the result of the close.
     pub(super) closing: Vec<Waker>,
     pub(super) closed: Option<Result<(), Remains>>,
-    /// The runtime of the task.
     pub(super) served_by: Option<Id>,
-    /// True once a task was started.
     pub(super) has_started: bool,
     /// True once the pinned runtime was found to be shut down.
     pub(super) is_shut_down: bool,
     pub(super) lateness: Lateness,
 }
 
-/// The thread that calls the coordinator.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Thread {
-    /// Of a handle.
+    /// A thread that uses a handle.
     Caller,
-    /// Of the task, in a turn, which does what the connections need.
+    /// The client's task during a turn, which does all work on the connections.
     Turn,
-    /// Of the alarm.
+    /// The thread of the alarm.
     Timer,
 }
 
-/// Consequences of a change of the coordinator, for after the mutex was unlocked.
+/// Consequences of a change of the coordinator, which are applied after the mutex is unlocked.
 #[derive(Default)]
 pub(super) struct Effects {
     now: Time,
     wakers: Vec<Waker>,
     ended: Vec<LeaseId>,
     events: Vec<(Weight, Event)>,
-    /// True if the task has to take a turn.
     wakes_task: bool,
     is_closed: bool,
-    /// When the alarm has to ring.
     next: Option<Time>,
 }
 
 impl State {
-    /// The wakers of all callers, of the oldest call first.
+    /// Takes the wakers of all callers, oldest call first.
     pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
         let mut calls: Vec<_> = self.calls.iter().collect();
         calls.sort_unstable_by_key(|(id, _)| **id);
@@ -154,7 +147,7 @@ impl State {
                 return self.wakers.append(&mut self.closing);
             }
         };
-        // The lease of an acquire can be revoked, and the acquire continues.
+        // The call of an acquire stays registered: its lease can be revoked, and the acquire then continues.
         let slot = match completion {
             Completion::Acquired { .. } => self.calls.get(&call).cloned(),
             _ => self.calls.remove(&call),
@@ -162,7 +155,7 @@ impl State {
         self.wakers.extend(slot.and_then(|slot| slot.complete(completion)));
     }
 
-    /// The completion of call `id` is passed to `slot`.
+    /// Registers `slot` for the completion of call `id`.
     pub(super) fn insert_call(&mut self, id: CallId, slot: Arc<CallSlot>) {
         if self.calls.len() >= self.purge_at {
             self.calls.retain(|_, slot| Arc::strong_count(slot) > 1);
@@ -235,13 +228,13 @@ impl Engine {
         self.environment().clock.now()
     }
 
-    /// Calls the coordinator, and does what follows from that. `now` is read with the mutex held, so it never goes back.
-    /// Returns `None` if the engine is not usable.
+    /// Runs `call` on the coordinator, and applies the effects. Reads `now` with the mutex held, so `now` never goes
+    /// back. Returns `None` if the engine is not usable.
     pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Coordinator, Time) -> T) -> Option<T> {
         self.with_usable_state(|state, now| call(&mut state.coordinator, now))
     }
 
-    /// Like [`with`](Self::with), with the calls under way.
+    /// Runs `call` on the coordinator and the calls under way. Returns `None` if the engine is not usable.
     pub(super) fn with_usable_state<T>(
         &self,
         call: impl FnOnce(&mut State, Time) -> T,
@@ -249,7 +242,6 @@ impl Engine {
         if self.is_usable() { self.with_state(Thread::Caller, call) } else { None }
     }
 
-    /// Like [`with`](Self::with), for a turn.
     pub(super) fn with_turn<T>(
         &self,
         thread: Thread,
@@ -258,7 +250,7 @@ impl Engine {
         self.with_state(thread, |state, now| call(&mut state.coordinator, now))
     }
 
-    /// Executes the requests that were queued before, then `call`.
+    /// Executes the queued requests, then `call`. Returns `None` if the coordinator has panicked.
     pub(super) fn with_state<T>(
         &self,
         thread: Thread,
@@ -271,14 +263,15 @@ impl Engine {
         result
     }
 
-    /// Like [`with_state`](Self::with_state), with the mutex locked.
+    /// Executes the queued requests, then `call`, with the mutex already locked.
     pub(super) fn with_locked<T>(
         &self,
         mut state: MutexGuard<'_, State>,
         thread: Thread,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        // A request that is not executed wakes its caller when it is dropped: after the mutex was unlocked.
+        // A request that is not executed wakes its caller when it is dropped, which must happen after the mutex is
+        // unlocked.
         let (mut requests, mut call) = (self.requests.take().into_iter(), Some(call));
         if self.has_panicked() {
             drop(state);
@@ -303,7 +296,8 @@ impl Engine {
                 effects.wakers = std::mem::take(&mut state.wakers);
                 drop(state);
                 if thread == Thread::Turn && !effects.events.is_empty() {
-                    // The connections are locked. An observer that blocks must not keep the alarm from using them.
+                    // The connections are locked. An observer that blocks must not keep the alarm from using the
+                    // connections.
                     lock(&self.delayed).push(effects);
                 } else {
                     self.apply(effects, thread);
@@ -331,7 +325,7 @@ impl Engine {
             contain(|| self.leases.handle_end(lease));
         }
         if !effects.events.is_empty() {
-            // An observer can block. The timer thread and the library's own runtime serve all clients.
+            // An observer can block, but the timer thread and the library's own runtime serve all clients.
             if thread == Thread::Timer || Pool::is_own_runtime_current() {
                 self.events.emit_elsewhere(effects.events, &self.pool);
             } else {
@@ -345,14 +339,13 @@ impl Engine {
         }
     }
 
-    /// Does what the steps of a turn have delayed, after the connections were unlocked.
+    /// Applies the effects that the steps of a turn have delayed. Must be called after the connections are unlocked.
     pub(super) fn apply_delayed(&self) {
         for effects in std::mem::take(&mut *lock(&self.delayed)) {
             self.apply(effects, Thread::Caller);
         }
     }
 
-    /// Wakes the callers that wait for a quorum of connections.
     pub(super) fn wake_ready(&self) {
         if !self.is_usable() {
             return;

@@ -8,18 +8,18 @@ use std::task::Waker;
 #[derive(Default)]
 pub(super) struct TaskSignal {
     waker: Mutex<Option<Waker>>,
-    /// When the task was woken, if it has not run since, in nanoseconds; 0 otherwise.
+    /// When the task was woken, in nanoseconds; 0 if the task has run since.
     woken_at: AtomicU64,
-    /// Number of tasks that have ended or were replaced, which identifies the current one. Changes with the mutex of the
-    /// engine held.
+    /// Number of tasks that have ended or were replaced, which identifies the current task. Changes only while the
+    /// mutex of the engine is held.
     generation: AtomicU64,
 }
 
 impl TaskSignal {
-    /// The task of `generation` runs, and is woken by `waker` from now on. Returns false if it was replaced.
+    /// Registers the `waker` of the running task of `generation`. Returns false if the task was replaced.
     pub(super) fn register(&self, generation: u64, waker: &Waker) -> bool {
         let mut known = lock(&self.waker);
-        // A task that replaces this one registers its waker after this one.
+        // A task that replaces this task registers its waker later.
         if !self.is_current(generation) {
             return false;
         }
@@ -37,13 +37,11 @@ impl TaskSignal {
         lock(&self.waker).clone()
     }
 
-    /// When the task was woken, if it has not run since.
     pub(super) fn woken_at(&self) -> Option<Time> {
         let woken_at = self.woken_at.load(Ordering::SeqCst);
         (woken_at > 0).then(|| Time::from_nanos(woken_at))
     }
 
-    /// True if the task was woken and has not run since.
     pub(super) fn is_woken(&self) -> bool {
         self.woken_at.load(Ordering::SeqCst) > 0
     }
@@ -59,19 +57,19 @@ impl TaskSignal {
         }
     }
 
-    /// A task starts at `now`. Returns its generation.
+    /// Records that a task starts at `now`. Returns the generation of the task.
     pub(super) fn handle_start(&self, now: Time) -> u64 {
         self.woken_at.store(now.as_nanos().max(1), Ordering::SeqCst);
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// The current task has ended or is replaced. Returns its waker: a task that was replaced ends when it runs.
+    /// Records that the current task has ended or is replaced. Returns the task's waker, because a replaced task ends
+    /// when it runs.
     pub(super) fn handle_end(&self) -> Option<Waker> {
         self.generation.fetch_add(1, Ordering::SeqCst);
         lock(&self.waker).take()
     }
 
-    /// True if the task of `generation` has not ended and was not replaced.
     pub(super) fn is_current(&self, generation: u64) -> bool {
         self.generation.load(Ordering::SeqCst) == generation
     }

@@ -1,4 +1,4 @@
-//! The completion of one call, shared by the coordinator's user and the caller.
+//! The completion of one call, shared by the caller and the thread that uses the coordinator.
 
 use crate::coordinator::{AcquireId, Completion, RoundId};
 use crate::protocol::{Loss, Time};
@@ -6,14 +6,12 @@ use crate::sync::{Mutex, contain, lock};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// Identifies a call that waits for a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum CallId {
     Acquire(AcquireId),
     Round(RoundId),
 }
 
-/// Where the coordinator's user passes the completion of a call to its caller.
 #[derive(Default)]
 pub(super) struct CallSlot(Mutex<CallState>);
 
@@ -23,18 +21,16 @@ struct CallState {
     id: Option<CallId>,
     waker: Option<Waker>,
     completion: Option<Completion>,
-    /// True if the coordinator knows no lease to release.
+    /// True if the coordinator has no lease to release.
     is_void: bool,
     /// True if the request was not executed, because the coordinator has panicked.
     is_dropped: bool,
 }
 
-/// Result of a poll of a call.
 pub(super) enum Polled {
     Over(Option<Completion>),
-    /// The request was not executed, because the coordinator has panicked.
     Dropped,
-    /// The lease of this acquire has ended or was revoked: the acquire continues.
+    /// The lease of this acquire has ended or was revoked, so the acquire continues.
     Untaken(AcquireId),
     Pending,
 }
@@ -44,7 +40,6 @@ impl CallSlot {
         lock(&self.0).id = Some(id);
     }
 
-    /// `None` until the request is executed.
     pub(super) fn id(&self) -> Option<CallId> {
         lock(&self.0).id
     }
@@ -53,7 +48,7 @@ impl CallSlot {
         lock(&self.0).waker.take()
     }
 
-    /// Returns the waker of the caller.
+    /// Stores the completion. Returns the waker of the caller.
     pub(super) fn complete(&self, completion: Completion) -> Option<Waker> {
         let mut state = lock(&self.0);
         let earlier = state.completion.replace(completion);
@@ -63,14 +58,15 @@ impl CallSlot {
         waker
     }
 
-    /// There is no lease to release. Returns the waker of the caller.
+    /// Completes the call without a result, because the coordinator has no lease to release. Returns the waker of the
+    /// caller.
     pub(super) fn make_void(&self) -> Option<Waker> {
         let mut state = lock(&self.0);
         state.is_void = true;
         state.waker.take()
     }
 
-    /// Ends a lease that its caller has not taken as lost: the coordinator has panicked.
+    /// Ends a delivered lease as lost after a panic of the coordinator, if the caller has not taken the lease.
     pub(super) fn handle_panic(&self) {
         if let Some(Completion::Acquired { shared, .. }) = &lock(&self.0).completion {
             shared.end_as(Loss::Internal);
@@ -96,7 +92,8 @@ impl CallSlot {
     }
 }
 
-/// The slot of a call whose request was not executed yet. Its drop fails the call: the coordinator has panicked.
+/// The slot of a call whose request was not executed yet. Dropping `Unsubmitted` fails the call, because the
+/// coordinator has panicked.
 pub(super) struct Unsubmitted(Option<Arc<CallSlot>>);
 
 impl Unsubmitted {
@@ -104,7 +101,6 @@ impl Unsubmitted {
         Self(Some(slot))
     }
 
-    /// The slot, once the request is executed.
     pub(super) fn take(&mut self) -> Option<Arc<CallSlot>> {
         self.0.take()
     }

@@ -1,4 +1,4 @@
-//! The task of a client: its start, its end, and its replacement if its runtime is late to run it.
+//! The task of a client: its start, its end, and its replacement if its runtime runs it late.
 
 use super::shared::{Engine, State, Thread};
 use super::turn::Turn;
@@ -12,22 +12,21 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 
-/// How long callers on other runtimes have the chance to start a new task after the end of a runtime.
+/// Time for callers on other runtimes to start a new task after the end of a runtime.
 const HAND_OVER: Duration = Duration::from_millis(20);
 
-/// After this time, a late task whose client needs connections is replaced by one on the library's own runtime. The alarm
-/// can use connections, but cannot open them.
+/// Time after which a late task is replaced by a task on the library's own runtime, if the client needs connections.
+/// The alarm can use connections, but cannot open them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The task is late.
 pub(super) struct Late {
-    /// All callers: one of them can replace the task.
+    /// The wakers of all callers. Each caller can replace the task.
     pub(super) callers: Vec<Waker>,
-    /// True if the task has to be replaced also without a caller.
+    /// True if the task must be replaced even without a caller.
     pub(super) needs_runtime: bool,
 }
 
-/// Takes turns until the client is closed. Its drop hands the client to another task.
+/// Task that takes turns until the client is closed. When the task is dropped, another task takes over the client.
 pub(super) struct ClientTask {
     engine: Arc<Engine>,
     generation: u64,
@@ -60,7 +59,6 @@ impl Engine {
         self.is_served.load(Ordering::SeqCst)
     }
 
-    /// When the task was woken, if it has not run since.
     fn woken_at(&self, state: &State) -> Option<Time> {
         state.served_by?;
         self.task.woken_at()
@@ -70,7 +68,8 @@ impl Engine {
         self.woken_at(state).is_some_and(|at| now >= state.lateness.late_at(at))
     }
 
-    /// Returns when to check next whether the task is late, and what to do if it has to be replaced at `now`.
+    /// Returns when to check again whether the task is late, and how to replace the task if it must be replaced at
+    /// `now`.
     pub(super) fn check_task(&self, state: &mut State, now: Time) -> (Option<Time>, Option<Late>) {
         let Some(woken_at) = self.woken_at(state) else { return (None, None) };
         let (next, is_late) = state.lateness.check(woken_at, now);
@@ -81,15 +80,15 @@ impl Engine {
         (Some(next), late)
     }
 
-    /// Starts the task if it is missing, on the pinned runtime or the current one, or replaces it if another runtime is
-    /// late to run it.
+    /// Starts the task if it is missing, on the pinned runtime or the current one. Replaces the task if another runtime
+    /// runs it late.
     pub(crate) fn ensure_task(&self) -> Result<(), NoRuntime> {
         let is_missing = !self.is_served();
         if !(is_missing || self.is_late.load(Ordering::Acquire)) || !self.is_usable() {
             return Ok(());
         }
         let runtime = match self.pool.runtime() {
-            // There is a task elsewhere.
+            // A task on another runtime serves the client.
             Err(_) if !is_missing => return Ok(()),
             runtime => runtime?,
         };
@@ -104,7 +103,7 @@ impl Engine {
         Err(NoRuntime)
     }
 
-    /// The task, if it is missing. Sets the alarm of a new client.
+    /// Creates the task if it is missing. Sets the alarm of a new client.
     pub(super) fn next_task(&self, runtime: Handle) -> Result<Option<ClientTask>, NoRuntime> {
         let Some(engine) = self.this.upgrade() else { return Ok(None) };
         let mut state = lock(&self.state);
@@ -125,8 +124,8 @@ impl Engine {
         Ok(Some(ClientTask { engine, generation, runtime }))
     }
 
-    /// The task of `generation` has ended, and its connections with the runtime. All callers run, and one of them starts
-    /// another task. If none does, work that is left is done on the library's own runtime.
+    /// Handles the end of the task of `generation`, whose connections end with the runtime. Wakes all callers, so that
+    /// one caller starts another task. If no caller starts a task, the library's own runtime does the remaining work.
     fn handle_task_end(&self, generation: u64) {
         let mut io = lock(&self.io);
         if !self.task.is_current(generation) {
@@ -143,7 +142,7 @@ impl Engine {
             self.end_task(state, !is_pinned, now);
             Some((state.take_wakers(), state.coordinator.has_work()))
         });
-        // Requests that were queued, and streams that were opened, before this task was known to have ended.
+        // Other threads may have queued requests or opened streams before they knew of the task's end.
         self.execute_requests();
         self.close_unused();
         let Some(Some((wakers, has_work))) = wakers else { return };
@@ -153,7 +152,8 @@ impl Engine {
         }
     }
 
-    /// Starts a task on the library's own runtime after `delay`, unless a caller on another runtime starts one before.
+    /// Starts a task on the library's own runtime after `delay`, unless a caller on another runtime starts a task
+    /// before.
     pub(super) fn serve_by_own_runtime(&self, delay: Duration) {
         let Some((engine, runtime)) = self.this.upgrade().zip(self.pool.own_runtime()) else {
             return;
@@ -164,12 +164,12 @@ impl Engine {
         });
     }
 
-    /// Ends the task if another runtime than `here` is late to run it. Its streams are closed in the next turn.
+    /// Ends the task if a runtime other than `here` runs it late. The next turn closes the streams of the task.
     pub(super) fn end_late_task(&self, here: Id) {
         if !self.is_late.load(Ordering::Acquire) {
             return;
         }
-        // An observer must not block the library's own runtime.
+        // An observer must not block the library's own runtime, so the thread counts as the timer thread.
         self.with_state(Thread::Timer, |state, now| {
             if !self.is_task_late(state, now) || state.served_by == Some(here) {
                 return;
@@ -180,7 +180,7 @@ impl Engine {
         });
     }
 
-    /// The task has ended or is replaced, and another one `is_next`.
+    /// Records that the task has ended or is replaced. `is_next` is true if another task follows.
     fn end_task(&self, state: &mut State, is_next: bool, now: Time) {
         state.wakers.extend(self.task.handle_end());
         state.served_by = None;
@@ -188,7 +188,7 @@ impl Engine {
         state.coordinator.handle_runtime_end(is_next, now);
     }
 
-    /// All callers run. One of them starts the missing task, or replaces the late one of another runtime.
+    /// Wakes all callers, so that one caller starts the missing task or replaces the late task of another runtime.
     pub(super) fn wake_callers(&self, wakers: Vec<Waker>) {
         contain(|| self.leases.wake_all());
         for waker in wakers {

@@ -1,4 +1,4 @@
-//! A turn of a client: opens, reads and writes its connections.
+//! A turn of a client, which opens, reads and writes the client's connections.
 
 use super::io::{Io, OpenConnection, Opening};
 use super::shared::{Engine, Thread};
@@ -15,7 +15,6 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
 
-/// Maximum number of bytes that one read takes.
 const READ: usize = 8 << 10;
 
 /// The task that takes a turn.
@@ -24,22 +23,20 @@ pub(super) struct Turn<'a> {
     pub(super) runtime: &'a Handle,
 }
 
-/// Actions of the driver after a step of a turn.
 #[derive(Default)]
 struct Next {
-    /// Connections to open.
     connect: Vec<ConnectionId>,
-    /// True if the task has to run again after other tasks.
+    /// True if the task must run again after other tasks.
     yields: bool,
-    /// True if a connection has to be read before it is written to.
+    /// True if a connection must be read before it is written to.
     reads: bool,
     is_closed: bool,
 }
 
 impl Engine {
-    /// Reads and writes what is possible. Outside of the client's `task`, no connection is opened, and streams keep the
-    /// waker of the task. Returns true once the client is closed or the task was replaced, and `None` if another thread
-    /// takes a turn.
+    /// Takes a turn, which reads and writes all connections that are ready. Without the client's `task`, the turn opens
+    /// no connection, and streams keep the waker of the task. Returns true if the client is closed or the task was
+    /// replaced, and `None` if another thread is taking a turn.
     pub(super) fn take_turn(&self, cx: &mut Context<'_>, task: Option<&Turn<'_>>) -> Option<bool> {
         let mut io = self.try_lock_io()?;
         // A task that was replaced must not poll connections that its successor opens.
@@ -59,18 +56,19 @@ impl Engine {
         Some(is_over)
     }
 
-    /// Locks the connections. If another thread takes a turn, that thread wakes the task afterwards.
+    /// Locks the connections. If another thread is taking a turn, returns `None`, and the other thread wakes the task
+    /// afterwards.
     fn try_lock_io(&self) -> Option<MutexGuard<'_, Io>> {
         if let Some(io) = try_lock(&self.io) {
             return Some(io);
         }
         self.was_busy.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        // The other turn may have ended before it could see that.
+        // The other turn may have ended before it could see the flag.
         try_lock(&self.io)
     }
 
-    /// Starts a task that obtains the credentials and connects. A callback that blocks delays no other connection.
+    /// Starts a task that obtains the credentials and connects, so that a blocking callback delays no other connection.
     fn open(&self, id: ConnectionId, runtime: &Handle) -> Opening {
         let (node, engine) = (self.shared(id.node).clone(), self.this.clone());
         let task = runtime.spawn(self.environment().task(async move {
@@ -91,8 +89,8 @@ impl Engine {
         Opening { id, task: task.abort_handle() }
     }
 
-    /// Closes streams that were opened after the end of the task. To be called after a stream was opened, and after the
-    /// task has ended.
+    /// Closes streams that were opened after the end of the task. Must be called after each stream is opened, and after
+    /// the task has ended.
     pub(super) fn close_unused(&self) {
         // Orders the push of a stream, or the end of the task, before the check.
         fence(Ordering::SeqCst);
@@ -140,7 +138,8 @@ impl Io {
         }
     }
 
-    /// Takes the results of the tasks that connect. A new stream is read before the task waits: that registers its waker.
+    /// Takes the results of the tasks that open connections. A new stream is read before the task waits, because the
+    /// read registers the task's waker.
     fn take_opened(&mut self, engine: &Engine) {
         for (id, result) in std::mem::take(&mut *lock(&engine.opened)) {
             self.opening.retain(|opening| opening.id != id);
@@ -152,7 +151,7 @@ impl Io {
         }
     }
 
-    /// Passes to the coordinator what was opened, read or lost, and takes the bytes to write.
+    /// Passes opened connections, received bytes and lost connections to the coordinator, and takes the bytes to write.
     fn exchange(&mut self, it: &mut Coordinator, now: Time, is_task: bool) -> Next {
         for (id, result) in self.opened.drain(..) {
             match result {
@@ -178,7 +177,8 @@ impl Io {
             next.connect.extend(std::iter::from_fn(|| it.poll_connect(now)));
         }
         let mut is_first = true;
-        // A cancelled command that is not written can be a vote, after which others are submitted.
+        // A cancelled command that is not written can count as a vote, after which the coordinator submits other
+        // commands.
         while it.take_submitted() || is_first {
             for connection in &mut self.open {
                 // Callers that were answered together submit their next commands together.
@@ -193,14 +193,13 @@ impl Io {
         next
     }
 
-    /// Removes the connections that have ended.
     fn take_ended(&mut self, it: &Coordinator) -> (Vec<Opening>, Vec<OpenConnection>) {
         let opening = self.opening.extract_if(.., |opening| !it.is_open(opening.id)).collect();
         let open = self.open.extract_if(.., |connection| !it.is_open(connection.id)).collect();
         (opening, open)
     }
 
-    /// Reads what has arrived, up to the budget of each connection. Returns true if there may be more.
+    /// Reads the available bytes, up to the budget of each connection. Returns true if more bytes may be available.
     fn read(&mut self, cx: &mut Context<'_>) -> bool {
         let Self { open, received, parts, lost, .. } = self;
         received.clear();
@@ -236,7 +235,8 @@ impl Io {
         is_full
     }
 
-    /// Writes what the streams take. Returns true if one has failed, or has taken a part.
+    /// Writes the bytes that the streams accept. Returns true if a stream has failed or has accepted only a part of its
+    /// bytes.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
         let mut has_more = false;
         for OpenConnection { id, stream, unsent, .. } in &mut self.open {
@@ -262,12 +262,12 @@ impl Io {
 }
 
 impl OpenConnection {
-    /// Returns false if the connection must be read directly before it is written to.
+    /// Takes the bytes to write from the coordinator. Returns false if the connection must be read directly first.
     fn take_bytes_to_write(&mut self, it: &mut Coordinator, now: Time) -> bool {
         if !self.unsent.is_empty() {
             return true;
         }
-        // Under a flood of pushes there is always more to read.
+        // Under a flood of pushes, more bytes can always be read, so a connection without budget is not read again.
         if self.budget > 0 && !self.is_direct && it.must_read_first(self.id, now) {
             self.read_directly(true);
             return false;

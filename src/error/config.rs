@@ -30,7 +30,7 @@ pub enum ConfigError {
     BadUrl {
         /// Position of the node in the list, starting at 1.
         position: usize,
-        /// Reason why the URL is invalid. Contains no part of it.
+        /// Reason why the URL is invalid. Contains no part of the URL.
         reason: String,
     },
     /// The URL of a node requires TLS (`rediss://`), but quorlock was built without TLS.
@@ -46,7 +46,7 @@ pub enum ConfigError {
         setting: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// Reason why the file cannot be used: an I/O error, or a fault in its content.
+        /// Reason why the file cannot be used: an I/O error or invalid content.
         reason: String,
     },
     /// Only one of `tls_cert_file` and `tls_key_file` is set, but each requires the other.
@@ -83,8 +83,8 @@ pub enum ConfigError {
     EnsureExceedsMax {
         /// The requested validity.
         validity: Duration,
-        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). It includes the drift
-        /// allowance.
+        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). The longest validity is
+        /// this ttl minus the drift allowance.
         max_ttl: Duration,
     },
     /// `at_least` exceeds the ttl. If the holder crashed, the nodes would free the lock before `at_least` has elapsed.
@@ -109,7 +109,7 @@ pub enum ConfigError {
         /// Maximum ttl of a lease; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// The drift factor is invalid. It must be at least 0 and less than 1.
+    /// The drift factor is negative, not less than 1, or not a number.
     #[error("invalid drift factor {factor}: must be at least 0 and less than 1")]
     BadDriftFactor {
         /// The requested drift factor.
@@ -153,8 +153,8 @@ pub enum ConfigError {
     /// [`acquire_all`](crate::Redlock::acquire_all) was called without a resource.
     #[error("no resource given: pass at least one resource to acquire_all()")]
     NoResources,
-    /// Too many resources were given for one lease. A node processes no other commands while it locks them, so it would
-    /// be blocked for too long.
+    /// Too many resources were given for one lease. A node processes no other commands while it locks them, so a large
+    /// number of resources would block the node for too long.
     #[error("{given} resources given, at most {most} can be locked together")]
     TooManyResources {
         /// Number of resources given.
@@ -162,17 +162,17 @@ pub enum ConfigError {
         /// Maximum number of resources.
         most: usize,
     },
-    /// [`adopt`](crate::Redlock::adopt) was called with the value of a lease of several resources. Adopting a single
-    /// one of them is not supported, because it would break that lease.
+    /// [`adopt`](crate::Redlock::adopt) was called with the value of a lease of several resources. Adopting only one of
+    /// these resources is not supported, because it would break the lease.
     #[error(
         "cannot adopt one of the {resources} resources of a lease: let its \
          holder release them, and acquire them with acquire_all()"
     )]
     AdoptsSet {
-        /// Number of resources that is recorded in the lock value of the lease.
+        /// Number of resources recorded in the lease's value.
         resources: usize,
     },
-    /// The metadata is too long. Its length is limited because every command of a lease contains it.
+    /// The metadata is too long. The length is limited because every command of a lease contains the metadata.
     #[error("metadata has {length} bytes, at most {most} are allowed: use a shorter text")]
     LongMetadata {
         /// Length of the metadata in bytes.
@@ -268,7 +268,7 @@ pub enum ConfigError {
     BadVariable {
         /// Name of the variable.
         name: String,
-        /// Description of the valid values. It does not contain the invalid value.
+        /// Description of the valid values, without the invalid value.
         reason: String,
     },
     /// The prefix is empty, so every environment variable would be read as a setting. Returned by

@@ -8,13 +8,13 @@ impl AcquireError {
     /// Returns true if another lease holds the lock: [`Contended`](Self::Contended). A quorum of nodes is available,
     /// and a later attempt can succeed.
     ///
-    /// Returns false for [`NotHeld`](Self::NotHeld), because retrying a failed adoption cannot succeed.
+    /// Returns false for [`NotHeld`](Self::NotHeld), because a retry of a failed adoption cannot succeed.
     pub const fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
 
     /// Returns true if the acquire failed because of the nodes, the network or this process, and not because another
-    /// lease holds the lock. The lock may be free or held. This applies to the following errors:
+    /// lease holds the lock. The lock may be free or held. The errors of this kind are:
     ///
     /// - [`NoQuorum`](Self::NoQuorum): too few nodes replied with a vote that counts.
     /// - [`Expired`](Self::Expired): a quorum granted the lock only after the validity had expired.
@@ -33,17 +33,16 @@ impl AcquireError {
         )
     }
 
-    /// Returns how long to wait before the next attempt, counted from the return of this error. This is the shortest
-    /// time after which a quorum of nodes can be free, provided that the holders neither extend nor release the lock.
+    /// Returns how long to wait before the next attempt, measured from the return of this error:
     ///
-    /// For [`NoQuorum`](Self::NoQuorum), this is the time after which a quorum of nodes has a vote again, if enough
-    /// nodes are only excluded for a limited time, for example because they were restarted.
-    ///
-    /// Returns `None` for all other errors except [`Contended`](Self::Contended). For that error, the time is available
-    /// if the nodes reported the TTL of the existing keys. [`acquire`](crate::Redlock::acquire) requests the TTL, even
-    /// with [`max_attempts(1)`](crate::Acquire::max_attempts), and so does every attempt to lock several resources.
-    /// [`try_acquire`](crate::Redlock::try_acquire) of a single resource does not request it. Also returns `None` if
-    /// the existing key has no expiry.
+    /// - [`Contended`](Self::Contended): the shortest time after which a quorum of nodes can be free, provided that the
+    ///   holders neither extend nor release the lock. `None` if an existing key has no expiry, or if the nodes did not
+    ///   report the ttl of the existing keys. [`acquire`](crate::Redlock::acquire) requests the ttl, even with
+    ///   [`max_attempts(1)`](crate::Acquire::max_attempts), and so does every attempt to lock several resources.
+    ///   [`try_acquire`](crate::Redlock::try_acquire) of a single resource does not request the ttl.
+    /// - [`NoQuorum`](Self::NoQuorum): the time after which a quorum of nodes has a vote again. `None` unless enough
+    ///   nodes are excluded only for a limited time, for example because they were restarted.
+    /// - All other errors: `None`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Contended { report, .. } => report.retry_after(),
@@ -60,7 +59,7 @@ impl ExtendError {
         matches!(self, Self::Lost { .. } | Self::Released)
     }
 
-    /// Returns the reply of each node, or `None` if no request was sent.
+    /// Returns the nodes' replies, or `None` if no request was sent.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Lost { report, .. } => report.as_deref(),
@@ -71,7 +70,7 @@ impl ExtendError {
 }
 
 impl ReleaseError {
-    /// Returns the reply of each node, or `None` for [`Invalid`](Self::Invalid).
+    /// Returns the nodes' replies, or `None` for [`Invalid`](Self::Invalid).
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::NoQuorum { report } => Some(report),

@@ -1,6 +1,7 @@
 //! Public error types, one per operation. Messages name the failure and, if possible, the remedy.
 //!
-//! Failures of single nodes are not defined here: reports and findings contain them.
+//! Failures of single nodes are not defined here: reports and findings contain them as
+//! [`NodeFailure`](crate::NodeFailure).
 
 mod config;
 mod kind;
@@ -28,11 +29,11 @@ pub enum AcquireError {
         /// [reenter](crate::LeaseRef::reenter) it.
         held_here: bool,
     },
-    /// Returned by [`adopt`](crate::Redlock::adopt) if no quorum of nodes stores the given value. The lease with this
-    /// value has ended, or another client has adopted it.
+    /// No quorum of nodes stores the value that was passed to [`adopt`](crate::Redlock::adopt). The lease with this
+    /// value has ended, or another client has adopted the lock.
     #[error("no lock with this value to adopt: {report}")]
     NotHeld {
-        /// Reply of each node.
+        /// The nodes' replies.
         report: Box<Report>,
     },
     /// Too few nodes replied with a vote that counts. The lock may be free or held.
@@ -75,16 +76,16 @@ pub enum AcquireError {
     #[error("the client is closed")]
     Closed,
     /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was shut down, or was not built with
-    /// `enable_all()`. Without this setting: the system refused to start a thread for the client's connections.
+    /// `enable_all()`. If no runtime was set, the system refused to start a thread for the client's connections.
     #[error(
         "no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()"
     )]
     NoRuntime,
-    /// The client has failed internally: its code has panicked during this call, or the process was forked. The next call
-    /// starts with new connections. Please report a panic.
+    /// The client failed internally, because its code panicked during this call or the process was forked. The next
+    /// call starts with new connections. Please report a panic as a bug.
     #[error("internal error: {reason}")]
     Internal {
-        /// The message of the panic.
+        /// The panic message.
         reason: String,
     },
     /// A setting of this acquire is invalid, or conflicts with other settings.
@@ -93,7 +94,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Returns the reply of each node, or `None` if no request was sent.
+    /// Returns the nodes' replies, or `None` if no request was sent.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Contended { report, .. }
@@ -117,7 +118,7 @@ pub enum ExtendError {
         /// Reason why the lease was lost.
         #[source]
         reason: Loss,
-        /// Reply of each node. `None` if no request was sent.
+        /// The nodes' replies. `None` if no request was sent.
         report: Option<Box<Report>>,
     },
     /// The last guard of the lease was released or dropped. Only calls on a [view](crate::Lease::view) can return this
@@ -130,7 +131,7 @@ pub enum ExtendError {
     NoQuorum {
         /// Remaining validity of the lease.
         still_valid_for: Duration,
-        /// Reply of each node.
+        /// The nodes' replies.
         report: Box<Report>,
     },
     /// The requested ttl or validity is invalid.
@@ -163,7 +164,7 @@ pub enum ClientError {
     #[error("the client is closed")]
     Closed,
     /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was shut down, or was not built with
-    /// `enable_all()`. Without this setting: the system refused to start a thread for the client's connections.
+    /// `enable_all()`. If no runtime was set, the system refused to start a thread for the client's connections.
     #[error(
         "no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()"
     )]
@@ -189,15 +190,15 @@ impl From<NoRuntime> for ClientError {
 }
 
 /// Error returned if a release could not be confirmed, or if the requested cool-down is too long. In both cases, the
-/// lease has ended.
-/// Nodes that did not reply receive the release as soon as possible, and the keys expire at the end of their TTL.
+/// lease has ended. Nodes that did not reply receive the release as soon as possible, and the keys expire at the end of
+/// their ttl.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// Too few nodes confirmed the release in time.
     #[error("release not confirmed by a quorum: {report}")]
     NoQuorum {
-        /// Reply of each node.
+        /// The nodes' replies.
         report: Box<Report>,
     },
     /// The requested cool-down exceeds `max_ttl`. The client limited it to `max_ttl`.
@@ -220,7 +221,7 @@ impl CloseError {
     }
 
     /// Returns the address of each node with pending releases, and the number of its pending releases. The keys of
-    /// these releases expire at the end of their TTL.
+    /// these releases expire at the end of their ttl.
     pub fn undelivered(&self) -> &[(String, usize)] {
         &self.undelivered
     }

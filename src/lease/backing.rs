@@ -1,4 +1,4 @@
-//! The part of a client that its handles use.
+//! State that all handles of a client share, and the creation of leases.
 
 use super::Lease;
 use super::calls::release_outcome;
@@ -17,7 +17,6 @@ use crate::wire::{NodeFailure, ServerInfo};
 use std::any::Any;
 use std::sync::Arc;
 
-/// State shared by all handles of one client.
 pub(crate) struct Backing {
     pub(crate) pool: Arc<Pool>,
     pub(crate) quorum: Quorum,
@@ -46,7 +45,6 @@ impl Backing {
         registry(self.client.engine())
     }
 
-    /// The lease that a caller has taken.
     pub(crate) fn lease(&self, won: Won, ttl: Ttl, tag: Tag) -> Lease {
         let registry = registry(&won.engine);
         let engine = won.engine.clone();
@@ -58,12 +56,14 @@ impl Backing {
         Lease::guard(LeaseRef::new(state))
     }
 
-    /// Why the grants of each node would not count if new connections reached `servers`.
+    /// Returns, for each node, why its grants would not count if a new connection reached the given
+    /// server.
     pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
         self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
     }
 
-    /// Releases all leases. Returns the first resource of each lease, with the outcome.
+    /// Releases all leases. Returns the first resource of each lease and the outcome of its
+    /// release.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         self.registry().handle_close();
         let released = self.client.release_all().await;
@@ -73,7 +73,7 @@ impl Backing {
     }
 }
 
-/// The registry of an engine. A client whose engine is replaced has several.
+/// Returns the registry of one engine. A client whose engine was replaced has several registries.
 fn registry(engine: &Engine) -> Arc<LeaseRegistry> {
     let leases: Arc<dyn Any + Send + Sync> = engine.leases().clone();
     leases.downcast().unwrap_or_default()

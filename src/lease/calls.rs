@@ -11,17 +11,18 @@ use crate::protocol::{Extended, Loss, Outcome, Tenure, Time, Ttl};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a release is repeated on a new engine at most.
+/// Maximum number of times that a release is repeated on a new engine.
 const MAX_REPEATS: usize = 3;
 
 impl LeaseState {
-    /// Extends the lease to `ttl`. Returns a report unless at least `least` remains. Fails if the lease has ended before.
+    /// Extends the lease to `ttl`. Returns a report unless at least `least` of the validity remains
+    /// afterwards. Fails if the lease had already ended.
     pub(super) async fn extend_to(
         self: &Arc<Self>,
         ttl: Ttl,
         least: Duration,
     ) -> Result<(Extended, Option<Report>), Tenure> {
-        // The coordinator forgets a lease at its release, and why it was lost.
+        // The coordinator drops the lease and the reason for its loss when the lease is released.
         let ended = |ended| match self.tenure() {
             Tenure::Held { .. } => ended,
             known => known,
@@ -49,7 +50,6 @@ impl LeaseState {
         Ok((extended, (!is_enough).then_some(report)))
     }
 
-    /// Releases the lease, whose last guard has gone.
     pub(super) async fn end(
         self: &Arc<Self>,
         cool_down: Option<Ttl>,
@@ -72,7 +72,8 @@ impl LeaseState {
                 Err(_) => None,
             };
         }
-        // The engine of the lease has ended, or is the parent process's. The next engine may end, too.
+        // The lease's engine has ended, or belongs to the parent process. The next engine can end
+        // as well.
         for _ in 0..MAX_REPEATS {
             if completion.is_none() {
                 let call = home.client.release_claim(self.claim().clone());
@@ -84,7 +85,6 @@ impl LeaseState {
         ended
     }
 
-    /// Like [`end`](Self::end), without waiting for the result.
     pub(super) fn end_in_background(self: &Arc<Self>) {
         let loss = self.loss();
         let Some((home, is_usable)) = self.take_home() else { return };
@@ -94,13 +94,14 @@ impl LeaseState {
             home.engine.request_drop(self.id(), move |replies| this.keep(replies));
         }
         if home.engine.has_panicked() {
-            // A dropped call is not cancelled.
+            // Dropping the call does not cancel it.
             drop(home.client.release_claim(self.claim().clone()));
         }
     }
 }
 
-/// The outcome of a release by its completion. `None` if the coordinator has panicked again and again.
+/// Converts the completion of a release to an outcome. `None` means that the coordinator panicked
+/// in every attempt.
 pub(crate) fn release_outcome(
     completion: Option<Completion>,
     now: Time,

@@ -1,4 +1,4 @@
-//! Releases that panics of the coordinator interrupt.
+//! Releases that are interrupted by panics of the coordinator.
 
 use super::*;
 use crate::engine::memory_tests::MemoryClient;
@@ -13,7 +13,6 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-/// The release of a lease, and the client of its latest engine.
 struct Release {
     lease: Arc<LeaseState>,
     client: Arc<Client>,
@@ -48,7 +47,8 @@ impl Release {
         Self { lease, client, latest }
     }
 
-    /// Ends the latest engine `panics` times during the release, then serves the node. Returns the outcome.
+    /// Makes the latest engine panic `panics` times during the release, then serves the node.
+    /// Returns the outcome.
     fn run(&self, panics: usize) -> Result<ReleaseOutcome, ReleaseError> {
         let mut end = pin!(self.lease.end(None));
         let mut cx = Context::from_waker(Waker::noop());

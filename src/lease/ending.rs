@@ -9,10 +9,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a [`Lease`](crate::Lease) ended. Returned by [`LeaseRef::ended`](crate::LeaseRef::ended).
+/// The way in which a [`Lease`](crate::Lease) ended. Returned by
+/// [`LeaseRef::ended`](crate::LeaseRef::ended).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// The lease was lost before its holder released it. Contains the reason.
+    /// The lease was lost before its holder released it. The field contains the reason.
     Lost(Loss),
     /// The last guard of the lease was released or dropped.
     Released,
@@ -28,7 +29,7 @@ impl fmt::Display for Ended {
 }
 
 impl LeaseState {
-    /// Resolves when the lease has ended, at the latest when its validity ends.
+    /// Waits until the lease has ended, at the latest when its validity ends.
     pub(crate) async fn ended(self: &Arc<Self>) -> Ended {
         loop {
             let mut news = pin!(self.news());
@@ -39,7 +40,8 @@ impl LeaseState {
                 Tenure::Released => return Ended::Released,
                 Tenure::Held { .. } => self.watch(),
             }
-            // Threads that also serve other leases call the waker, so its panics are caught.
+            // Panics of the waker are caught, because it is called on threads that also serve other
+            // leases.
             safely(news).await;
         }
     }
@@ -51,7 +53,6 @@ impl LeaseState {
         }
     }
 
-    /// Resolves with the remaining validity once it is at most `margin`.
     pub(crate) async fn endangered(self: &Arc<Self>, margin: Duration) -> Duration {
         loop {
             let mut news = pin!(self.news());
@@ -62,7 +63,8 @@ impl LeaseState {
                 return left;
             }
             self.watch();
-            // A renewal does not move this time: the loop then computes a new one.
+            // A renewal does not move `at`. The alarm then fires early, and the loop computes a new
+            // time.
             let at = now.after(left.saturating_sub(margin));
             let either = pin!(async {
                 tokio::select! {

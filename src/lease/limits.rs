@@ -1,20 +1,19 @@
-//! Checks of the durations that a caller requests for leases.
+//! Validation of the durations that callers request for leases.
 
 use crate::error::ConfigError;
 use crate::protocol::{Drift, Ttl};
 use std::time::Duration;
 
-/// Limits that apply to every lease of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Maximum ttl of all clients of the nodes; see [`Builder::max_ttl`](crate::Builder::max_ttl).
+    /// Maximum ttl of every client of these nodes; see
+    /// [`Builder::max_ttl`](crate::Builder::max_ttl).
     pub(crate) max_ttl: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) drift: Drift,
 }
 
 impl Limits {
-    /// Converts `asked` to a ttl. Fails if it conflicts with the other settings.
     pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
         let ttl = to_ttl("ttl", asked)?;
         let max_ttl = self.max_ttl;
@@ -33,8 +32,9 @@ impl Limits {
         Ok(ttl)
     }
 
-    /// The ttl of an extension after which at least `validity` remains. Adds a node timeout for the
-    /// request itself, up to `max_ttl`. Fails if `max_ttl` is too short even without that.
+    /// Returns the ttl of an extension after which at least `validity` remains. The ttl includes a
+    /// node timeout for the request itself, unless it would then exceed `max_ttl`. Fails if
+    /// `validity` requires more than `max_ttl` even without the node timeout.
     pub(crate) fn ttl_for(&self, validity: Duration) -> Result<Ttl, ConfigError> {
         let max_ttl = self.max_ttl;
         let ttl_for = |validity| self.drift.ttl_for(validity);
@@ -47,7 +47,7 @@ impl Limits {
         self.check_ttl(ttl)
     }
 
-    /// Fails if a lease could reach `max_hold` while it is being acquired.
+    /// Rejects a `max_hold` that a lease could reach while it is being acquired.
     pub(crate) fn check_max_hold(&self, asked: Option<Duration>) -> Result<(), ConfigError> {
         let node_timeout = self.node_timeout;
         match asked {
@@ -58,7 +58,7 @@ impl Limits {
         }
     }
 
-    /// Fails if the work would be stopped before it could begin, or before each renewal.
+    /// Rejects a margin that would stop the work before it could begin, or before each renewal.
     pub(crate) fn check_margin(
         &self,
         margin: Option<Duration>,
@@ -73,8 +73,8 @@ impl Limits {
         }
     }
 
-    /// The ttl of the key without an owner that keeps the resource locked after a release: `asked`,
-    /// at most `max_ttl`. An `asked` above `max_ttl` also gives an error.
+    /// Returns the ttl of the ownerless key that keeps the resource locked after a release:
+    /// `asked`, limited to `max_ttl`. Also returns an error if `asked` exceeds `max_ttl`.
     pub(crate) fn check_cool_down(
         &self,
         asked: Duration,
@@ -82,12 +82,11 @@ impl Limits {
         let max_ttl = self.max_ttl;
         let too_long = ConfigError::CoolDownExceedsMax { cool_down: asked, max_ttl };
         let checked = if asked > max_ttl { Err(too_long) } else { Ok(()) };
-        // A cool-down below 1 ms is none.
+        // A cool-down below 1 ms is ignored.
         (Ttl::from_duration(asked.min(max_ttl)), checked)
     }
 }
 
-/// Converts the value of `setting` to a ttl. Fails if Redis cannot represent it.
 pub(crate) fn to_ttl(setting: &'static str, asked: Duration) -> Result<Ttl, ConfigError> {
     Ttl::from_duration(asked).ok_or(ConfigError::BadTtl { setting, ttl: asked })
 }

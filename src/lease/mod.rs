@@ -1,7 +1,8 @@
 //! Leases: acquired locks with a limited validity.
 //!
-//! Contains the lease, its views, its release, and the registry of a client's leases. Renewal is in
-//! [`coordinator`](crate::coordinator), and the rules of validity are in [`protocol`](crate::protocol).
+//! Contains the lease, its views, its release, and the registry of a client's leases.
+//! [`coordinator`](crate::coordinator) renews leases, and [`protocol`](crate::protocol) defines the
+//! rules of validity.
 
 mod backing;
 mod calls;
@@ -27,24 +28,24 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-/// A held lock. A lease ends at [`valid_until`](LeaseRef::valid_until) unless it is extended. It
-/// ends earlier if it is [released](Self::release) or dropped. Most of its methods are on
-/// [`LeaseRef`], to which it dereferences.
+/// A held lock. A lease ends at [`valid_until`](LeaseRef::valid_until) unless it is extended. The
+/// lease ends earlier if it is [released](Self::release) or dropped. Most methods are on
+/// [`LeaseRef`], to which a lease dereferences.
 ///
 /// Dropping a lease releases the lock in the background. The drop never blocks and never panics,
-/// with or without a runtime. The [runtime](crate::Builder::runtime) of the client must keep running to
+/// with or without a runtime. The client's [runtime](crate::Builder::runtime) must keep running to
 /// deliver the release. In a short-lived process, use [`release`](Self::release) or
 /// [`Redlock::close`](crate::Redlock::close). Otherwise the lock may remain held until its ttl
 /// ends.
 ///
 /// A lease belongs to the process that acquired it. After a fork, the child process has a copy of
 /// the lease. Dropping the copy, or closing the client in the child process, does not release the
-/// lock. Calling [`release`](Self::release) on the copy does.
+/// lock. Calling [`release`](Self::release) on the copy releases the lock.
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
     lease: LeaseRef,
-    /// False once [`release`](Self::release) has uncounted this guard, so that `drop` does not do
-    /// it again.
+    /// False once [`release`](Self::release) has removed this guard from the count, so that `drop`
+    /// does not remove it again.
     is_guard: bool,
 }
 
@@ -83,8 +84,8 @@ impl Lease {
     }
 
     /// Releases the lease, but keeps the resource locked for `cool_down` from now. On each node,
-    /// the release replaces the key's value with a value that has no owner and expires after this
-    /// time. Use it for work that must not run too often.
+    /// the release replaces the key's value with a value that has no owner and expires after
+    /// `cool_down`. Use this for work that must not run too often.
     ///
     /// If other guards of the lease remain, the cool-down is ignored. Otherwise this method behaves
     /// like [`release`](Self::release). `cool_down` is truncated to whole milliseconds. If it is

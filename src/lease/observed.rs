@@ -7,7 +7,8 @@ use crate::observe::event::{Event, ExtendOutcome, ReleaseResult};
 use crate::observe::{Report, Weight};
 use crate::protocol::{Extended, Loss, Time, Ttl};
 
-/// Emits [`Event::ExtendStarted`], and [`Event::ExtendFinished`] at the end or when it is dropped.
+/// Emits [`Event::ExtendStarted`] when it is created, and [`Event::ExtendFinished`] when it
+/// finishes or is dropped.
 pub(super) struct ExtendWatch<'a> {
     lease: &'a LeaseState,
     started: Option<(u64, Time)>,
@@ -57,7 +58,8 @@ impl Drop for ExtendWatch<'_> {
     }
 }
 
-/// Emits [`Event::ReleaseStarted`], and [`Event::ReleaseFinished`] at the end or when it is dropped.
+/// Emits [`Event::ReleaseStarted`] when it is created, and [`Event::ReleaseFinished`] when it
+/// finishes or is dropped.
 pub(super) struct ReleaseWatch<'a> {
     lease: &'a LeaseState,
     started: Option<Time>,

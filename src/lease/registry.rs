@@ -7,7 +7,7 @@ use crate::sync::{contain, lock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-/// The leases that were acquired and not yet released.
+/// Leases that were acquired and not yet released.
 #[derive(Default)]
 pub(crate) struct LeaseRegistry {
     leases: Mutex<BTreeMap<LeaseId, Weak<LeaseState>>>,
@@ -18,13 +18,13 @@ impl LeaseRegistry {
         lock(&self.leases).insert(lease.id(), Arc::downgrade(lease));
     }
 
-    /// Number of keys.
+    /// Returns the number of keys of all leases.
     #[cfg(feature = "test-util")]
     pub(crate) fn count(&self) -> usize {
         self.all().iter().map(|lease| lease.claim().keys().len()).sum()
     }
 
-    /// All leases, oldest first.
+    /// Returns all leases, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<LeaseState>> {
         lock(&self.leases).values().filter_map(Weak::upgrade).collect()
     }

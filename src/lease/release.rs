@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// Outcome of a release. It shows whether the lease still held the lock.
+/// Outcome of a release: whether the lease still held the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// The release deleted the lock on a quorum of nodes, so the lease held it until then.
+    /// The release deleted the lock on a quorum of nodes, so the lease held the lock until then.
     Released,
     /// The lease had no quorum left, because the key was missing on too many nodes. The lock had
-    /// expired, or had been deleted, for example by a forced release. If other
-    /// clients hold it on enough nodes, the outcome is [`TakenOver`](Self::TakenOver) instead.
+    /// expired or had been deleted, for example by a forced release. If other clients hold the lock
+    /// on enough nodes, the outcome is [`TakenOver`](Self::TakenOver) instead.
     Expired,
     /// The lease had no quorum left, because other clients hold the lock on too many nodes. The
     /// release did not change their keys.

@@ -21,7 +21,8 @@ pub(super) struct Home {
     pub(super) engine: Arc<Engine>,
 }
 
-/// Settings and receivers that all leases of a client share. Keeps neither the client nor a connection.
+/// Settings and receivers that all leases of a client share. Does not keep the client or its
+/// connections alive.
 pub(crate) struct LeaseContext {
     pub(super) clock: Clock,
     pub(super) observers: Observers,
@@ -30,13 +31,13 @@ pub(crate) struct LeaseContext {
     pub(super) prefix: usize,
 }
 
-/// A held lock and its guards.
 pub(crate) struct LeaseState {
     id: LeaseId,
     shared: Arc<SharedLease>,
-    /// `None` after the release: a remaining view keeps neither the client nor a connection.
+    /// `None` after the release, so that a remaining view does not keep the client and its
+    /// connections alive.
     home: Mutex<Option<Home>>,
-    /// The release may be executed after this process has ended the lease.
+    /// Source of the report after the lease has ended, until the engine executes the release.
     engine: Weak<Engine>,
     context: Arc<LeaseContext>,
     ttl: Ttl,
@@ -45,10 +46,10 @@ pub(crate) struct LeaseState {
     since: Time,
     guards: AtomicUsize,
     is_watched: AtomicBool,
-    /// Rings at the end of a lease that was inherited from a parent process.
+    /// Alarm at the end of the validity, for a lease that was inherited from a parent process.
     alarm: OnceLock<Box<Alarm>>,
     ended: Notify,
-    /// The replies to its acquire, from the release on.
+    /// Replies to the acquire. Set when the lease is released.
     replies: Mutex<Option<Box<Replies>>>,
 }
 
@@ -101,7 +102,6 @@ impl LeaseState {
         self.since
     }
 
-    /// The names of the locked resources, in the order of the keys.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.claim().keys().iter().map(|key| key.get(self.context.prefix..).unwrap_or_default())
     }
@@ -114,7 +114,6 @@ impl LeaseState {
         &self.context.observers
     }
 
-    /// Keeps the replies to its acquire from the release on.
     pub(super) fn keep(&self, replies: Option<Box<Replies>>) {
         *lock(&self.replies) = replies;
     }
@@ -123,12 +122,13 @@ impl LeaseState {
         lock(&self.home).clone()
     }
 
-    /// The limits of the client. `None` after the release.
+    /// Returns the limits of the client, or `None` after the release.
     pub(super) fn limits(&self) -> Option<Limits> {
         self.home().map(|_| self.context.limits)
     }
 
-    /// The replies to its acquire, including those after the quorum.
+    /// Returns the replies to the acquire, including replies that arrived after the quorum was
+    /// reached.
     pub(super) fn report(&self) -> Report {
         let engine = self.engine.upgrade();
         let report = engine.and_then(|it| it.with(|it, now| it.lease_report(self.id, now)));
@@ -156,14 +156,13 @@ impl LeaseState {
         self.shared.tenure(self.now())
     }
 
-    /// Adds a guard. `None` if no guard was left.
+    /// Adds a guard and returns the new number of guards. Returns `None` if no guard remained.
     pub(crate) fn enter(&self) -> Option<usize> {
         let more = |guards: usize| if guards == 0 { None } else { guards.checked_add(1) };
         let before = self.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         before.ok().map(|before| before + 1)
     }
 
-    /// Removes a guard and returns the number that is left.
     pub(crate) fn leave(&self) -> usize {
         self.guards.fetch_sub(1, Ordering::AcqRel) - 1
     }
@@ -172,10 +171,11 @@ impl LeaseState {
         self.guards.load(Ordering::Acquire)
     }
 
-    /// The end of the lease is reported to tasks that wait for it.
+    /// Ensures that waiting tasks are notified when the lease ends.
     pub(crate) fn watch(self: &Arc<Self>) {
         let Some(Home { engine, .. }) = self.home() else { return };
-        // An error means that there is no runtime here: a task of another one may serve the nodes.
+        // An error means that no runtime is available here. A task on another runtime may still
+        // serve the nodes.
         let _no_runtime = engine.ensure_task().is_err();
         if !self.is_watched.swap(true, Ordering::AcqRel) {
             engine.with(|it, now| it.handle_watch(self.id, now));
@@ -183,24 +183,24 @@ impl LeaseState {
         if let Tenure::Held { valid_until } = self.tenure()
             && !engine.is_usable()
         {
-            // The coordinator of the parent process does not report the end here.
+            // The coordinator of the parent process cannot report the end in this process.
             let ring: Weak<dyn Ring> = Arc::<Self>::downgrade(self);
             self.alarm.get_or_init(|| Box::new(self.context.clock.set_alarm(valid_until, ring)));
         }
     }
 
-    /// The coordinator has panicked.
+    /// Ends the lease as lost after a panic of the coordinator.
     pub(crate) fn handle_failure(&self) {
         self.shared.end_as(Loss::Internal);
         self.handle_end();
     }
 
-    /// The coordinator has ended the lease.
     pub(crate) fn handle_end(&self) {
         self.ended.notify_waiters();
     }
 
-    /// Ends the lease in this process. Returns its client unless it was released before, and whether its engine is usable.
+    /// Ends the lease in this process. Returns its client and whether the engine is usable, or
+    /// `None` if the lease was already released.
     pub(super) fn take_home(&self) -> Option<(Home, bool)> {
         self.shared.end(self.now());
         let home = lock(&self.home).take()?;
@@ -212,7 +212,6 @@ impl LeaseState {
         Some((home, is_usable))
     }
 
-    /// The client is closed, and releases the lease.
     pub(crate) fn end_by_close(&self) {
         self.shared.end_as(Loss::Closed);
         if let Some(home) = lock(&self.home).take() {

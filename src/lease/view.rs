@@ -11,10 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A view of a [`Lease`]. It provides access to the lease's resources, value, validity and loss,
-/// and can extend the lease. `Lease` dereferences to this type.
+/// A view of a [`Lease`], with access to the lease's resources, value, validity and loss. A view
+/// can also extend the lease. `Lease` dereferences to this type.
 ///
-/// A view can be cloned and moved to other tasks. It does not keep the lock held: when the last
+/// A view can be cloned and moved to other tasks. Views do not keep the lock held: when the last
 /// `Lease` is released or dropped, the lock is released, even if views remain.
 ///
 /// Four methods wait for the end of a lease:
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// | [`lost`](Self::lost) | the lease is lost; never after a release | work that must stop immediately |
 /// | [`ended`](Self::ended) | the lease is lost or released | tasks that watch a lease |
 /// | [`endangered`](Self::endangered) | the remaining validity falls to a margin | work that needs time to stop |
-/// | [`stopping`](Self::stopping) | the same, with the margin of [`stop_before`](crate::Acquire::stop_before) | closures that are passed to [`using`](crate::Redlock::using) |
+/// | [`stopping`](Self::stopping) | the remaining validity falls to the margin of [`stop_before`](crate::Acquire::stop_before) | closures that are passed to [`using`](crate::Redlock::using) |
 #[derive(Clone)]
 pub struct LeaseRef {
     state: Arc<LeaseState>,
@@ -42,7 +42,7 @@ impl LeaseRef {
     }
 
     /// Returns the name of the locked resource, without the key prefix. If the lease has several
-    /// resources, this is the first of [`resources`](Self::resources).
+    /// resources, returns the first of [`resources`](Self::resources).
     pub fn resource(&self) -> &[u8] {
         self.state.resources().next().unwrap_or_default()
     }
@@ -86,7 +86,7 @@ impl LeaseRef {
     /// account.
     pub fn valid_until(&self) -> Instant {
         let now = Instant::now();
-        // The sum overflows only for leases of centuries.
+        // The sum overflows only if the validity is centuries long.
         now.checked_add(self.validity()).unwrap_or(now)
     }
 
@@ -97,8 +97,8 @@ impl LeaseRef {
         matches!(self.state.tenure(), Tenure::Held { .. })
     }
 
-    /// Returns the reason why the lease was lost. Returns `None` while the lease is held, and if
-    /// its holder released it before it was lost.
+    /// Returns the reason why the lease was lost. Returns `None` if the lease is still held, or was
+    /// released before it was lost.
     pub fn loss(&self) -> Option<Loss> {
         match self.state.tenure() {
             Tenure::Lost(loss) => Some(loss),
@@ -106,14 +106,14 @@ impl LeaseRef {
         }
     }
 
-    /// Returns the reply of each node to the attempt that acquired the lock, including replies that
+    /// Returns the nodes' replies to the attempt that acquired the lock, including replies that
     /// arrived after the quorum was reached.
     pub fn report(&self) -> Report {
         self.state.report()
     }
 
     /// Returns the number of guards of this lease; see [`reenter`](Self::reenter). Returns zero
-    /// once the last guard was released or dropped.
+    /// once the last guard has been released or dropped.
     pub fn guards(&self) -> usize {
         self.state.guards()
     }
@@ -127,7 +127,8 @@ impl LeaseRef {
     /// this lease has ended, even in the same task.
     ///
     /// # Errors
-    /// [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released) if the lease has ended.
+    /// Returns [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released) if the lease
+    /// has ended.
     pub fn reenter(&self) -> Result<Lease, ReenterError> {
         match self.state.tenure() {
             Tenure::Held { .. } => {}
@@ -142,8 +143,8 @@ impl LeaseRef {
     /// lease.
     ///
     /// An unresponsive node receives the extension once it responds again. If a node has lost the
-    /// key, the client sets the key there again after a majority of nodes has confirmed that it
-    /// holds the key. If a majority has lost the key, the client does not set it again.
+    /// key, the client restores the key after a majority of nodes has confirmed that they still
+    /// hold it. If a majority has lost the key, the client does not restore it.
     ///
     /// Takes at most one node timeout.
     ///
@@ -162,8 +163,8 @@ impl LeaseRef {
     }
 
     /// Ensures that at least `validity` remains when the call returns. If enough validity remains
-    /// already, the call does no I/O. Otherwise it extends the lease once, to the ttl with which
-    /// the lease was acquired, or to a longer ttl if `validity` requires one.
+    /// already, the call does no I/O. Otherwise the call extends the lease once, to the ttl with
+    /// which the lease was acquired, or to a longer ttl if `validity` requires one.
     ///
     /// Use it for work that consists of steps of known duration:
     ///
@@ -194,19 +195,17 @@ impl LeaseRef {
     ///   [`max_ttl`](crate::Builder::max_ttl).
     ///
     /// # Cancel safety
-    /// Same as for [`extend`](Self::extend).
+    /// See [`extend`](Self::extend).
     pub async fn ensure(&self, validity: Duration) -> Result<(), ExtendError> {
         let limits = self.limits()?;
         if self.validity() >= validity {
-            // With a `validity` of zero, the lease may already have ended: check that it is still
-            // held.
+            // If `validity` is zero, the lease may already have ended: check that it is still held.
             return self.limits().map(drop);
         }
         let ttl = limits.ttl_for(validity)?.max(self.state.ttl());
         self.extend_to(ttl, validity).await
     }
 
-    /// The limits of the client. Fails if the lease has ended.
     fn limits(&self) -> Result<Limits, ExtendError> {
         match self.state.tenure() {
             Tenure::Held { .. } => self.state.limits().ok_or(ExtendError::Released),
@@ -214,7 +213,7 @@ impl LeaseRef {
         }
     }
 
-    /// Extends the lease to `ttl`. Fails if less than `least` remains after that.
+    /// Extends the lease to `ttl`. Fails if the remaining validity is then less than `least`.
     async fn extend_to(&self, ttl: Ttl, least: Duration) -> Result<(), ExtendError> {
         self.limits()?;
         let extended = self.state.extend_to(ttl, least).await;
@@ -256,13 +255,13 @@ impl LeaseRef {
     ///
     /// A dedicated thread wakes the future 2 ms before the validity ends. A blocked runtime
     /// therefore does not delay the notification, but a task on a blocked current-thread runtime
-    /// cannot run to receive it. After the machine was suspended, the future may be
-    /// woken slightly after the process resumes; [`is_valid`](Self::is_valid) is correct immediately.
+    /// cannot run to receive it. After a suspension of the machine, the future may resolve slightly
+    /// after the process resumes; [`is_valid`](Self::is_valid) is correct immediately.
     ///
     /// If another client deletes or replaces the key, the next renewal detects the loss. If the
     /// nodes support client tracking, a lease with [`auto_extend`](crate::Acquire::auto_extend)
-    /// detects it immediately; with a fencing token or several resources, from the first renewal
-    /// on.
+    /// detects the loss immediately. A lease that also has a fencing token or several resources
+    /// detects it immediately only after the first renewal.
     ///
     /// # Cancel safety
     /// The future can be dropped at any time and created again.
@@ -306,9 +305,9 @@ impl LeaseRef {
     }
 
     /// Waits until the remaining validity is at most `margin`, and returns the remaining validity.
-    /// Resolves immediately if this is already the case. Returns zero if the lease has ended,
-    /// including by its release. A renewal that succeeds before then restarts the wait. Unlike
-    /// [`lost`](Self::lost), this method leaves time to stop work in an orderly way.
+    /// Resolves immediately if the remaining validity is already that short. Returns zero if the
+    /// lease was lost or released. A successful renewal restarts the wait. Unlike
+    /// [`lost`](Self::lost), this method gives the work time to stop cleanly.
     ///
     /// The client renews a lease with [`auto_extend`](crate::Acquire::auto_extend) when a third of
     /// its validity has passed, and retries until a renewal succeeds. With a margin of one third of
@@ -324,9 +323,9 @@ impl LeaseRef {
         self.state.endangered(margin).await
     }
 
-    /// Waits until the work under this lease has to stop, and returns the remaining validity. If a
+    /// Waits until the work under this lease must stop, and returns the remaining validity. If a
     /// margin was set with [`stop_before`](crate::Acquire::stop_before), the future resolves when
-    /// at most this margin remains. Otherwise it resolves when the lease has ended. See
+    /// at most this margin remains. Otherwise the future resolves when the lease has ended. See
     /// [`endangered`](Self::endangered).
     ///
     /// # Cancel safety

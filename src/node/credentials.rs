@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, oneshot};
 /// pair of strings converts into this type. `Debug` prints only `Credentials(..)`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// `None` for the user `default`.
+    /// The user name; `None` for the user `default`.
     user: Option<String>,
     password: String,
 }
@@ -79,13 +79,14 @@ impl CredentialSource {
 pub(crate) struct Login {
     /// User, password and database from the node's URL.
     by_address: RedisConnectionInfo,
-    /// Overrides the user and the password.
+    /// The callback whose result replaces the user and the password from the URL.
     source: Option<CredentialSource>,
-    /// Permits for concurrent calls of the callback (I12): a call that blocks keeps its permit.
+    /// Permits for concurrent calls of the callback (I12). A call that blocks keeps its permit.
     asking: Arc<Semaphore>,
 }
 
-/// Maximum number of concurrent calls of the callback for one node: for the connection of a client, and for a check.
+/// Maximum number of concurrent calls of the callback for one node: one for the client's connection and one for a
+/// check.
 const MAX_CALLS: usize = 2;
 
 impl Login {
@@ -94,7 +95,7 @@ impl Login {
         Self { by_address, source, asking }
     }
 
-    /// The credentials for a new connection to the node `name`, and the rest of `limit`.
+    /// Returns the credentials for a new connection to the node `name`, and the remaining part of `limit`.
     ///
     /// # Cancel safety
     /// Dropping the future drops the callback's future.
@@ -110,7 +111,7 @@ impl Login {
         };
         let (ask, name) = (ask.clone(), name.to_owned());
         let asking = async move { ask(name).await };
-        // The callback is the application's code, and may panic.
+        // The callback is application code and may panic.
         let asking = async {
             match clock {
                 Clock::Machine => self.ask_elsewhere(asking).await,
@@ -125,15 +126,18 @@ impl Login {
             Some((Some(Err(why)), _)) => {
                 first_line(&why).unwrap_or("the callback failed").to_owned()
             }
-            // The panic message may contain a secret.
+            // The error omits the panic message, which may contain a secret.
             Some((None, _)) => "the callback panicked".to_owned(),
             None => format!("no result within {}", short(limit)),
         };
         Err(NodeFailure::Unreachable(format!("no credentials: {why}").into()))
     }
 
-    /// Runs the callback on a thread for blocking code, because it may block. `None` if it panics. If this future is
-    /// dropped, the callback's future is dropped as soon as it does not block.
+    /// Runs the callback on a thread for blocking code, because the callback may block. Returns `None` if the callback
+    /// panics.
+    ///
+    /// # Cancel safety
+    /// Dropping this future drops the callback's future as soon as the callback does not block.
     async fn ask_elsewhere<T: Send + 'static>(
         &self,
         asking: impl Future<Output = T> + Send + 'static,
@@ -149,7 +153,7 @@ impl Login {
                 }
             });
             drop(permit);
-            // An error means that the answer is too late.
+            // Sending fails if the caller no longer waits for the credentials.
             let _ = tell.send(answer);
         });
         told.await.ok().flatten()

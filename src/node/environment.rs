@@ -1,4 +1,4 @@
-//! The machine as a client sees it: streams, clock, randomness and tasks.
+//! Access of a client to the machine: streams, clock, randomness and tasks.
 
 use crate::observe::Observers;
 use crate::random::Random;
@@ -7,32 +7,31 @@ use crate::transport::{Sockets, Transport};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-/// Everything that a client takes from the machine. It is set when the client is built, and passed to all its parts: no
-/// other code connects, reads a clock, draws a number or spawns a task.
+/// Everything that a client takes from the machine. The builder creates the environment and passes it to all parts of
+/// the client. No other code opens a connection, reads a clock, draws a random number or spawns a task.
 #[derive(Clone)]
 pub(crate) struct Environment {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
-    /// Receivers of the events.
     pub(crate) observers: Observers,
-    /// True for a blocking client. The current runtime of its thread may be one that the thread only has entered, and
-    /// that no thread drives while this one waits.
+    /// Whether the client is a blocking client. The calling thread may have entered a runtime that no thread drives
+    /// while the call waits, so the current runtime cannot run the client's tasks.
     pub(crate) is_blocking: bool,
-    /// Decides when the client's tasks are polled, in addition to their runtime.
+    /// Hook of a simulation that decides when the client's tasks are polled, in addition to their runtime.
     #[cfg(feature = "test-util")]
     pub(crate) gates: Option<Arc<dyn Gates>>,
 }
 
-/// Wraps each task of a client, and decides when it is polled.
+/// Hook that wraps each task of a client and decides when the task is polled.
 #[cfg(feature = "test-util")]
 pub(crate) trait Gates: Send + Sync {
     fn wrap(&self, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()>;
 }
 
 impl Environment {
-    /// Wraps `task` before it is spawned.
-    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
+    /// Wraps `task` in the simulation's hook, if any. The caller must spawn the returned task instead of `task`.
+    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // Only a simulation reads `self`.
     pub(crate) fn task(
         &self,
         task: impl Future<Output = ()> + Send + 'static,
@@ -45,8 +44,9 @@ impl Environment {
         task
     }
 
-    /// True if the client is simulated: it uses neither the timers nor the sockets of its runtime.
-    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
+    /// Returns true if the client is simulated. A simulated client uses neither the timers nor the sockets of its
+    /// runtime.
+    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // Only a simulation reads `self`.
     pub(crate) fn is_world(&self) -> bool {
         #[cfg(feature = "test-util")]
         let is_world = self.clock.is_world();

@@ -1,7 +1,8 @@
 //! Addresses and credentials of the nodes, and the environment of a client.
 //!
-//! The environment has the clock, transport, randomness and observers. Also contains the runtime for the tasks. The
-//! state of the nodes is in [`coordinator`](crate::coordinator), and their connections are in [`engine`](crate::engine).
+//! The environment contains the clock, the transport, the source of randomness and the observers. This module also
+//! selects the runtime for the client's tasks. The [`coordinator`](crate::coordinator) owns the state of the nodes, and
+//! the [`engine`](crate::engine) owns their connections.
 
 mod credentials;
 mod environment;

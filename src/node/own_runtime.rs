@@ -1,4 +1,4 @@
-//! The library's own runtime, which serves clients that have no other.
+//! The library's own runtime, which serves clients that have no other runtime.
 
 use crate::sync::{PerProcess, lock};
 use std::future::pending;
@@ -7,10 +7,11 @@ use std::sync::Mutex;
 use std::thread;
 use tokio::runtime::{Builder, Handle};
 
-/// The runtime of this process, once it has started. A forked process starts its own.
+/// The library's runtime in this process, once it has started. A forked process starts its own runtime.
 static RUNTIMES: PerProcess<Mutex<Option<Handle>>> = PerProcess::new();
 
-/// The library's runtime. Its thread runs until the process ends. `None` if the system refuses to start it.
+/// Returns the library's runtime and starts it on the first call. The runtime's thread runs until the process ends.
+/// Returns `None` if the system refuses to start the runtime.
 pub(super) fn own_runtime() -> Option<Handle> {
     let mut runtime = lock(RUNTIMES.get_or_init(process::id(), Mutex::default)?);
     if runtime.is_none() {
@@ -19,7 +20,6 @@ pub(super) fn own_runtime() -> Option<Handle> {
     runtime.clone()
 }
 
-/// True if `runtime` is the library's runtime.
 pub(super) fn is_own(runtime: &Handle) -> bool {
     let own = RUNTIMES.get_or_init(process::id(), Mutex::default).map(lock);
     own.is_some_and(|own| own.as_ref().is_some_and(|own| own.id() == runtime.id()))

@@ -10,7 +10,7 @@ use crate::time::Clock;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The nodes of one client, and the runtime that it is pinned to.
+/// The nodes of one client, and the runtime to which the client is pinned, if any.
 pub(crate) struct Pool {
     shared: Box<[Arc<Node>]>,
     pinned: Option<Handle>,
@@ -30,17 +30,14 @@ impl Pool {
         &self.environment
     }
 
-    /// The client's clock.
     pub(crate) fn clock(&self) -> &Clock {
         &self.environment.clock
     }
 
-    /// The client's source of randomness.
     pub(crate) fn random(&self) -> &Random {
         &self.environment.random
     }
 
-    /// Receivers of the client's events.
     pub(crate) fn observers(&self) -> &Observers {
         &self.environment.observers
     }
@@ -49,15 +46,15 @@ impl Pool {
         &self.shared
     }
 
-    /// True if only one runtime can serve the client.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pinned.is_some()
     }
 
-    /// The pinned runtime. Otherwise the current one, if it has all drivers and the client is not a blocking one, or else
-    /// the library's own.
+    /// Returns the runtime for the client's tasks. A pinned client uses only its pinned runtime. Any other client uses
+    /// the current runtime if it has all drivers, and otherwise the library's own runtime. A blocking client never uses
+    /// the current runtime.
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
-        // A simulated world has its own timers and streams.
+        // A simulated client has its own timers and streams, so its runtime needs no drivers.
         let is_world = self.environment.is_world();
         let can_serve = |runtime: &Handle| is_world || lack(runtime).is_none();
         let current = || Handle::try_current().ok().filter(|_| !self.is_blocking());
@@ -72,12 +69,12 @@ impl Pool {
         self.environment.is_blocking
     }
 
-    /// True on the library's own runtime, which serves other clients as well.
     pub(crate) fn is_own_runtime_current() -> bool {
         Handle::try_current().is_ok_and(|current| is_own(&current))
     }
 
-    /// The library's own runtime. A simulated world has none, except for blocking clients.
+    /// Returns the library's own runtime. Returns `None` for a simulated client that is not blocking, or if the runtime
+    /// cannot be started.
     pub(crate) fn own_runtime(&self) -> Option<Handle> {
         let has_own = self.is_blocking() || !self.environment.is_world();
         if has_own { own_runtime() } else { None }

@@ -1,4 +1,4 @@
-//! Whether a runtime can run a client's task.
+//! Detection of tokio runtimes that cannot run a client's tasks.
 
 use crate::sync::lock;
 use std::cell::Cell;
@@ -14,31 +14,30 @@ pub(crate) enum Driver {
     Time,
 }
 
-/// There is no runtime for a client's task: the pinned one has ended or lacks a driver, or the library's own could not be
-/// started.
+/// Error if no runtime can run a client's task. The pinned runtime has ended or lacks a driver, or the library's own
+/// runtime could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRuntime;
 
-/// The reason why the client can reach no node.
+/// The reason why the client cannot reach any node.
 pub(crate) enum Unready {
-    /// The client was closed.
     Closed,
     NoRuntime(NoRuntime),
 }
 
-/// Runtimes known to lack a driver, oldest first. tokio offers no query, and probing panics and
-/// prints, so results are cached.
+/// Runtimes known to lack a driver, oldest first. tokio offers no query. The client probes a runtime with a call that
+/// panics and prints if a driver is missing, so the results are cached.
 static LACKING: Mutex<Vec<(Id, Driver)>> = Mutex::new(Vec::new());
 
 /// Maximum length of [`LACKING`] (I12).
 const MAX_LACKING: usize = 64;
 
 thread_local! {
-    /// The complete runtime that this thread checked last.
+    /// The last checked runtime of this thread that has all drivers.
     static SOUND: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// The driver that `runtime` was built without.
+/// Returns a driver that `runtime` was built without, or `None` if `runtime` has all drivers.
 pub(crate) fn lack(runtime: &Handle) -> Option<Driver> {
     let id = runtime.id();
     if SOUND.get() == Some(id) {
@@ -71,8 +70,8 @@ fn probe(runtime: &Handle) -> Option<Driver> {
     (!has_io).then_some(Driver::Io)
 }
 
-/// Registers a socket with the runtime, which panics if the runtime has no I/O driver. Other failures
-/// are ignored: they do not depend on the runtime.
+/// Registers a socket with the current runtime. Panics if the runtime has no I/O driver. Ignores other failures,
+/// because they do not depend on the runtime.
 #[cfg(unix)]
 fn register() {
     let socket = std::os::unix::net::UnixDatagram::unbound();
@@ -80,8 +79,6 @@ fn register() {
     drop(socket.and_then(tokio::net::UnixDatagram::from_std));
 }
 
-/// Registers a socket with the runtime, which panics if the runtime has no I/O driver. Other failures
-/// are ignored: they do not depend on the runtime.
 #[cfg(not(unix))]
 fn register() {
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0));

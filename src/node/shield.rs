@@ -1,4 +1,4 @@
-//! Panics of the application's code, which do not end a task of the client.
+//! Conversion of panics in application code to errors, so that a panic does not end a task of the client.
 
 use crate::sync::discard;
 use crate::wire::NodeFailure;
@@ -6,10 +6,10 @@ use futures::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
-/// Maximum number of characters of a panic message in an error.
+/// Maximum length of a panic message in an error, in characters.
 const MAX_TOLD: usize = 200;
 
-/// Awaits `future`. A panic in it becomes the error that `failure` makes of its message.
+/// Awaits `future` and converts a panic of `future` to an error. `failure` creates the error from the panic message.
 pub(crate) async fn shield<T>(
     future: impl Future<Output = Result<T, NodeFailure>>,
     failure: impl FnOnce(String) -> NodeFailure,
@@ -28,8 +28,8 @@ fn message(panic: &(dyn Any + Send)) -> String {
     format!("panicked: {}", text.and_then(first_line).unwrap_or("no message"))
 }
 
-/// The first line of a text from the application that is not empty, cut to [`MAX_TOLD`] characters; `None` if there is
-/// none.
+/// Returns the first line of `text` that is not blank, truncated to [`MAX_TOLD`] characters. Returns `None` if all
+/// lines are blank.
 pub(super) fn first_line(text: &str) -> Option<&str> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.char_indices().nth(MAX_TOLD).map_or(line, |(end, _)| &line[..end]))

@@ -10,7 +10,7 @@ async fn a_panic_is_a_failure_with_its_message() {
     assert!(crate::sync::contain(|| panic!("{}", 7)).is_none());
 }
 
-/// It panics when it is dropped.
+/// Panic payload whose destructor panics.
 struct Bomb;
 
 impl Drop for Bomb {

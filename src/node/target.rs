@@ -1,4 +1,4 @@
-//! One node of a client: where it is, and how to log in.
+//! One node of a client: its address, credentials and timeouts.
 
 use super::credentials::Login;
 use super::environment::Environment;
@@ -11,19 +11,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timeouts of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timings {
-    /// For the reply to a command.
+    /// Maximum time from a command to its reply.
     pub(crate) answer: Duration,
-    /// Time that a connection may take until it is set up.
+    /// Maximum time from the start of a connection attempt to the end of the set-up.
     pub(crate) connect: Duration,
 }
 
-/// One node of one client.
 pub(crate) struct Node {
     pub(crate) id: NodeId,
-    /// The address, for display.
+    /// The node's address, for display.
     pub(crate) name: Arc<str>,
     pub(crate) timings: Timings,
     pub(crate) login: Login,
@@ -43,22 +41,22 @@ impl Node {
         Self { id, name, timings, login, environment, address }
     }
 
-    /// Hints for a connection that the server closed before its first reply, and for one without a reply.
+    /// Returns two hints for error messages. The first is for a connection that the server closed before its first
+    /// reply. The second is for a connection on which the server sent no reply.
     pub(crate) fn hints(&self) -> (&'static str, &'static str) {
         (self.address.hint_if_closed(), self.address.hint_if_silent())
     }
 
-    /// The credentials for a new connection, and the remaining time of the connect timeout.
+    /// Returns the credentials for a new connection, and the remaining time of the connect timeout.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the future of the callback that obtains them.
+    /// Dropping the future drops the future of the credential callback.
     pub(crate) async fn log_in(
         &self,
     ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
         self.login.obtain(&self.name, self.timings.connect, &self.environment.clock).await
     }
 
-    /// Opens a stream to the node.
     pub(crate) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         self.environment.transport.connect(&self.address).await
     }

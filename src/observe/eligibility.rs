@@ -1,14 +1,14 @@
-//! [`VoteEligibility`]: whether a node's grants count.
+//! Eligibility of nodes to vote.
 
 use crate::wire::{NodeFailure, short};
 use std::fmt;
 use std::time::Duration;
 
 /// Eligibility of a node to vote: whether its grants count towards the quorum for this client. If
-/// they do not, the variant states the reason, and the remaining time if it is known.
+/// the grants do not count, the variant contains the reason, and the remaining time if it is known.
 ///
-/// Displays as a short phrase, for example `counted` or `restarted 3.1s ago, counts again in
-/// 60.1s`.
+/// The `Display` output is a short phrase, for example `counted` or `restarted 3.1s ago, counts
+/// again in 60.1s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -16,27 +16,27 @@ use std::time::Duration;
 pub enum VoteEligibility {
     /// The node's grants count towards the quorum.
     Counted,
-    /// The node is not connected or has stalled, so it cannot grant locks. See
+    /// The node is not connected or is unresponsive, so it cannot grant locks. See
     /// [`NodeInfo::state`](crate::NodeInfo::state).
     Unavailable,
     /// The node's grants count after a delay of `lag`, because the node's clock has stepped
-    /// forward. During this delay, the previous holder of a lock may still rely on it. An attempt
-    /// that needs this node's grant waits for the delay, if the lock will still be valid
+    /// forward. During this delay, the previous holder may still rely on its lock. An attempt that
+    /// needs this node's grant waits for the delay, provided that the lock is still valid
     /// afterwards.
     Deferred {
-        /// Delay between a grant and the time from which it counts. It decreases over time, and
-        /// reaches zero once every key that was set before the clock step has expired.
+        /// Delay from a grant until the grant counts. The delay decreases over time. It reaches
+        /// zero when every key that was set before the clock step has expired.
         #[cfg_attr(
             feature = "serde",
             serde(rename = "lag_seconds", serialize_with = "crate::wire::seconds")
         )]
         lag: Duration,
     },
-    /// The server had started only recently when this client first connected to it, although the
+    /// The server's uptime was short when this client first connected to it, although the
     /// deployment is not new. The server may have lost locks in a restart, so its grants do not
-    /// count until it is older; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
+    /// count until it is older. See [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     RecentStart {
-        /// Uptime of the server: the value that it reported, plus the time since then.
+        /// Uptime of the server: the reported uptime plus the time since the report.
         #[cfg_attr(
             feature = "serde",
             serde(rename = "up_for_seconds", serialize_with = "crate::wire::seconds")
@@ -49,17 +49,19 @@ pub enum VoteEligibility {
         )]
         counts_in: Duration,
     },
-    /// The node's grants do not count. Contains the reason. If the reason is
+    /// The node's grants do not count, for the given reason. If the reason is
     /// [`Restarted`](NodeFailure::Restarted), [`MaybeRestarted`](NodeFailure::MaybeRestarted) or
     /// [`Flushed`](NodeFailure::Flushed), the node's votes on extensions and releases still count.
-    /// If it is [`Suspect`](NodeFailure::Suspect), only its votes on releases count.
+    /// If the reason is [`Suspect`](NodeFailure::Suspect), only its votes on releases count.
     Excluded(NodeFailure),
 }
 
 impl VoteEligibility {
-    /// Returns the time until the node's grants count towards the quorum. Returns zero if they
-    /// count now or are [deferred](Self::Deferred). Also returns zero if the node is
-    /// [unavailable](Self::Unavailable), because its grants count as soon as it is available again.
+    /// Returns the time until the node's grants count towards the quorum.
+    ///
+    /// The time is zero if the grants count now or are [deferred](Self::Deferred), or if the
+    /// remaining time is unknown. It is also zero if the node is
+    /// [unavailable](Self::Unavailable): its grants count as soon as the node is available again.
     pub fn counts_in(&self) -> Duration {
         match self {
             Self::Counted | Self::Deferred { .. } | Self::Unavailable => Duration::ZERO,

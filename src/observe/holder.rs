@@ -1,4 +1,4 @@
-//! Holder of a lock, as reported by a node.
+//! The holder of a lock, as reported by a node.
 
 use crate::wire::{Value, short};
 use std::fmt;
@@ -13,11 +13,10 @@ const SLEW: Duration = Duration::from_secs(1);
 pub struct Holder {
     value: Value,
     ttl: Option<Duration>,
-    /// The maximum ttl of locks, if known.
     max_ttl: Option<Duration>,
 }
 
-/// JSON form of a [`Holder`], without the lock's value.
+/// Serialized form of a [`Holder`]. It omits the lock's value, which would permit a release.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize)]
 struct Described {
@@ -42,7 +41,7 @@ impl From<Holder> for Described {
     }
 }
 
-/// Hint about a lock whose TTL exceeds this `max_ttl`.
+/// Display adapter for a lock whose TTL exceeds this `max_ttl`. Its text states possible causes and remedies.
 pub(crate) struct Excess(pub(crate) Duration);
 
 impl Holder {
@@ -50,7 +49,7 @@ impl Holder {
         Self { value, ttl, max_ttl: None }
     }
 
-    /// The same holder, with the remaining TTL on another node.
+    /// Returns this holder with the remaining TTL that another node reported.
     pub(crate) fn with_ttl(&self, ttl: Option<Duration>) -> Self {
         Self { ttl, ..self.clone() }
     }
@@ -63,18 +62,17 @@ impl Holder {
     /// case, the node's clock was set back, or another client uses a longer `max_ttl`. Correct the cause, or delete the
     /// lock with [`force_release`](crate::Redlock::force_release).
     ///
-    /// Always returns false for values of other programs, because they may have any TTL.
+    /// Returns false for a value that another program has set, because such a key may have any TTL.
     pub fn exceeds_max_ttl(&self) -> bool {
         self.excess().is_some()
     }
 
-    /// Values in another format may have any TTL.
+    /// Returns the limit that the TTL exceeds. `None` for a value in another format, because its key may have any TTL.
     pub(crate) fn excess(&self) -> Option<Excess> {
         let max_ttl = self.max_ttl.filter(|_| self.value.secret().is_some())?;
         self.ttl.filter(|ttl| ttl.saturating_sub(SLEW) > max_ttl).map(|_| Excess(max_ttl))
     }
 
-    /// True if both values belong to the same attempt.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.value == other.value
     }
@@ -85,30 +83,32 @@ impl Holder {
         self.value.metadata()
     }
 
-    /// Returns true if no lease holds the lock, but its key still exists: the lease was released with a
-    /// [cool-down](crate::Lease::release_after), or before its [`at_least`](crate::Acquire::at_least) time had passed.
+    /// Returns true if the key still exists although no lease holds the lock. This is the case if the lease was
+    /// released with a [cool-down](crate::Lease::release_after), or before its [`at_least`](crate::Acquire::at_least)
+    /// time had passed.
     pub fn is_cooling_down(&self) -> bool {
         self.value.is_cool_down()
     }
 
-    /// Returns the remaining TTL of the key; `None` if the key has no expiry.
+    /// Returns the remaining TTL of the key, or `None` if the key has no expiry.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl
     }
 
-    /// Returns true if the lock has this value, as returned by [`LeaseRef::value`](crate::LeaseRef::value).
+    /// Returns true if the lock's value equals `value`, for example the result of
+    /// [`LeaseRef::value`](crate::LeaseRef::value).
     pub fn has_value(&self, value: &str) -> bool {
         self.value.bytes() == value.as_bytes()
     }
 
-    /// Returns the first few characters of the lock's value, which are enough to distinguish holders, but not to release
-    /// the lock.
+    /// Returns the first few characters of the lock's value. They are enough to distinguish holders, but not enough to
+    /// release the lock.
     pub fn hint(&self) -> String {
         self.value.hint()
     }
 }
 
-/// Displays as `held by` and the holder, or as `cooling down`.
+/// Display adapter that writes `held by` and the holder, or `cooling down`.
 pub(crate) struct HeldBy<'a>(pub(crate) &'a Holder);
 
 impl fmt::Display for HeldBy<'_> {
@@ -141,13 +141,13 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// Writes the metadata, or the first characters of the value if there is no metadata. If the lock is cooling down,
-/// writes that no client holds it.
+/// Writes the metadata of the holder, or the first characters of the value if the holder has no metadata. Writes `no
+/// client` if the lock is cooling down.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.metadata() {
             _ if self.is_cooling_down() => f.write_str("no client (cooling down)"),
-            // Text from another client: escape it for logs.
+            // Another client has chosen this text, so it is escaped for logs.
             Some(told) => write!(f, "{}", told.escape_debug()),
             None => write!(f, "{:?}", self.value),
         }

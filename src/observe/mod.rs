@@ -1,11 +1,11 @@
 //! Events of a client, and their delivery to observers, `tracing` and metrics.
 //!
-//! Events are delivered by direct calls, without holding a lock.
+//! The client delivers events by direct calls, without holding a lock.
 //!
-//! If no observer, subscriber or recorder is installed, [`Observers::emit`] costs a few loads and branches. The client
+//! Without an observer, a subscriber and a recorder, [`Observers::emit`] costs a few loads and branches. The client
 //! then builds no events and reads no clock for them.
 
-/// Implements `Debug` with the text of `Display`, because errors in logs are often formatted with `Debug`.
+/// Implements `Debug` with the `Display` output, because logs often format errors with `Debug`.
 macro_rules! debug_as_display {
     ($($name:ty),*) => {
         $(impl std::fmt::Debug for $name {

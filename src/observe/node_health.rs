@@ -1,13 +1,12 @@
-//! Health of the nodes, as last reported.
+//! Last reported health of each node.
 
 use super::event::NodeHealth;
 use crate::protocol::{NodeId, Quorum, Time};
 use std::time::Duration;
 
-/// Health of each node, and since when.
 #[derive(Debug)]
 pub(crate) struct HealthRecord {
-    /// The time is `None` before the first report.
+    /// Health and the time of the last change. The time is `None` before the first report.
     nodes: Box<[(NodeHealth, Option<Time>)]>,
 }
 
@@ -16,8 +15,8 @@ impl HealthRecord {
         Self { nodes: quorum.ids().map(|_| (NodeHealth::Unknown, None)).collect() }
     }
 
-    /// Records the health at `now`. Returns the previous health, its duration (zero for the first), and the number of
-    /// nodes that count now. `None` if the health is unchanged.
+    /// Records the health of `node` at `now`. If the health has changed, returns the previous health, how long it
+    /// lasted (zero for the first change), and the number of nodes that now count.
     pub(crate) fn handle(
         &mut self,
         node: NodeId,

@@ -3,10 +3,10 @@
 use super::event::Event;
 use std::sync::Arc;
 
-/// Receives the events of a client. Install an observer with [`Builder::observer`](crate::Builder::observer). See
-/// [`event`](crate::event) for the list of events.
+/// Receives the [events](crate::event) of a client. To install an observer, call
+/// [`Builder::observer`](crate::Builder::observer).
 ///
-/// Events own their data. An observer can therefore send them to another thread or task:
+/// Events own their data, so an observer can send them to another thread or task:
 ///
 /// ```
 /// use quorlock::Observer;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 ///
 /// impl Observer for Forward {
 ///     fn on_event(&self, event: &Event) {
-///         // Fails only if the receiver was dropped.
+///         // `send` fails only if the receiver was dropped.
 ///         let _ = self.0.send(event.clone());
 ///     }
 /// }
@@ -29,26 +29,28 @@ use std::sync::Arc;
 ///
 /// # Rules for implementations
 ///
-/// The client calls `on_event` where the event occurs: in the task that acquires, extends or releases a lock, in the
-/// task that serves the nodes, or, for events of the timer, on a thread for blocking code. The method **should not block**,
-/// because a blocked call delays acquires, and events that the timer causes are dropped once 1,024 of them wait. Renewals
-/// continue. Update a counter, or send to a channel.
+/// The client calls `on_event` where an event occurs: in a task that acquires, extends or releases a lock, or in the
+/// task that communicates with the nodes. Events that a timer causes are delivered on a thread for blocking code.
 ///
-/// Several threads may call the method concurrently. The library holds no internal lock during a call, so an observer
+/// Implementations of `on_event` **should not block**. For example, they can update a counter or send to a channel. A
+/// blocked call delays acquires, but not renewals. While the thread for timer events is blocked, the client queues at
+/// most 1,024 timer events, and drops the rest.
+///
+/// Several threads may call `on_event` concurrently. The library holds no internal lock during a call, so an observer
 /// may call the non-blocking methods of the client and its leases, such as [`nodes`](crate::Redlock::nodes),
-/// [`leases`](crate::Redlock::leases) and [`is_valid`](crate::LeaseRef::is_valid). It may also drop leases, which
-/// causes further events.
+/// [`leases`](crate::Redlock::leases) and [`is_valid`](crate::LeaseRef::is_valid). An observer may also drop leases,
+/// which causes further events.
 ///
 /// An observer cannot make an operation fail. If `on_event` panics, the client catches the panic, emits
-/// [`ObserverPanicked`](Event::ObserverPanicked) to the observer, and sends it no further events. Otherwise, a panic
-/// for each event would flood the log.
+/// [`ObserverPanicked`](Event::ObserverPanicked) to the observer, and sends it no further events. Otherwise, an
+/// observer that panics on each event would flood the log.
 pub trait Observer: Send + Sync + 'static {
-    /// Called once for each event.
+    /// Handles one event. The client calls this method once per event.
     fn on_event(&self, event: &Event);
 }
 
-/// Forwards every event to the inner observer. Pass a clone of the `Arc` to
-/// [`Builder::observer`](crate::Builder::observer) to keep access to the observer.
+/// Forwards every event to the inner observer. To keep access to the observer, pass a clone of the `Arc` to
+/// [`Builder::observer`](crate::Builder::observer).
 impl<T: Observer + ?Sized> Observer for Arc<T> {
     fn on_event(&self, event: &Event) {
         (**self).on_event(event);

@@ -1,4 +1,4 @@
-//! Delivery of events to all receivers of a client.
+//! Delivery of a client's events to the user's observer, `tracing` and metrics.
 
 use super::event::Event;
 #[cfg(feature = "metrics")]
@@ -12,26 +12,24 @@ use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The receivers of a client's events: the user's observer, `tracing` and metrics. Cheap to clone.
+/// All receivers of a client's events: the user's observer, `tracing` and metrics. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Observers(Arc<Inner>);
 
 struct Inner {
-    /// `tracing`, the metrics if a recorder was installed when the client was built, and the user's observer.
     receivers: Vec<Receiver>,
-    /// Number of the last acquire or extension.
     last_id: AtomicU64,
 }
 
-/// A receiver, which is disabled after a panic.
 struct Receiver {
     observer: Arc<dyn Observer>,
     wants: fn(Weight) -> bool,
+    /// Set after `observer` has panicked.
     is_disabled: AtomicBool,
 }
 
 impl Observers {
-    /// For a client with these nodes and this clock. Uses the metrics recorder that is installed now.
+    /// Creates the receivers of a client. Metrics are included only if a recorder is already installed.
     pub(crate) fn new(
         observer: Option<Arc<dyn Observer>>,
         nodes: &[Arc<str>],
@@ -50,12 +48,12 @@ impl Observers {
         Self(Arc::new(Inner { receivers, last_id: AtomicU64::new(0) }))
     }
 
-    /// True if a receiver wants events of this `weight`.
     pub(crate) fn wants(&self, weight: Weight) -> bool {
         self.0.receivers.iter().any(|receiver| receiver.is_enabled() && (receiver.wants)(weight))
     }
 
-    /// Builds an event and delivers it, if a receiver wants events of this `weight`. The caller must not hold a lock.
+    /// Builds an event and delivers it, if a receiver wants events of severity `weight`. The caller must not hold a
+    /// lock, because receivers may call methods of the client.
     pub(crate) fn emit(&self, weight: Weight, event: impl FnOnce() -> Event) {
         if !self.wants(weight) {
             return;
@@ -68,13 +66,13 @@ impl Observers {
         }
     }
 
-    /// A number that is unique among this client's acquires and extensions; never 0.
+    /// Returns a nonzero number that is unique among this client's acquires and extensions.
     pub(crate) fn next_id(&self) -> u64 {
         self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-/// For tests: `tracing` only.
+/// Creates receivers without a user's observer, for tests.
 impl Default for Observers {
     fn default() -> Self {
         Self::new(None, &[], &Clock::default())

@@ -3,7 +3,7 @@
 use crate::protocol::Time;
 use std::{mem::take, time::Duration};
 
-/// Rate limit for one kind of line: a burst, then pauses of 10 s and of 1, 6 and 36 minutes.
+/// Rate limit for one kind of log line: after a burst, pauses of 10 s, 1 min, 6 min, and then 36 min each.
 pub(super) struct RateLimit {
     burst: u32,
     lines: u32,
@@ -21,7 +21,9 @@ impl RateLimit {
         self.lines.checked_sub(self.burst).map_or(0, |step| 10 * 6_u64.pow(step.min(3)))
     }
 
-    /// Handles a line at `now`. Returns the suppressed lines before it, as in [`Self::poll`], if it is to be written.
+    /// Handles a line at `now`. If the line should be written, returns the number of lines suppressed before it, and
+    /// the same two durations as [`poll`](Self::poll). The burst restarts if no line was written for twice the pause,
+    /// and for at least 2 min.
     pub(super) fn handle(&mut self, now: Time) -> Option<(u64, Duration, Duration)> {
         if now.since(self.last).as_secs() >= (2 * self.pause_secs()).max(120) {
             (self.lines, self.first) = (0, now);
@@ -30,7 +32,8 @@ impl RateLimit {
         self.poll(now).map(|(lines, within, since)| (lines - 1, within, since))
     }
 
-    /// Returns the number of suppressed lines if they are due, and the times since the last and the first line.
+    /// If lines were suppressed and the pause has passed, returns the number of suppressed lines, the time since the
+    /// last written line, and the time since the first line of the burst.
     pub(super) fn poll(&mut self, now: Time) -> Option<(u64, Duration, Duration)> {
         let is_due = self.suppressed > 0 && now.since(self.last).as_secs() >= self.pause_secs();
         let count = is_due.then(|| take(&mut self.suppressed))?;

@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Replies of the nodes in one round of commands, which determined the result of an operation. Cheap to clone.
+/// Replies of the nodes to the round of commands that determined the result of an operation. Cheap to clone.
 ///
-/// Displays as one line, for example `2/5 granted (need 3): a:6379 granted 1.2ms, b:6379 granted 0.9ms, c:6379 held
-/// 1.0ms, d:6379 timeout 50ms, e:6379 connection refused`. The line contains no lock values, user names or passwords.
+/// The `Display` output is one line, for example `2/5 granted (need 3): a:6379 granted 1.2ms, b:6379 granted 0.9ms,
+/// c:6379 held 1.0ms, d:6379 timeout 50ms, e:6379 connection refused`. The line contains no lock values, user names or
+/// passwords.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Report {
@@ -45,11 +46,11 @@ pub struct NodeReport {
 pub enum NodeVote {
     /// The node granted the request: it set, extended or deleted the key.
     Granted,
-    /// The node refused the command because the key holds a different value, or a type other than a string.
+    /// The node refused the request because the key has another value or is not a string.
     Held,
-    /// The key does not exist. Nodes send this reply to extensions, releases and adoptions only.
+    /// The key does not exist on the node. Only extensions, releases and adoptions have this result.
     Missing,
-    /// The node's vote does not count. Contains the reason.
+    /// The node's vote does not count, for the given reason.
     Failed(NodeFailure),
     /// The round was decided before the node replied.
     Pending,
@@ -71,15 +72,17 @@ impl Report {
         self
     }
 
-    /// Returns the minimum time until a quorum of nodes can be free, measured from the creation of this report. It
-    /// assumes that the holders neither extend nor release the lock. Returns `None` if the holders do not prevent a
-    /// quorum, if too few nodes reported the TTL of the existing keys, or if the keys have no expiry. See
-    /// [`AcquireError::retry_after`](crate::AcquireError::retry_after).
+    /// Returns the minimum time until a quorum of nodes can grant the lock, measured from the creation of this report.
+    /// The result assumes that the holders neither extend nor release the lock.
+    ///
+    /// Returns `None` if the holders do not prevent a quorum, if too few nodes reported the TTL of the existing keys,
+    /// or if the keys have no expiry. See [`AcquireError::retry_after`](crate::AcquireError::retry_after).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Time until a quorum of nodes has a vote, if it lacks only nodes that are excluded for a limited time.
+    /// Returns the time until the nodes that granted and the temporarily excluded nodes form a quorum, or `None` if
+    /// these nodes are too few.
     pub(crate) fn counts_in(&self) -> Option<Duration> {
         let waits = self.nodes.iter().filter_map(|node| match &node.vote {
             NodeVote::Granted => Some(Duration::ZERO),
@@ -96,12 +99,12 @@ impl Report {
         &self.nodes
     }
 
-    /// Returns the number of nodes that granted the request. Includes replies that arrived after the round was decided.
+    /// Returns the number of nodes that granted the request, including grants that arrived after the round was decided.
     pub fn granted(&self) -> usize {
         self.nodes.iter().filter(|node| node.vote == NodeVote::Granted).count()
     }
 
-    /// Returns the quorum, that is, the number of grants that are needed.
+    /// Returns the quorum: the number of grants that the operation needs.
     pub fn needed(&self) -> usize {
         self.needed
     }
@@ -116,10 +119,11 @@ impl NodeReport {
         Self { holder, ..self }
     }
 
-    /// Returns the holder of the lock, if the node reported it. A node reports the holder only if the client requests
-    /// it. An [`acquire`](crate::Redlock::acquire) requests it from the second attempt on, or in the first attempt if
-    /// only one is allowed. Acquires of several resources or with a fencing token request it in every attempt. Use
-    /// [`status`](crate::Redlock::status) to read the holder without an acquire.
+    /// Returns the holder of the lock, if the client requested the holder and the node reported it.
+    ///
+    /// An [`acquire`](crate::Redlock::acquire) requests the holder from its second attempt on, or in its first attempt
+    /// if only one is allowed. An acquire of several resources or with a fencing token requests the holder in every
+    /// attempt. To read the holder without an acquire, use [`status`](crate::Redlock::status).
     pub fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()
     }
@@ -134,8 +138,9 @@ impl NodeReport {
         &self.vote
     }
 
-    /// Returns the time from just before the first command of the round was sent until the client received the node's
-    /// reply or detected its failure. Returns `None` if neither has happened.
+    /// Returns the node's latency in this round: the time until the client received the node's reply or detected its
+    /// failure. The measurement starts just before the client sends the first command of the round. Returns `None` if
+    /// the node neither replied nor failed.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -163,7 +168,7 @@ impl fmt::Display for NodeReport {
         };
         write!(f, "{} {word}", self.name)?;
         if let Some(told) = self.holder.as_ref().and_then(Holder::metadata) {
-            // Text from another client: escape it for logs.
+            // Another client has chosen this text, so it is escaped for logs.
             write!(f, " by {}", told.escape_debug())?;
         }
         if let Some(excess) = self.holder.as_ref().and_then(Holder::excess) {

@@ -1,7 +1,7 @@
-//! Events as spans and log lines of the `tracing` crate.
+//! Spans and log lines of the `tracing` crate for the events of a client.
 //!
-//! All events are logged at debug level. Problems that may need action are logged at warn level, with a [rate
-//! limit](RateLimit) for each kind: a persistent problem causes a few lines per hour.
+//! Problems that may need action are logged at warn level, and most other events at debug level. Each kind of warning
+//! has a [rate limit](RateLimit), so that a persistent problem causes only a few lines per hour.
 
 use super::event::{AcquireOutcome, Event, LockInfo, NodeHealth, ReleaseResult};
 use super::observer::Observer;
@@ -18,19 +18,17 @@ use std::time::Duration;
 use tracing::field::{Empty, display};
 use tracing::{Level, Span, debug, debug_span, enabled, warn};
 
-/// Number of changes of one node that are logged before the rate limit applies.
+/// Number of health changes of one node that are logged before the rate limit applies.
 const NODE_BURST: u32 = 6;
 
-/// Writes spans and lines.
 pub(super) struct Spans {
     clock: Clock,
-    /// Open spans, by operation and number.
+    /// Open spans, by operation and event id.
     open: Mutex<BTreeMap<(Verb, u64), Span>>,
     rate_limits: Mutex<BTreeMap<Kind, RateLimit>>,
     nodes: Mutex<BTreeMap<Arc<str>, RateLimit>>,
 }
 
-/// Operation of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verb {
     Acquire,
@@ -38,7 +36,7 @@ enum Verb {
     Release,
 }
 
-/// Kind of line with its own rate limit.
+/// Kind of warning. Each kind has its own rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     ClockUnreadable,
@@ -49,7 +47,6 @@ enum Kind {
 }
 
 impl Kind {
-    /// Text for suppressed lines.
     fn more(self) -> &'static str {
         match self {
             Self::ClockUnreadable => "more connections without readable clock",
@@ -61,7 +58,7 @@ impl Kind {
     }
 }
 
-/// Previous health of a node, and for how long.
+/// Previous health of a node, and how long it lasted.
 struct Before(NodeHealth, Duration);
 
 impl fmt::Display for Before {
@@ -83,7 +80,8 @@ impl Spans {
         }
     }
 
-    /// True if a subscriber is interested in this level. False if it panics.
+    /// Returns true if a subscriber is interested in events of severity `weight`. A subscriber that panics counts as
+    /// not interested.
     pub(super) fn want(weight: Weight) -> bool {
         let is_wanted = contain(|| match weight {
             Weight::Detail => enabled!(target: "quorlock", Level::DEBUG),
@@ -92,26 +90,23 @@ impl Spans {
         is_wanted.unwrap_or(false)
     }
 
-    /// Stores an open span.
     fn begin(&self, verb: Verb, id: u64, span: Span) {
         if !span.is_disabled() {
             lock(&self.open).insert((verb, id), span);
         }
     }
 
-    /// The open span, if any.
     fn of(&self, verb: Verb, id: u64) -> Span {
         lock(&self.open).get(&(verb, id)).cloned().unwrap_or_else(Span::none)
     }
 
-    /// Removes and returns the open span.
     fn end(&self, verb: Verb, id: u64) -> Span {
         let span = lock(&self.open).remove(&(verb, id));
         span.unwrap_or_else(Span::none)
     }
 
-    /// Applies the rate limit of `kind`. Returns the suffix of the line if it is to be written. Reports suppressed lines
-    /// of other kinds if they are due.
+    /// Applies the rate limit of `kind` to one line. Returns the suffix of the line, or `None` if the line is
+    /// suppressed. Also logs the number of suppressed lines of each other kind whose pause has passed.
     fn rate_limited(&self, kind: Kind) -> Option<String> {
         let now = self.clock.now();
         let (others, due) = {
@@ -134,7 +129,6 @@ impl Spans {
     }
 }
 
-/// The class, or an empty string.
 fn class(lock: &LockInfo) -> &'static str {
     lock.class.unwrap_or_default()
 }
@@ -320,8 +314,9 @@ impl Spans {
         }
     }
 
-    /// True if the change is logged at warn level: it affects the quorum or the connection, it is not the first
-    /// connection, and the node's rate limit permits it.
+    /// Returns true if the change is logged at warn level. The change must affect whether the node counts or is
+    /// available, and the node's rate limit must permit the line. A change from `Unknown` to `Counted` is never a
+    /// warning.
     fn is_warned(&self, node: &Arc<str>, from: NodeHealth, to: NodeHealth) -> bool {
         let is_news =
             from.is_counted() != to.is_counted() || from.is_unavailable() != to.is_unavailable();
@@ -341,7 +336,6 @@ mod tests {
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata, Subscriber};
 
-    /// A subscriber that panics.
     struct Nervous;
 
     impl Subscriber for Nervous {

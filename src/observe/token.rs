@@ -8,9 +8,11 @@ use thiserror::Error;
 /// highest token it has received can reject a former holder that has not yet noticed the end of its lease.
 ///
 /// Send the token with every write to the protected resource. The resource must accept tokens that are **not lower than
-/// the highest token it has received**, because a holder may write more than once. Tokens are displayed and parsed as
-/// decimal numbers. The nodes return only numbers below 2<sup>53</sup>, which JSON, Lua and `bigint` columns can
-/// represent. Tokens of different resources are unrelated.
+/// the highest token it has received**, because a holder may write more than once. Tokens of different resources are
+/// unrelated.
+///
+/// Tokens are displayed and parsed as decimal numbers. The nodes return only numbers below 2<sup>53</sup>, which JSON,
+/// Lua and `bigint` columns represent exactly.
 ///
 /// Tokens convert from and into `u64`. For databases with signed integers, such as `bigint` of `PostgreSQL`, they also
 /// convert from and into `i64`. The token of every lease fits into an `i64`; a token created with [`new`](Self::new)
@@ -20,8 +22,8 @@ use thiserror::Error;
 /// use quorlock::FencingToken;
 ///
 /// let token = FencingToken::new(1_700_000_000_000_000);
-/// let column = i64::try_from(token)?; // into a bigint
-/// assert_eq!(FencingToken::try_from(column)?, token); // and back
+/// let column = i64::try_from(token)?; // for a bigint column
+/// assert_eq!(FencingToken::try_from(column)?, token);
 /// # Ok::<(), quorlock::TokenRangeError>(())
 /// ```
 ///
@@ -33,7 +35,7 @@ use thiserror::Error;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// Creates a token from its number, for example a number read from a database.
+    /// Creates a token from a number, for example from a database column.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -72,22 +74,22 @@ impl TryFrom<FencingToken> for i64 {
     }
 }
 
-/// Error returned if a number is out of range for a fencing token, or a token is out of range for an `i64`.
+/// Error returned if a number is not a valid fencing token, or if a token does not fit into an `i64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TokenRangeError {
-    /// The number is negative. Fencing tokens are never negative.
+    /// The number is negative, but fencing tokens are never negative.
     #[error(
         "invalid fencing token {number}: tokens are never negative; check where it was stored or sent"
     )]
     Negative {
-        /// The number that was to be converted into a token.
+        /// The number that could not be converted into a token.
         number: i64,
     },
     /// The token does not fit into an `i64`. Tokens of leases always fit, because they are below 2<sup>53</sup>.
     #[error("fencing token {number} does not fit into an i64: tokens of leases are below 2^53")]
     AboveMax {
-        /// Numeric value of the token.
+        /// The number of the token.
         number: u64,
     },
 }
@@ -98,7 +100,7 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// Error returned if a text is not a fencing token. A token consists of decimal digits only and fits into a `u64`.
+/// Error returned if a string is not a fencing token. A token consists of decimal digits only and fits into a `u64`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("invalid fencing token {text:?}: must be decimal digits")]
 pub struct ParseTokenError {

@@ -1,10 +1,10 @@
-//! Levels of events.
+//! Severity of events.
 
-/// Level of an event. Events below every receiver's level are not built.
+/// Severity of an event. The client builds an event only if a receiver wants its severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// Logged at debug level.
+    /// An event that is logged at debug level.
     Detail,
-    /// Logged at warn level.
+    /// An event that may be logged at warn level.
     Trouble,
 }

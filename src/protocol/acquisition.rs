@@ -1,8 +1,8 @@
-//! One acquire: attempts one after the other, until a lease or a refusal.
+//! One acquire: a sequence of attempts that ends with a lease or a refusal.
 //!
-//! - Commands: [`Acquisition::begin`] starts an attempt and returns when its round has to be closed.
+//! - Commands: [`Acquisition::begin`] starts an attempt and returns the time to close its round.
 //!   [`Acquisition::begin_confirm`] starts the second round that a fenced attempt may need.
-//! - Events: [`Acquisition::handle_outcome`] handles the outcome of the round and returns what to do next.
+//! - Events: [`Acquisition::handle_outcome`] handles the outcome of a round and returns the next step.
 
 use super::fencing::Choice;
 use super::quorum::Quorum;
@@ -11,11 +11,10 @@ use super::round::{Goal, Outcome, Round};
 use super::validity::{Drift, Time, Ttl, valid_until};
 use std::time::Duration;
 
-/// Additional delay while a quorum of nodes pushes when the lock is released. Retries are then only a safeguard:
-/// a server may forget to push, and the push for an expired key may be late.
+/// The additional retry delay while a quorum of nodes will push the lock's release. Retries are then only a safeguard:
+/// a server may fail to push, and the push for an expired key may be late.
 const WATCHED_DELAY: Duration = Duration::from_secs(1);
 
-/// Why an acquire ended without a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// A quorum is impossible because other clients hold the lock.
@@ -28,20 +27,18 @@ pub(crate) enum Refusal {
     Timeout,
 }
 
-/// The next step of an acquire after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The lock is held until `valid_until`, with a fencing token if one was requested.
     Lease { valid_until: Time, token: Option<u64> },
-    /// The lock is held until `valid_until`, once a quorum has confirmed this token.
+    /// The lock is held until `valid_until`, once a quorum has confirmed `token`.
     Confirm { valid_until: Time, token: u64 },
-    /// Try again at this time, or when the lock may have become free.
+    /// Retry at `at`, or earlier if the lock may have become free.
     Retry { at: Time },
-    /// End the acquire. `latest` is false if an earlier attempt is the reason.
+    /// End the acquire. `latest` is false if the refusal is from an earlier attempt.
     Refuse { refusal: Refusal, latest: bool },
 }
 
-/// State of one acquire.
 pub(crate) struct Acquisition {
     quorum: Quorum,
     ttl: Ttl,
@@ -53,16 +50,15 @@ pub(crate) struct Acquisition {
     is_fenced: bool,
     close_at: Time,
     refused: Option<Refusal>,
-    /// True if a quorum of nodes was going to push changes when the last attempt was refused.
+    /// Whether a quorum of nodes was going to push changes when the last attempt was refused.
     was_watched: bool,
-    /// The maximum hold time of the lease.
     max_hold: Option<Duration>,
-    /// Minimum pause before the next attempt if nodes refuse but report that the lock is free.
+    /// The minimum pause before the next attempt if nodes refuse but report that the lock is free.
     pause: Duration,
 }
 
 impl Acquisition {
-    /// An acquire that ends by `deadline`, with as many attempts as `schedule` allows.
+    /// Creates an acquire that ends by `deadline` and makes at most as many attempts as `schedule` allows.
     pub(crate) fn new(
         quorum: Quorum,
         (ttl, drift): (Ttl, Drift),
@@ -89,23 +85,23 @@ impl Acquisition {
         }
     }
 
-    /// Limits the hold time of the lease: an attempt cannot be won after it.
+    /// Limits the hold time of the lease. An attempt cannot be won after `max_hold`.
     pub(crate) fn with_max_hold(self, max_hold: Option<Duration>) -> Self {
         Self { max_hold, ..self }
     }
 
-    /// Gives up as soon as it is clear that the holders' ttls outlast the deadline.
+    /// Makes the acquire give up as soon as the holders' ttls are known to outlast the deadline.
     pub(crate) fn giving_up_early(self, gives_up_early: bool) -> Self {
         Self { gives_up_early, ..self }
     }
 
-    /// Commits a fencing token with each lease: every node that grants also reports its counter.
+    /// Commits a fencing token with each lease. Every node that grants then also reports its counter.
     pub(crate) fn fenced(self, is_fenced: bool) -> Self {
         Self { is_fenced, ..self }
     }
 
-    /// Starts an attempt. `t1` is read before its first command is sent (I4). Returns the round and
-    /// the time to close it.
+    /// Starts an attempt. The caller must read `t1` before it sends the attempt's first command (I4). Returns the round
+    /// and the time to close it.
     pub(crate) fn begin(&mut self, t1: Time) -> (Round, Time) {
         let valid_until = valid_until(t1, self.ttl, self.drift);
         let valid_until =
@@ -114,7 +110,7 @@ impl Acquisition {
         (Round::new(self.quorum, Goal::Acquire { valid_until }), self.close_at)
     }
 
-    /// Starts the round that confirms `token`. Returns it and the time to close it.
+    /// Starts the round that confirms `token`. Returns the round and the time to close it.
     pub(crate) fn begin_confirm(
         &mut self,
         valid_until: Time,
@@ -125,31 +121,31 @@ impl Acquisition {
         (Round::new(self.quorum, Goal::Confirm { valid_until, token }), self.close_at)
     }
 
-    /// Why there is no lease, if the deadline has passed at `now`.
+    /// Returns the refusal of the acquire if the deadline has passed at `now`.
     pub(crate) fn is_over(&self, now: Time) -> Option<Refusal> {
         (now >= self.deadline).then_some(self.refused.unwrap_or(Refusal::Timeout))
     }
 
-    /// True if an attempt may ask one node first: the number of attempts is not limited.
+    /// Returns true if an attempt may ask a single node first, which requires an unlimited number of attempts.
     pub(crate) fn may_ask_one_first(&self) -> bool {
         self.schedule.is_endless()
     }
 
-    /// The attempt was sent to one node only. Other clients hold the lock there until `free_at`, and the node pushes if
-    /// that changes earlier. Returns the latest time of the next attempt. No other node will push, so that is within
-    /// [`WATCHED_DELAY`]. `random` is uniformly distributed.
+    /// Handles the refusal of an attempt that was sent to one node only. Other clients hold the lock there until
+    /// `free_at`, and the node pushes an earlier release. Returns the latest time of the next attempt. That time is
+    /// within [`WATCHED_DELAY`], because no other node will push. `random` must be uniformly distributed.
     pub(crate) fn handle_single_refusal(&self, free_at: Time, now: Time, random: u64) -> Time {
         let at = now.after(random_between(WATCHED_DELAY / 2, WATCHED_DELAY, random));
         at.min(free_at.max(now.after(MIN_DELAY))).min(self.deadline)
     }
 
-    /// Handles an attempt that was abandoned before its round was evaluated. Returns true if another may start at
-    /// once.
+    /// Handles an attempt that was abandoned before its round was evaluated. Returns true if another attempt may start
+    /// at once.
     pub(crate) fn handle_abandoned(&mut self, now: Time, random: u64) -> bool {
         now < self.deadline && self.schedule.next_delay(random).is_some()
     }
 
-    /// Handles the decided round of an attempt. `random` is uniformly distributed.
+    /// Handles the decided round of an attempt and returns the next step. `random` must be uniformly distributed.
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time, random: u64) -> Next {
         let refusal = match (round.outcome(), round.goal()) {
             // The task may run long after the decision, but a returned lease must be valid (I3).
@@ -162,7 +158,7 @@ impl Acquisition {
                     Some(Choice::Confirm(token)) if now < self.deadline => {
                         return Next::Confirm { valid_until, token };
                     }
-                    // The future was not polled in time: there is no time left for a second round.
+                    // The future was not polled in time, so no time is left for a second round.
                     Some(Choice::Confirm(_)) => None,
                     // Too few nodes reported their counters.
                     None => Some(Refusal::NoQuorum),
@@ -173,7 +169,7 @@ impl Acquisition {
             }
             (Some(Outcome::Won | Outcome::TooLate), _) => Some(Refusal::Expired),
             (Some(Outcome::Denied | Outcome::Missing), _) => Some(Refusal::Contended),
-            // Cut short by the caller's deadline, which is not the fault of nodes that have not replied.
+            // The caller's deadline cut the round short. Nodes that have not replied are not at fault.
             (Some(Outcome::NoQuorum) | None, _)
                 if self.close_at == self.deadline && !round.blocked_by_failures() =>
             {
@@ -189,18 +185,18 @@ impl Acquisition {
             && let Some(delay) = self.schedule.next_delay(random)
         {
             let is_watched = refusal == Some(Refusal::Contended) && round.is_watched();
-            // The second attempt comes without the additional delay: its replies name the holder.
+            // The second attempt does not get the additional delay, because its replies name the holder.
             let is_known = std::mem::replace(&mut self.was_watched, is_watched) && is_watched;
             let is_delayed = is_known && self.schedule.is_endless();
             let delay_if_watched = if is_delayed { WATCHED_DELAY } else { Duration::ZERO };
             let at = now.after(delay_if_watched.saturating_add(delay));
-            // 1. A SET is refused. 2. The key is deleted. 3. PTTL reports no key. 4. Another client sets it again.
-            // So a reply that the key is free is no reason to retry at once, again and again.
+            // 1. A SET is refused. 2. The key is deleted. 3. PTTL reports no key. 4. Another client sets the key again.
+            //    A reply that the key is free is therefore no reason to keep retrying at once.
             let soonest = now.after(self.pause);
             let is_free = free_at.is_some_and(|free_at| free_at < soonest);
             self.pause = if is_free { self.pause.saturating_mul(2) } else { MIN_DELAY };
             let free_at = free_at.map(|free_at| free_at.max(soonest));
-            // Even at the deadline a last attempt may succeed: wait for it.
+            // A last attempt at the deadline may still succeed, so the acquire waits for it.
             let at = free_at.map_or(at, |free_at| at.min(free_at));
             return Next::Retry { at: at.min(self.deadline) };
         }

@@ -14,7 +14,6 @@ fn acquisition(retry: &RetryPolicy) -> Acquisition {
     Acquisition::new(Quorum::majority(3), timings, node_timeout, DEADLINE, retry.schedule())
 }
 
-/// An attempt at `t1`: all votes arrive at `t1`, and the round is closed on time.
 fn attempt(acquisition: &mut Acquisition, t1: Time, votes: &[Vote]) -> Round {
     let (mut round, close_at) = acquisition.begin(t1);
     for (node, vote) in votes.iter().enumerate() {
@@ -56,7 +55,6 @@ fn hold_limit_below_ttl_shortens_validity() {
     assert!(!matches!(it.handle_outcome(&late, ms(60), 0), Next::Lease { .. }), "the limit passed");
 }
 
-/// An attempt at `t1` that all nodes refuse; `watching` of them will push when the key changes.
 fn refused(acquisition: &mut Acquisition, t1: Time, watching: usize) -> Round {
     let mut round = attempt(acquisition, t1, &[Vote::Denied; 3]);
     (0..watching).for_each(|node| round.note_watching(NodeId::new(node)));
@@ -147,7 +145,6 @@ fn abandoned_attempt_counts_as_attempt() {
     assert!(!acquisition(&fixed(10)).handle_abandoned(DEADLINE, 0));
 }
 
-/// A round that nodes deny, with keys that expire at `free_at`, and in which `failures` nodes fail.
 fn held(it: &mut Acquisition, free_at: &[u64], failures: usize) -> Round {
     let (mut round, _) = it.begin(ms(0));
     for (node, at) in free_at.iter().enumerate() {
@@ -162,13 +159,14 @@ fn held(it: &mut Acquisition, free_at: &[u64], failures: usize) -> Round {
 
 #[test]
 fn retry_comes_when_a_quorum_can_be_free() {
-    // N = 3: with three keys, a quorum is free when the second expires. With two keys and a failure, when both have.
+    // With N = 3 and three keys, a quorum is free when the second key expires. With two keys and one failed node, a
+    // quorum is free when both keys have expired.
     for (free_at, failures, at) in [
         (vec![70, 30, 50], 0, 50),
         (vec![70, 30], 0, 30),
         (vec![70, 30], 1, 70),
         (vec![300, 400], 0, 100),
-        // Expired already: not sooner than the minimum delay.
+        // Expired keys do not shorten the minimum delay.
         (vec![0, 0], 0, 1),
     ] {
         let mut it = acquisition(&fixed(100));
@@ -191,7 +189,7 @@ fn refusals_of_free_lock_double_the_pause() {
     assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) }, "was not free");
     let mut it = acquisition(&fixed(10));
     for _ in 0..3 {
-        // Free only when the policy retries anyway.
+        // The keys expire only when the policy retries anyway.
         let round = held(&mut it, &[1; 3], 0);
         assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) });
     }
@@ -207,7 +205,6 @@ fn giving_up_early_refuses_if_holder_outlasts_deadline() {
     }
 }
 
-/// A fenced attempt in which the nodes grant with these counters.
 fn numbered(it: &mut Acquisition, numbers: &[u64]) -> Next {
     let (mut round, _) = it.begin(ms(0));
     for (node, number) in numbers.iter().enumerate() {
@@ -218,7 +215,6 @@ fn numbered(it: &mut Acquisition, numbers: &[u64]) -> Next {
     it.handle_outcome(&round, ms(1), 0)
 }
 
-/// The round that confirms `token`, in which the nodes hold the key with these counters.
 fn raised(it: &mut Acquisition, token: u64, numbers: &[u64]) -> Next {
     let valid_until = ms(493);
     let (mut round, close_at) = it.begin_confirm(valid_until, token, ms(1));

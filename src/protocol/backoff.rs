@@ -1,27 +1,27 @@
-//! When to retry a command that a node refused, and when to reconnect.
+//! Pauses before a refused command is repeated, and before a client reconnects.
 //!
-//! [`Backoff`] is exponential backoff with equal jitter: each pause is drawn from the upper half of a span
-//! that doubles with every failure, up to a maximum. Report failures with
-//! [`handle_failure`](Backoff::handle_failure) and successes with [`handle_success`](Backoff::handle_success).
-//! [`next_try`](Backoff::next_try) is when to try again. [`recover`](Backoff::recover) ends the pause.
+//! [`Backoff`] is exponential backoff with equal jitter: each pause is drawn from the upper half of a span that doubles
+//! with every failure, up to a maximum. Report failures with [`handle_failure`](Backoff::handle_failure) and successes
+//! with [`handle_success`](Backoff::handle_success). [`next_try`](Backoff::next_try) returns the time of the next try.
+//! [`recover`](Backoff::recover) ends the pause.
 //!
-//! [`Reconnect`] applies this to connections. Report each connection that was made
+//! [`Reconnect`] applies backoff to connections. Report each connection that was made
 //! ([`handle_connected`](Reconnect::handle_connected)), could not be made
-//! ([`handle_unreachable`](Reconnect::handle_unreachable)) or was lost
-//! ([`handle_loss`](Reconnect::handle_loss)). A connection that had lasted is replaced at once, and its loss is
-//! not reported as an outage. If a node drops each connection as soon as it is made, the pauses grow.
+//! ([`handle_unreachable`](Reconnect::handle_unreachable)) or was lost ([`handle_loss`](Reconnect::handle_loss)). A
+//! connection that had lasted is replaced at once, and its loss is not reported as an outage. If a node drops each
+//! connection as soon as it is made, the pauses grow.
 //!
 //! A server can accept connections and serve no commands over them: a replica, or a server whose writes are paused.
 //! Such connections have a separate backoff, which grows to [`LAST_UNSERVED_PAUSE`](Reconnect::LAST_UNSERVED_PAUSE). A
-//! connection that served for longer than that resets it.
+//! connection that served commands for longer than this pause resets the separate backoff.
 //!
-//! Neither type draws random numbers: the caller passes a uniformly drawn `u64` where a pause begins.
+//! Neither type draws random numbers. The caller passes a uniformly distributed `u64` to each method that starts a
+//! pause.
 
 use super::retry::random_between;
 use super::validity::Time;
 use std::time::Duration;
 
-/// Exponential backoff with equal jitter.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -31,38 +31,37 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// First and longest pause before a command is repeated that the node has answered with an error, such as `BUSY`.
+    /// The first and the longest pause before a command is repeated after an error reply such as `BUSY`.
     const FIRST_REPEAT: Duration = Duration::from_millis(10);
     const LAST_REPEAT: Duration = Duration::from_millis(500);
 
-    /// Pauses between two reconnects because of `MOVED`, which may concern one key or the whole server.
+    /// The first and the longest pause between reconnects because of `MOVED`, which may concern one key or the whole
+    /// server.
     const FIRST_MOVE: Duration = Duration::from_secs(1);
     const LAST_MOVE: Duration = Duration::from_secs(45);
-    /// Pause between two tries of a release that is sent alone, because connections were closed when it was sent:
-    /// longer than a connection has to last to be replaced at once.
+    /// The pause between two tries of a release that is sent alone, because connections were closed when it was sent. A
+    /// connection that lasts this long is replaced at once.
     const ISOLATED_REPEAT: Duration = Duration::from_secs(3);
 
-    /// The first try may come at once.
     fn new(first: Duration, last: Duration) -> Self {
         Self { first, last, failures: 0, next_try: Time::default() }
     }
 
-    /// For commands that a node refuses and that must be repeated until they succeed.
+    /// Creates the backoff for commands that a node refuses and that must be repeated until they succeed.
     pub(crate) fn for_refused_commands() -> Self {
         Self::new(Self::FIRST_REPEAT, Self::LAST_REPEAT)
     }
 
-    /// For reconnects because of `MOVED`.
     pub(crate) fn for_moved() -> Self {
         Self::new(Self::FIRST_MOVE, Self::LAST_MOVE)
     }
 
-    /// For a release that may have caused the loss of connections.
+    /// Creates the backoff for a release that may have caused the loss of connections.
     pub(crate) fn for_isolated_releases() -> Self {
         Self::new(Self::ISOLATED_REPEAT, Self::ISOLATED_REPEAT)
     }
 
-    /// A try has failed. Concurrent tries count once: a failure before the next try is due is ignored.
+    /// Records a failed try. A failure before the next try is due is ignored, so that concurrent tries count once.
     pub(crate) fn handle_failure(&mut self, now: Time, random: u64) {
         if now >= self.next_try {
             let span = self.first.saturating_mul(1 << self.failures.min(16)).min(self.last);
@@ -71,65 +70,61 @@ impl Backoff {
         }
     }
 
-    /// A try succeeded: the next pause is the shortest again. A pause that has begun is not cut short.
+    /// Records a successful try: the next pause is the shortest again. The current pause is not shortened.
     pub(crate) fn handle_success(&mut self) {
         self.failures = 0;
     }
 
-    /// The other side may be reachable again: the next try may come at once, and the pause after it is the
-    /// shortest.
+    /// Ends the current pause, because the server may be reachable again. The next pause is the shortest again.
     pub(crate) fn recover(&mut self, now: Time) {
         self.failures = 0;
         self.next_try = now;
     }
 
-    /// The earliest time of the next try.
     pub(crate) fn next_try(&self) -> Time {
         self.next_try
     }
 }
 
-/// When to connect to a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Reconnect {
     backoff: Backoff,
-    /// For a server that accepts connections and serves no commands over them.
+    /// The backoff for a server that accepts connections but serves no commands over them.
     unserved: Backoff,
     connected_at: Option<Time>,
 }
 
-/// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossCause {
-    /// The peer or the network closed it.
+    /// The peer or the network closed the connection.
     Closed,
-    /// The node left a command unanswered for this long.
+    /// The node left a command unanswered for this duration.
     Hung(Duration),
-    /// The server refuses all writes on it: a replica, or a server that wants another login.
+    /// The server refuses all writes on the connection: a replica, or a server that requires another login.
     Refused,
 }
 
 /// The effect of a lost connection on waiting commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionLoss {
-    /// It had lasted: it is replaced at once, and commands wait for the new connection.
+    /// The connection had lasted. It is replaced at once, and commands wait for the new connection.
     Blip,
-    /// The node is down.
     Outage,
 }
 
 impl Reconnect {
-    /// Pauses between two tries: short enough to find a recovered node within a second, with jitter so that
-    /// clients do not reconnect at the same time. A connection has lasted if it existed for longer than the last pause.
+    /// The first and the longest pause between two tries to connect. They are short enough to find a recovered node
+    /// within a second. Jitter keeps clients from reconnecting at the same time. A connection has lasted if it existed
+    /// for longer than the longest pause.
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-    /// Pauses for a server that accepts connections and serves no commands over them. The first pause is
-    /// long enough for a change of its configuration. The last pause bounds the time to follow a failover.
+    /// The first and the longest pause for a server that accepts connections but serves no commands over them. The
+    /// first pause is long enough for a change of the server's configuration. The longest pause bounds the time to
+    /// follow a failover.
     const FIRST_UNSERVED_PAUSE: Duration = Duration::from_millis(100);
     pub(crate) const LAST_UNSERVED_PAUSE: Duration = Duration::from_secs(4);
 
-    /// The first try may come at once.
     pub(crate) fn new() -> Self {
         Self {
             backoff: Backoff::new(Self::FIRST_PAUSE, Self::LAST_PAUSE),
@@ -138,19 +133,19 @@ impl Reconnect {
         }
     }
 
-    /// A connection was made.
     pub(crate) fn handle_connected(&mut self, now: Time) {
         self.connected_at = Some(now);
     }
 
-    /// No connection could be made. `is_refused`: the server accepted it but is a replica.
+    /// Records that no connection could be made. `is_refused` is true if the server accepted the connection but is a
+    /// replica.
     pub(crate) fn handle_unreachable(&mut self, is_refused: bool, now: Time, random: u64) {
         let backoff = if is_refused { &mut self.unserved } else { &mut self.backoff };
         backoff.handle_failure(now, random);
     }
 
-    /// The connection was lost. If the node left commands unanswered or refuses all writes, it is down, even if the
-    /// connection had lasted.
+    /// Records that the connection was lost. A node that left commands unanswered or refuses all writes counts as down,
+    /// even if the connection had lasted.
     pub(crate) fn handle_loss(
         &mut self,
         cause: LossCause,
@@ -177,20 +172,19 @@ impl Reconnect {
         ConnectionLoss::Outage
     }
 
-    /// How long the connection served commands, without the silence at its end.
+    /// Returns how long the connection served commands, without the silence at its end.
     fn served_for(&self, cause: LossCause, now: Time) -> Option<Duration> {
         let silence = if let LossCause::Hung(silence) = cause { silence } else { Duration::ZERO };
         self.connected_at.map(|since| now.since(since).saturating_sub(silence))
     }
 
-    /// True if a second connection may be made beside one that has been silent for this long. A server that
-    /// serves no commands over its latest connections would serve none over that one.
+    /// Returns true if a second connection may be made while the current connection has been silent for `silence`. A
+    /// server that served no commands over its latest connections would serve none over the second connection either.
     pub(crate) fn may_make_second(&self, silence: Duration, now: Time) -> bool {
         let served = self.served_for(LossCause::Hung(silence), now);
         self.unserved.failures == 0 || served > Some(Self::LAST_UNSERVED_PAUSE)
     }
 
-    /// When to try to connect.
     pub(crate) fn next_try(&self) -> Time {
         self.backoff.next_try().max(self.unserved.next_try())
     }
@@ -212,7 +206,7 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    /// Fails whenever a try is due; returns the pauses, in milliseconds rounded up.
+    /// Fails each try when it is due. Returns the pauses in milliseconds, rounded up.
     fn pauses(backoff: &mut Backoff, random: u64, count: usize) -> Vec<u128> {
         let mut pause = || {
             let now = backoff.next_try();
@@ -281,7 +275,7 @@ mod tests {
         for cause in [LossCause::Refused, LossCause::Hung(ms(1_500))] {
             let mut it = Reconnect::new();
             let mut now = at(0);
-            // Silence of any length is not service. Each connection served for three seconds.
+            // Silence does not count as service. Each connection served for three seconds.
             let silence = if let LossCause::Hung(silence) = cause { silence } else { ms(0) };
             let mut pause = |it: &mut Reconnect| {
                 it.handle_connected(now);
@@ -293,10 +287,10 @@ mod tests {
             };
             let pauses: Vec<_> = (0..8).map(|_| pause(&mut it)).collect();
             assert_eq!(pauses, [50, 100, 200, 400, 800, 1_600, 2_000, 2_000], "{cause:?}");
-            // The set-up finds a replica: the same backoff continues.
+            // The next connection set-up finds a replica, and the same backoff continues.
             it.handle_unreachable(true, now, LOW);
             assert_eq!(it.next_try().since(now), ms(2_000));
-            // A connection that is closed after some seconds of service is replaced at once.
+            // A connection that is closed after more than four seconds of service is replaced at once.
             let made = it.next_try();
             it.handle_connected(made);
             let closed = made.after(ms(4_001));
@@ -319,7 +313,7 @@ mod tests {
         assert!(it.may_make_second(ms(150), at(4_301)), "it served for longer than the last pause");
     }
 
-    /// Reconnects: whether a try succeeds, after how many milliseconds the connection is lost, and a random number.
+    /// Generates tries. Each has a success flag, the lifetime of its connection in milliseconds, and a random number.
     fn tries() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
         proptest::collection::vec((any::<bool>(), 0..3_000_u64, any::<u64>()), 1..60)
     }
@@ -328,7 +322,8 @@ mod tests {
         #[test]
         fn pauses_depend_on_failures_in_a_row(tries in tries()) {
             let mut it = Reconnect::new();
-            // Expected failures in a row: since the start, or since a connection was lost that had lasted.
+            // The expected number of consecutive failures, since the start or since the loss of a connection that had
+            // lasted.
             let mut failures = 0;
             for (is_taken, lasts, random) in tries {
                 let tried = it.next_try();

@@ -1,61 +1,58 @@
-//! When to ask the nodes whether a lease is still held, at a limited rate.
+//! Rate-limited checks whether a lease is still held.
 //!
-//! - Events: [`Checks::request`] when a check is needed; [`Checks::begin`] when one may begin;
-//!   [`Checks::handle_begun`] and [`Checks::handle_end`] around the requests.
-//! - The next timeout is [`Checks::due`].
+//! - Events: [`Checks::request`] when a check is needed; [`Checks::begin`] when a check may begin;
+//!   [`Checks::handle_begun`] and [`Checks::handle_end`] around the requests of a check.
+//! - [`Checks::due`] returns the next timeout.
 
 use super::validity::Time;
 use std::time::Duration;
 
-/// Minimum time between two checks: other clients can change a key thousands of times a second.
+/// The minimum time between two checks. Other clients can change a key thousands of times per second.
 const CHECK_PAUSE: Duration = Duration::from_millis(100);
 
-/// The pending and running checks of one lease.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// Earliest time of the next check.
+    /// The earliest time of the next check.
     next: Time,
-    /// Set while a check is under way: when it ends at the latest.
+    /// The latest end of the running check, if a check is running.
     under_way: Option<Time>,
     requested: CheckKind,
 }
 
-/// The task of the next check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CheckKind {
     #[default]
     None,
     /// Check whether the lease is still held.
     Check,
-    /// Check it and extend the lease.
+    /// Check whether the lease is still held, and extend it.
     Renewal,
 }
 
 impl Checks {
-    /// Requests a check.
+    /// Requests a check. If several checks are requested, the strongest kind applies.
     pub(crate) fn request(&mut self, what: CheckKind) {
         self.requested = self.requested.max(what);
     }
 
-    /// When the next check may begin, if one is needed.
+    /// Returns when the next check may begin, if a check is requested.
     pub(crate) fn due(&self) -> Option<Time> {
         let next = self.under_way.map_or(self.next, |until| until.max(self.next));
         (self.requested != CheckKind::None).then_some(next)
     }
 
-    /// Starts the requested check, if it may begin at `now`.
+    /// Starts the requested check if it may begin at `now`. Returns the kind of the check.
     pub(crate) fn begin(&mut self, now: Time) -> Option<CheckKind> {
         self.due().filter(|due| now >= *due)?;
         let next = Self { next: now.after(CHECK_PAUSE), ..Self::default() };
         Some(std::mem::replace(self, next).requested)
     }
 
-    /// Requests were sent, and end by `close_at`.
+    /// Records that the requests of the check were sent and will end by `close_at`.
     pub(crate) fn handle_begun(&mut self, close_at: Time) {
         self.under_way = Some(close_at);
     }
 
-    /// The requests have ended.
     pub(crate) fn handle_end(&mut self) {
         self.under_way = None;
     }

@@ -1,94 +1,96 @@
-//! Other clients that compete for a lock: which of them goes first, and how long a client rests after a lost race.
+//! Competition with other clients for a lock: which client goes first, and how long a client rests after a lost race.
 //!
-//! - Events: [`Contention::handle_rivals`] when other clients compete for the lock. [`Contention::handle_holder`] when an
-//!   attempt was refused. [`Contention::handle_lost_race`] when another client reacted faster to a push.
+//! - Events: [`Contention::handle_rivals`] when other clients compete for the lock. [`Contention::handle_holder`] when
+//!   an attempt was refused. [`Contention::handle_lost_race`] when another client reacted faster to a push.
 //!   [`Contention::handle_win`] when this client has acquired the lock.
-//! - Queries: [`Contention::reaction`] and [`Contention::hold_back`] are delays before an attempt. [`Contention::rest`] is
-//!   a random pause after a refused one, and [`Contention::rests`] is true if it follows every refusal.
+//! - Queries: [`Contention::reaction`] and [`Contention::hold_back`] return delays before an attempt.
+//!   [`Contention::rest`] returns a random pause after a refused attempt. [`Contention::rests`] returns true if the
+//!   client rests after every refused attempt.
 //!
-//! Nodes report the holder of the lock when they refuse an attempt, and its value identifies the client. So each client
-//! knows the last turns of the others. If they are few, they take turns: the longer ago a client's last turn is, the
-//! sooner it reacts to a push. If they are many, each client that loses a race rests, and the longest rest doubles with
-//! each lost race, so that few of them compete for each release.
+//! When nodes refuse an attempt, they report the holder's value, which identifies the client. Each client therefore
+//! knows the last turns of the others. A few clients take turns: the longer ago a client's last turn is, the sooner the
+//! client reacts to a push. If many clients compete, each client that loses a race rests. The longest rest doubles with
+//! each lost race, so that few clients compete for each release.
 //!
-//! A race that was lost to one of few known clients does not count, nor one that was lost to the client which already
-//! held the lock: that client has passed the lock on in its own queue. Longer rests would only give the others more turns.
+//! A race lost to one of a few known clients does not count. A race lost to the client that already held the lock does
+//! not count either: that client has passed the lock on in its own queue. Longer rests would only give the other
+//! clients more turns.
 
 use super::retry::random_between;
 use std::time::Duration;
 
-/// The longest rest of a client that has lost no race. It doubles with each lost race, and grows evenly between.
+/// The longest rest of a client that has lost no race. The longest rest doubles with each lost race, and grows linearly
+/// in between.
 const BASE_REST: Duration = Duration::from_micros(3_500);
 
-/// A lost race adds this to [`Contention::lost`]. A won race takes away 1, so that clients which win by chance do not
-/// soon compete more often than others.
+/// The number that a lost race adds to [`Contention::lost`]. A won race subtracts 1, so that clients that win by chance
+/// do not soon compete more often than other clients.
 const LOST_RACE: u32 = 4;
 
-/// Upper limit of [`Contention::lost`], and so of the longest rest.
+/// The upper limit of [`Contention::lost`], which also limits the longest rest.
 const MAX_LOST: u32 = 6 * LOST_RACE + 2;
 
-/// From this value of [`Contention::lost`] on, a client rests after each refused attempt.
+/// The value of [`Contention::lost`] from which a client rests after each refused attempt.
 const CROWD: u32 = 4 * LOST_RACE;
 
-/// A holder that is known takes this away from [`Contention::lost`].
+/// The number that a known holder subtracts from [`Contention::lost`].
 const KNOWN_HOLDER: u32 = LOST_RACE / 2;
 
-/// Number of turns of other clients that a client remembers.
+/// The number of other clients' turns that a client remembers.
 const TURNS: usize = 16;
 
-/// Maximum number of other clients with which a client takes turns in an order.
+/// The maximum number of other clients with which a client takes turns in the order of their last turns.
 const FEW: usize = 8;
 
-/// How much later a client reacts than the one before it in the order. This is the precision of a timer, and longer than
-/// the time between the pushes to two clients.
+/// The difference between the reaction delays of two adjacent clients in the order. The difference equals the precision
+/// of a timer, and is longer than the time between the pushes to two clients.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Random number that identifies a client in the values of its leases. A forked process keeps its parent's.
+/// A random number that identifies a client in the values of its leases. A forked process keeps its parent's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientId(pub(crate) u32);
 
 impl ClientId {
-    /// `random` is uniformly distributed.
+    /// Creates an ID from `random`, which must be uniformly distributed.
     pub(crate) fn from_random(random: u64) -> Self {
         Self((random >> u32::BITS) as u32)
     }
 }
 
-/// The holder that refused an attempt, compared with earlier holders.
+/// The holder that blocked an attempt, compared with earlier holders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Holder {
     /// The holder was not reported, was not seen before, or is one of many clients.
     #[default]
     Unknown,
-    /// One of a few clients.
+    /// The holder is one of a few known clients.
     Known,
-    /// The client that also refused the attempt before.
+    /// The holder is the client that also blocked the previous attempt.
     Same,
 }
 
-/// Knowledge of a client about the others that compete for a lock. Its next acquire inherits it.
+/// A client's knowledge about other clients that compete for a lock. The client's next acquire inherits it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contention {
-    /// Lost races (each adds [`LOST_RACE`]) minus won races and known holders.
+    /// Lost races, each counted as [`LOST_RACE`], minus won races and known holders.
     lost: u32,
-    /// Holders of the last turns of other clients.
+    /// The holders of the last turns of other clients.
     turns: [Option<ClientId>; TURNS],
-    /// Where the next turn is recorded.
+    /// The index in `turns` at which the next turn is recorded.
     next: usize,
-    /// Number of turns of other clients since this client's last turn. `None` before its first.
+    /// The number of turns of other clients since this client's last turn. `None` before this client's first turn.
     since: Option<usize>,
-    /// The client that refused the last attempt, if that was after this client's last turn.
+    /// The client that blocked the last attempt, if that attempt was made after this client's last turn.
     last: Option<ClientId>,
     holder: Holder,
 }
 
 impl Contention {
-    /// Other clients compete for the lock.
     pub(crate) fn handle_rivals(&mut self) {
         self.lost = self.lost.max(1);
     }
 
-    /// An attempt was refused. `holder` is the client that holds the lock, if the nodes report one.
+    /// Records that an attempt was refused. `holder` is the client that holds the lock, if the nodes report one.
     pub(crate) fn handle_holder(&mut self, holder: Option<ClientId>) {
         self.holder = Holder::Unknown;
         let Some(client) = holder else { return };
@@ -109,7 +111,8 @@ impl Contention {
         }
     }
 
-    /// The client that refused the last attempt has won a race against this one. Returns whether it counts.
+    /// Records that the client that blocked the last attempt has won a race against this client. Returns true if the
+    /// lost race counts.
     pub(crate) fn handle_lost_race(&mut self) -> bool {
         let counts = self.holder == Holder::Unknown;
         if counts {
@@ -118,7 +121,6 @@ impl Contention {
         counts
     }
 
-    /// This client has acquired the lock.
     pub(crate) fn handle_win(&mut self) {
         self.lost = self.lost.saturating_sub(1);
         (self.since, self.last) = (Some(0), None);
@@ -128,33 +130,33 @@ impl Contention {
         self.lost > 0
     }
 
-    /// True if the client rests after each refused attempt that followed a push or its own turn: many clients compete, and
-    /// another one than before holds the lock.
+    /// Returns true if the client rests after each refused attempt that followed a push or its own turn. The client
+    /// rests if many clients compete and the holder of the lock has changed.
     pub(crate) fn rests(&self) -> bool {
         self.lost >= CROWD && self.holder != Holder::Same
     }
 
-    /// How long after a push the client reacts to it, so that clients go first which had no turn for longer.
+    /// Returns the client's delay after a push, which favours clients whose last turn is longer ago.
     pub(crate) fn reaction(&self) -> Duration {
         let since = self.since.unwrap_or(usize::MAX);
         steps(self.rivals().min(FEW).saturating_sub(since))
     }
 
-    /// How long after its own release the client tries again, so that the others go first. They receive the push later
-    /// than this client receives the reply, and react later by up to a timer's precision.
+    /// Returns the client's delay after its own release, so that other clients go first. Other clients receive the push
+    /// later than this client receives the reply. Their reaction is delayed by up to a timer's precision.
     pub(crate) fn hold_back(&self) -> Duration {
         let others = self.rivals().clamp(1, FEW) - 1;
         steps(1 + 2 * others)
     }
 
-    /// A random time until the client competes again. `random` is uniformly distributed.
+    /// Returns a random time until the client competes again. `random` must be uniformly distributed.
     pub(crate) fn rest(&self, random: u64) -> Duration {
         let quarters = (LOST_RACE + self.lost % LOST_RACE) << (self.lost / LOST_RACE);
         let longest = BASE_REST / LOST_RACE * quarters;
         random_between(Duration::ZERO, longest, random)
     }
 
-    /// Number of other clients that held the lock in the last turns.
+    /// Returns the number of other clients that held the lock in the last turns.
     fn rivals(&self) -> usize {
         let is_first = |place: usize| !self.turns[..place].contains(&self.turns[place]);
         (0..TURNS).filter(|place| self.turns[*place].is_some() && is_first(*place)).count()
@@ -169,12 +171,12 @@ fn steps(count: usize) -> Duration {
 mod tests {
     use super::*;
 
-    /// The longest rest, in microseconds.
+    /// Returns the longest rest in microseconds.
     fn longest_rest(contention: &Contention) -> u128 {
         contention.rest(u64::MAX).as_nanos().div_ceil(1_000)
     }
 
-    /// The client has lost this number of races, each to another client.
+    /// Returns the state of a client that has lost `races` races, each to a different client.
     fn after_lost_races(races: u32) -> Contention {
         let mut contention = Contention::default();
         for race in 0..races {
@@ -234,7 +236,7 @@ mod tests {
         assert!(contention.handle_lost_race(), "there are more than eight");
     }
 
-    /// The client that reacts first gets the turn. If several react together, chance decides.
+    /// The client that reacts first gets the turn. If several clients react at the same time, the turn is random.
     #[test]
     fn few_clients_take_turns_in_the_order_of_their_last_turns() {
         let mut random = 1_u64;

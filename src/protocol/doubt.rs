@@ -1,52 +1,51 @@
-//! Which nodes may have lost the keys of a lease.
+//! The nodes that may have lost the keys of a lease.
 //!
-//! - Events: [`SuspectedLoss::handle_request`] when an extension is sent to the nodes,
-//!   [`SuspectedLoss::handle_outcome`] when it is decided, [`SuspectedLoss::handle_grant`] when a vote comes later,
-//!   and [`SuspectedLoss::handle_invalidation`] when a node pushes that a key changed. The last one returns how many
-//!   nodes may have lost their keys.
+//! - [`SuspectedLoss::handle_request`]: the client sends an extension to the nodes.
+//! - [`SuspectedLoss::handle_outcome`]: the extension is decided.
+//! - [`SuspectedLoss::handle_grant`]: a later vote arrives.
+//! - [`SuspectedLoss::handle_invalidation`]: a node pushes that a key changed. Returns how many nodes may have lost
+//!   their keys.
 //!
-//! Before the first extension, the votes of the acquire are the latest knowledge. They still arrive while the lease is
-//! held, so each call passes the nodes that have granted so far.
+//! Before the first extension, the votes of the acquire are the latest information. These votes still arrive while the
+//! lease is held, so each call of `handle_invalidation` passes the nodes that have granted so far.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 
-/// The nodes suspected of having lost the keys since the last request to them.
+/// The nodes suspected of having lost keys since the last request to the nodes.
 #[derive(Debug)]
 pub(crate) struct SuspectedLoss {
     quorum: Quorum,
-    /// Nodes that pushed a change of a key.
+    /// The nodes that pushed a change of a key.
     invalidated: NodeSet,
     latest: LatestRequest,
 }
 
-/// The latest request to the nodes.
 #[derive(Debug)]
 enum LatestRequest {
     ByAcquire,
     UnderWay,
-    /// An extension was decided; the `not_granted` nodes have not granted it.
+    /// A decided extension that the `not_granted` nodes have not granted.
     ByExtension {
         not_granted: NodeSet,
     },
 }
 
 impl SuspectedLoss {
-    /// A new lease: the acquire was the latest request.
+    /// Creates the state of a new lease, whose latest request is the acquire.
     pub(crate) fn new(quorum: Quorum) -> Self {
         Self { quorum, invalidated: NodeSet::default(), latest: LatestRequest::ByAcquire }
     }
 
-    /// An extension is sent to the nodes.
     pub(crate) fn handle_request(&mut self) {
         (self.invalidated, self.latest) = (NodeSet::default(), LatestRequest::UnderWay);
     }
 
-    /// An extension was decided, with grants of these nodes.
+    /// Records that an extension was decided with the grants of the nodes in `granted`.
     pub(crate) fn handle_outcome(&mut self, granted: NodeSet) {
         self.latest = LatestRequest::ByExtension { not_granted: self.all().without(granted) };
     }
 
-    /// `node` has granted, maybe after the decision.
+    /// Records that `node` has granted, possibly after the decision.
     pub(crate) fn handle_grant(&mut self, node: NodeId) {
         if let LatestRequest::ByExtension { not_granted } = &mut self.latest {
             let granted = [node].into_iter().collect();
@@ -54,8 +53,8 @@ impl SuspectedLoss {
         }
     }
 
-    /// A key changed on `node`. `acquired` are the nodes that have granted the acquire so far. Returns the number
-    /// of nodes that may have lost their keys.
+    /// Records that a key changed on `node`. `acquired` contains the nodes that have granted the acquire so far.
+    /// Returns the number of nodes that may have lost their keys.
     pub(crate) fn handle_invalidation(&mut self, node: NodeId, acquired: NodeSet) -> usize {
         self.invalidated.insert(node);
         let not_granted = match self.latest {
@@ -115,7 +114,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with the definition: changed since the last request, or no grant of it.
+        /// A node is suspected if a key changed there since the last request, or if the node has not granted that
+        /// request.
         #[test]
         fn suspected_nodes_match_definition(
             story in prop::collection::vec((0..4_u8, 0..5_usize, prop::collection::vec(0..5_usize, 0..5)), 1..40),

@@ -1,4 +1,4 @@
-//! Checks the invariants for every combination of votes in every arrival order, for N = 1..5.
+//! Invariant checks for every combination of votes in every arrival order, for N = 1 to 5.
 
 use super::quorum::{NodeId, Quorum};
 use super::round::{Goal, Outcome, Round, Vote};
@@ -8,7 +8,7 @@ const VOTES: [Vote; 4] = [Vote::Granted, Vote::Denied, Vote::Missing, Vote::Fail
 const END: Time = Time::from_nanos(1_000);
 const EARLY: Time = Time::from_nanos(500);
 
-/// Every way to give each of `nodes` nodes one of the first `kinds` votes.
+/// Returns every assignment of the first `kinds` votes to `nodes` nodes.
 fn vectors(nodes: usize, kinds: usize) -> impl Iterator<Item = Vec<Vote>> {
     (0..kinds.pow(nodes.try_into().expect("a few nodes"))).map(move |code| {
         let digit = |place: usize| code / kinds.pow(place.try_into().expect("few")) % kinds;
@@ -16,7 +16,6 @@ fn vectors(nodes: usize, kinds: usize) -> impl Iterator<Item = Vec<Vote>> {
     })
 }
 
-/// Every order of `0..nodes`.
 fn orders(nodes: usize) -> Vec<Vec<usize>> {
     if nodes == 0 {
         return vec![Vec::new()];
@@ -36,7 +35,7 @@ fn count(votes: &[Vote], wanted: Vote) -> usize {
     votes.iter().filter(|vote| **vote == wanted).count()
 }
 
-/// Plays the votes into a round in `order`, all at `now`. Returns how often it decided, and the round.
+/// Passes the votes to a round in `order`, all at `now`. Returns the number of decisions and the round.
 fn play(goal: Goal, votes: &[Vote], order: &[usize], now: Time) -> (usize, Round) {
     let mut round = Round::new(Quorum::majority(votes.len()), goal);
     let mut decisions = 0;
@@ -77,7 +76,7 @@ fn each_round(kinds: usize, mut check: impl FnMut(&[Vote], &[usize])) -> usize {
 #[test]
 fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
     let goal = Goal::Acquire { valid_until: END };
-    // An acquire has no Missing votes: skip vectors that contain one.
+    // An acquire has no Missing votes, so vectors that contain one are skipped.
     let mut seen = 0;
     each_round(4, |votes, order| {
         if votes.contains(&Vote::Missing) {
@@ -119,7 +118,7 @@ fn deferred_grants_count_later_and_the_round_waits() {
             return;
         }
         let quorum = Quorum::majority(votes.len());
-        // When each node's grant counts: at once, later, or too late for this round.
+        // A node's grant counts at once, later, or too late for this round.
         for kinds in 0..3_usize.pow(u32::try_from(votes.len()).expect("few")) {
             seen += 1;
             let counts_from =

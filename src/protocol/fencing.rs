@@ -1,35 +1,36 @@
-//! Fencing tokens: how one token is chosen from the counters of the nodes.
+//! Fencing tokens: the choice of a token from the counters of the nodes.
 //!
-//! Each node keeps a counter beside a resource's key. A grant increments it to a number that is higher
-//! than all that were drawn or confirmed on this node before. The token is **committed** once a
-//! quorum of nodes holds this client's key with a counter that is not lower than the token, and each of them
-//! had replied with a number that is not higher. So any later holder draws a higher number on a node of
-//! both quorums, and its token is not lower than that number.
+//! Each node keeps a counter beside a resource's key. A grant increments the counter to a number that is higher than
+//! all numbers granted or confirmed on this node before. The token is **committed** once a quorum of nodes meets two
+//! conditions. Each node holds this client's key with a counter that is not lower than the token, and each node's reply
+//! was not higher than the token. Any later holder therefore gets a higher number from a node in both quorums. The
+//! later holder's token is not lower than that number.
 
 use super::quorum::Quorum;
 
-/// Upper bound of all counters: from here on the nodes' Lua scripts could not distinguish consecutive numbers, which
-/// are doubles.
+/// The upper bound of all counters. Numbers in the nodes' Lua scripts are doubles, which cannot distinguish consecutive
+/// integers from here on.
 pub(crate) const LIMIT: u64 = 1 << 53;
 
-/// Hints stay below this, so that a wrong clock or a foreign counter cannot bring a counter near [`LIMIT`].
+/// The exclusive upper bound of hints, so that a wrong clock or a foreign counter cannot bring a counter near
+/// [`LIMIT`].
 const MAX_HINT: u64 = LIMIT / 2;
 
-/// The result of an acquire round's counters.
+/// The token chosen from the counters of an acquire round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// A quorum replied with this number: it is the token, and committed.
+    /// A committed token: a quorum replied with this number.
     Committed(u64),
-    /// The token, once a quorum of the nodes has raised its counter to it while the key there still holds this client's
-    /// value.
+    /// A token that a quorum must confirm. Each node raises its counter to the token if the key still holds this
+    /// client's value.
     Confirm(u64),
 }
 
-/// Chooses the token from the numbers of the nodes that granted, in any order; `None` if they are
-/// no quorum.
+/// Chooses the token from the numbers of the nodes that granted, in any order. Returns `None` if these nodes are no
+/// quorum.
 ///
-/// Raising cannot confirm a number above the token: an earlier holder may have got that number, or one in between, on
-/// that node alone. So the lowest numbers are used.
+/// The token is the highest of a quorum's lowest numbers. A node with a number above the token cannot confirm the
+/// token: an earlier holder may have received that number, or a number in between, from that node alone.
 pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     numbers.sort_unstable();
     let highest_of_lowest = *numbers.get(quorum.needed() - 1)?;
@@ -41,9 +42,9 @@ pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     )
 }
 
-/// The minimum that a grant sends for the counters, so that all nodes reply with the same number. It is higher than the
-/// last number `seen`, and not below the wall clock in microseconds. Safety depends on it only if counters
-/// were lost.
+/// Returns the minimum that a grant sends for the counters, so that all nodes reply with the same number. The minimum
+/// is higher than the last number `seen` and not below the wall clock in microseconds. Inputs that give a minimum of
+/// [`MAX_HINT`] or more are ignored. Safety depends on the minimum only if counters were lost.
 pub(crate) fn hint(seen: u64, wall_clock_us: u64) -> u64 {
     let sound = |number: &u64| *number < MAX_HINT;
     let after_seen = Some(seen.saturating_add(1)).filter(sound);

@@ -1,31 +1,29 @@
 //! When each node became free of the keys that blocked an attempt.
 //!
-//! A node pushes when a key is deleted. If several keys are to be locked, a node reports one that is in conflict, and
-//! nodes may report different ones. So only pushes for the reported key matter. The report may arrive after the push:
-//! both are kept and compared on request. Deletions are kept once for each key, for all attempts, with their
-//! [`Epoch`]. An attempt asks for deletions since it began.
+//! A node sends a push when a key is deleted. For a lock of several keys, each node reports one conflicting key, and
+//! nodes may report different keys. Only pushes for the reported key matter. The report can arrive after the push, so
+//! both are stored and compared on request. Deletions are stored once per key, for all attempts, with their [`Epoch`].
+//! An attempt asks for the deletions since it began.
 //!
 //! Events:
 //!
-//! - [`ReleaseLog::handle_freed`]: a node reports that the key was deleted there;
+//! - [`ReleaseLog::handle_freed`]: a node reports that the key was deleted.
 //! - [`ReleaseLog::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
 //!
-//! Query: [`ReleaseLog::free_from`] is when a node is free of the key.
+//! Query: [`ReleaseLog::free_from`] returns when a node is free of the key.
 
 use super::quorum::{NodeId, NodeSet};
 use super::validity::Time;
 use std::collections::BTreeMap;
 
-/// Nodes that are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FreeNodes {
     pub(crate) nodes: NodeSet,
-    /// When the last of them is free.
+    /// When the last of these nodes is free.
     pub(crate) from: Time,
 }
 
 impl FreeNodes {
-    /// Adds `node`, which is free from `at` on.
     pub(crate) fn insert(&mut self, node: NodeId, at: Time) {
         self.nodes.insert(node);
         self.from = self.from.max(at);
@@ -46,22 +44,21 @@ impl Epoch {
 #[derive(Debug, Default)]
 pub(crate) struct ReleaseLog {
     freed: BTreeMap<NodeId, Epoch>,
-    /// The latest release by this process, and when the key is free after it.
+    /// The latest release by this process, and the time from which the key is free.
     released: Option<(Epoch, Time)>,
 }
 
 impl ReleaseLog {
-    /// `node` reports that the key was deleted.
     pub(crate) fn handle_freed(&mut self, node: NodeId, moment: Epoch) {
         self.freed.insert(node, moment);
     }
 
-    /// A lease of this process ends. The key is free on all nodes from `at` on.
+    /// Records that a lease of this process ends. The key is free on all nodes from `at` on.
     pub(crate) fn handle_release(&mut self, at: Time, moment: Epoch) {
         self.released = Some((moment, at));
     }
 
-    /// When the key is free on `node`, if it was deleted after `began`.
+    /// Returns the time from which the key is free on `node`, if it was deleted after `began`.
     pub(crate) fn free_from(&self, node: NodeId, began: Epoch) -> Option<Time> {
         if self.freed.get(&node).is_some_and(|moment| *moment > began) {
             return Some(Time::default());

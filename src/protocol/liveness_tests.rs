@@ -18,14 +18,13 @@ fn new() -> Liveness {
     Liveness::new(TIMEOUT, at(0))
 }
 
-/// The alarm fires on time, and the yield takes no time. Returns the actions.
+/// Fires the alarm on time and polls until no action is due. The yield takes no time.
 fn ring(it: &mut Liveness, is_quorum_silent: bool) -> Vec<Action> {
     let now = it.next_timeout();
     it.handle_timeout(now, now);
     std::iter::from_fn(|| it.poll(now, is_quorum_silent)).take(9).collect()
 }
 
-/// A connection that has been stalled since 200 ms.
 fn stalled() -> Liveness {
     let mut it = new();
     it.handle_written(at(0));
@@ -95,7 +94,7 @@ fn reply_ends_stall_unless_next_is_overdue() {
     assert_eq!(it.next_timeout(), at(251));
     assert!(!it.handle_reply(None, at(251)), "it was not stalled any more");
     assert_eq!((it.next_timeout(), it.silence(at(300))), (at(5_251), Duration::ZERO));
-    // The next stall may have another second connection.
+    // The next stall may cause another second connection.
     let mut it = stalled();
     assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
     assert!(it.handle_reply(None, at(700)));
@@ -125,7 +124,7 @@ fn process_pause_does_not_count_as_node_silence() {
     assert_eq!(it.next_timeout(), at(501));
     it.handle_timeout(at(501), at(601));
     assert_eq!(it.poll(at(601), true), Some(Action::Yield), "half a timeout is not late");
-    // A late alarm does not end a stall. It only delays the end of the connection.
+    // A late alarm does not end a stall. It only delays the abandonment of the connection.
     let mut it = stalled();
     it.handle_timeout(at(TRUSTED), at(PATIENT));
     assert_eq!(it.poll(at(PATIENT), true), None);
@@ -164,7 +163,7 @@ enum Operation {
     Pass(u64),
     Write,
     Reply,
-    /// The process is stopped for this many milliseconds.
+    /// A stop of the process, in milliseconds.
     Stop(u64),
 }
 
@@ -179,28 +178,27 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     proptest::collection::vec(operation, 1..60)
 }
 
-/// Drives a [`Liveness`] as a connection's task does, beside a model: when the unanswered pipelines were written, and
-/// since when the process has been running.
+/// A [`Liveness`] that is driven as a connection's task drives it, and a model of the connection.
 struct Play {
     it: Liveness,
     now: u64,
     unanswered: VecDeque<u64>,
     awake: u64,
     last_traffic: u64,
-    /// Number of yields since the last reply, and of second connections in this stall.
+    /// The number of yields since the last reply.
     looks: u32,
+    /// The number of second connections in this stall.
     seconds: u32,
     is_over: bool,
     is_quorum_silent: bool,
 }
 
 impl Play {
-    /// How long the node has been silent while the process was running.
     fn silence(&self) -> Option<u64> {
         self.unanswered.front().map(|oldest| self.now - (*oldest).max(self.awake))
     }
 
-    /// The alarm fires, late if the process was stopped.
+    /// Fires the alarm, late if the process was stopped.
     fn ring(&mut self) {
         let due = self.it.next_timeout();
         assert!(due <= at(self.now));
@@ -236,7 +234,6 @@ impl Play {
         assert!(self.it.next_timeout() > at(self.now), "the alarm fires again and again");
     }
 
-    /// Time passes, and every alarm fires on time.
     fn pass(&mut self, until: u64) {
         while !self.is_over && self.it.next_timeout() <= at(until) {
             let due = self.it.next_timeout().since(at(0));
@@ -266,7 +263,6 @@ impl Play {
         self.seconds *= u32::from(self.it.is_stalled());
     }
 
-    /// Compares with the model, after all actions that were due.
     fn check(&self) {
         let silence = self.silence();
         if self.awake == 0 {
@@ -302,7 +298,7 @@ proptest! {
                 Operation::Reply => play.reply(),
                 Operation::Stop(span) => play.now += span,
             }
-            // A reply that is overdue after a stop or another reply makes the alarm fire at once.
+            // If a reply is overdue after a stop or another reply, the alarm fires at once.
             play.pass(play.now);
             if play.is_over {
                 break;

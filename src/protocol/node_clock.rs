@@ -1,50 +1,51 @@
-//! One node's clock compared with the client's clock: how far it has stepped ahead, and when its grants begin to count.
+//! The clock of one node compared with the client's clock: its steps ahead, and the time from which its grants count.
 //!
-//! A node expires keys by its own wall clock. If that steps ahead by d, every key that was granted before the step
-//! is dropped up to d early, until the longest ttl has passed. So a grant alone does not prove that
-//! the former holder's time is over:
-//! 1. A is granted the lock for 10 s.
+//! A node expires keys by its own wall clock. If that clock steps ahead by d, every key granted before the step expires
+//! up to d early, until the longest ttl has passed. A grant alone therefore does not prove that the former holder's
+//! time is over:
+//!
+//! 1. Client A acquires the lock for 10 s.
 //! 2. The node's clock is set ahead by 5 s.
-//! 3. After 5 s the key is gone, and B is granted the lock.
-//! 4. A relies on the lock for 5 s more.
+//! 3. After 5 s, the key has expired, and client B acquires the lock.
+//! 4. Client A relies on the lock for another 5 s.
 //!
-//! With each grant the node reports its time T. A former holder was granted the lock when the node's clock was o ahead
-//! of the client's, for a ttl that ends at T or earlier. It relies on the lock until T - o at most, on the client's
-//! clock, less the drift allowance. So the grant counts from then on, with the least o of all times at which such a key
-//! can have been granted. When the clock is set back, the T before that remains in force, because dropped keys do not
-//! come back.
+//! Each grant reports the node's time T. A former holder was granted the lock when the node's clock was o ahead of the
+//! client's clock, with a ttl that ended at T or earlier. On the client's clock, the holder relies on the lock until
+//! T - o at most, minus the drift allowance. The new grant counts from this time on. The computation uses the smallest
+//! o of all times at which such a key can have been granted. If the node's clock is set back, the T before the step
+//! remains in force, because expired keys do not reappear.
 //!
-//! If a node's clock has got ahead, either it has stepped, or the client's clock has stood still, for example while a
-//! virtual machine was frozen. Readings cannot tell the two apart, even if all nodes deviate alike: they may have
-//! one time source. So both are allowed for. The node's grants count later, as after a step of its clock. The client's
-//! leases are extended again, as after a pause of the process.
+//! If a node's clock has moved ahead, either it has stepped or the client's clock has stood still, for example while a
+//! virtual machine was frozen. Readings cannot distinguish the two causes. Even if all nodes deviate alike, they may
+//! share a time source. Both causes are therefore handled: the node's grants count later, as after a step of its clock,
+//! and the client extends its leases again, as after a pause of the process.
 //!
-//! Report each [`Reading`] with [`handle_reading`](NodeClock::handle_reading), in the order in which they were
-//! read. It returns when the grants of that reading begin to count, and the size of a new step. Between readings,
-//! [`lag`](NodeClock::lag) is how much later a grant counts now, and [`fast`](NodeClock::fast) returns whether the
-//! clock runs too fast for any of its grants to count.
+//! Report each [`Reading`] with [`handle_reading`](NodeClock::handle_reading), in the order of the readings. The method
+//! returns the time from which the grants of that reading count, and the size of a new step. Between readings,
+//! [`lag`](NodeClock::lag) returns how much later a grant counts now, and [`fast`](NodeClock::fast) returns whether the
+//! clock runs too fast for any grant to count.
 
 use super::validity::{Drift, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How fast a clock may wander by itself, in parts per million. A larger change is a step. Crystals keep within
-/// 100 ppm, and there are two.
+/// The maximum rate at which a clock wanders without a step, in parts per million. A larger change is a step. Crystals
+/// keep within 100 ppm, and two crystals are compared.
 const WANDER_PPM: u32 = 200;
 
-/// Redis truncates expiry times to milliseconds.
+/// The precision of expiry times, which Redis truncates to milliseconds.
 const PRECISION: Duration = Duration::from_millis(1);
 
-/// Length of the intervals in which the clock's rate is measured.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The clock runs fast if it gains too much in this many intervals in a row. Otherwise it has stepped.
+/// The number of consecutive intervals with excessive gain after which a clock counts as fast. A clock with fewer such
+/// intervals has stepped.
 const FAST_INTERVALS: u32 = 3;
 
-/// Maximum number of earlier offsets (I12). Beyond it, neighbours are merged.
+/// The maximum number of earlier offsets (I12). Beyond it, neighbouring offsets are merged.
 const MAX_PAST: usize = 64;
 
-/// A reading of a node's clock: it showed this time between `sent` and `received` on the client's clock.
+/// A reading of a node's clock, which showed `shown_us` between `sent` and `received` on the client's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) sent: Time,
@@ -53,42 +54,41 @@ pub(crate) struct Reading {
     pub(crate) received: Time,
 }
 
-/// How far a node's clock is ahead of the client's, in nanoseconds: between `lowest` and `highest`.
+/// The range of a node clock's offset from the client's clock, in nanoseconds. A positive offset means that the node's
+/// clock is ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset {
     pub(crate) lowest: i64,
     pub(crate) highest: i64,
 }
 
-/// The effect of a reading on the grants that came with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadingResult {
-    /// When they begin to count: from then on, no holder relies on a key that was dropped early.
+    /// The time from which the grants count. No holder then relies on a key that expired early.
     pub(crate) counts_from: Time,
-    /// Upper bound of a step ahead that this reading revealed. It may also be the client's clock that stood still:
-    /// then its own leases end sooner than they assume.
+    /// The upper bound of a step ahead that this reading revealed. If the client's clock has stood still instead, this
+    /// client's leases end earlier than the client assumes.
     pub(crate) ahead: Option<Duration>,
 }
 
-/// The node's clock runs fast, so its grants do not count.
+/// A node clock that runs fast, so that the node's grants do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fast {
-    /// How much it had gained when that was detected.
+    /// How much the clock had gained when it was found to run fast.
     pub(crate) ahead: Duration,
-    /// When its grants count again, unless it still runs fast.
+    /// When the node's grants count again, unless the clock still runs fast.
     pub(crate) until: Time,
 }
 
-/// State of one node's clock.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     rates: Rates,
-    /// How long after a step a key can exist that was granted before it.
+    /// The longest time for which a key granted before a step can exist after the step.
     key_lifetime: Duration,
     now: Option<CurrentOffset>,
-    /// Earlier offsets, each further ahead than the previous one. Others do not matter.
+    /// Earlier offsets, each further ahead than the previous one. Other offsets do not affect the result.
     past: VecDeque<PastOffset>,
-    /// Earliest time at which grants count, because of keys that were dropped before the clock was set back.
+    /// The earliest time at which grants count, because of keys that expired before the clock was set back.
     dropped: Time,
     interval: Option<RateInterval>,
     fast: Option<Fast>,
@@ -98,10 +98,9 @@ pub(crate) struct NodeClock {
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     factor: u32,
-    /// Rate at which clocks wander without a step.
     wander: u32,
-    /// Rate that remains of the allowance after the wander of three clocks. A holder gives up this share of its key's
-    /// lifetime.
+    /// The rate that remains of the drift allowance after the wander of three clocks. A holder stops relying on its key
+    /// earlier by this share of the key's lifetime.
     spare: u32,
     constant: Duration,
 }
@@ -109,32 +108,34 @@ struct Rates {
 #[derive(Clone, Copy, Debug)]
 struct CurrentOffset {
     offset: Offset,
-    /// When the first reading with this offset was received, and the last one sent.
+    /// When the first reading with this offset was received.
     since: Time,
+    /// When the last reading with this offset was sent.
     at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct PastOffset {
     lowest: i64,
-    /// When this offset ended, at the latest.
+    /// The latest time at which this offset ended.
     until: Time,
     /// The `until` of the earliest offset that was merged into this one.
     earliest: Time,
 }
 
-/// Start of the interval in which the clock's rate is measured.
+/// The start of an interval in which the clock's rate is measured.
 #[derive(Clone, Copy, Debug)]
 struct RateInterval {
     offset: Offset,
     at: Time,
-    /// Number of intervals in a row in which it ran fast, and its total gain in them.
+    /// The number of consecutive intervals in which the clock ran fast.
     fast_intervals: u32,
+    /// The total gain in these intervals, in nanoseconds.
     gained: i64,
 }
 
 impl Reading {
-    /// The offset by this reading alone.
+    /// Returns the offset determined by this reading alone.
     pub(crate) fn offset(self) -> Offset {
         let shown = nanos(self.shown_us.saturating_mul(1_000));
         Offset {
@@ -143,7 +144,7 @@ impl Reading {
         }
     }
 
-    /// The latest time that the clock may have shown, in nanoseconds.
+    /// Returns the latest time that the clock may have shown, in nanoseconds.
     fn shown(self) -> i64 {
         nanos(self.shown_us.saturating_mul(1_000)).saturating_add(1_000)
     }
@@ -156,13 +157,13 @@ impl Offset {
         Self { lowest, highest }
     }
 
-    /// The intersection; `None` if it is empty.
+    /// Returns the intersection of both offsets, or `None` if the intersection is empty.
     pub(crate) fn narrowed(self, other: Self) -> Option<Self> {
         let (lowest, highest) = (self.lowest.max(other.lowest), self.highest.min(other.highest));
         (lowest <= highest).then_some(Self { lowest, highest })
     }
 
-    /// The difference to `before`.
+    /// Returns the difference between this offset and `before`.
     pub(crate) fn beyond(self, before: Self) -> Self {
         Self {
             lowest: self.lowest.saturating_sub(before.highest),
@@ -172,7 +173,7 @@ impl Offset {
 }
 
 impl NodeClock {
-    /// A clock without a reading. A key that was granted before a step can exist for `key_lifetime` after it.
+    /// Creates a clock without readings. A key granted before a step can exist for `key_lifetime` after the step.
     pub(crate) fn new(drift: Drift, key_lifetime: Duration) -> Self {
         let factor = drift.parts_per_million();
         let wander = WANDER_PPM.min(factor / 4);
@@ -182,7 +183,7 @@ impl NodeClock {
         Self { rates, key_lifetime, now, past, dropped, interval, fast }
     }
 
-    /// Evaluates a reading for the grants that came before it over the same connection.
+    /// Evaluates a reading. The result applies to the grants received before the reading over the same connection.
     pub(crate) fn handle_reading(&mut self, reading: Reading) -> ReadingResult {
         let received = reading.received;
         let seen = reading.offset();
@@ -197,7 +198,7 @@ impl NodeClock {
             return ReadingResult { counts_from: received, ahead: None };
         };
         if received < known.since {
-            // Another task reported a later reading first: this one is from before the last step.
+            // Another task reported a later reading first, so this reading is from before the last step.
             return ReadingResult { counts_from: self.counts_from(reading), ahead: None };
         }
         let before = known.offset.widened(share(received.since(known.at), self.rates.wander));
@@ -206,7 +207,7 @@ impl NodeClock {
             None
         } else {
             if seen.highest < before.lowest {
-                // The grants that came with this reading may be from before the step.
+                // The grants received with this reading may be from before the step.
                 let shown = before.highest.saturating_add(nanos(received.as_nanos()));
                 let relied_until = self.relied_until(shown, received);
                 self.dropped =
@@ -222,9 +223,9 @@ impl NodeClock {
         ReadingResult { counts_from: self.counts_from(reading), ahead }
     }
 
-    /// Records that the clock was at least `lowest` ahead until `until`.
+    /// Records that the clock was at least `lowest` nanoseconds ahead until `until`.
     fn record_past(&mut self, lowest: i64, until: Time) {
-        // Keys that were granted later with the same or a smaller offset are the worse case.
+        // Keys granted later with the same or a smaller offset are the worse case.
         while self.past.back().is_some_and(|past| past.lowest >= lowest) {
             self.past.pop_back();
         }
@@ -234,8 +235,8 @@ impl NodeClock {
         }
     }
 
-    /// Merges the two neighbours for which that matters least: close together and long ago. The result has the smaller
-    /// offset of the earlier one, until the end of the later one.
+    /// Merges the two neighbouring offsets that are closest together relative to their age. The merged offset has the
+    /// smaller value of the earlier offset and ends with the later offset.
     fn merge_past(&mut self, now: Time) {
         let distance = |index: &usize| {
             let (earliest, until) = (self.past[*index].earliest, self.past[index + 1].until);
@@ -248,20 +249,21 @@ impl NodeClock {
         }
     }
 
-    /// When a grant that came with `reading` begins to count.
+    /// Returns the time from which a grant received with `reading` counts.
     fn counts_from(&self, reading: Reading) -> Time {
         let relied_until = self.relied_until(reading.shown(), reading.received);
         reading.received.max(self.dropped).max(relied_until)
     }
 
-    /// The latest time at which any holder still relies on a key that expired before the clock showed `shown`,
-    /// and that was granted with a smaller offset.
+    /// Returns the latest time at which any holder still relies on a key that expired before the clock showed `shown`.
+    /// Only keys granted with a smaller offset are considered.
     fn relied_until(&self, shown: i64, now: Time) -> Time {
         let recent = self.past.iter().filter(|past| now < past.until.after(self.key_lifetime));
         let ends = recent.map(|past| {
             let over = u64::try_from(shown.saturating_sub(past.lowest)).unwrap_or_default();
             let over = Time::from_nanos(over);
-            // The key was to exist from `past.until` on, and its holder gives up a share of its lifetime.
+            // The key's lifetime is counted from `past.until`. The holder does not rely on the last share of this
+            // lifetime.
             let spared = share(over.since(past.until), self.rates.spare);
             let spared = spared.saturating_add(self.rates.constant);
             Time::from_nanos(over.as_nanos().saturating_sub(nanos_of(spared)))
@@ -269,7 +271,7 @@ impl NodeClock {
         ends.max().unwrap_or_default()
     }
 
-    /// Checks whether the clock has gained too much in several intervals in a row.
+    /// Marks the clock as fast if it gained too much in [`FAST_INTERVALS`] consecutive intervals.
     fn check_rate(&mut self, reading: Reading) {
         let (Some(interval), Some(known)) = (self.interval, self.now) else { return };
         let went_by = reading.received.since(interval.at);
@@ -291,7 +293,7 @@ impl NodeClock {
         }
     }
 
-    /// How much later a grant at `now` counts.
+    /// Returns how much later than `now` a grant received at `now` counts.
     pub(crate) fn lag(&self, now: Time) -> Duration {
         let Some(known) = self.now else { return Duration::ZERO };
         let shown = nanos(now.as_nanos()).saturating_add(known.offset.lowest).max(0);
@@ -299,7 +301,7 @@ impl NodeClock {
         self.counts_from(Reading { sent: now, shown_us, received: now }).since(now)
     }
 
-    /// Set while its grants do not count because it runs fast.
+    /// Returns `Some` while the node's grants do not count because its clock runs fast.
     pub(crate) fn fast(&self, now: Time) -> Option<Fast> {
         self.fast.filter(|fast| now < fast.until)
     }

@@ -1,6 +1,5 @@
 use super::*;
 
-/// The step that a reading without a network delay reveals.
 fn ahead(node: &mut NodeClock, shown: i64, at: i64) -> Option<Duration> {
     node.handle_reading(reading(shown, at, 0, 0)).ahead
 }
@@ -22,7 +21,7 @@ fn small_step_is_detected_after_many_readings() {
     for at in 1..200 {
         clocks.read(at * 5 * S);
     }
-    // In all that time, wander could have been 200 ms.
+    // Over these 1,000 s, wander alone could have reached 200 ms.
     assert!(ahead(&mut clocks.node, EPOCH + 1_000 * S + 50 * MS, 1_000 * S).is_some());
 }
 
@@ -58,8 +57,6 @@ fn step_is_forgotten_after_term_between_readings() {
     assert_eq!(clocks.node.lag(over), Duration::ZERO);
 }
 
-/// A clock that gains `gain_us` in each second, with one reading per second. Returns whether it runs fast after
-/// `seconds`.
 fn is_fast(gain_us: i64, seconds: i64) -> bool {
     let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
     for second in 0..=seconds {
@@ -71,7 +68,7 @@ fn is_fast(gain_us: i64, seconds: i64) -> bool {
 
 #[test]
 fn clock_is_fast_after_three_fast_intervals() {
-    // One per cent, and the microsecond of its resolution.
+    // 1 % in microseconds, plus the resolution of 1 us.
     assert!(!is_fast(10_001, 9), "within the allowance");
     assert!(is_fast(10_002, 3));
     assert!(!is_fast(10_002, 2), "only two intervals");
@@ -88,7 +85,7 @@ fn gain_within_a_second_is_a_step() {
     assert_eq!(clocks.node.fast(time(11 * S)), None);
 }
 
-/// The `until` of each offset that is kept after steps at these times, in milliseconds.
+/// Returns the `until` of each offset that is stored after steps at these times, in milliseconds.
 fn remembered(steps: impl IntoIterator<Item = i64>) -> Vec<i64> {
     let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
     node.handle_reading(reading(EPOCH, 0, 0, 0));
@@ -108,13 +105,14 @@ fn steps_up_to_maximum_are_kept_separately() {
 
 #[test]
 fn closest_steps_for_their_age_are_merged() {
-    // At equal distances: the oldest two are merged.
+    // At equal distances, the oldest two offsets are merged.
     assert_eq!(remembered((1..=65).map(|step| step * 100))[0], 200);
-    // One that follows another closely, in the middle: these two.
+    // A step closely follows another step in the middle, so these two are merged.
     let close = (1..=65).map(|step| if step == 31 { 3_005 } else { step * 100 });
     let kept = remembered(close);
     assert!(kept.contains(&100) && kept.contains(&3_005) && !kept.contains(&3_000), "{kept:?}");
-    // One that follows slightly closer than the others, but recently: it matters more there.
+    // A recent step follows slightly closer than the others. Recent steps matter more, so the oldest two offsets are
+    // merged.
     let recent = (1..=65).map(|step| if step == 64 { 6_380 } else { step * 100 });
     let kept = remembered(recent);
     assert!(!kept.contains(&100) && kept.contains(&6_300) && kept.contains(&6_380), "{kept:?}");

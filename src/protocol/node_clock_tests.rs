@@ -5,13 +5,12 @@ use proptest::prelude::*;
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
 const KEY_LIFETIME: Duration = Duration::from_millis(62_200);
-/// The time on the node's clock when the client's clock starts.
+/// The time on the node's clock at the origin of the client's clock.
 const EPOCH: i64 = 1_700_000_000 * S;
 
-/// A node's clock and the client's, without drift.
+/// A node's clock and the client's clock, without drift.
 struct Clocks {
     node: NodeClock,
-    /// How far the node's clock has stepped ahead since the start.
     ahead: i64,
 }
 
@@ -20,8 +19,8 @@ impl Clocks {
         Self { node: NodeClock::new(Drift::DEFAULT, KEY_LIFETIME), ahead: 0 }
     }
 
-    /// Reads the clock at `at`, with a delay of half a millisecond in each direction. Returns for how long its grants
-    /// do not count, in milliseconds rounded up.
+    /// Reads the node's clock at `at`, with a network delay of 0.5 ms in each direction. Returns how long the grants do
+    /// not count, in milliseconds rounded up.
     fn read(&mut self, at: i64) -> u128 {
         let result = self.node.handle_reading(reading(EPOCH + at + self.ahead, at, MS / 2, MS / 2));
         result.counts_from.since(time(at + MS / 2)).as_nanos().div_ceil(1_000_000)
@@ -53,10 +52,10 @@ fn step_delays_grants_and_the_delay_shrinks() {
     let mut clocks = Clocks::new();
     clocks.read(10 * S);
     clocks.ahead += 150 * MS;
-    // The uncertainty is added: the network delay, and the possible wander in five seconds.
+    // The uncertainty is added: the network delay, and the wander that is possible in five seconds.
     assert!((148..=153).contains(&clocks.read(15 * S)));
-    // A key that was granted before the step and expires now had a ttl of at least five seconds: its holder has given
-    // up one per cent of that.
+    // A key that was granted before the step and expires now had a ttl of at least five seconds. Its holder does not
+    // rely on the last 1 % of the ttl.
     assert!((100..=106).contains(&clocks.read(20 * S)));
     assert!((52..=60).contains(&clocks.read(25 * S)));
     assert_eq!(clocks.read(33 * S), 0);
@@ -70,7 +69,7 @@ fn steps_ahead_add_up_and_steps_back_subtract() {
         clocks.ahead += step * MS;
         clocks.read(at * S);
     }
-    // 170 in all, less 2 % or 3 % of a second.
+    // The steps add up to 170 ms, minus 2 % or 3 % of one second.
     let late = clocks.read(14 * S + MS);
     assert!((138..=145).contains(&late), "{late}");
     clocks.ahead -= 10 * S;
@@ -113,14 +112,14 @@ fn late_reply_is_not_a_step() {
 fn fast_clock_is_distinguished_from_steps() {
     let mut clocks = Clocks::new();
     clocks.read(10 * S);
-    // Three steps of far more than one per cent, with pauses between them.
+    // Three steps, with pauses between them, are each far larger than 1 %.
     for at in [15, 25, 35] {
         clocks.ahead += 150 * MS;
         clocks.read(at * S);
         clocks.read((at + 5) * S);
         assert_eq!(clocks.node.fast(time((at + 5) * S)), None);
     }
-    // Two per cent fast: detected after three intervals in a row, of any length.
+    // A clock that gains 2 % is detected after three consecutive intervals of any length.
     for (at, is_fast) in [(41, false), (46, false), (47, true)] {
         clocks.ahead += (at - previous_reading(at)) * S / 50;
         clocks.read(at * S);
@@ -130,7 +129,7 @@ fn fast_clock_is_distinguished_from_steps() {
     assert!(fast.ahead >= Duration::from_millis(100), "{fast:?}");
     assert_eq!(fast.until, time(47 * S + MS / 2).after(KEY_LIFETIME));
     assert_eq!(clocks.node.fast(fast.until), None);
-    // Half a per cent is within the allowance.
+    // A gain of 0.5 % is within the allowance.
     let mut slow = Clocks::new();
     for at in 1..50 {
         slow.ahead += S / 200;
@@ -139,7 +138,6 @@ fn fast_clock_is_distinguished_from_steps() {
     assert_eq!(slow.node.fast(time(50 * S)), None);
 }
 
-/// The time of the reading before `at`, in the test above.
 fn previous_reading(at: i64) -> i64 {
     match at {
         41 => 40,
@@ -171,7 +169,7 @@ fn many_steps_use_bounded_memory_without_overflow() {
         clocks.read(at * 10 * MS);
         assert!(clocks.node.past.len() <= MAX_PAST);
     }
-    // A tenth of a second every second, for three minutes: the steps of the last 60 s count.
+    // The clock gains 0.1 s per second for three minutes. Only the steps of the last 60 s count.
     let mut clocks = Clocks::new();
     let mut late = 0;
     for at in 1..1_800 {
@@ -193,17 +191,16 @@ fn many_steps_use_bounded_memory_without_overflow() {
 #[path = "node_clock_limits_tests.rs"]
 mod limits;
 
-/// A random history: clocks that wander by up to 100 parts per million, steps of the
-/// node's clock, and readings by a client.
+/// A random history: clocks that wander by up to 100 ppm, steps of the node's clock, and readings by a client.
 #[derive(Clone, Debug)]
 struct World {
-    /// Rates in parts per million: of the node, the holder and the reader.
+    /// Rates of the node, the holder and the reader, in parts per million.
     rates: [i64; 3],
-    /// Time and size of each step.
+    /// The time and size of each step.
     steps: Vec<(i64, i64)>,
-    /// The pause before each reading, and its network delays in both directions.
+    /// The pause before each reading, and the reading's network delays in both directions.
     readings: Vec<(i64, i64, i64)>,
-    /// When each key was granted to the holder, and its ttl in milliseconds.
+    /// The time of each grant to the holder, and the ttl in milliseconds.
     grants: Vec<(i64, u64)>,
 }
 
@@ -218,17 +215,17 @@ impl World {
         at + at / 1_000_000 * self.rates[2]
     }
 
-    /// True if the key that was granted at `granted` for `ttl` has been dropped by `at`.
+    /// Returns true if a key granted at `granted` with `ttl` has expired by `at`.
     fn is_gone(&self, (granted, ttl): (i64, u64), at: i64) -> bool {
         let end = self.shown(granted) / MS + i64::try_from(ttl).expect("short");
         let after =
             self.steps.iter().map(|(when, _)| *when).filter(|when| (granted..at).contains(when));
-        // The clock is at a local maximum just before each step back.
+        // The clock has a local maximum just before each step back.
         let moments = after.map(|when| when - 1).chain([at]);
         moments.filter(|moment| *moment >= granted).any(|moment| self.shown(moment) / MS >= end)
     }
 
-    /// The end of the holder's validity, in true time, if the grant had no network delay.
+    /// Returns the end of the holder's validity in true time, if the grant had no network delay.
     fn relied_on_until(&self, (granted, ttl): (i64, u64)) -> i64 {
         let ttl = Ttl::from_duration(Duration::from_millis(ttl)).expect("a good ttl");
         let validity = ttl.as_duration().saturating_sub(Drift::DEFAULT.allowance(ttl));
@@ -239,7 +236,7 @@ impl World {
 
 fn world() -> impl Strategy<Value = World> {
     let rates = prop::array::uniform3(-100..=100_i64);
-    // From seven milliseconds on: smaller steps are hidden by the network delays.
+    // Network delays hide steps of less than 7 ms.
     let by = prop_oneof![7..200_i64, -200..-7_i64, 200..10_000_i64, -10_000..-200_i64];
     let steps = prop::collection::vec((0..120_000_i64, by), 0..8);
     let reading = (1..5_000_i64, 20..2_000_i64, 20..2_000_i64);
@@ -259,7 +256,7 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-/// The first step between any two readings. A client cannot detect a step ahead that was set back before the next
+/// Keeps the first step between any two readings. A client cannot detect a step ahead that is set back before the next
 /// reading.
 fn separated(mut steps: Vec<(i64, i64)>, readings: &[(i64, i64, i64)]) -> Vec<(i64, i64)> {
     let mut at = 1_000 * MS;

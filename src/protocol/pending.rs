@@ -1,27 +1,28 @@
-//! Pending releases and extensions of one node: commands to repeat until the node answers.
+//! Pending releases and extensions of one node: commands that the client repeats until the node answers.
 //!
-//! A release has to reach every node that its `SET` was written to, and an extension every node that missed
-//! it (I5, I6). Commands that a node did not answer, or answered with an error, are kept here and sent again.
+//! A release must reach every node to which its `SET` was written, and an extension every node that missed it (I5, I6).
+//! Commands that a node did not answer, or answered with an error, are stored here and sent again.
 //!
-//! Pass each such command to [`add`](PendingCommands::add) with its [`PendingWork`]. All releases are kept; of the
-//! extensions of one claim only the longest; other commands are dropped. When a try is due,
-//! [`prune`](PendingCommands::prune) drops commands that have become useless, and [`take`](PendingCommands::take)
-//! returns the rest, releases first because they free locks for other clients. While the node is unreachable, prune
-//! from time to time.
+//! Pass each such command to [`add`](PendingCommands::add) with its [`PendingWork`]. All releases are stored, but only
+//! the longest extension of each claim. Other commands are dropped. When a try is due,
+//! [`prune`](PendingCommands::prune) drops useless commands, and [`take`](PendingCommands::take) returns the rest.
+//! Releases are first, because they free locks for other clients. While the node is unreachable, call `prune` from time
+//! to time.
 //!
-//! A server or proxy can refuse a command by closing the connection. Such a release would be repeated first on each
-//! new connection, and close it again for all other commands. So a release that two connections in a row did not
-//! answer is isolated: [`take_isolated`](PendingCommands::take_isolated) returns it, to be sent alone.
+//! A server or proxy can refuse a command by closing the connection. If such a release were repeated first on each new
+//! connection, it would close the connection again for all other commands. A release that two consecutive connections
+//! did not answer is therefore isolated: [`take_isolated`](PendingCommands::take_isolated) returns it, to be sent
+//! alone.
 //!
-//! [`Backoff`](super::Backoff) decides when the next try is due.
+//! [`Backoff`](super::Backoff) determines when the next try is due.
 
 use super::stale_window::STALE_WINDOW;
 use super::validity::Time;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of releases kept for one node (I12). Only commands that were written need a release,
-/// and an unreachable node gets no commands. So only a node that fails again and again under load
-/// comes near the maximum. Beyond it the oldest is dropped: its key exists until its ttl ends.
+/// The maximum number of releases stored for one node (I12). Only commands that were written need a release, and an
+/// unreachable node gets no commands. Therefore, only a node that fails repeatedly under load gets near the maximum.
+/// Beyond it, the oldest release is dropped, and its key exists until the ttl ends.
 const MAX_RELEASES: usize = 1 << 16;
 
 /// The work that an unanswered command leaves pending on a node. `K` identifies a claim.
@@ -32,30 +33,29 @@ pub(crate) enum PendingWork<K> {
     Extension {
         claim: K,
         until: Time,
-        /// The claim was released, so its keys need no extension.
+        /// Whether the claim was released, so that its keys need no extension.
         is_withdrawn: bool,
     },
     None,
 }
 
-/// A pending release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PendingRelease {
-    /// When the last key of its claim must have expired.
+    /// When the last key of the claim must have expired.
     pub(crate) expiry: Time,
-    /// A command of its claim was not answered, and may still run late on the node.
+    /// Whether a command of the claim was not answered and may still run late on the node.
     pub(crate) may_run_late: bool,
-    /// When the node was first reachable with this release pending: it replied with an error, or a
-    /// new connection was set up after one that did not answer.
+    /// When the node was first reachable with this release pending. Either the node replied with an error, or a new
+    /// connection was set up after a connection that did not answer.
     pub(crate) reached: Option<Time>,
-    /// If it is to be sent alone: the number of connections in a row that were closed without answering it.
+    /// The number of consecutive connections that closed without answering the release, if it must be sent alone.
     pub(crate) isolated: Option<u8>,
 }
 
 impl PendingRelease {
-    /// True while there may be a key to delete. If a command may still run late, the release is kept until the node is
-    /// reachable, and from then on for as long as a broken connection can deliver bytes. At the `last` chance, when the
-    /// client was closed, the expiry replaces the time at which the node was reachable.
+    /// Returns true while the release may have a key to delete. If a command may still run late, the release is kept
+    /// until the node is reachable. From then on, it is kept for as long as a broken connection can deliver bytes.
+    /// `last` is true if the client was closed: the expiry then replaces the time at which the node was reachable.
     pub(crate) fn is_useful(self, now: Time, last: bool) -> bool {
         let reached = if last { Some(self.expiry) } else { self.reached };
         match (self.may_run_late, reached) {
@@ -70,8 +70,8 @@ impl PendingRelease {
 #[derive(Debug)]
 pub(crate) struct PendingCommands<C, K> {
     releases: VecDeque<C>,
-    /// Releases that are sent alone, with the number of connections that did not answer them. The lowest number is
-    /// first: most of these only shared a pipeline with a command that closes connections.
+    /// Releases that are sent alone, each with the number of connections that did not answer it. The lowest number is
+    /// first, because most of these releases only shared a pipeline with a command that closes connections.
     isolated: VecDeque<(u8, C)>,
     /// The longest extension of each claim, with its `until`.
     extensions: BTreeMap<K, (Time, C)>,
@@ -82,7 +82,7 @@ impl<C, K: Ord> PendingCommands<C, K> {
         Self { releases: VecDeque::new(), isolated: VecDeque::new(), extensions: BTreeMap::new() }
     }
 
-    /// Keeps `command` if `work` is a release or an extension that is not withdrawn.
+    /// Stores `command` if `work` is a release or an extension that is not withdrawn.
     pub(crate) fn add(&mut self, command: C, work: PendingWork<K>) {
         match work {
             PendingWork::Release(PendingRelease { isolated: Some(unanswered), .. }) => {
@@ -105,7 +105,6 @@ impl<C, K: Ord> PendingCommands<C, K> {
         }
     }
 
-    /// Number of pending releases.
     pub(crate) fn releases(&self) -> usize {
         self.releases.len() + self.isolated.len()
     }
@@ -114,7 +113,7 @@ impl<C, K: Ord> PendingCommands<C, K> {
         !self.has_shared() && !self.has_isolated()
     }
 
-    /// True if there are commands that can share a pipeline.
+    /// Returns true if a pending command can share a pipeline.
     pub(crate) fn has_shared(&self) -> bool {
         !self.releases.is_empty() || !self.extensions.is_empty()
     }
@@ -123,8 +122,7 @@ impl<C, K: Ord> PendingCommands<C, K> {
         !self.isolated.is_empty()
     }
 
-    /// Drops commands that have become useless; `work` returns their current state. `last` is true when the client
-    /// was closed.
+    /// Drops useless commands. `work` returns the current state of a command. `last` is true if the client was closed.
     pub(crate) fn prune(&mut self, now: Time, last: bool, work: impl Fn(&C) -> PendingWork<K>) {
         let is_useful = |command: &C| match work(command) {
             PendingWork::Release(release) => release.is_useful(now, last),
@@ -136,7 +134,7 @@ impl<C, K: Ord> PendingCommands<C, K> {
         self.extensions.retain(|_, (_, command)| is_useful(command));
     }
 
-    /// Takes up to `most` commands that can share a pipeline, releases first.
+    /// Removes and returns up to `most` commands that can share a pipeline, releases first.
     pub(crate) fn take(&mut self, most: usize) -> Vec<C> {
         let releases = self.releases.len().min(most);
         let mut taken: Vec<_> = self.releases.drain(..releases).collect();
@@ -148,12 +146,12 @@ impl<C, K: Ord> PendingCommands<C, K> {
         taken
     }
 
-    /// Takes the next release to be sent alone.
     pub(crate) fn take_isolated(&mut self) -> Option<C> {
         self.isolated.pop_front().map(|(_, command)| command)
     }
 
-    /// Tries isolated releases that are `like` one that has closed `unanswered` connections no earlier than that one.
+    /// Raises the count of each isolated release selected by `like` to at least `unanswered`. These releases are then
+    /// tried no earlier than a similar release that has closed `unanswered` connections.
     pub(crate) fn defer_isolated(&mut self, unanswered: u8, like: impl Fn(&C) -> bool) {
         for (count, command) in &mut self.isolated {
             *count = if like(command) { unanswered.max(*count) } else { *count };

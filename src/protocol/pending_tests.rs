@@ -164,8 +164,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    /// Compares with a plain list of all commands. Each command that is still useful is taken
-    /// once, and no other is.
+    /// Compares with a plain list of all commands. Each useful command must be taken exactly once, and no other
+    /// command.
     #[test]
     fn useful_commands_are_taken_once(operations in operations()) {
         let (mut it, mut now) = (PendingCommands::new(), 0);
@@ -216,7 +216,7 @@ proptest! {
                     prop_assert!(taken.is_sorted_by_key(|(_, work)| !is_release(work)));
                     for (id, work) in &taken {
                         prop_assert!(truth.iter().any(|(known, _)| known == id), "{id}");
-                        // One extension replaces all that are not longer.
+                        // One extension replaces all extensions of its claim that are not longer.
                         truth.retain(|(known, other)| match (work, other) {
                             (
                                 PendingWork::Extension { claim, until, .. },

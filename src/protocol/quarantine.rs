@@ -1,87 +1,87 @@
-//! I14: which nodes may have forgotten locks in a restart or a flush, and for how long their grants do not
-//! count.
+//! I14: which nodes may have forgotten locks in a restart or a flush, and for how long their grants do not count.
 //!
-//! The problem (the Redlock page answers it with *delayed restarts*):
-//! 1. A holds the lock on a bare quorum: the nodes a, b and c of five.
-//! 2. c restarts, and comes back empty.
-//! 3. c, d and e grant the lock to B: a quorum, while A holds it.
+//! The problem, which the Redlock page solves with *delayed restarts*:
 //!
-//! So the grants of a node that came back without its data do not count until every lock that it may have
-//! forgotten has ended. With plain Redlock the operator has to delay the restart of the server. Here each
-//! client ignores the node by itself, on its own clock.
+//! 1. Client A holds the lock on a bare quorum: the nodes a, b and c of five.
+//! 2. Node c restarts without its data.
+//! 3. Nodes c, d and e grant the lock to client B: a quorum, while A holds the lock.
+//!
+//! The grants of a node that restarted without its data therefore do not count until every lock that it may have
+//! forgotten has ended. With plain Redlock, the operator has to delay the restart of the server. Here, each client
+//! ignores the node independently, on the client's own clock.
 //!
 //! A server reports its uptime when a client first connects to it. If the uptime is less than the quarantine period
-//! (`period`), the server is *young*: it may have been restarted, or the deployment is new and no lock was forgotten.
-//! The deployment is not new if this client has known any server for longer than the period, or if any server had a
-//! longer uptime when it was first met. It does not matter whether that server still exists.
+//! (`period`), the server is *young*: it was restarted, or the deployment is new and no lock was forgotten. The
+//! deployment is not new if this client has known any server for longer than the period. It is also not new if any
+//! server had a longer uptime at the first connection. Whether that server still exists does not matter.
 //!
 //! Report each connection: [`handle_set_up`](Quarantine::handle_set_up) with the server's identity,
-//! [`handle_unreachable`](Quarantine::handle_unreachable) if the node cannot be connected to, and
+//! [`handle_unreachable`](Quarantine::handle_unreachable) if the client cannot connect to the node, and
 //! [`handle_loss`](Quarantine::handle_loss) when a connection has ended. Report a flush with
 //! [`handle_flush`](Quarantine::handle_flush), and keys that disappeared before their expiry with
-//! [`handle_missing`](Quarantine::handle_missing): only both together mean that locks were forgotten.
+//! [`handle_missing`](Quarantine::handle_missing). Only a flush together with a missing key means that locks were
+//! forgotten.
 //!
 //! Before a first attempt, [`is_settled`](Quarantine::is_settled) returns whether it is known which young nodes count.
 //! Then [`exclusion`](Quarantine::exclusion) and [`recent_start`](Quarantine::recent_start) return why the grants of a
-//! node do not count now; [`ends`](Quarantine::ends) is when they count again.
+//! node do not count now, and [`ends`](Quarantine::ends) returns when the grants count again.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 use super::validity::Time;
 use std::time::Duration;
 
-/// How nodes are treated that were restarted, and may have forgotten locks.
+/// The treatment of restarted nodes, which may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// Restarts are ignored.
     Off,
-    /// Nodes with another server process than before do not count. Young nodes do not count either, unless
-    /// the deployment is new.
+    /// Nodes whose server process has changed do not count. Young nodes do not count either, unless the deployment is
+    /// new.
     Observed,
     /// Young nodes never count.
     Strict,
 }
 
-/// A flush and the missing keys are reported over different connections. Reports within this time of each other, in
-/// either order, belong together.
+/// The maximum time, in either order, between the reports of a flush and of its missing keys. The two are reported over
+/// different connections.
 const FLUSH_WINDOW: Duration = Duration::from_secs(1);
 
-/// `uptime_in_seconds` is a difference of whole seconds.
+/// The error of an uptime: `uptime_in_seconds` is a difference of whole seconds.
 const UPTIME_ERROR: Duration = Duration::from_secs(1);
 
-/// How far two uptimes of one run can differ from the time between them: the errors of both, and the duration of the
-/// earlier request.
+/// How far two uptimes of one run can differ from the time between them: the errors of both uptimes, and the duration
+/// of the earlier request.
 const UPTIME_PAIR_ERROR: Duration = Duration::from_secs(3);
 
-/// One part in this many of that time is added: clocks wander by 200 ppm.
+/// The divisor of the time between two uptimes for the additional tolerance, because clocks wander by 200 ppm.
 const WANDER_DIVISOR: u32 = 5_000;
 
-/// A server's report about itself when a connection was set up. `R` identifies its runs.
+/// A server's report about itself when a connection was set up. `R` identifies the runs of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<R> {
-    /// The run of the server, if it reports one.
+    /// The run of the server, if the server reports one.
     pub(crate) run: Option<R>,
-    /// Why the run is unknown.
+    /// The reason why the run is unknown.
     pub(crate) unnamed: &'static str,
-    /// The ID of its data set (`master_replid`), if it reports one.
+    /// The ID of the server's data set (`master_replid`), if the server reports one.
     pub(crate) replid: Option<R>,
-    /// Its uptime in whole seconds, if it reports one.
+    /// The uptime in whole seconds, if the server reports one.
     pub(crate) uptime: Option<Duration>,
-    /// When the set-up was sent, by this client's clock.
+    /// When this client sent the set-up, on its own clock.
     pub(crate) asked: Time,
-    /// True if its operator declares that it keeps all data over a restart.
+    /// Whether the operator declares that the server keeps all data over a restart.
     pub(crate) is_trusted: bool,
 }
 
-/// Restarts and flushes of a client's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Quarantine<R> {
     policy: Policy,
     /// How long after a restart a holder can still rely on a forgotten lock.
     period: Duration,
     nodes: Vec<Record<R>>,
-    /// Nodes that were connected to, or could not be.
+    /// The nodes to which the client has tried to connect.
     tried: NodeSet,
-    /// The age of the oldest server that was met, whether or not it still exists.
+    /// The age of the oldest known server, which may no longer exist.
     oldest: Option<Age>,
 }
 
@@ -89,12 +89,12 @@ pub(crate) struct Quarantine<R> {
 struct Record<R> {
     /// The report of the latest connection.
     server: Option<Server<R>>,
-    /// A connection has ended since the report.
+    /// Whether a connection has ended since the report.
     was_lost: bool,
     exclusion: Option<Exclusion>,
-    /// Set while the node is young.
+    /// The exclusion of a node that was young at its first connection.
     recent_start: Option<Exclusion>,
-    /// The node counts although it is young: it was there when the deployment was new.
+    /// Whether the node counts although it is young, because it existed when the deployment was new.
     is_bootstrap: bool,
     flushed_at: Option<Time>,
     missing_at: Option<Time>,
@@ -112,18 +112,18 @@ impl Age {
     }
 }
 
-/// Why the grants of a node do not count, and until when.
+/// The reason why the grants of a node do not count, and the time from which they count again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exclusion {
     pub(crate) event: Event,
-    /// When the event was noticed, and how long before that it had happened.
+    /// When this client noticed the event.
     pub(crate) noticed: Time,
+    /// How long before `noticed` the event happened.
     pub(crate) before: Duration,
     pub(crate) until: Time,
 }
 
 impl Exclusion {
-    /// How long ago the event happened.
     pub(crate) fn ago(self, now: Time) -> Duration {
         now.since(self.noticed).saturating_add(self.before)
     }
@@ -133,30 +133,30 @@ impl Exclusion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Restart,
-    /// The server does not show whether it was restarted. Names the missing proof.
+    /// The server does not show whether it was restarted. The string names the missing proof.
     MaybeRestart(&'static str),
     Flush,
 }
 
-/// Relation of a server to the previous one at the same address.
+/// The relation of a server to the previous server at the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
-    /// No previous server is known.
     First,
     Same,
     Another,
-    /// It may be the same. Names the missing proof.
+    /// The server may be the same. The string names the missing proof.
     Unknown(&'static str),
 }
 
 impl<R: PartialEq> Server<R> {
-    /// Compares with the server `before`. `was_lost` is true if a connection to that one has ended since.
+    /// Compares this server with the server `before`. `was_lost` is true if a connection to `before` has ended since.
     fn identity(&self, before: &Self, was_lost: bool, now: Time, period: Duration) -> Identity {
         match (&before.run, &self.run) {
             (Some(before), Some(run)) if before == run => Identity::Same,
             (Some(_), Some(_)) => Identity::Another,
             (Some(_), None) => Identity::Unknown(self.unnamed),
-            // Also if this one reports its run: the set-up without `INFO` may have reached another process.
+            // This arm applies even if this server reports its run: the set-up without `INFO` may have reached another
+            // process.
             (None, _) if was_lost => self.identity_by_uptime(before, now, period),
             // The previous server is unknown, and no connection has ended since.
             (None, Some(_)) => Identity::First,
@@ -164,16 +164,15 @@ impl<R: PartialEq> Server<R> {
         }
     }
 
-    /// [`identity`](Self::identity) of servers that do not both report a run. A server that was up at the set-up of
-    /// `before` is the same one. A server that has been up for the period has forgotten no lock that still counts.
-    /// There are two exceptions: a wrong clock makes the uptime wrong, or another server has taken over the address.
-    /// Hence:
+    /// Returns the [`identity`](Self::identity) of a server if the runs cannot be compared. A server that was up at the
+    /// set-up of `before` is the same server. A server that has been up for the period has forgotten no lock that still
+    /// counts. Two errors are possible: a wrong clock makes the uptime wrong, or another server has taken over the
+    /// address. Therefore:
     ///
-    /// - Both uptimes must agree on the start. A machine can boot with a wrong clock that is set while the server
-    ///   runs: its uptime is then an arbitrary number.
-    /// - The ID of the data set must not have changed: a restarted master and a promoted replica take new ones. An
-    ///   unchanged ID alone is no proof, because some versions restore it with their data, which may lack the latest
-    ///   writes.
+    /// - Both uptimes must agree on the start. If a machine boots with a wrong clock that is set while the server runs,
+    ///   the server's uptime is an arbitrary number.
+    /// - The ID of the data set must be unchanged: a restarted master and a promoted replica take new IDs. An unchanged
+    ///   ID alone is no proof. Some versions restore the ID with their data, which may lack the latest writes.
     fn identity_by_uptime(&self, before: &Self, now: Time, period: Duration) -> Identity {
         let (Some(uptime), Some(known)) = (self.uptime, before.uptime) else {
             let is_named = self.run.is_some();
@@ -195,7 +194,6 @@ impl<R: PartialEq> Server<R> {
 }
 
 impl<R: PartialEq + Clone> Quarantine<R> {
-    /// No node was met yet.
     pub(crate) fn new(quorum: Quorum, policy: Policy, period: Duration) -> Self {
         let record = |_| Record {
             server: None,
@@ -210,7 +208,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         Self { policy, period, nodes, tried: NodeSet::default(), oldest: None }
     }
 
-    /// A connection to `node` was set up before `now`, and `server` is its report.
+    /// Records that a connection to `node` was set up before `now`. `server` is the server's report.
     pub(crate) fn handle_set_up(&mut self, node: NodeId, server: Server<R>, now: Time) {
         let age = server.uptime.map(|uptime| uptime.saturating_sub(UPTIME_ERROR));
         let record = &mut self.nodes[node.index()];
@@ -222,9 +220,9 @@ impl<R: PartialEq + Clone> Quarantine<R> {
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {
             self.oldest = Some(Age { at: now, age });
-            // A known server only reports its age more precisely: an uptime is in whole seconds.
+            // A known server only reports its age more precisely, because an uptime is in whole seconds.
             if age >= self.period && identity != Identity::Same {
-                // An old server that was unreachable before: the deployment is not new.
+                // An old server that was unreachable before shows that the deployment is not new.
                 self.nodes.iter_mut().for_each(|record| record.is_bootstrap = false);
             }
         }
@@ -233,7 +231,6 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         self.mark_bootstrap_nodes(now);
     }
 
-    /// The node cannot be connected to.
     pub(crate) fn handle_unreachable(&mut self, node: NodeId, now: Time) {
         self.tried.insert(node);
         self.mark_bootstrap_nodes(now);
@@ -268,8 +265,8 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// Once every node was tried, it is known whether the deployment is new. Then the young nodes are its first
-    /// servers and count, even after the first of them has become old.
+    /// Marks the young nodes as bootstrap nodes if every node was tried and the deployment is new. The young nodes are
+    /// then the first servers of the deployment. They count even after the first of them has become old.
     fn mark_bootstrap_nodes(&mut self, now: Time) {
         if self.tried.len() == self.nodes.len() && self.is_new(now) {
             self.nodes
@@ -278,13 +275,13 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// True if no known server is older than the period.
+    /// Returns true if no known server is older than the period.
     fn is_new(&self, now: Time) -> bool {
         self.oldest.is_none_or(|oldest| oldest.now(now) < self.period)
     }
 
-    /// True if it is known which young nodes count: every node was tried, or one of them is old. Nodes that were
-    /// not met yet may be young.
+    /// Returns true if it is known which young nodes count: every node was tried, or one of the servers is old. Nodes
+    /// that this client has not met yet may be young. Only [`Policy::Observed`] depends on this.
     pub(crate) fn is_settled(&self, now: Time) -> bool {
         self.tried.len() == self.nodes.len() || !self.is_new(now) || self.policy != Policy::Observed
     }
@@ -293,7 +290,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         self.nodes[node.index()].was_lost = true;
     }
 
-    /// `node` pushed a flush, maybe of another database.
+    /// Records that `node` pushed a flush, possibly of another database.
     pub(crate) fn handle_flush(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
         record.flushed_at = Some(now);
@@ -302,13 +299,13 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// A key was missing that `node` had granted, that was not released, and whose ttl has not ended. Another client
-    /// may have deleted it, or it was flushed.
+    /// Records that a key is missing that `node` had granted. The key was not released, and its ttl has not ended:
+    /// either another client deleted the key, or it was flushed.
     pub(crate) fn handle_missing(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
         record.missing_at = Some(now);
         match record.flushed_at {
-            // Locks that an earlier flush deleted have ended.
+            // If the flush is older than the period, the locks that it deleted have ended.
             Some(at) if now.since(at) < self.period => self.exclude_after_flush(node, at),
             _ => {}
         }
@@ -323,18 +320,18 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// Why the grants of `node` do not count at `now` after a restart or a flush.
+    /// Returns why the grants of `node` do not count at `now` after a restart or a flush.
     pub(crate) fn exclusion(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         self.nodes[node.index()].exclusion.filter(|exclusion| now < exclusion.until)
     }
 
-    /// Why the grants of `node` do not count at `now` because it was young when it was first met.
+    /// Returns why the grants of `node` do not count at `now` because the node was young at its first connection.
     pub(crate) fn recent_start(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         let record = &self.nodes[node.index()];
         record.recent_start.filter(|exclusion| !record.is_bootstrap && now < exclusion.until)
     }
 
-    /// When the grants of `node` count again, as known now.
+    /// Returns when the grants of `node` count again, as known now.
     pub(crate) fn ends(&self, node: NodeId) -> Time {
         let record = &self.nodes[node.index()];
         let both = [record.exclusion, record.recent_start].into_iter().flatten();

@@ -30,12 +30,10 @@ fn unnamed() -> Server<&'static str> {
     report(None, None, at(0))
 }
 
-/// A server with this report, without a data set, that is not trusted.
 fn report<R>(run: Option<R>, uptime: Option<Duration>, asked: Time) -> Server<R> {
     Server { run, unnamed: "no INFO", replid: None, uptime, asked, is_trusted: false }
 }
 
-/// One node, with the reports of its servers and their times.
 fn one(policy: Policy, report: &[(Server<&'static str>, u64)]) -> Nodes {
     let mut nodes = nodes(1, policy);
     for (server, when) in report {
@@ -45,7 +43,7 @@ fn one(policy: Policy, report: &[(Server<&'static str>, u64)]) -> Nodes {
     nodes
 }
 
-/// Why its grants do not count, how long ago that happened, and how long until they count.
+/// Returns why the node's grants do not count, the age of the event, and the time until the grants count, in seconds.
 fn why(nodes: &Nodes, node: usize, now: u64) -> Option<(Event, u64, u64)> {
     let found = nodes.exclusion(n(node), at(now)).or(nodes.recent_start(n(node), at(now)))?;
     let ago = at(now).since(found.noticed) + found.before;
@@ -77,7 +75,7 @@ fn another_process_counts_as_restart() {
 
 #[test]
 fn young_server_counts_only_in_new_deployment() {
-    // An uptime can be up to a second too high.
+    // A reported uptime can be up to one second too high.
     let it = one(Strict, &[(server("a", 11), 0)]);
     assert_eq!((why(&it, 0, 0), why(&it, 0, 50)), (Some((Event::Restart, 11, 50)), None));
     assert_eq!(why(&one(Observed, &[(server("a", 11), 0)]), 0, 0), None, "new deployment");
@@ -143,7 +141,7 @@ fn new_deployment_counts_once_every_node_was_tried() {
     five.handle_unreachable(n(4), at(41));
     assert!(five.is_settled(at(41)));
     assert!((0..3).all(|node| why(&five, node, 41).is_none()));
-    // The fourth node is met while the deployment is new, the fifth when the first node is old.
+    // The client meets the fourth node while the deployment is new, and the fifth when the first node is old.
     five.handle_set_up(n(3), server("d", 0), at(59));
     five.handle_set_up(n(4), server("e", 0), at(80));
     assert!((0..4).all(|node| why(&five, node, 80).is_none()), "the first nodes still count");
@@ -163,7 +161,7 @@ fn vanished_old_server_proves_an_old_deployment() {
         assert_eq!(why(&three, node, 2), Some((Event::Restart, 0, 60)));
     }
     assert!(three.is_settled(at(2)));
-    // The client itself has known the first server for the period.
+    // The client itself has known the first server for the whole period.
     let mut grown = nodes(3, Observed);
     grown.handle_set_up(n(0), server("a", 0), at(0));
     grown.handle_unreachable(n(1), at(0));
@@ -175,10 +173,11 @@ fn vanished_old_server_proves_an_old_deployment() {
     assert_eq!(why(&grown, 2, 60), Some((Event::Restart, 0, 60)));
 }
 
-/// 1. Two servers are met whose uptimes are in whole seconds: the assumed age of each is a second less.
-/// 2. The deployment is new, and both count.
-/// 3. The first is met again and reports a more precise age: it is now older than the period.
-/// 4. It was mistaken for an old server that was unreachable before, and the second did not count any more.
+/// 1. The client meets two servers. Their uptimes are in whole seconds, so the assumed age of each is one second less.
+/// 2. The deployment is new, and both servers count.
+/// 3. The client meets the first server again. Its more precise age is now longer than the period.
+/// 4. In the failure, the client mistook it for an old server that was unreachable before, and excluded the second
+///    server.
 #[test]
 fn more_precise_age_keeps_the_deployment_new() {
     let mut it = nodes(2, Observed);
@@ -282,33 +281,32 @@ fn flush_with_missing_key_excludes_node() {
     assert_eq!(why(&it, 0, 10), None);
 }
 
-/// When each server starts, and when a client comes and connects to it. In milliseconds after t = 1,000 s.
+/// The start of each server, and the client's start and connections, in milliseconds after t = 1,000 s.
 #[derive(Clone, Debug)]
 struct World {
-    /// For each node, when it was restarted. Its first start is at the beginning.
+    /// The restart times of each node. Each node first starts at the beginning.
     restarts: Vec<Vec<u64>>,
     comes: u64,
-    /// For each node, the delay until the client connects to it after its own start or a restart of the node.
+    /// For each node, the delay until the client connects after its own start or a restart of the node.
     delays: Vec<u64>,
     policy: Policy,
 }
 
 const BEGIN: u64 = 1_000_000;
-/// The longest ttl. The period is this plus a second, the error of an uptime.
+/// The longest ttl in milliseconds. The period is one second longer, because of the error of an uptime.
 const LONGEST: u64 = 59_000;
 
 impl World {
-    /// The last start of `node` before `by`.
     fn started(&self, node: usize, by: u64) -> u64 {
         self.restarts[node].iter().copied().filter(|at| *at <= by).max().unwrap_or_default()
     }
 
-    /// As Redis reports it: a difference of whole seconds.
+    /// Returns the uptime as Redis reports it: a difference of whole seconds.
     fn uptime(&self, node: usize, at: u64) -> Duration {
         secs(at / 1_000 - self.started(node, at) / 1_000)
     }
 
-    /// When the client meets which node, in ascending order.
+    /// Returns when the client meets each node, in ascending order.
     fn sights(&self) -> Vec<(u64, usize)> {
         let of = |(node, restarts): (usize, &Vec<u64>)| {
             let met = self.comes + self.delays[node];
@@ -348,7 +346,7 @@ proptest! {
         for (now, node) in world.sights() {
             let time = Time::default().after(Duration::from_millis(now));
             let run = Some(world.started(node, now));
-            // In half of the cases servers report no run.
+            // In half of the cases, servers report no run.
             let run = run.filter(|_| world.comes % 2 == 0);
             let uptime = Some(world.uptime(node, now));
             nodes.handle_loss(n(node));
@@ -362,7 +360,7 @@ proptest! {
             for node in 0..count {
                 let started = world.started(node, now);
                 let counts = nodes.exclusion(n(node), time).is_none() && nodes.recent_start(n(node), time).is_none();
-                // The client has met it since its start.
+                // The client has met the node since its start.
                 let is_known = started < first_met || seen.contains(&(started + world.delays[node], node));
                 if counts && can_know && is_known {
                     prop_assert!(now >= started + LONGEST, "{node} at {now}, started at {started}");
@@ -375,7 +373,7 @@ proptest! {
     fn new_deployment_counts_from_the_start(
         starts in prop::collection::vec(0..58_000_u64, 1..6), comes in 0..60_000_u64, delay in 0..900_u64,
     ) {
-        // A client that starts before the first node is old meets each node as soon as it starts.
+        // A client that starts before the first node is old meets each node as soon as the node starts.
         let count = starts.len();
         let mut nodes = Quarantine::new(Quorum::majority(count), Observed, TERM);
         let begin = starts.iter().min().copied().expect("a node");
@@ -388,7 +386,7 @@ proptest! {
         }
         for (now, node) in sights {
             let at = |now| Time::default().after(Duration::from_millis(now));
-            // A random fraction of a second, which is truncated.
+            // The uptime includes a fraction of a second, which is truncated.
             let uptime = Some(secs((now + 250) / 1_000 - (starts[node] + 250) / 1_000));
             nodes.handle_set_up(n(node), report(Some(node), uptime, at(now)), at(now));
             for later in [now, now + 10_000, now + 100_000] {

@@ -1,16 +1,16 @@
-//! Nodes, sets of nodes, and how many votes decide.
+//! Nodes, sets of nodes, and the number of votes that form a quorum.
 
 use std::fmt;
 
-/// Maximum number of nodes of a client. The Redlock page suggests five; 31 fit one word.
+/// The maximum number of nodes of a client. The Redlock page suggests five. A set of 31 nodes fits in one word.
 pub(crate) const MAX_NODES: usize = 31;
 
-/// One of the N nodes, by its position in the list given to the builder.
+/// One of the N nodes, identified by its position in the list given to the builder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct NodeId(u8);
 
 impl NodeId {
-    /// The node at `index`, which must be below [`MAX_NODES`].
+    /// Returns the node at `index`. Panics unless `index` is below [`MAX_NODES`].
     pub(crate) fn new(index: usize) -> Self {
         assert!(index < MAX_NODES, "node {index} is beyond {MAX_NODES}");
         Self(u8::try_from(index).expect("MAX_NODES fits a byte"))
@@ -20,7 +20,6 @@ impl NodeId {
         usize::from(self.0)
     }
 
-    /// This node's bit in a bit set of nodes.
     pub(crate) fn bit(self) -> u32 {
         1 << self.0
     }
@@ -36,7 +35,7 @@ impl fmt::Debug for NodeId {
 pub(crate) struct NodeSet(u32);
 
 impl NodeSet {
-    /// Adds `node`. Returns false if it was already in the set.
+    /// Adds `node`. Returns false if the set already contained `node`.
     pub(crate) fn insert(&mut self, node: NodeId) -> bool {
         let added = !self.contains(node);
         self.0 |= node.bit();
@@ -47,7 +46,6 @@ impl NodeSet {
         self.0 & node.bit() != 0
     }
 
-    /// The nodes in ascending order.
     pub(crate) fn iter(self) -> impl Iterator<Item = NodeId> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -65,7 +63,6 @@ impl NodeSet {
         Self(self.0 | other.0)
     }
 
-    /// The nodes of this set that are not in `other`.
     pub(crate) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -86,7 +83,7 @@ impl fmt::Debug for NodeSet {
     }
 }
 
-/// The number of nodes and the majority: floor(N/2) + 1, so that any two quorums share a node.
+/// The number of nodes and their majority, floor(N/2) + 1. Any two majorities share a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quorum {
     nodes: u8,
@@ -94,29 +91,27 @@ pub(crate) struct Quorum {
 }
 
 impl Quorum {
-    /// The majority of `nodes`, which must be from 1 to [`MAX_NODES`].
+    /// Returns the majority of `nodes` nodes. Panics unless `nodes` is from 1 to [`MAX_NODES`].
     pub(crate) fn majority(nodes: usize) -> Self {
         assert!((1..=MAX_NODES).contains(&nodes), "{nodes} nodes: need 1 to {MAX_NODES}");
         let nodes = u8::try_from(nodes).expect("MAX_NODES fits a byte");
         Self { nodes, needed: nodes / 2 + 1 }
     }
 
-    /// N, the number of all nodes.
     pub(crate) fn nodes(self) -> usize {
         self.nodes.into()
     }
 
-    /// The number of votes that decide.
+    /// Returns the number of votes that form a quorum.
     pub(crate) fn needed(self) -> usize {
         self.needed.into()
     }
 
-    /// True if `count` nodes are a quorum.
     pub(crate) fn reached(self, count: usize) -> bool {
         count >= self.needed()
     }
 
-    /// True if `count` nodes against make a quorum of the others impossible.
+    /// Returns true if `count` opposing nodes prevent a quorum of the other nodes.
     pub(crate) fn blocked(self, count: usize) -> bool {
         self.nodes().saturating_sub(count) < self.needed()
     }

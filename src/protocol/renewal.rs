@@ -1,16 +1,16 @@
 //! The state of a lease: held, extended, lost or released.
 //!
 //! Create a [`Renewal`] when the lock is won ([`Renewal::new`]). [`auto_extended`](Renewal::auto_extended) enables
-//! auto-extension. [`begin`](Renewal::begin) returns the round of an extension, [`begin_check`](Renewal::begin_check)
-//! the round that checks whether the lease is still held. Report the outcome of either with
-//! [`handle_outcome`](Renewal::handle_outcome). A failed round changes nothing (I9).
+//! auto-extension. [`begin`](Renewal::begin) returns the round of an extension. [`begin_check`](Renewal::begin_check)
+//! returns the round that checks whether the lease is still held. Report the outcome of either round with
+//! [`handle_outcome`](Renewal::handle_outcome). A failed round has no effect (I9).
 //!
-//! With auto-extension, [`step`](Renewal::step) returns what to do next: extend, or wait until a given time. Report
-//! the outcome of these rounds with [`handle_auto_extension`](Renewal::handle_auto_extension).
+//! With auto-extension, [`step`](Renewal::step) returns the next step: extend, or wait until a given time. Report the
+//! outcome of these rounds with [`handle_auto_extension`](Renewal::handle_auto_extension).
 //! [`make_due`](Renewal::make_due) makes the next extension due at once.
 //!
-//! A lease ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or when its validity ends
-//! (I10). [`tenure`](Renewal::tenure) returns its state at any time.
+//! A lease ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or at the end of its validity (I10).
+//! [`tenure`](Renewal::tenure) returns the state of the lease at any time.
 
 use super::quorum::Quorum;
 use super::round::{Goal, Outcome, Round};
@@ -18,7 +18,7 @@ use super::validity::{Drift, Time, Ttl, valid_until};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Reason why a lease ended before its holder released it.
+/// The reason why a lease ended before its holder released it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Loss {
@@ -40,7 +40,7 @@ pub enum Loss {
     /// leases](crate::Redlock::release_all).
     #[error("its client was closed or released all leases")]
     Closed,
-    /// The client has failed internally: its code has panicked. Please report the panic.
+    /// The client failed internally because its own code panicked. Please report the panic.
     #[error("the client failed internally")]
     Internal,
 }
@@ -68,7 +68,7 @@ impl Loss {
     }
 }
 
-/// State of a lease.
+/// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tenure {
     Held { valid_until: Time },
@@ -76,44 +76,45 @@ pub(crate) enum Tenure {
     Released,
 }
 
-/// Result of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extended {
-    /// The new end of validity; never earlier than before.
+    /// The new end of validity, which is never earlier than the previous one.
     Until(Time),
-    /// The extension failed. The end of validity is as before.
+    /// The extension failed, and the end of validity is unchanged.
     Unchanged(Time),
-    /// The lease has ended, in this way.
+    /// The lease has ended with this state.
     Ended(Tenure),
 }
 
 /// The next step of a lease's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Extend it to this ttl now, and report the outcome.
+    /// Extend the lease to `ttl` now, and report the outcome.
     Extend { ttl: Ttl },
-    /// Call `step` again at this time.
+    /// Call [`Renewal::step`] again at `until`.
     Wait { until: Time },
-    /// It has ended: notify the holder.
+    /// The lease has ended: notify the holder.
     Ended(Tenure),
 }
 
-/// How long before the end of validity a loss is reported, so that the holder is notified in time. With auto-extension
-/// at most [`LOSS_MARGIN_SHARE`] of the validity, so that a lease of a few milliseconds can be renewed.
+/// How long before the end of validity a loss is reported, so that the holder is notified in time. With auto-extension,
+/// the margin is at most the validity divided by [`LOSS_MARGIN_SHARE`], so that a lease of a few milliseconds can be
+/// renewed.
 const LOSS_MARGIN: Duration = Duration::from_millis(2);
 const LOSS_MARGIN_SHARE: u32 = 4;
 
-/// A failed extension is retried after this share of the remaining validity, but not sooner than
+/// The divisor of the remaining validity for the pause before a failed extension is retried. The pause is at least
 /// [`MIN_PAUSE`].
 const PAUSE_SHARE: u32 = 8;
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Renewals are due at multiples of this time, so that many leases share a turn. Applies if a third of the validity is at
-/// least [`MIN_SLOTS`] times as long.
+/// Renewals are due at multiples of this interval, so that many leases share a turn. This applies only if a third of
+/// the validity is at least [`MIN_SLOTS`] intervals.
 const SLOT: Duration = Duration::from_millis(50);
 const MIN_SLOTS: u32 = 32;
 
-/// When a lease is renewed whose validity began at `t1`: after a third of it, rounded down to a multiple of [`SLOT`].
+/// Returns when to renew a lease whose validity began at `t1`. The time is after a third of the validity, rounded down
+/// to a multiple of [`SLOT`] unless the validity is short.
 fn renewal_due(t1: Time, validity: Duration) -> Time {
     let due = t1.after(validity / 3);
     if validity / 3 < SLOT * MIN_SLOTS {
@@ -123,15 +124,13 @@ fn renewal_due(t1: Time, validity: Duration) -> Time {
     Time::from_nanos(nanos - nanos % u64::from(SLOT.subsec_nanos()))
 }
 
-/// State of auto-extension.
 #[derive(Clone, Copy, Debug)]
 struct AutoExtension {
     ttl: Ttl,
-    /// The latest end of the lease.
+    /// When the maximum hold time ends.
     ends: Time,
-    /// When to extend next.
     due: Time,
-    /// How many nanoseconds before the end of validity a loss is reported: [`LOSS_MARGIN`] at most.
+    /// How many nanoseconds before the end of validity a loss is reported. At most [`LOSS_MARGIN`].
     margin: u32,
     is_extending: bool,
 }
@@ -142,7 +141,7 @@ impl AutoExtension {
     }
 }
 
-/// State of a lease, from acquire to its single end (I9: once lost, it stays lost).
+/// The state of a lease, from the acquire to the end of the lease. A lost lease stays lost (I9).
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     quorum: Quorum,
@@ -156,7 +155,7 @@ impl Renewal {
         Self { quorum, drift, tenure: Tenure::Held { valid_until }, auto_extension: None }
     }
 
-    /// Enables auto-extension of a lease acquired at `t1`: it is extended to `ttl` whenever a third of its
+    /// Enables auto-extension of a lease acquired at `t1`. The lease is extended to `ttl` whenever a third of its
     /// validity has passed, until `most` has passed since `t1`.
     pub(crate) fn auto_extended(mut self, ttl: Ttl, t1: Time, most: Duration) -> Self {
         if let Tenure::Held { valid_until } = &mut self.tenure {
@@ -172,7 +171,8 @@ impl Renewal {
         self
     }
 
-    /// Returns what to do at `now`. Reports the loss of a lease slightly before its validity ends, and ends it then.
+    /// Returns the step to take at `now`. Ends the lease slightly before its validity ends, so that the loss is
+    /// reported in time.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         let Tenure::Held { valid_until } = self.tenure else { return Step::Ended(self.tenure) };
         let margin = self.loss_margin();
@@ -181,7 +181,8 @@ impl Renewal {
             return Step::Ended(self.tenure);
         }
         let end = Time::default().after(valid_until.since(Time::default().after(margin)));
-        // The validity that an extension gives grows until the extension is due.
+        // The later an extension starts, the more validity it gives. An extension that is not due yet is evaluated at
+        // its due time.
         let mut useful = self
             .auto_extension
             .and_then(|auto_extension| self.useful_ttl(now.max(auto_extension.due), valid_until));
@@ -202,14 +203,14 @@ impl Renewal {
         }
     }
 
-    /// How long before the end of validity [`step`](Self::step) ends the lease.
+    /// Returns how long before the end of validity [`step`](Self::step) ends the lease.
     pub(crate) fn loss_margin(&self) -> Duration {
         self.auto_extension.map_or(LOSS_MARGIN, |auto_extension| auto_extension.margin())
     }
 
-    /// A manual extension to a longer ttl may reach beyond what an auto-extension would give when it is due. Then
-    /// postpones the auto-extension until two thirds of its usual validity are left. Returns its ttl, if it
-    /// will lengthen the lease then.
+    /// Postpones the auto-extension if a manual extension to a longer ttl reaches beyond it. The auto-extension is then
+    /// due when two thirds of its usual validity are left. Returns the ttl of the auto-extension if it will lengthen
+    /// the lease at that time.
     fn postpone(&mut self, now: Time, current: Time) -> Option<Ttl> {
         let auto_extension = self.auto_extension?;
         let validity =
@@ -223,7 +224,8 @@ impl Renewal {
         Some(ttl)
     }
 
-    /// The ttl of an auto-extension, if it lengthens the lease. The ttl does not exceed the maximum hold time.
+    /// Returns the ttl of an auto-extension at `now`, if the extension lengthens the lease. The ttl does not exceed the
+    /// maximum hold time.
     fn useful_ttl(&self, now: Time, current: Time) -> Option<Ttl> {
         let auto_extension = self.auto_extension?;
         let ttl = auto_extension.ttl.min(Ttl::within(auto_extension.ends.since(now))?);
@@ -246,7 +248,7 @@ impl Renewal {
         extended
     }
 
-    /// State of the lease at `now`. A validity that has ended is a loss (I10).
+    /// Returns the state of the lease at `now`. A lease whose validity has ended is lost (I10).
     pub(crate) fn tenure(&self, now: Time) -> Tenure {
         match self.tenure {
             Tenure::Held { valid_until } if now >= valid_until => {
@@ -256,9 +258,9 @@ impl Renewal {
         }
     }
 
-    /// Why the validity ends at `valid_until`, if it is not extended.
+    /// Returns the loss that applies if the lease is not extended before `valid_until`.
     pub(crate) fn loss_at(&self, valid_until: Time) -> Loss {
-        // The last extension reaches to the maximum hold time, less the drift.
+        // The last extension reaches the maximum hold time minus the drift allowance.
         let is_over = self.auto_extension.is_some_and(|auto_extension| {
             valid_until.after(self.drift.allowance(auto_extension.ttl).saturating_add(LOSS_MARGIN))
                 >= auto_extension.ends
@@ -266,7 +268,7 @@ impl Renewal {
         if is_over { Loss::MaxHold } else { Loss::Expired }
     }
 
-    /// The end of validity; `None` if the lease is not held at `now`.
+    /// Returns the end of validity, or `None` if the lease is not held at `now`.
     pub(crate) fn valid_until(&self, now: Time) -> Option<Time> {
         match self.tenure(now) {
             Tenure::Held { valid_until } => Some(valid_until),
@@ -274,7 +276,8 @@ impl Renewal {
         }
     }
 
-    /// Starts an extension to `ttl`. `t1` is read before its first command is sent.
+    /// Starts an extension to `ttl`. The caller must read `t1` before it sends the extension's first command. Returns
+    /// the final state as an error if the lease has ended.
     pub(crate) fn begin(&mut self, ttl: Ttl, t1: Time) -> Result<Round, Tenure> {
         match self.record_expiry(t1) {
             Tenure::Held { valid_until: current } => {
@@ -285,8 +288,8 @@ impl Renewal {
         }
     }
 
-    /// Starts an extension that only checks whether the lease is still held, without making it longer.
-    /// Its ttl is the shortest with which the keys outlive the validity by the drift allowance.
+    /// Starts an extension that checks whether the lease is still held and does not lengthen it. The returned ttl is
+    /// the shortest with which the keys outlive the validity by the drift allowance.
     pub(crate) fn begin_check(&mut self, t1: Time) -> Result<(Ttl, Round), Tenure> {
         match self.record_expiry(t1) {
             Tenure::Held { valid_until: current } => {
@@ -298,7 +301,6 @@ impl Renewal {
         }
     }
 
-    /// Handles the outcome of an extension's round at `now`.
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time) -> Extended {
         let Tenure::Held { valid_until } = self.record_expiry(now) else {
             return Extended::Ended(self.tenure);
@@ -318,7 +320,7 @@ impl Renewal {
         Extended::Ended(self.tenure)
     }
 
-    /// Ends a held lease as released. Returns its previous state at `now`.
+    /// Ends a held lease as released. Returns the previous state at `now`.
     pub(crate) fn release(&mut self, now: Time) -> Tenure {
         let was = self.record_expiry(now);
         if matches!(was, Tenure::Held { .. }) {
@@ -327,7 +329,7 @@ impl Renewal {
         was
     }
 
-    /// Ends a held lease with this `loss`. Returns its final state.
+    /// Ends a held lease with `loss`. Returns the final state of the lease.
     pub(crate) fn lose(&mut self, loss: Loss, now: Time) -> Tenure {
         if matches!(self.record_expiry(now), Tenure::Held { .. }) {
             self.tenure = Tenure::Lost(loss);
@@ -335,14 +337,14 @@ impl Renewal {
         self.tenure
     }
 
-    /// Makes the next auto-extension due at `now`, or earlier if it already is.
+    /// Makes the next auto-extension due at `now`, unless it is due earlier.
     pub(crate) fn make_due(&mut self, now: Time) {
         if let Some(auto_extension) = &mut self.auto_extension {
             auto_extension.due = auto_extension.due.min(now);
         }
     }
 
-    /// Stores an expiry, so that an earlier `now` cannot undo it.
+    /// Stores the end of an expired lease, so that an earlier `now` cannot undo it.
     fn record_expiry(&mut self, now: Time) -> Tenure {
         self.tenure = self.tenure(now);
         self.tenure

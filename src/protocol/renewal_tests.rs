@@ -23,8 +23,8 @@ fn extend(renewal: &mut Renewal, at: u64, votes: &[Vote]) -> Extended {
     renewal.handle_outcome(&round, ms(at))
 }
 
-/// Calls `step` every millisecond of `range`; the nodes answer each extension with `answer`.
-/// Returns when extensions began, and the final state.
+/// Calls `step` in every millisecond of `range`. The nodes answer each extension with `answer`. Returns the start times
+/// of the extensions and the final state.
 fn live(lease: &mut Renewal, range: std::ops::Range<u64>, answer: Vote) -> (Vec<u64>, Tenure) {
     let mut begun = Vec::new();
     for at in range {
@@ -68,7 +68,7 @@ fn renewals_of_long_leases_are_due_together() {
     let other = due(begin + 50, validity);
     assert!(next.iter().all(|later| due(begin + later, validity) == other));
     assert_eq!(other.since(slot), Duration::from_millis(50));
-    // The slot would be a large part of a short interval.
+    // Alignment would change a short interval too much.
     assert_eq!(due(7, 4_799), ms(7).after(Duration::from_millis(4_799) / 3));
     assert_eq!(due(7, 4_800), ms(1_600));
 }
@@ -234,7 +234,7 @@ fn release_ends_a_lease_once() {
 
 #[test]
 fn check_keeps_validity_and_covers_drift() {
-    // The rest of a ttl of 10 s, at several times, and a validity that no whole millisecond gives.
+    // The remaining time of a 10 s ttl at several times. The last validity cannot be reached with whole milliseconds.
     let until = valid_until(ms(0), ttl(10_000), Drift::DEFAULT);
     for (at, expected) in [(0, 10_000), (1, 9_999), (98, 9_902), (99, 9_900), (9_897, 4)] {
         let mut lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, until);
@@ -250,14 +250,12 @@ fn check_keeps_validity_and_covers_drift() {
     assert_eq!(lease.begin_check(ms(100)).err(), Some(Tenure::Lost(Loss::Expired)));
 }
 
-/// The events of an auto-extended lease.
 struct Life {
     begun: usize,
-    /// The final state, and its time.
     end: Option<(Tenure, Time)>,
 }
 
-/// Runs it for a limited number of steps. `answers` are the votes on the extensions, in turn.
+/// Runs the lease for a limited number of steps. `answers` are the votes on the extensions, used cyclically.
 fn life(lease: &mut Renewal, t1: Time, ends: Time, answers: &[Vote]) -> Life {
     let (mut now, mut begun) = (t1, 0);
     let mut until = lease.valid_until(now);
@@ -294,7 +292,6 @@ fn drift(factor: f64, constant: Duration) -> Drift {
     Drift::DEFAULT.with_factor(factor).expect("in range").with_constant(constant)
 }
 
-/// Half of the range of a [`Time`].
 const CENTURIES: Duration = Duration::from_nanos(u64::MAX / 2);
 
 #[test]
@@ -322,7 +319,7 @@ fn auto_extension_works_with_extreme_settings() {
             let settings = format!("{ttl:?} {drift:?} {most:?}");
             let Life { begun, end } = life(&mut new(), t1, ends, &[Vote::Granted]);
             assert!(begun >= 2 || most < ttl_long * 4, "{settings}: {begun}, {end:?}");
-            // With limits of centuries, the range of `Time` ends first.
+            // If the limit is centuries long, the range of `Time` ends first.
             if let Some((tenure, at)) = end.filter(|(_, at)| at.since(t1) < CENTURIES) {
                 assert_eq!(tenure, Tenure::Lost(Loss::MaxHold), "{settings}");
                 let unused = ends.since(at);
@@ -359,7 +356,7 @@ proptest! {
         factor in 0.0..1.0f64, constant in any::<u64>(), most in any::<u128>(),
         answers in proptest::collection::vec(0..3u8, 1..9),
     ) {
-        // Any order of magnitude.
+        // The shifts vary the values over all orders of magnitude.
         let ttl = Ttl::within(Duration::from_millis((of >> sizes.0).max(1))).expect("a good ttl");
         let drift = drift(factor, Duration::from_nanos(constant >> sizes.1));
         let most = u64::try_from(most >> 64 >> (sizes.2 % 64)).expect("64 bits");

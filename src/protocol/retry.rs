@@ -1,24 +1,24 @@
-//! How long to wait between attempts.
+//! Delays between the attempts of an acquire.
 //!
-//! Users choose a [`RetryPolicy`]. Each acquire creates a [`Schedule`] from it, which returns one delay after the
-//! other until the retries end. The caller passes the random numbers for jitter.
+//! Users choose a [`RetryPolicy`]. Each acquire creates a [`Schedule`] from the policy, which returns delays until the
+//! retries end. The caller passes the random numbers for jitter.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Minimum delay: no policy can make an acquire spin.
+/// The minimum delay, so that no policy can make an acquire spin.
 pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// Policy that determines when an acquire retries after a failed attempt, within its maximum wait time.
+/// A policy that determines when an acquire retries after a failed attempt, within its maximum wait time.
 ///
 /// Each acquire starts its own sequence of delays. Every delay is at least one millisecond. Random delays keep clients
 /// that collided from colliding again: the Redlock page asks for "retry after a random delay".
 ///
 /// The delays are not the only cause of a retry. The nodes notify the client when the lock is released or expires, and
 /// the client retries soon after. While a quorum of nodes has promised such a notification, the client waits one second
-/// longer before each retry except the first, unless a notification arrives earlier. More frequent retries would only
+/// longer before each retry except the first. A notification ends this wait early. More frequent retries would only
 /// increase the load on the nodes. The extra second does not apply to policies with a [limit](Self::limit) or with
 /// [custom](Self::custom) delays.
 ///
@@ -100,7 +100,7 @@ impl RetryPolicy {
         Self { limit: Some(retries), ..self }
     }
 
-    /// True if the policy allows a second attempt.
+    /// Returns true if the policy allows a second attempt.
     pub(crate) fn retries(&self) -> bool {
         !matches!(self.shape, Shape::Never) && self.limit != Some(0)
     }
@@ -147,12 +147,13 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// True if the delays never end and are not custom ones.
+    /// Returns true if the delays never end and are not custom delays.
     pub(super) fn is_endless(&self) -> bool {
         self.left.is_none() && self.custom.is_none()
     }
 
-    /// The next delay; `None` if there is no further attempt. `random` is uniformly distributed over all `u64`.
+    /// Returns the next delay, or `None` if the policy allows no further attempt. `random` must be uniformly
+    /// distributed over all `u64`.
     pub(crate) fn next_delay(&mut self, random: u64) -> Option<Duration> {
         match &mut self.left {
             Some(0) => return None,
@@ -177,7 +178,7 @@ impl Schedule {
     }
 }
 
-/// Maps `random` to a point between `from` and `to`; `from` if the range is empty.
+/// Maps `random` to a duration between `from` and `to`. Returns `from` if the range is empty.
 pub(super) fn random_between(from: Duration, to: Duration, random: u64) -> Duration {
     let span = to.saturating_sub(from).as_nanos();
     let nanos = (span.min(u128::from(u64::MAX)) * u128::from(random)) >> 64;

@@ -2,8 +2,8 @@
 //!
 //! - Details of a node's reply, recorded before its vote: [`Round::note_free_at`], [`Round::note_counter`],
 //!   [`Round::note_counts_from`].
-//! - Events: [`Round::handle_vote`], [`Round::handle_time`], [`Round::handle_close`]. Each returns the outcome if, and
-//!   only if, this event decided the round.
+//! - Events: [`Round::handle_vote`], [`Round::handle_time`], [`Round::handle_close`]. Each returns the outcome if and
+//!   only if the event decided the round.
 //! - Getters: [`Round::outcome`], [`Round::due`], [`Round::votes`], [`Round::choice`], and the sets of nodes by vote.
 
 use super::fencing::{Choice, choose};
@@ -13,35 +13,36 @@ use super::validity::Time;
 /// One node's reply in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
-    /// Acquire: the key was set. Extend: the key held this client's value, and its ttl is now at least the requested
-    /// one. Release: the key held this client's value, and was deleted.
+    /// Acquire: the node set the key. Extend: the key held this client's value, and its ttl is now at least the
+    /// requested ttl. Release: the key held this client's value, and the node deleted the key.
     Granted,
-    /// The key has another value, or another type.
+    /// The key holds another value or has another type.
     Denied,
-    /// Extend, release and survey only: the key does not exist.
+    /// The key does not exist. Occurs only in extend, release and survey rounds.
     Missing,
-    /// Any error: the state of the key is unknown.
+    /// The command failed, so the state of the key is unknown.
     Failed,
 }
 
-/// The purpose of a round, and the time until which it can be won.
+/// The purpose of a round, and the time before which the round must be won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// Set the key on a quorum before `valid_until` (I3).
+    /// Acquire the lock: a quorum must set the key before `valid_until` (I3).
     Acquire { valid_until: Time },
-    /// Confirm on a quorum, before `valid_until`, that the key still holds this client's value and its counter is
-    /// `token` (I13).
+    /// Commit a fencing token: before `valid_until`, a quorum must confirm that the key still holds this client's value
+    /// and that the counter is `token` (I13).
     Confirm { valid_until: Time, token: u64 },
-    /// Extend on a quorum before the `current` validity ends (I9). The new validity ends at `proposed`.
+    /// Extend the lease: a quorum must extend the key before the `current` validity ends (I9). The new validity ends at
+    /// `proposed`.
     Extend { current: Time, proposed: Time },
-    /// Delete the key on every node where it holds this client's value. Has no time limit.
+    /// Release the lock: nodes delete the key if it holds this client's value. Such a round has no time limit.
     Release,
-    /// Collect the replies of all nodes. Decides only when all have voted.
+    /// Collect the replies of all nodes. The round is decided when all nodes have voted or the round is closed.
     Survey,
 }
 
 impl Goal {
-    /// The time from which a won acquire is useless.
+    /// Returns the time from which a won acquire is useless.
     pub(crate) fn valid_until(self) -> Option<Time> {
         match self {
             Self::Acquire { valid_until } | Self::Confirm { valid_until, .. } => Some(valid_until),
@@ -50,22 +51,20 @@ impl Goal {
     }
 }
 
-/// The decision of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A quorum granted, in time.
+    /// A quorum granted in time.
     Won,
     /// A quorum granted, but only after the validity had ended.
     TooLate,
-    /// A quorum is impossible because of other holders.
+    /// A quorum is impossible because other clients hold the lock.
     Denied,
     /// A quorum is impossible because the key does not exist (extend and release).
     Missing,
-    /// A quorum is impossible because of nodes that failed or did not answer.
+    /// A quorum is impossible because of nodes that failed or did not reply.
     NoQuorum,
 }
 
-/// Votes in, at most one [`Outcome`] out.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     quorum: Quorum,
@@ -74,11 +73,11 @@ pub(crate) struct Round {
     denied: NodeSet,
     missing: NodeSet,
     failed: NodeSet,
-    /// The nodes that will push when the conflicting key changes.
+    /// The nodes that will send a push when the conflicting key changes.
     watching: NodeSet,
-    /// Usually `None`, to keep leases small: a lease keeps the round that it was acquired in.
+    /// Boxed and usually `None` to keep leases small, because a lease keeps the round in which it was acquired.
     details: Option<Box<ReplyDetails>>,
-    /// The latest `now` of an event.
+    /// The latest `now` passed with an event.
     now: Time,
     closed: bool,
     outcome: Option<Outcome>,
@@ -87,11 +86,11 @@ pub(crate) struct Round {
 /// Details that only some replies contain.
 #[derive(Clone, Debug)]
 struct ReplyDetails {
-    /// When the conflicting keys expire, for each denial that reported it.
+    /// The expiry time of the conflicting key, for each denial that reported one.
     free_at: Vec<Time>,
-    /// The fencing counters that nodes reported.
+    /// The fencing counters reported by nodes.
     numbers: Vec<(NodeId, u64)>,
-    /// Nodes whose clocks stepped ahead, with the time from which their grant counts.
+    /// The nodes whose clocks stepped ahead, with the time from which each node's grant counts.
     deferred: Vec<(NodeId, Time)>,
 }
 
@@ -131,8 +130,8 @@ impl Round {
         self.granted
     }
 
-    /// The earliest time at which a quorum can be free if every holder keeps its key to the end: with b nodes
-    /// busy and f failed, when (b - (N - quorum - f)) of the b keys have expired. `None` if too few nodes
+    /// Returns the earliest time at which a quorum can be free if every holder keeps its key until expiry. With b busy
+    /// and f failed nodes, b - (N - quorum - f) of the b keys have expired then. Returns `None` if too few nodes
     /// reported an expiry.
     pub(crate) fn earliest_free(&self) -> Option<Time> {
         let (all, needed) = (self.quorum.nodes(), self.quorum.needed());
@@ -143,23 +142,22 @@ impl Round {
         free_at.get(place).copied()
     }
 
-    /// The nodes on which the key does not exist.
     pub(crate) fn missing(&self) -> NodeSet {
         self.missing
     }
 
-    /// True if failed nodes alone make a quorum impossible. Nodes that have not voted do not count as failed.
+    /// Returns true if failed nodes alone make a quorum impossible. Nodes that have not voted do not count as failed.
     pub(crate) fn blocked_by_failures(&self) -> bool {
         self.quorum.blocked(self.failed.len())
     }
 
-    /// The nodes that voted.
+    /// Returns the nodes that have voted.
     pub(crate) fn votes(&self) -> NodeSet {
         self.granted.union(self.denied).union(self.missing).union(self.failed)
     }
 
-    /// Records the vote of `node`. A second vote of a node is ignored (I1). A vote after the
-    /// decision is recorded, but does not change it (I2).
+    /// Records the vote of `node`. A second vote of the same node is ignored (I1). A vote after the decision is
+    /// recorded, but does not change the decision (I2).
     pub(crate) fn handle_vote(&mut self, node: NodeId, vote: Vote, now: Time) -> Option<Outcome> {
         if self.votes().contains(node) {
             return None;
@@ -183,43 +181,45 @@ impl Round {
         self.details.get_or_insert_with(|| Box::new(NO_DETAILS.clone()))
     }
 
-    /// Records when the conflicting key on a node that denied expires, unless its holder extends it. Call this before
-    /// that node's vote.
+    /// Records the expiry time of the conflicting key on a node that denied. The holder can still extend the key. Call
+    /// this method before the node's vote.
     pub(crate) fn note_free_at(&mut self, at: Time) {
         self.details_mut().free_at.push(at);
     }
 
-    /// Records that `node` will push when the conflicting key changes.
+    /// Records that `node` will send a push when the conflicting key changes.
     pub(crate) fn note_watching(&mut self, node: NodeId) {
         self.watching.insert(node);
     }
 
-    /// True if a quorum of nodes will push when the conflicting keys change. Then no release can go unnoticed.
+    /// Returns true if a quorum of nodes will send a push when the conflicting keys change. The client then notices
+    /// every release.
     pub(crate) fn is_watched(&self) -> bool {
         self.quorum.reached(self.watching.len())
     }
 
-    /// Records the fencing counter of `node`. Call this before that node's vote.
+    /// Records the fencing counter of `node`. Call this method before the node's vote.
     pub(crate) fn note_counter(&mut self, node: NodeId, number: u64) {
         self.details_mut().numbers.push((node, number));
     }
 
-    /// Records that a grant of `node` counts only from `at` on: its clock stepped ahead, and a former holder may rely
-    /// on the lock until then. Call this before that node's vote.
+    /// Records that a grant of `node` counts only from `at` on: the node's clock stepped ahead, and a former holder may
+    /// rely on the lock until then. Call this method before the node's vote.
     pub(crate) fn note_counts_from(&mut self, node: NodeId, at: Time) {
         self.details_mut().deferred.push((node, at));
     }
 
-    /// Re-evaluates the round at `now`; deferred grants may count since.
+    /// Re-evaluates the round at `now`, because deferred grants may count since the last event.
     pub(crate) fn handle_time(&mut self, now: Time) -> Option<Outcome> {
         self.decide(now)
     }
 
-    /// When the current grants will be a quorum that counts, if some are still deferred. The caller then calls
-    /// [`handle_time`](Self::handle_time). `None` if the grants are no quorum, or count too late.
+    /// Returns the time at which the current grants, some of them deferred, will count as a quorum. The caller must
+    /// call [`handle_time`](Self::handle_time) then. Returns `None` if the grants are no quorum or would count too
+    /// late.
     pub(crate) fn due(&self) -> Option<Time> {
         let is_open = self.outcome.is_none() && !self.closed;
-        // This runs for each vote, so it must not allocate.
+        // This method runs for each vote, so it must not allocate.
         let may_be = is_open && self.granted.len() >= self.quorum.needed();
         let valid_until = self.goal.valid_until().filter(|_| may_be)?;
         let granted = self.quorum.ids().filter(|node| self.granted.contains(*node));
@@ -235,19 +235,19 @@ impl Round {
         due.copied().filter(|due| *due < valid_until)
     }
 
-    /// The fencing counters that nodes reported.
     pub(crate) fn numbers(&self) -> &[(NodeId, u64)] {
         &self.details().numbers
     }
 
-    /// The token chosen from the counters of the nodes that granted; `None` while they are no quorum.
+    /// Returns the token chosen from the counters of the nodes whose grants count. Returns `None` if they are no
+    /// quorum.
     pub(crate) fn choice(&self) -> Option<Choice> {
         let counted = self.counted();
         let numbers = self.details().numbers.iter().filter(|(node, _)| counted.contains(*node));
         choose(self.quorum, numbers.map(|(_, number)| *number).collect())
     }
 
-    /// Closes the round: nodes that have not voted count as failed.
+    /// Closes the round. Nodes that have not voted count as failed.
     pub(crate) fn handle_close(&mut self, now: Time) -> Option<Outcome> {
         self.closed = true;
         self.decide(now)
@@ -257,7 +257,7 @@ impl Round {
         if self.outcome.is_some() {
             return None;
         }
-        // Several tasks read the clock, so `now` can be older than in an earlier event.
+        // Several tasks read the clock, so `now` can be earlier than in a previous event.
         let now = self.now.max(now);
         self.now = now;
         if self.goal == Goal::Survey && !self.is_over() {
@@ -273,8 +273,8 @@ impl Round {
         Some(outcome)
     }
 
-    /// False if this is a raise and the counter on `node` is not `token`: another number was drawn there, by a command
-    /// of this client whose reply was not received.
+    /// Returns false if this round confirms a token and the counter on `node` differs from the token. In that case,
+    /// another command of this client raised the counter, and its reply was not received.
     fn is_confirmed(&self, node: NodeId) -> bool {
         match self.goal {
             Goal::Confirm { token, .. } => self.details().numbers.contains(&(node, token)),
@@ -282,13 +282,13 @@ impl Round {
         }
     }
 
-    /// The nodes whose grant counts at `self.now`, which stays fixed after the decision.
+    /// Returns the nodes whose grants count at `self.now`, which stays fixed after the decision.
     fn counted(&self) -> NodeSet {
         let deferred = self.details().deferred.iter().filter(|(_, at)| *at > self.now);
         self.granted.without(deferred.map(|(node, _)| *node).collect())
     }
 
-    /// Number of grants that can no longer count in this round.
+    /// Returns the number of grants that can no longer count in this round.
     fn never_counting(&self) -> usize {
         let end = self.goal.valid_until();
         let is_void =
@@ -301,19 +301,17 @@ impl Round {
         never_counting.count()
     }
 
-    /// When a grant of `node` begins to count.
     fn counts_from(&self, node: NodeId) -> Time {
         let deferred = self.details().deferred.iter().find(|(deferred, _)| *deferred == node);
         deferred.map_or(Time::default(), |(_, at)| *at)
     }
 
-    /// True if `node` granted, its grant does not count, and all grants together would be a quorum.
+    /// Returns true if the grant of `node` does not count, although all grants together would be a quorum.
     pub(crate) fn is_void(&self, node: NodeId) -> bool {
         let never_counting = self.granted.without(self.counted());
         self.quorum.reached(self.granted.len()) && never_counting.contains(node)
     }
 
-    /// True if no further votes are expected.
     fn is_over(&self) -> bool {
         self.closed || self.votes().len() == self.quorum.nodes()
     }
@@ -326,12 +324,12 @@ impl Round {
         }
     }
 
-    /// Why a quorum is impossible. `None` while it is possible, and while it is open whether holders or failures are
-    /// the reason. A release waits for every vote, so that it reports the exact reason.
+    /// Returns the outcome if a quorum is impossible. Returns `None` while a quorum is possible, or while the cause can
+    /// still be either contention or failure. A release waits for every vote, so that it reports the exact cause.
     fn impossible(&self) -> Option<Outcome> {
         let silent = self.quorum.nodes() - self.votes().len();
         let is_over = self.is_over();
-        // A grant that can no longer count is like a failure.
+        // A grant that can no longer count is treated as a failure.
         let failed =
             self.failed.len() + self.never_counting() + if self.closed { silent } else { 0 };
         let (denied, missing) = (self.denied.len(), self.missing.len());

@@ -62,7 +62,7 @@ fn survey_is_decided_by_the_last_vote() {
     assert_eq!(it.handle_close(ms(5)), Some(Outcome::Won));
 }
 
-/// An acquire on `nodes` of which two have granted, the second from `counts_from` on.
+/// Returns an acquire on `nodes` nodes in which two have granted. The second grant counts from `counts_from` on.
 fn deferred(nodes: usize, counts_from: u64) -> Round {
     let mut it = round(nodes, Goal::Acquire { valid_until: ms(1_000) });
     it.note_counts_from(NodeId::new(1), ms(counts_from));
@@ -84,7 +84,7 @@ fn deferred_grant_counts_from_its_time() {
 #[test]
 fn grant_deferred_beyond_close_is_a_failure() {
     assert_eq!(deferred(3, 50).handle_close(ms(20)), Some(Outcome::NoQuorum));
-    // It counts just in time: the denial is the reason.
+    // The deferred grant counts just in time, so the denial is the cause.
     let mut it = deferred(5, 20);
     assert_eq!(it.handle_vote(NodeId::new(2), Vote::Denied, ms(2)), None);
     assert_eq!(it.handle_close(ms(20)), Some(Outcome::Denied));

@@ -1,51 +1,52 @@
-//! I8 beyond one connection: commands that broken connections may still deliver.
+//! I8 across connections: commands that broken connections may still deliver.
 //!
 //! The problem:
-//! 1. A `SET` is written to a connection, which breaks before the reply. Its bytes are delayed in the
-//!    network.
-//! 2. The release is written over a new connection, and answered: there was no key to delete.
+//!
+//! 1. The client writes a `SET` to a connection, which breaks before the reply. The bytes are delayed in the network.
+//! 2. The client writes the release over a new connection, and the node answers that no key exists.
 //! 3. The delayed bytes arrive and set a key. No further release is sent.
 //!
-//! So before a release is written, the broken connection has to be ended: the client asks the server to kill
-//! it. This is not needed if the server process has ended. If neither is certain, the broken connection may deliver
-//! until the [stale window](STALE_WINDOW) ends, and a release that was written before that is repeated.
+//! The broken connection must therefore be ended before a release is written: the client asks the server to kill the
+//! connection. This is not needed if the server process has ended. If neither is certain, the broken connection may
+//! deliver commands until the [stale window](STALE_WINDOW) ends. A release that was written before that time is
+//! repeated.
 //!
-//! Report each connection that breaks with unanswered commands with
-//! [`handle_broken`](StaleWindow::handle_broken). On a new connection,
-//! [`broken`](StaleWindow::broken) and [`Broken::to_kill`] return which to kill; report the result with
-//! [`handle_killed`](StaleWindow::handle_killed). Before a pending command of a broken connection is written,
-//! [`has_unhandled`](StaleWindow::has_unhandled) must be false. When a release is answered,
-//! [`may_undo`](StaleWindow::may_undo) returns whether it has to be repeated.
+//! Report each connection that breaks with unanswered commands with [`handle_broken`](StaleWindow::handle_broken). On a
+//! new connection, [`broken`](StaleWindow::broken) and [`Broken::to_kill`] return the connections to kill. Report the
+//! result with [`handle_killed`](StaleWindow::handle_killed). Before a pending command of a broken connection is
+//! written, [`broken`](StaleWindow::broken) must be empty. When a release is answered,
+//! [`may_undo`](StaleWindow::may_undo) returns whether the release must be repeated.
 
 use super::validity::Time;
 use std::time::Duration;
 
-/// How long a broken connection can still deliver bytes to a live server: the user
-/// timeout of its socket (`TCP_USER_TIMEOUT`, RFC 5482), which is set on Linux. Other systems use their own.
+/// How long a broken connection can still deliver bytes to a live server. On Linux, this is the user timeout of the
+/// client's sockets (`TCP_USER_TIMEOUT`, RFC 5482). Other systems use their own timeout.
 pub(crate) const STALE_WINDOW: Duration = Duration::from_secs(10);
 
-/// A connection that broke with unanswered commands, which may still run. `R` identifies runs of a server.
+/// A connection that broke with unanswered commands, which may still run. `R` identifies the runs of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken<R> {
-    /// The run of the server that it was connected to, and its client ID there, if known.
+    /// The run of the server to which the connection was made, if known.
     pub(crate) run: Option<R>,
+    /// The client ID of the connection on that server, if known.
     pub(crate) client_id: Option<i64>,
 }
 
 impl<R: PartialEq> Broken<R> {
-    /// The client ID to kill, over a connection to `run`.
+    /// Returns the client ID to kill over a connection to `run`. Returns `None` if the broken connection was not made
+    /// to `run`.
     pub(crate) fn to_kill(&self, run: Option<&R>) -> Option<i64> {
         let is_same = self.run.is_some() && self.run.as_ref() == run;
         self.client_id.filter(|_| is_same)
     }
 
-    /// True if a successful kill, or the end of its run, proves that it delivers no more commands.
+    /// Returns true if a successful kill, or the end of the run, proves that the connection delivers no more commands.
     fn is_identified(&self) -> bool {
         self.run.is_some() && self.client_id.is_some()
     }
 }
 
-/// The broken connections of one node.
 #[derive(Debug)]
 pub(crate) struct StaleWindow<R> {
     window: Duration,
@@ -54,23 +55,21 @@ pub(crate) struct StaleWindow<R> {
 }
 
 impl<R: PartialEq> StaleWindow<R> {
-    /// No connection has broken. A broken connection delivers for at most `window`.
+    /// Creates a window without broken connections. A broken connection delivers commands for at most `window`.
     pub(crate) fn new(window: Duration) -> Self {
         Self { window, broken: Vec::new(), until: None }
     }
 
-    /// A connection broke with unanswered commands.
     pub(crate) fn handle_broken(&mut self, broken: Broken<R>) {
         self.broken.push(broken);
     }
 
-    /// The broken connections that are not handled yet.
     pub(crate) fn broken(&self) -> &[Broken<R>] {
         &self.broken
     }
 
-    /// The connections `handled` were handled over a connection to `run`. `are_killed`: all that are
-    /// [known there](Broken::to_kill) were killed.
+    /// Records that the connections in `handled` were handled over a connection to `run`. `are_killed` is true if all
+    /// connections that are [known there](Broken::to_kill) were killed.
     pub(crate) fn handle_killed(
         &mut self,
         handled: &[Broken<R>],
@@ -85,9 +84,13 @@ impl<R: PartialEq> StaleWindow<R> {
         self.broken.retain(|broken| !handled.contains(broken));
     }
 
-    /// True if a broken connection may deliver commands after a command that was written at `written`. The time of the
-    /// reply does not matter: 1. A release is written and runs, but its reply is slow. 2. A broken connection
-    /// delivers its `SET`. 3. The window ends. 4. The reply arrives.
+    /// Returns true if a broken connection may deliver commands after a command that was written at `written`. The time
+    /// of the reply does not matter:
+    ///
+    /// 1. A release is written and runs, but its reply is slow.
+    /// 2. A broken connection delivers its `SET`.
+    /// 3. The window ends.
+    /// 4. The reply to the release arrives.
     pub(crate) fn may_undo(&self, written: Time) -> bool {
         self.until.is_some_and(|until| written < until)
     }
@@ -176,13 +179,13 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with the sockets that are really open. A release may be written once every broken connection was
-        /// handled. Anything that an open socket delivers arrives while the release is repeated.
+        /// Compares with a model of the sockets that are really open. A release may be written once every broken
+        /// connection was handled. While a socket is open, the release must wait or be repeated.
         #[test]
         fn releases_before_late_deliveries_are_repeated(operations in operations()) {
             let mut it = window();
             let (mut now, mut run, mut last_id) = (0, 0, 0);
-            // By client ID: the run that it was connected to, and when it broke.
+            // Client ID, the run to which the socket was connected, and the time at which the connection broke.
             let mut open: Vec<(i64, u8, u64)> = Vec::new();
             for (pause, operation) in operations {
                 now += pause;

@@ -1,19 +1,18 @@
-//! How far nodes' clocks have stepped ahead lately, so that keys of a lease may have expired early.
+//! Forward steps of the nodes' clocks, after which keys of a lease may have expired early.
 //!
-//! The drift allowance covers a small step, but not the sum of several. So the relevant value for a lease is the total
-//! of one node's steps since the nodes were last asked to keep its keys. Report each step with
-//! [`handle_step`](ClockSteps::handle_step); [`since`](ClockSteps::since) returns the total.
+//! The drift allowance covers a small step, but not the sum of several steps. A lease therefore depends on the total of
+//! one node's steps since the nodes were last asked to keep its keys. [`handle_step`](ClockSteps::handle_step) records
+//! a step, and [`since`](ClockSteps::since) returns the total.
 
 use super::quorum::NodeId;
 use super::validity::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Maximum number of steps kept for one node. Beyond it the oldest is merged into the next one, and so gets a later
-/// time: leases may be extended without need.
+/// The maximum number of steps stored per node. Beyond it, the oldest step is merged into the next step and gets a
+/// later time, so leases may be extended unnecessarily.
 const MAX_STEPS: usize = 16;
 
-/// The latest steps of all nodes' clocks.
 #[derive(Debug, Default)]
 pub(crate) struct ClockSteps {
     nodes: Vec<(NodeId, VecDeque<ClockStep>)>,
@@ -22,12 +21,12 @@ pub(crate) struct ClockSteps {
 #[derive(Clone, Copy, Debug)]
 struct ClockStep {
     ahead: Duration,
-    /// When it was detected; it had happened before.
+    /// When the step was detected. The clock stepped before this time.
     seen: Time,
 }
 
 impl ClockSteps {
-    /// The clock of `node` has stepped ahead by at most `ahead`, as detected at `seen`.
+    /// Records that the clock of `node` stepped ahead by at most `ahead`, as detected at `seen`.
     pub(crate) fn handle_step(&mut self, node: NodeId, ahead: Duration, seen: Time) {
         let known = self.nodes.iter().position(|(known, _)| *known == node);
         let index = known.unwrap_or_else(|| {
@@ -44,7 +43,7 @@ impl ClockSteps {
         }
     }
 
-    /// Upper bound of the total steps since `t1` of the node that stepped the most.
+    /// Returns an upper bound for the total steps since `t1` of the node that stepped the most.
     pub(crate) fn since(&self, t1: Time) -> Duration {
         let of_one = |steps: &VecDeque<ClockStep>| {
             let later = steps.iter().filter(|step| step.seen >= t1);

@@ -1,43 +1,42 @@
-//! Turns of the waiters for one key in this process, and when to let other processes go first.
+//! Turns of the waiters for one key in this process, and pauses that give other processes a turn.
 //!
-//! Only the first waiter of a queue competes on the nodes. When a lease of this process ends, the lock passes to the next
-//! waiter in the queue. This is the fastest way, but unfair to other processes. So after several times in a row the first
-//! waiter holds back for a moment.
+//! Only the first waiter of a queue competes on the nodes. When a lease of this process ends, the lock passes to the
+//! next waiter in the queue. This is fast but unfair to other processes, so the first waiter pauses after several
+//! handovers in a row.
 //!
 //! Events:
 //!
-//! - [`Turns::handle_release`] when a lease of this process ends; it returns when the first waiter may try.
-//! - [`Turns::handle_freed_by_others`] when another process released the lock.
+//! - [`Turns::handle_release`]: a lease of this process ends. Returns when the first waiter may try.
+//! - [`Turns::handle_freed_by_others`]: another process released the lock.
 
 use super::validity::Time;
 use std::time::Duration;
 
-/// How often in a row a lock passes from lease to lease inside this process, at least. Then the first waiter holds back
+/// The minimum number of consecutive handovers from lease to lease inside this process. The first waiter then pauses
 /// for [`YIELD_DELAY`], so that other processes get a turn (they receive a push within a round trip). Short runs make
-/// waiting fair: when a process gets its turn is random, and many turns even that out.
+/// waiting fair: the time of a process's turn is random, and many turns average out the differences.
 const SHORTEST_RUN: u32 = 4;
 const YIELD_DELAY: Duration = Duration::from_millis(5);
 
-/// Each time no other process takes the turn, the next run takes at least twice as long as this one did, up to
-/// [`LONGEST_RUN`]. So yields take at most 2 % of a process's time that is alone, and another process gets its first turn
-/// within `LONGEST_RUN` or [`SHORTEST_RUN`] leases.
+/// The maximum required duration of a run. Each time no other process takes the turn, the next run lasts at least twice
+/// as long as the last run, up to this maximum. Yields therefore take at most 2 % of the time of a process without
+/// competitors. Another process gets its first turn within `LONGEST_RUN` or [`SHORTEST_RUN`] leases.
 const LONGEST_RUN: Duration = Duration::from_millis(250);
 
-/// The turns for one key.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     in_a_row: u32,
     /// When the first lease of the current run ended.
     run_began: Time,
-    /// The run lasts at least this long.
+    /// The minimum duration of the current run.
     shortest: Duration,
-    /// How long the last run lasted, if other processes got a turn after it, until it is known whether they took it.
+    /// The duration of the last run. `Some` from a yield until it is known whether another process took the turn.
     yielded_after: Option<Duration>,
 }
 
 impl Turns {
-    /// A lease of this process has ended, and the lock is free from `at` on. Returns when the first waiter
-    /// may try.
+    /// Records that a lease of this process has ended and that the lock is free from `at` on. Returns when the first
+    /// waiter may try.
     pub(crate) fn handle_release(&mut self, at: Time) -> Time {
         if let Some(lasted) = self.yielded_after.take() {
             // This process acquired the lock again, so no other process wanted it.
@@ -56,7 +55,7 @@ impl Turns {
         at.after(YIELD_DELAY)
     }
 
-    /// Another process has released the lock. Nodes do not push the client's own releases.
+    /// Records that another process has released the lock. Nodes do not push a client's own releases to that client.
     pub(crate) fn handle_freed_by_others(&mut self) {
         if self.yielded_after.take().is_some() {
             self.shortest = Duration::ZERO;
@@ -74,7 +73,7 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    /// Releases every `hold` milliseconds from `from` on, until other processes get a turn. Returns their number.
+    /// Returns the number of leases, each `hold` milliseconds long, until other processes get a turn.
     fn run(turns: &mut Turns, from: u64, hold: u64) -> u64 {
         (0..10_000)
             .find(|lease| turns.handle_release(at(from + lease * hold)) > at(from + lease * hold))

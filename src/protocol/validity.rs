@@ -1,20 +1,20 @@
 //! Time, the ttl sent to the nodes, and the part of it that a holder may rely on (the validity).
 //!
-//! All arithmetic saturates: no duration wraps or panics.
+//! All arithmetic saturates: durations neither wrap nor panic.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// A reading of the client's clock: nanoseconds since an origin fixed at boot. The range is 584 years; later sums
-/// saturate.
+/// A reading of the client's clock, in nanoseconds since an origin that is fixed at boot. The range is 584 years; later
+/// times saturate.
 ///
-/// Stored plus one, so that `Option<Time>` has the same size.
+/// The value is stored plus one, so that `Option<Time>` has the same size as `Time`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Time(NonZeroU64);
 
 impl Time {
-    /// The latest time: sums saturate here.
+    /// The latest time, at which sums saturate.
     pub(crate) const END: Self = Self(NonZeroU64::MAX);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
@@ -35,13 +35,13 @@ impl Time {
         Self::from_nanos(self.as_nanos().saturating_sub(nanos))
     }
 
-    /// The time from `earlier` to this; zero if `earlier` is not before it.
+    /// Returns the duration from `earlier` to this time, or zero if `earlier` is not before this time.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 }
 
-/// The origin of the clock.
+/// The default time is the origin of the clock.
 impl Default for Time {
     fn default() -> Self {
         Self::from_nanos(0)
@@ -54,35 +54,36 @@ impl fmt::Debug for Time {
     }
 }
 
-/// A lifetime as sent to the nodes (`PX`): whole milliseconds, from 1 to [`Ttl::MAX_MS`].
+/// The lifetime of a key as sent to the nodes (`PX`): whole milliseconds, from 1 to [`Ttl::MAX_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ttl(u64);
 
 impl Ttl {
-    /// A hundred years in milliseconds: beyond any lease, and far below the limit of `PX` in Redis
-    /// (its sum with the wall clock must fit 63 bits).
+    /// A hundred years in milliseconds. This is longer than any lease and far below the limit of `PX` in Redis: the sum
+    /// of `PX` and the wall clock must fit in 63 bits.
     pub(crate) const MAX_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
     pub(crate) const SHORTEST: Self = Self(1);
 
     pub(crate) const LONGEST: Self = Self(Self::MAX_MS);
 
-    /// The whole milliseconds of `duration`. Fractions are cut off, so the nodes never get a longer ttl than requested.
-    /// `None` if Redis cannot represent it: below 1 ms, or above [`LONGEST`](Self::LONGEST).
+    /// Truncates `duration` to whole milliseconds, so that nodes never get a longer ttl than requested. Returns `None`
+    /// below 1 ms and above [`LONGEST`](Self::LONGEST).
     pub(crate) fn from_duration(duration: Duration) -> Option<Self> {
         let ms = u64::try_from(duration.as_millis()).ok();
         ms.filter(|ms| (1..=Self::MAX_MS).contains(ms)).map(Self)
     }
 
-    /// The shortest ttl that is not shorter than `duration`, for keys that must exist that long. Up to a
-    /// millisecond more is safe, less is not. [`LONGEST`](Self::LONGEST) if there is none.
+    /// Returns the shortest ttl that is not shorter than `duration`, for keys that must exist for all of `duration`.
+    /// Rounding up by less than a millisecond is safe; rounding down is not. Returns [`LONGEST`](Self::LONGEST) if
+    /// `duration` is longer.
     pub(crate) fn covering(duration: Duration) -> Self {
         let ms = duration.as_nanos().div_ceil(1_000_000);
         Self(u64::try_from(ms).unwrap_or(Self::MAX_MS).clamp(1, Self::MAX_MS))
     }
 
-    /// The longest ttl that is not longer than `duration`, for leases that must end in time; `None` below
-    /// one millisecond.
+    /// Returns the longest ttl that is not longer than `duration`, for leases that must end in time. Returns `None`
+    /// below 1 ms.
     pub(crate) fn within(duration: Duration) -> Option<Self> {
         Self::from_duration(duration.min(Self::LONGEST.as_duration()))
     }
@@ -104,12 +105,12 @@ pub(crate) struct Drift {
 }
 
 impl Drift {
-    /// 1 % and 2 ms, as in the reference implementation that the Redlock page names
-    /// (`CLOCK_DRIFT_FACTOR = 0.01`, and 2 ms for the precision of Redis expiry with small ttls).
+    /// 1 % and 2 ms, as in the reference implementation that the Redlock page names: `CLOCK_DRIFT_FACTOR = 0.01`, and 2
+    /// ms for the precision of Redis expiry with small ttls.
     pub(crate) const DEFAULT: Self =
         Self { parts_per_million: 10_000, constant: Duration::from_millis(2) };
 
-    /// An allowance of `factor` x ttl, rounded up to a millionth; `None` unless 0 <= factor < 1.
+    /// Sets the factor, rounded up to a millionth. Returns `None` unless 0 <= `factor` < 1.
     pub(crate) fn with_factor(self, factor: f64) -> Option<Self> {
         if !(0.0..1.0).contains(&factor) {
             return None;
@@ -131,22 +132,22 @@ impl Drift {
         self.constant
     }
 
-    /// The allowance for `ttl`. The share of the ttl is rounded up to a nanosecond.
+    /// Returns the allowance for `ttl`. The product of ttl and factor is rounded up to a nanosecond.
     pub(crate) fn allowance(self, ttl: Ttl) -> Duration {
         self.share(ttl).saturating_add(self.constant)
     }
 
-    /// How long to ignore grants of a node that may have lost keys. Each key had at most `max_ttl` to live, but the
-    /// clocks of the holder and of this client may run at different rates than the node's: twice the share is added.
-    /// A second is added for times that nodes report in whole seconds.
+    /// Returns how long to ignore grants of a node that may have lost keys. Each key had at most `max_ttl` to live. The
+    /// clocks of the holder and of this client may run at different rates than the node's clock, so the drift factor is
+    /// added twice. One second is added because nodes report some times in whole seconds.
     pub(crate) fn quarantine(self, max_ttl: Ttl) -> Duration {
         let drifted = max_ttl.as_duration().saturating_add(self.share(max_ttl).saturating_mul(2));
         drifted.saturating_add(Duration::from_secs(1))
     }
 
-    /// The shortest ttl whose validity is at least `validity`; `None` if there is none.
+    /// Returns the shortest ttl whose validity is at least `validity`, or `None` if no ttl is long enough.
     pub(crate) fn ttl_for(self, validity: Duration) -> Option<Ttl> {
-        // Nanoseconds of each millisecond that remain after the factor: one millionth of a millisecond is 1 ns.
+        // Nanoseconds of validity per millisecond of ttl. One millionth of a millisecond is 1 ns.
         let left_per_ms = 1_000_000 - u128::from(self.parts_per_million);
         if left_per_ms == 0 {
             return None;
@@ -163,7 +164,7 @@ impl Drift {
     }
 }
 
-/// I4: T1 + ttl - drift. If the drift is larger than the ttl, this is T1: the lease is never valid.
+/// Returns T1 + ttl - drift (I4). If the drift is larger than the ttl, returns T1: the lease is never valid.
 pub(crate) fn valid_until(t1: Time, ttl: Ttl, drift: Drift) -> Time {
     t1.after(ttl.as_duration().saturating_sub(drift.allowance(ttl)))
 }
@@ -237,7 +238,7 @@ mod tests {
             (exact.with_constant(Duration::MAX), Duration::MAX, None),
             (exact.with_factor(0.999_999).expect("below 1"), ns, Some(1)),
             (exact.with_factor(0.999_999).expect("below 1"), Duration::from_nanos(2), Some(2)),
-            // The factor is rounded up to a millionth, which makes it 1.
+            // Rounding up to a millionth makes the factor 1.
             (exact.with_factor(0.999_999_9).expect("below 1"), ns, None),
         ];
         for (drift, validity, expected) in cases {
@@ -282,7 +283,7 @@ mod tests {
             let end = valid_until(t1, ttl, drift);
             prop_assert!(end >= t1);
             prop_assert!(end <= t1.after(ttl.as_duration()));
-            // The validity is shorter than the ttl by at least the allowance, unless the ttl is smaller than it.
+            // The ttl exceeds the validity by at least the allowance, unless the ttl is smaller than the allowance.
             let allowed = t1.after(ttl.as_duration()).since(end);
             let saturated = t1.after(ttl.as_duration()) == Time::END;
             prop_assert!(saturated || end == t1 || allowed >= drift.allowance(ttl));
@@ -303,7 +304,7 @@ mod tests {
             of in 1..=Ttl::MAX_MS, off in 0..=1_000_000u64, factor in 0.0..1.0f64, constant in any::<u64>(),
         ) {
             let drift = Drift::DEFAULT.with_factor(factor).expect("in range");
-            // From nanoseconds to decades.
+            // The shift varies the constant from nanoseconds to decades.
             let drift = drift.with_constant(Duration::from_nanos(constant >> (of % 64)));
             let validity = |ttl: Ttl| ttl.as_duration().saturating_sub(drift.allowance(ttl));
             let asked = validity(Ttl(of)).saturating_sub(Duration::from_nanos(off));

@@ -1,22 +1,24 @@
-//! One waiting acquire: whether it may compete for the lock, and when it has a reason to try again.
+//! One waiting acquire: whether it may compete for the lock, and when it should try again.
 //!
 //! Events:
 //!
-//! - [`Waiting::handle_turn`], [`Waiting::handle_requeued`]: it is now first, or in the queue of another key;
-//! - [`Waiting::handle_begin`]: an attempt begins;
-//! - [`Waiting::handle_holder`]: a node that refuses the attempt reports which client holds the lock;
-//! - [`Waiting::handle_refusal`]: the attempt was refused. If a quorum has become free since, it tries again soon;
-//! - [`Waiting::handle_freed`]: a node has no conflicting keys any more;
-//! - [`Waiting::schedule_try`]: there is a reason to try again at a given time;
-//! - [`Waiting::handle_rivals`]: other clients compete for the lock;
+//! - [`Waiting::handle_turn`], [`Waiting::handle_requeued`]: the acquire is now first in its queue, or in the queue of
+//!   another key.
+//! - [`Waiting::handle_begin`]: an attempt begins.
+//! - [`Waiting::handle_holder`]: a node that refuses the attempt reports which client holds the lock.
+//! - [`Waiting::handle_refusal`]: the attempt was refused. If a quorum has become free since it began, the acquire
+//!   tries again soon.
+//! - [`Waiting::handle_freed`]: a node no longer has conflicting keys.
+//! - [`Waiting::schedule_try`]: a try is needed at a given time.
+//! - [`Waiting::handle_rivals`]: other clients compete for the lock.
 //! - [`Waiting::handle_single_refusal`]: the first node has refused, and no other node received the attempt.
 //!
-//! Queries: [`Waiting::try_at`] is when it next has a reason to try. [`Waiting::next_useful_try`] checks whether enough
-//! nodes are free for an attempt. [`Waiting::asks_one_first`] is whether the next attempt asks one node before the
+//! Queries: [`Waiting::try_at`] returns the time of the next try. [`Waiting::next_useful_try`] checks whether enough
+//! nodes are free for an attempt. [`Waiting::asks_one_first`] returns whether the next attempt asks one node before the
 //! others.
 //!
-//! Clients that receive the same push compete; [`Contention`] has the rules for that. A waiter that has lost a race asks
-//! one node first: that node grants only one of the waiters.
+//! Clients that receive the same push compete under the rules of [`Contention`]. A waiter that has lost a race asks one
+//! node first, because that node grants the lock to only one of the waiters.
 
 use super::contention::{ClientId, Contention};
 use super::freed::FreeNodes;
@@ -24,37 +26,31 @@ use super::quorum::{NodeId, NodeSet, Quorum};
 use super::validity::Time;
 use std::time::Duration;
 
-/// State of one acquire that may wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// True if no other waiter is before it.
     is_first: bool,
-    /// When there is a reason to try again.
     try_at: Option<Time>,
-    /// Nodes that reported the key deleted, since the last attempt began.
+    /// The nodes that have reported the deletion of the key since the last attempt began.
     freed: NodeSet,
-    /// A race is an attempt that a push caused at once.
+    /// The knowledge about competing clients. An attempt that a push causes at once is a race.
     contention: Contention,
-    /// End of the rest after the last lost race. Pushes before this time cause no attempt until it ends.
+    /// The end of the rest after the last lost race. A push during the rest causes an attempt only when the rest ends.
     rests_until: Time,
-    /// True if a push caused the next attempt.
     is_pushed: bool,
-    /// The cause of the next attempt.
     trigger: Trigger,
-    /// The only node that received the last attempt. It refused, and pushes when the key is deleted.
+    /// The only node that received the last attempt. The node refused, and will push the deletion of the key.
     watched: Option<NodeId>,
 }
 
-/// The cause of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Trigger {
-    /// A push, at once: a race.
+    /// A push that causes the attempt at once: a race.
     Push,
-    /// A push, after the time that is left to clients which had no turn for longer.
+    /// A push, after a delay that favours clients whose last turn is longer ago.
     LatePush,
-    /// A turn of the same client, after which it held back.
+    /// A turn of this client, after which the client held back.
     Return,
-    /// A rest, or a timer.
+    /// The end of a rest, or a timer.
     #[default]
     Other,
 }
@@ -64,50 +60,48 @@ impl Waiting {
         self.is_first
     }
 
-    /// No other waiter is before it.
     pub(crate) fn handle_turn(&mut self) {
         self.is_first = true;
     }
 
-    /// It was moved to the queue of another key. It has no attempt under way.
+    /// Records that the acquire was moved to the queue of another key. No attempt may be under way.
     pub(crate) fn handle_requeued(&mut self) {
         self.is_first = false;
     }
 
-    /// An attempt begins.
+    /// Records that an attempt begins. Reports about the previous attempt are discarded.
     pub(crate) fn handle_begin(&mut self) {
         self.freed = NodeSet::default();
         (self.try_at, self.watched) = (None, None);
         self.is_pushed = false;
     }
 
-    /// Other clients compete for the lock. `contention` is [`contention`](Self::contention) of this client's previous
-    /// acquire.
+    /// Records that other clients compete for the lock. `contention` is the [`contention`](Self::contention) of this
+    /// client's previous acquire.
     pub(crate) fn handle_rivals(&mut self, contention: Contention) {
         self.contention = contention;
         self.contention.handle_rivals();
     }
 
-    /// Like [`handle_rivals`](Self::handle_rivals), for a client that used the lock just before `now`: it holds back.
+    /// Records rivals as [`handle_rivals`](Self::handle_rivals) does. This client used the lock just before `now`, so
+    /// it also holds back.
     pub(crate) fn handle_return(&mut self, contention: Contention, now: Time) {
         self.handle_rivals(contention);
         self.trigger = Trigger::Return;
         self.rests_until = now.after(self.contention.hold_back());
     }
 
-    /// This client has had several turns in a row, and lets other clients go first. Returns how long they may take to
-    /// react.
+    /// Records that this client yields after several turns in a row. Returns how long other clients may take to react.
     pub(crate) fn handle_yield(&mut self) -> Duration {
         self.trigger = Trigger::Return;
         self.contention.reaction()
     }
 
-    /// The attempt was won.
     pub(crate) fn handle_win(&mut self) {
         self.contention.handle_win();
     }
 
-    /// State that the client's next acquire inherits.
+    /// Returns the state that the client's next acquire inherits.
     pub(crate) fn contention(&self) -> Contention {
         self.contention
     }
@@ -116,17 +110,16 @@ impl Waiting {
         self.rests_until
     }
 
-    /// True if the next attempt asks one node first, and the others once that one has granted.
+    /// Returns true if the next attempt asks one node first, and the other nodes once that node has granted.
     pub(crate) fn asks_one_first(&self) -> bool {
         self.trigger == Trigger::Return || self.is_pushed && self.contention.has_rivals()
     }
 
-    /// The nodes that reported the key deleted since the last attempt began.
     pub(crate) fn freed(&self) -> NodeSet {
         self.freed
     }
 
-    /// Only `node` received the attempt. It has refused, and pushes when the key is deleted.
+    /// Handles the refusal of an attempt that only `node` received. The node will push the deletion of the key.
     pub(crate) fn handle_single_refusal(
         &mut self,
         node: NodeId,
@@ -138,13 +131,13 @@ impl Waiting {
         self.handle_refusal(FreeNodes::default(), quorum, now, random);
     }
 
-    /// The attempt is refused. `holder` is the client that holds the lock, if the nodes report one.
-    /// [`handle_refusal`](Self::handle_refusal) follows.
+    /// Records the client that holds the lock, if the nodes that refuse the attempt report one. The caller must then
+    /// call [`handle_refusal`](Self::handle_refusal).
     pub(crate) fn handle_holder(&mut self, holder: Option<ClientId>) {
         self.contention.handle_holder(holder);
     }
 
-    /// The attempt was refused. If a quorum has become free since it began, schedules another one.
+    /// Handles a refused attempt. If a quorum has become free since the attempt began, another attempt is scheduled.
     pub(crate) fn handle_refusal(
         &mut self,
         free: FreeNodes,
@@ -162,19 +155,18 @@ impl Waiting {
         }
     }
 
-    /// There is a reason to try again at `at`.
+    /// Schedules a try at `at`, unless an earlier try is scheduled.
     pub(crate) fn schedule_try(&mut self, at: Time) {
         self.try_at = Some(self.try_at.map_or(at, |known| known.min(at)));
     }
 
-    /// `node` has no conflicting keys any more.
     pub(crate) fn handle_freed(&mut self, node: NodeId) {
         self.freed.insert(node);
     }
 
-    /// When another attempt is worth while: once a quorum is known to be free. `None` if it is not, or if one is due as
-    /// early anyway. `free` are the nodes that granted the last attempt, and those that have no conflicting key any
-    /// more.
+    /// Returns when another attempt is useful because a quorum is known to be free. Returns `None` if no quorum is
+    /// free, or if a try is already scheduled no later than that. `free` contains the nodes that granted the last
+    /// attempt, and the nodes that no longer have a conflicting key.
     pub(crate) fn next_useful_try(
         &mut self,
         free: FreeNodes,
@@ -197,7 +189,6 @@ impl Waiting {
         Some(at)
     }
 
-    /// When it next has a reason to try.
     pub(crate) fn try_at(&self) -> Option<Time> {
         self.try_at
     }

@@ -47,7 +47,7 @@ fn free_quorum_causes_one_attempt() {
     assert_eq!(waiting.next_useful_try(later, quorum, at(1_800)), Some(at(1_800)));
 }
 
-/// With two nodes, the node that refuses can push and the other one grant before the refusal is evaluated.
+/// With two nodes, the refusing node can push and the other node can grant before the refusal is evaluated.
 #[test]
 fn push_before_refusal_causes_an_attempt() {
     let quorum = Quorum::majority(2);
@@ -67,7 +67,7 @@ fn push_before_refusal_causes_an_attempt() {
     }
 }
 
-/// A push by `node` at `now`, after a refusal by the holder: only this node has deleted the key.
+/// Handles a push from the only node, after a refusal by the holder. Returns the time of the next try.
 fn pushed(waiting: &mut Waiting, now: u64) -> Option<Time> {
     waiting.handle_freed(NodeId::new(0));
     let try_at = waiting.next_useful_try(FreeNodes::default(), Quorum::majority(1), at(now));
@@ -77,7 +77,6 @@ fn pushed(waiting: &mut Waiting, now: u64) -> Option<Time> {
     try_at
 }
 
-/// The attempt after the push, which is refused at `now`.
 fn refused(waiting: &mut Waiting, now: u64, random: u64) {
     waiting.handle_begin();
     waiting.handle_refusal(FreeNodes::default(), Quorum::majority(1), at(now), random);
@@ -91,7 +90,7 @@ fn waiter_without_lost_races_reacts_to_push_at_once() {
     assert!(!waiting.asks_one_first());
 }
 
-/// The longest rest after a refusal at `now`, in microseconds.
+/// Returns the longest rest after a refusal at `now`, in microseconds.
 fn longest_rest(waiting: &mut Waiting, now: u64) -> u128 {
     refused(waiting, now, u64::MAX);
     waiting.rests_until().since(at(now)).as_nanos().div_ceil(1_000)
@@ -113,7 +112,6 @@ fn lost_race_causes_a_rest() {
     assert_eq!(waiting.rests_until(), at(9_500), "the shortest rest is zero");
 }
 
-/// The contention of a client that has lost this number of races.
 fn contention(races: u64) -> Contention {
     let mut waiting = first();
     refused(&mut waiting, 0, 0);
@@ -129,7 +127,7 @@ fn returning_client_rests_if_many_compete() {
     for (races, longest) in [(0, 0), (3, 0), (4, 56_000), (5, 112_000)] {
         let mut next = first();
         next.handle_return(contention(races), at(5_000));
-        // Its first attempt is not a race.
+        // The first attempt after a return is not a race.
         next.handle_begin();
         assert_eq!(longest_rest(&mut next, 5_002), longest, "after {races}");
         let rests_until = next.rests_until();

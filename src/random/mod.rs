@@ -1,6 +1,6 @@
-//! Sources of randomness: the values of locks, and jitter.
+//! Sources of randomness for lock values and jitter.
 //!
-//! All randomness comes from here. Other modules take a number or a [`Random`] as a parameter.
+//! This module is the crate's only source of randomness. Other modules take a number or a [`Random`] as a parameter.
 
 #[cfg(feature = "test-util")]
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -11,10 +11,10 @@ use uuid::Uuid;
 /// A client's source of randomness. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) enum Random {
-    /// UUIDs from the operating system's randomness, numbers from a thread-local generator.
+    /// UUIDs from the operating system's generator, and numbers from a thread-local generator.
     #[default]
     Machine,
-    /// Everything from one seed: the same draws in the same order.
+    /// A seeded generator: the same seed gives the same values in the same order.
     #[cfg(feature = "test-util")]
     Seeded(Arc<Mutex<StdRng>>),
 }
@@ -25,7 +25,7 @@ impl Random {
         Self::Seeded(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))))
     }
 
-    /// A random number for jitter. May be predictable.
+    /// Returns a random number for jitter. The number may be predictable.
     pub(crate) fn number(&self) -> u64 {
         match self {
             Self::Machine => rand::random(),
@@ -34,7 +34,7 @@ impl Random {
         }
     }
 
-    /// A random `UUIDv4` that is unique and, from the machine's source, not predictable (I7).
+    /// Returns a unique random `UUIDv4` (I7). A UUID from the machine's source is not predictable.
     pub(crate) fn uuid(&self) -> Uuid {
         match self {
             Self::Machine => Uuid::new_v4(),

@@ -1,15 +1,15 @@
-//! Locks that a panic of another thread does not poison.
+//! Mutex operations that ignore poisoning.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// Locks `mutex`. No code of this crate panics while it holds a lock. If it did, the guarded value would still be
-/// consistent.
+/// Locks `mutex`, even if it is poisoned. No code of this crate panics while it holds a lock. If it did, the guarded
+/// value would still be consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks `mutex` if no other thread holds it.
+/// Locks `mutex` if no other thread holds the lock. Ignores poisoning.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -18,7 +18,7 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Unlocks until `condition` is notified or `limit` has passed. Can also return without a reason.
+/// Releases the lock until `condition` is notified or `limit` has passed. Spurious wake-ups are possible.
 pub(crate) fn wait<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,4 +1,4 @@
-//! loom's primitives, which replace the standard library's in `make loom`.
+//! Loom's primitives, which replace the standard library's primitives in `make loom`.
 
 use super::lock as std_lock;
 pub(crate) use loom::sync::atomic;
@@ -6,10 +6,10 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
-/// [`loom::sync::Mutex`] whose `try_lock` also fails.
+/// A [`loom::sync::Mutex`] whose `try_lock` can also fail.
 ///
-/// loom orders the locks of a mutex, but not a lock and an unlock. So each attempt and each unlock changes an atomic:
-/// loom runs the attempt before and after the unlock.
+/// Loom explores the order of two locks of a mutex, but not of a lock and an unlock. Each attempt and each unlock
+/// therefore changes an atomic: loom then runs the attempt before and after the unlock.
 pub(crate) struct Mutex<T> {
     inner: loom::sync::Mutex<T>,
     changes: AtomicUsize,
@@ -55,7 +55,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// A mutex of loom, or of the standard library in code that has no loom test.
+/// A mutex of loom, or of the standard library in code without a loom test.
 pub(crate) trait Lock {
     type Guard<'a>
     where
@@ -120,7 +120,7 @@ pub(crate) fn try_lock<L: Lock>(mutex: &L) -> Option<L::Guard<'_>> {
     mutex.attempt()
 }
 
-/// [`std::sync::OnceLock`] with an atomic of loom.
+/// A [`std::sync::OnceLock`] that also records its initialization in a loom atomic.
 pub(crate) struct OnceLock<T> {
     is_set: AtomicBool,
     value: std::sync::OnceLock<T>,

@@ -1,6 +1,7 @@
-//! Mutexes and wakers that survive panics, values of a process, and the primitives that `make loom` replaces.
+//! Mutexes and wakers that survive panics, per-process values, and the primitives that `make loom` replaces.
 //!
-//! Contains no clock, no runtime and no decision. Code with a loom test imports its mutexes and atomics from here.
+//! This module contains no clock, no runtime and no protocol decisions. Code with a loom test imports its mutexes and
+//! atomics from here.
 
 mod lock;
 #[cfg(all(test, quorlock_loom))]

@@ -1,22 +1,24 @@
-//! Values of a process, of which a forked process has its own.
+//! Per-process values: a forked process has its own.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Maximum number of processes that come from each other by fork and have a value each.
+/// The maximum length of a chain of forked processes in which each process has its own value.
 const GENERATIONS: usize = 64;
 
-/// The values of this process and of those that it was forked from, oldest first.
+/// The values of this process and of the processes from which it was forked, oldest first.
 ///
-/// 1. A thread of the parent has locked the value of its process.
+/// A forked process cannot use the value of its parent:
+///
+/// 1. A thread of the parent locks the value.
 /// 2. Another thread forks.
-/// 3. In the child, the value stays locked, and the parent's threads do not exist.
+/// 3. In the child, the value stays locked, because the parent's threads do not exist.
 ///
-/// So the child makes its own value, in a slot that no process before it has touched.
+/// The child therefore creates its own value, in a slot that no ancestor has touched.
 pub(crate) struct PerProcess<T>([Slot<T>; GENERATIONS]);
 
 struct Slot<T> {
-    /// The process that the slot belongs to; 0 if it is free.
+    /// The ID of the process that owns the slot, or 0 if the slot is free.
     process: AtomicU32,
     value: OnceLock<T>,
 }
@@ -26,7 +28,8 @@ impl<T> PerProcess<T> {
         Self([const { Slot { process: AtomicU32::new(0), value: OnceLock::new() } }; GENERATIONS])
     }
 
-    /// The value of `process`, which is the current one. `None` if all slots belong to other processes.
+    /// Returns the value of `process`, which must be the current process. Returns `None` if other processes own all
+    /// slots.
     pub(crate) fn get_or_init(&self, process: u32, init: impl FnOnce() -> T) -> Option<&T> {
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let is_own = |slot: &&Slot<T>| {

@@ -1,7 +1,7 @@
-//! Contains panics of wakers.
+//! Containment of panics in wakers.
 //!
-//! A waker is code of the application, and is called on threads that serve many callers: the timer thread and the
-//! client's task. If one panics there, the thread must not end, and other callers must still be woken.
+//! A waker is application code that runs on threads that serve many callers: the timer thread and the client's task. If
+//! a waker panics, the thread must not end, and other callers must still be woken.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
-/// Runs `work`. Returns `None` if it panics; its changes up to then remain.
+/// Runs `work`. Returns `None` if `work` panics; changes made before the panic remain.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Some(done),
@@ -21,22 +21,22 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Drops the payload of a panic, whose destructor can panic, too.
+/// Drops the payload of a panic. If the payload's destructor panics too, that panic is contained.
 pub(crate) fn discard(thrown: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
         std::mem::forget(again);
     }
 }
 
-/// A waker that calls `waker`, and contains its panics.
+/// Creates a waker that calls `waker` and contains its panics.
 pub(crate) fn safe(waker: &Waker) -> Waker {
     Waker::from(Arc::new(SafeWaker(Some(waker.clone()))))
 }
 
-/// Awaits `future`, which receives a [safe] waker of this task.
+/// Awaits `future` with a [safe] waker of this task.
 ///
 /// # Cancel safety
-/// As cancel safe as `future`.
+/// Cancel safe if `future` is cancel safe.
 pub(crate) async fn safely<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let mut known: Option<(Waker, Waker)> = None;
     poll_fn(|cx| {
@@ -50,7 +50,7 @@ pub(crate) async fn safely<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     .await
 }
 
-/// `Some` until it is dropped.
+/// A waker whose panics are contained. The field is `Some` until the waker is dropped.
 struct SafeWaker(Option<Waker>);
 
 impl Wake for SafeWaker {
@@ -91,7 +91,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// Counts how often it was woken.
     #[derive(Default)]
     pub(crate) struct Count(pub(crate) AtomicUsize);
 
@@ -113,7 +112,7 @@ pub(crate) mod tests {
     fn a_waker_that_panics_is_contained_also_when_it_is_dropped() {
         let theirs = Waker::from(Arc::new(Broken));
         let ours = safe(&theirs);
-        // Now only the safe waker owns it.
+        // From here on, only the safe waker owns the panicking waker.
         contain(|| drop(theirs));
         ours.wake_by_ref();
         ours.wake();

@@ -1,4 +1,4 @@
-//! Control over when the tasks of a client are polled.
+//! Control over the scheduling of a client's tasks.
 
 use futures::future::BoxFuture;
 use std::pin::Pin;
@@ -6,23 +6,23 @@ use std::task::{Context, Poll};
 
 /// Controls when a task of a client is polled. A [`World`](super::World) creates one gate for each task.
 pub trait Gate: Send {
-    /// Called when the task was woken. The implementation either polls the task by calling `task`,
-    /// or arranges for `cx` to be woken later.
+    /// Handles a wakeup of the task. The implementation either polls the task by calling `task`, or
+    /// arranges for `cx` to be woken later.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()>;
 
-    /// Called when the runtime drops the task. The implementation drops `task`, either immediately
-    /// or later. The default implementation drops it immediately.
+    /// Disposes of a task that the runtime has dropped. The implementation drops `task` immediately
+    /// or later. The default implementation drops `task` immediately.
     fn bury(&mut self, task: Box<dyn Send>) {
         drop(task);
     }
 }
 
 pub(super) struct GatedTask {
-    /// `None` once it was passed to `Gate::bury`.
+    /// `None` after the task was passed to `Gate::bury`.
     task: Option<BoxFuture<'static, ()>>,
     gate: Box<dyn Gate>,
 }

@@ -1,7 +1,8 @@
 //! Access to a client's clock, random numbers, connections and pending work (feature `test-util`).
 //!
-//! This module is for the crate `quorlock-test`, and hidden: it may change in a patch version. Tests
-//! of programs use `quorlock-test`, which enables the feature and exports the documented items.
+//! This hidden module is an interface for the crate `quorlock-test` and may change in a patch
+//! version. Applications use `quorlock-test` for their tests: it enables the feature, and exports
+//! the documented items.
 
 mod gate;
 pub mod scripts;
@@ -20,18 +21,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Advances the machine's clock, which measures the validity of leases. This affects the whole
-/// process and cannot be undone. The remaining validity of every lease decreases by the given
-/// duration. Shortly after the call returns, leases whose validity has ended are lost, and
-/// [`lost`](crate::LeaseRef::lost) resolves. Leases with
-/// [`auto_extend`](crate::Acquire::auto_extend) are extended if a renewal is due.
+/// Advances the clock that measures the validity of leases, for the whole process. The change cannot
+/// be undone.
 ///
-/// Use it to test how your code handles the loss of a lease, without waiting:
+/// The remaining validity of every lease decreases by the given duration. Shortly after the call
+/// returns, expired leases are lost, and [`lost`](crate::LeaseRef::lost) resolves. A lease with
+/// [`auto_extend`](crate::Acquire::auto_extend) is extended if its renewal is due.
+///
+/// A test can use this function to cause the loss of a lease without waiting:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # // In place of servers: nodes, and a client whose clock is the machine's.
+/// # // In-process nodes replace servers, but the client's clock follows the machine's clock.
 /// # let settings = quorlock_test::Nodes::start(3).client().node_timeout(Duration::from_secs(1));
 /// # let redlock = settings.clock(&quorlock_test::Clock::default()).build()?;
 /// use quorlock::Loss;
@@ -46,28 +48,28 @@ use tokio::runtime::Handle;
 /// # }
 /// ```
 ///
-/// Other clocks do not change, and other tests are affected:
+/// Note two limits of this function:
 ///
-/// - The nodes' clocks do not change. Nodes keep a key until it is released or its ttl has elapsed
-///   in real time.
-/// - All tests of a process share the machine's clock, so the leases of tests in other threads end
-///   as well.
+/// - The nodes' clocks do not change. A node keeps a key until the lock is released, or until the
+///   TTL has elapsed in real time.
+/// - All tests of a process share the clock, so the leases of tests in other threads expire as well.
 pub fn advance(by: Duration) {
     machine::advance(by);
     timer::wake();
 }
 
-/// Returns true if every alarm of the machine's clock that is due has rung. The thread that rings
-/// alarms can be late on a busy machine.
+/// Returns true if every due alarm of the machine's clock has rung. On a busy machine, the thread
+/// that rings the alarms can be late.
 pub fn has_rung_alarms() -> bool {
     timer::is_idle()
 }
 
-/// A clock for clients under test. It shows the time of the machine's clock, plus all durations by
-/// which it was [advanced](Self::advance). All clients that are built with the same clock
-/// ([`Builder::clock`](crate::Builder::clock)) share it. Other clients are not affected, so tests
-/// in several threads can each use their own clock. In contrast, the function [`advance`] affects
-/// the tests of all threads.
+/// A clock for clients under test: the machine's clock plus all durations by which a test has
+/// [advanced](Self::advance) the `Clock`.
+///
+/// A client uses the clock that was passed to [`Builder::clock`](crate::Builder::clock). Other
+/// clients are not affected, so tests in several threads can each use their own clock. In contrast,
+/// the function [`advance`] affects the tests of all threads.
 ///
 /// ```
 /// use quorlock::Redlock;
@@ -88,31 +90,31 @@ pub fn has_rung_alarms() -> bool {
 /// # }
 /// ```
 ///
-/// The clock measures the validity of leases, the waits in `acquire`, `extend`, `release` and
-/// `close`, timeouts of the nodes, and the periods of the restart guard.
+/// The clock measures the validity of leases, the node timeout, and the periods of the restart
+/// guard. It also limits the waits in `acquire`, `extend`, `release` and `close`.
 #[derive(Clone, Default)]
 pub struct Clock(Arc<Shifted>);
 
 impl Clock {
-    /// Advances the clock by the given duration. Shortly after the call returns, leases whose
-    /// validity has ended are lost, their holders are notified, and waits end if their deadline has
-    /// passed.
+    /// Advances the clock by the given duration. Shortly after the call returns, expired leases are
+    /// lost and their holders notified, and waits whose deadline has passed end.
     pub fn advance(&self, by: Duration) {
         self.0.advance(by);
     }
 }
 
 impl Builder {
-    /// Sets the clock of the client, for tests; see `Clock` of the crate `quorlock-test`.
+    /// Sets the clock of the client, for tests. See `Clock` in the crate `quorlock-test`.
     pub fn clock(mut self, clock: &Clock) -> Self {
         self.environment.clock = time::Clock::Other(clock.0.clone());
         self
     }
 
-    /// Seeds the random number generator of the client, so that a test is repeatable. The generator
-    /// determines the values of the client's locks and the jitter of its waits. **Two clients must
-    /// not have the same seed**: their locks would have the same values, and each client would
-    /// treat the other client's locks as its own.
+    /// Seeds the random number generator of the client, which makes a test repeatable. The generator
+    /// determines the values of the client's locks and the jitter of its waits.
+    ///
+    /// **Two clients must not have the same seed.** Otherwise, their locks have the same values, and
+    /// each client treats the other client's locks as its own.
     pub fn seed(mut self, seed: u64) -> Self {
         self.environment.random = Random::seeded(seed);
         self
@@ -125,27 +127,27 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Sets the offset of this process's wall clock from the system's wall clock, in seconds. A
-/// positive offset shifts it forward, a negative offset shifts it back.
+/// Sets the offset between the wall clock that this process sees and the system's wall clock, in
+/// seconds. A positive offset shifts the wall clock forward, and a negative offset shifts it back.
 ///
 /// Clients read the wall clock only for new [fencing tokens](crate::Acquire::fenced), and for the
 /// clock offsets that [`check`](crate::Redlock::check) reports. The validity of leases does not
-/// depend on it. Tokens increase even if the wall clock is set back, as long as the nodes keep
-/// their counters.
+/// depend on the wall clock. Tokens increase even if the wall clock is set back, as long as the
+/// nodes keep their counters.
 pub fn shift_wall_clock(seconds: i64) {
     machine::shift_wall_clock(seconds);
 }
 
-/// Numbers of leases and pending operations of a client and all its clones. Returned by
-/// [`pending_work`].
+/// The numbers of leases and pending operations of a client and its clones, which [`pending_work`]
+/// returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingWork {
-    /// Number of resources whose lease was neither released nor dropped. Lost leases are included.
+    /// Number of resources whose lease was neither released nor dropped, including lost leases.
     pub leases: usize,
-    /// Number of acquires that wait in a queue or run at its head.
+    /// Number of acquires in the queues of this client, including those at the head of a queue.
     pub waiters: usize,
-    /// Number of acquire attempts that are waiting for votes of the nodes.
+    /// Number of acquire attempts that wait for votes of the nodes.
     pub rounds: usize,
     /// Number of pending releases, summed over all nodes.
     pub releases: usize,
@@ -158,8 +160,8 @@ impl PendingWork {
     }
 }
 
-/// Counts the leases and the pending work of `redlock`. Use it to check that none remain at the end
-/// of a test:
+/// Counts the leases and the pending operations of `redlock`. At its end, a test can check that none
+/// remain:
 ///
 /// ```
 /// use quorlock_test::pending_work;
@@ -183,31 +185,31 @@ pub fn pending_work(redlock: &Redlock) -> PendingWork {
     }
 }
 
-/// Returns the number of acquire attempts so far that needed a second round to confirm their
+/// Returns the number of acquire attempts that needed a second round to confirm their
 /// [fencing token](crate::Acquire::fenced). A high number means that the clients' wall clocks
 /// differ by more than the time between two holders.
 pub fn token_confirmations(redlock: &Redlock) -> u64 {
     redlock.inner.driver.token_confirmations()
 }
 
-/// Returns the number of times that a freed key has caused the client to check a waiter. The number
+/// Returns the number of waiters that the client has checked because a key was freed. This number
 /// grows with the number of freed keys, not with the number of waiters.
 pub fn waiter_checks(redlock: &Redlock) -> u64 {
     redlock.inner.driver.waiter_checks()
 }
 
-/// The coordinator of the client panics.
+/// Makes the coordinator of the client panic.
 pub fn panic_in_coordinator(redlock: &Redlock) {
     redlock.inner.driver.engine().with(|_, _| panic!("panic injected by a test"));
 }
 
-/// Replaces the nodes of `builder`, and keeps its other settings.
+/// Replaces the nodes of `builder` with `urls`, and keeps all other settings.
 pub fn replace_nodes(mut builder: Builder, urls: impl IntoIterator<Item = String>) -> Builder {
     builder.nodes.clear();
     builder.nodes(urls)
 }
 
-/// Returns true if tasks of `runtime` can use timers.
+/// Returns true if the timers of `runtime` are enabled.
 pub fn has_timers(runtime: &Handle) -> bool {
     lack(runtime) != Some(Driver::Time)
 }

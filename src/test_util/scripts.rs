@@ -1,19 +1,19 @@
-//! Sources of the Lua scripts, for a model of a server that recognizes them by their text.
+//! Sources of the client's Lua scripts. The server model of `quorlock-test` recognizes scripts by their source.
 
-/// Sets all keys, or none.
+/// Script that sets all keys of a lock, or none.
 pub const ACQUIRE: &str = include_str!("../wire/scripts/acquire.lua");
 
-/// Sets one key and increments its fencing counter.
+/// Script that sets one key and increments its fencing counter.
 pub const ACQUIRE_FENCED: &str = include_str!("../wire/scripts/acquire_fenced.lua");
 
-/// Extends keys with the client's value.
+/// Script that extends the keys of a lock, if all of them hold the client's value.
 pub const EXTEND: &str = include_str!("../wire/scripts/extend.lua");
 
-/// Calls another script and updates the fencing counters.
+/// Script that runs another script and updates the fencing counters.
 pub const FENCED: &str = include_str!("../wire/scripts/fenced.lua");
 
-/// Reads a key's value and remaining TTL.
+/// Script that reads the value and the remaining TTL of a key.
 pub const READ: &str = include_str!("../wire/scripts/read.lua");
 
-/// Deletes keys with a given value, or replaces the value.
+/// Script that deletes the keys with a given value, or replaces the value.
 pub const RELEASE: &str = include_str!("../wire/scripts/release.lua");

@@ -1,4 +1,4 @@
-//! A clock for one client, which equals the machine's clock until it is moved ahead.
+//! A clock that equals the machine's clock until a test advances it.
 
 use crate::protocol::Time;
 use crate::sync::lock;
@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// Maximum shift, 292 years: the sum of a time and a duration stays far from an overflow.
+/// Maximum shift in nanoseconds (292 years), so that the sum of a time and a duration does not overflow.
 const FARTHEST: u64 = u64::MAX / 2;
 
-/// The machine's clock, moved ahead.
 #[derive(Default)]
 pub(crate) struct Shifted(Arc<State>);
 
@@ -20,10 +19,10 @@ struct State {
     alarms: Mutex<Vec<Weak<ShiftedAlarm>>>,
 }
 
-/// Converts between the alarm of the machine's clock and the bell of this clock.
+/// Callback of an alarm of the machine's clock. It calls `bell` once the shifted clock reaches `due`.
 struct ShiftedBell {
     state: Arc<State>,
-    /// When it rings, by this clock. The machine's alarm may ring earlier.
+    /// Due time of the alarm on the shifted clock. The machine's alarm may ring earlier.
     due: Mutex<Time>,
     bell: Weak<dyn Ring>,
 }
@@ -39,14 +38,13 @@ impl State {
         Time::from_nanos(machine::now().as_nanos().saturating_add(ahead))
     }
 
-    /// The time of the machine's clock at time `at` of this clock.
     fn on_machine(&self, at: Time) -> Time {
         Time::from_nanos(at.as_nanos().saturating_sub(self.ahead_ns.load(Ordering::SeqCst)))
     }
 }
 
 impl Shifted {
-    /// Moves the clock ahead. Alarms that are due then ring soon.
+    /// Advances the clock. Alarms that are due ring soon after the call.
     pub(crate) fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let add = |ahead: u64| Some(ahead.saturating_add(by).min(FARTHEST));
@@ -96,7 +94,7 @@ impl Ring for ShiftedBell {
         if now < due {
             return Some(self.state.on_machine(due));
         }
-        // A concurrent `hasten` asks for an earlier time than the bell returns.
+        // A concurrent `hasten` may set an earlier time than `ring` returns, so the minimum is taken below.
         *lock(&self.due) = Time::END;
         let again = self.bell.upgrade()?.ring(now)?;
         let mut due = lock(&self.due);

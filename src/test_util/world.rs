@@ -1,4 +1,4 @@
-//! A simulated world in place of the machine's clocks, sockets and scheduling.
+//! A simulated world that replaces the machine's clocks, sockets and scheduling.
 
 use super::gate::GatedTask;
 use crate::client::Builder;
@@ -18,41 +18,41 @@ pub use crate::transport::Stream;
 /// scheduling of its tasks. A client with its own world and a [seed](Builder::seed) waits only for
 /// events of that world, so its runs are repeatable.
 ///
-/// The client still needs a tokio runtime, but does not use the runtime's timers or I/O.
+/// The client still needs a tokio runtime, but uses neither its timers nor its I/O.
 pub trait World: Send + Sync + 'static {
-    /// Returns the time since an arbitrary origin, according to the client's clock. The returned
-    /// time never decreases.
+    /// Returns the time of the client's monotonic clock, since an arbitrary origin. The time must
+    /// never decrease.
     fn now(&self) -> Duration;
 
-    /// Returns the time since 1970 (Unix epoch), according to the client's wall clock.
+    /// Returns the time of the client's wall clock, since the Unix epoch.
     fn wall_clock(&self) -> Duration;
 
     /// Sets an alarm that rings `bell` once [`now`](Self::now) reaches `at`. After each ring, the
-    /// alarm rings again at the time that [`Bell::ring`] returned. It ends when it is dropped, or
-    /// when [`Bell::ring`] returns `None`.
+    /// alarm rings again at the time that [`Bell::ring`] returned. The alarm ends when its handle is
+    /// dropped or [`Bell::ring`] returns `None`.
     fn set_alarm(&self, at: Duration, bell: Bell) -> Box<dyn Alarm>;
 
     /// Opens a new stream to a node. `node` is the address of the node, without user and password.
     fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
-    /// Returns the gate for a new task of the client. The gate controls when the task is polled.
+    /// Returns the gate for a new task of the client.
     fn gate(&self) -> Box<dyn Gate>;
 }
 
-/// Handle to the callback of an alarm. The world calls [`ring`](Self::ring) when the alarm is due.
+/// Callback of an alarm. The world calls [`ring`](Self::ring) when the alarm is due.
 #[derive(Clone)]
 pub struct Bell(Weak<dyn Ring>);
 
 impl Bell {
-    /// Runs the callback. `now` is the current simulated time. Returns the time at which to call
-    /// `ring` next, or `None` if no further call is needed.
+    /// Runs the callback at `now`, the current simulated time. Returns the time of the next call, or
+    /// `None` if no further call is needed.
     pub fn ring(&self, now: Duration) -> Option<Duration> {
         let again = self.0.upgrade()?.ring(time(now))?;
         Some(Duration::from_nanos(again.as_nanos()))
     }
 }
 
-/// A pending alarm. Dropping it cancels the alarm.
+/// Handle to a pending alarm. Dropping the handle cancels the alarm.
 pub trait Alarm: Send + Sync {
     /// Moves the next ring to `at`, unless the next ring is due earlier.
     fn hasten(&self, at: Duration);
@@ -68,7 +68,6 @@ impl Builder {
     }
 }
 
-/// Adapts a [`World`] to the client's internal traits.
 struct Inhabited(Arc<dyn World>);
 
 struct WorldAlarm(Box<dyn Alarm>);

@@ -1,4 +1,4 @@
-//! The alarms that are set, in the order of their times. Without a thread and a clock.
+//! The scheduled alarms, ordered by time. This module uses neither a thread nor a clock.
 
 use super::ring::Ring;
 use crate::protocol::Time;
@@ -6,24 +6,23 @@ use slab::Slab;
 use std::collections::BTreeSet;
 use std::sync::Weak;
 
-/// The alarms, by key and by time.
 #[derive(Default)]
 pub(super) struct Alarms {
     entries: Slab<Entry>,
-    /// Time and key of each alarm that is due at a time and is not ringing.
+    /// The time and key of each scheduled alarm. A ringing alarm is not included.
     order: BTreeSet<(Time, usize)>,
-    /// The key of the alarm that is ringing.
+    /// The key of the alarm whose callback is running.
     ringing: Option<usize>,
 }
 
 struct Entry {
     bell: Weak<dyn Ring>,
-    /// When it is due. While it is ringing, the latest time of its next call.
+    /// When the alarm is due. While its callback runs, the earliest time requested by [`Alarms::hasten`].
     at: Option<Time>,
 }
 
 impl Alarms {
-    /// Sets an alarm. Its key is unique until it is cancelled.
+    /// Adds an alarm and returns its key. The key is not reused until the alarm is cancelled.
     pub(super) fn set(&mut self, at: Time, bell: Weak<dyn Ring>) -> usize {
         let key = self.entries.insert(Entry { bell, at: Some(at) });
         self.order.insert((at, key));
@@ -37,7 +36,8 @@ impl Alarms {
         }
     }
 
-    /// Makes the alarm due at `at`, unless it is due earlier. Returns true if the thread must wake up earlier.
+    /// Reschedules the alarm to `at`, unless it is due earlier or no longer scheduled. Returns true if the timer thread
+    /// must wake up earlier.
     pub(super) fn hasten(&mut self, key: usize, at: Time) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
         if self.ringing == Some(key) {
@@ -50,7 +50,8 @@ impl Alarms {
         self.order.insert((at, key))
     }
 
-    /// The next alarm that is due at `now`. It rings until [`put_back`](Self::put_back).
+    /// Returns the callback of the next alarm that is due at `now`. The alarm counts as ringing until
+    /// [`put_back`](Self::put_back).
     pub(super) fn take_due(&mut self, now: Time) -> Option<Weak<dyn Ring>> {
         self.next().filter(|at| *at <= now)?;
         let (_, key) = self.order.pop_first()?;
@@ -59,7 +60,8 @@ impl Alarms {
         Some(entry.bell.clone())
     }
 
-    /// The alarm has rung, and is due again at `answer`, unless it was cancelled. Without an answer it stays silent.
+    /// Reschedules the ringing alarm to `answer`, or to an earlier time requested while it was ringing. Without an
+    /// answer, the alarm is not rescheduled. A cancelled alarm is ignored.
     pub(super) fn put_back(&mut self, answer: Option<Time>) {
         let Some(key) = self.ringing.take() else { return };
         let Some(entry) = self.entries.get_mut(key) else { return };
@@ -67,12 +69,11 @@ impl Alarms {
         self.order.extend(entry.at.map(|at| (at, key)));
     }
 
-    /// When the next alarm is due.
     pub(super) fn next(&self) -> Option<Time> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// True if no alarm is due at `now`, and none is ringing.
+    /// Returns true if no alarm is due at `now` and none is ringing.
     #[cfg(feature = "test-util")]
     pub(super) fn is_idle(&self, now: Time) -> bool {
         self.ringing.is_none() && self.next().is_none_or(|at| at > now)

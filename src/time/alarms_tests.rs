@@ -18,7 +18,6 @@ fn bell() -> Weak<dyn Ring> {
     Weak::<Bell>::new()
 }
 
-/// Takes all alarms that are due at `now`, and returns their number. None of them rings again.
 fn due(alarms: &mut Alarms, now: Time) -> usize {
     let mut count = 0;
     while alarms.take_due(now).is_some() {
@@ -79,7 +78,7 @@ fn one_that_is_cancelled_while_it_rings_leaves_its_key_to_the_next() {
     assert_eq!(alarms.set(at(7), bell()), key);
     alarms.put_back(Some(at(2)));
     assert_eq!(alarms.next(), Some(at(7)));
-    // One that has become silent keeps its key until it is cancelled.
+    // An alarm that no longer rings keeps its key until it is cancelled.
     assert_eq!(due(&mut alarms, at(7)), 1);
     assert_ne!(alarms.set(at(8), bell()), key);
     alarms.cancel(key);

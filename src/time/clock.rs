@@ -1,4 +1,4 @@
-//! A client's clock, and what rings by it.
+//! A client's clock, and how alarms are set on it.
 
 use super::machine;
 use super::ring::Ring;
@@ -13,25 +13,25 @@ use std::sync::Weak;
 #[cfg(feature = "test-util")]
 /// A clock that replaces the machine's clock for some clients.
 pub(crate) trait TimeSource: Send + Sync {
-    /// Time since some origin. Never goes back.
+    /// Returns the time since an arbitrary origin. The clock never goes backwards.
     fn now(&self) -> Time;
 
-    /// The wall clock, in microseconds since 1970; 0 before.
+    /// Returns the wall-clock time in microseconds since 1970, or 0 before 1970.
     fn wall_us(&self) -> u64;
 
-    /// Rings `bell` at `at`, and then whenever it asks to be rung again, until the alarm is dropped.
+    /// Calls `bell` at `at`, then at each time that `bell` returns, until the returned alarm is dropped.
     fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Box<dyn SourceAlarm>;
 
-    /// True if no other clock is to be read beside it, tokio's neither.
+    /// Returns true if no other clock may be read alongside this source, not even tokio's clock.
     fn is_world(&self) -> bool {
         false
     }
 }
 
-/// The clock that a client was given: its leases, waits and alarms go by it. Cheap to clone.
+/// The clock that a client uses for its leases, waits and alarms. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) enum Clock {
-    /// The machine's. Its alarms are rung by one thread for the whole process.
+    /// The machine's clock. One thread per process rings its alarms.
     #[default]
     Machine,
     #[cfg(feature = "test-util")]
@@ -39,7 +39,7 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// Reads it. Never goes back.
+    /// Returns the current time. The clock never goes backwards.
     pub(crate) fn now(&self) -> Time {
         match self {
             Self::Machine => machine::now(),
@@ -48,7 +48,8 @@ impl Clock {
         }
     }
 
-    /// The wall clock, in microseconds since 1970; 0 before. For hints only: no safety hangs on it.
+    /// Returns the wall-clock time in microseconds since 1970, or 0 before 1970. Only a hint: safety does not depend on
+    /// it.
     pub(crate) fn wall_us(&self) -> u64 {
         match self {
             Self::Machine => machine::wall_us(),
@@ -57,7 +58,7 @@ impl Clock {
         }
     }
 
-    /// Rings `bell` at `at`, and then whenever it asks to be rung again, until the alarm is dropped.
+    /// Calls `bell` at `at`, then at each time that `bell` returns, until the returned alarm is dropped.
     pub(crate) fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Alarm {
         match self {
             Self::Machine => Alarm::set(at, bell),
@@ -66,7 +67,7 @@ impl Clock {
         }
     }
 
-    /// True if no other clock is to be read beside it.
+    /// Returns true if no other clock may be read alongside this clock.
     #[cfg(feature = "test-util")]
     pub(crate) fn is_world(&self) -> bool {
         matches!(self, Self::Other(source) if source.is_world())

@@ -1,10 +1,13 @@
-//! The machine's clock: the one that validity is measured with, unless a client is given another.
+//! The machine's clock. Validity is measured with this clock unless a client is given another one.
 //!
-//! It counts while the machine sleeps, as the nodes' expiry does: `CLOCK_BOOTTIME` on Linux and
-//! Android, where `std::time::Instant` does not; `CLOCK_MONOTONIC` on macOS and iOS, where it is
-//! another clock than `Instant` reads; elsewhere `Instant`, the best that there is. The wall clock is
-//! read for one thing only, a hint at which number fencing counters may go on, and no safety hangs on
-//! that.
+//! The clock counts the time during which the machine is suspended, as the nodes' key expiry does:
+//!
+//! - Linux and Android: `CLOCK_BOOTTIME`. `std::time::Instant` does not count suspended time there.
+//! - macOS and iOS: `CLOCK_MONOTONIC`, which is not the clock that `Instant` reads there.
+//! - Other systems: `Instant`, the best clock available.
+//!
+//! The wall clock is only a hint for the number at which fencing counters can continue. Safety does not depend on the
+//! wall clock.
 
 use crate::protocol::Time;
 use std::time::SystemTime;
@@ -12,7 +15,7 @@ use std::time::SystemTime;
 #[cfg(feature = "test-util")]
 pub(crate) use driven::{advance, shift_wall_clock};
 
-/// Reads the clock. Never goes back.
+/// Returns the current time. The clock never goes backwards.
 pub(crate) fn now() -> Time {
     let now = system_now();
     #[cfg(feature = "test-util")]
@@ -20,7 +23,7 @@ pub(crate) fn now() -> Time {
     now
 }
 
-/// The wall clock in microseconds since 1970; 0 before.
+/// Returns the wall-clock time in microseconds since 1970, or 0 before 1970.
 pub(crate) fn wall_us() -> u64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let wall_us = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(u64::MAX);
@@ -29,7 +32,8 @@ pub(crate) fn wall_us() -> u64 {
     wall_us
 }
 
-/// The time of the system's clock when this clock reads `at`.
+/// Returns the time on the system's clock at which this clock reads `at`. The clocks differ only if a test has advanced
+/// this one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn on_system(at: Time) -> Time {
     #[cfg(feature = "test-util")]
@@ -61,13 +65,13 @@ fn system_now() -> Time {
     Time::default().after(ORIGIN.elapsed())
 }
 
-/// Offsets of the clocks, which tests set. No other memory depends on them.
+/// Clock offsets set by tests. `Relaxed` suffices, because no other memory depends on them.
 #[cfg(feature = "test-util")]
 mod driven {
     use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
     use std::time::Duration;
 
-    /// Maximum of [`AHEAD_NS`], 292 years: no sum of a time and a timeout reaches the end of time.
+    /// The maximum of [`AHEAD_NS`], 292 years: the sum of a time and a timeout never reaches `Time::END`.
     const FARTHEST: u64 = u64::MAX / 2;
 
     static AHEAD_NS: AtomicU64 = AtomicU64::new(0);
@@ -81,14 +85,14 @@ mod driven {
         wall_us.saturating_add_signed(WALL_SHIFT_US.load(Relaxed))
     }
 
-    /// Moves the clock forward for the whole process, up to [`FARTHEST`] in total.
+    /// Advances the clock of the whole process, up to [`FARTHEST`] in total.
     pub(crate) fn advance(by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let add = |ahead: u64| Some(ahead.saturating_add(by).min(FARTHEST));
         let _ = AHEAD_NS.fetch_update(Relaxed, Relaxed, add);
     }
 
-    /// Sets the difference between the wall clock and the system's.
+    /// Sets the offset of the wall clock from the system's wall clock.
     pub(crate) fn shift_wall_clock(seconds: i64) {
         WALL_SHIFT_US.store(seconds.saturating_mul(1_000_000), Relaxed);
     }

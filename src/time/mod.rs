@@ -1,7 +1,7 @@
 //! A client's clock and its alarms.
 //!
-//! Contains clock sources, alarms, and the thread that rings them. Independent of Redis and of any
-//! runtime. The rules about times are in [`protocol`](crate::protocol).
+//! Contains the clock sources, the alarms, and the thread that rings them. This module depends neither on Redis nor on
+//! an async runtime. The rules about times are in [`protocol`](crate::protocol).
 
 mod alarms;
 mod clock;

@@ -1,18 +1,18 @@
-//! Interfaces of an alarm: its callback, and the handle of an alarm that a test's clock sets.
+//! Traits of an alarm: its callback, and the handle to an alarm on a test's clock.
 
 use crate::protocol::Time;
 use std::sync::Arc;
 
-/// Callback of an alarm.
+/// The callback of an alarm.
 pub(crate) trait Ring: Send + Sync {
-    /// Runs on the timer's thread soon after the alarm is due. Must not block. Returns the time of the next call, if
-    /// any. After a panic, the next call follows after a short pause.
+    /// Handles the alarm. The timer thread calls this method soon after the alarm is due, so the method must not block.
+    /// Returns the time of the next call, if any. After a panic, the timer repeats the call after a short pause.
     fn ring(self: Arc<Self>, now: Time) -> Option<Time>;
 }
 
 #[cfg(feature = "test-util")]
-/// An alarm that a [`TimeSource`](super::TimeSource) has set. Dropping it cancels the alarm.
+/// A handle to an alarm set with a [`TimeSource`](super::TimeSource). Dropping the handle cancels the alarm.
 pub(crate) trait SourceAlarm: Send + Sync {
-    /// Makes the alarm due at `at`, unless it is due earlier.
+    /// Reschedules the alarm to `at`, unless it is due earlier.
     fn hasten(&self, at: Time);
 }

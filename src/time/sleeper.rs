@@ -1,4 +1,4 @@
-//! How the timer's thread sleeps: until a time on our clock, or until it is woken.
+//! Sleep of the timer thread: until a time on the machine's clock, or until another thread wakes it.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use boottime::Fds;
@@ -9,13 +9,13 @@ use crate::sync::{lock, wait};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// The longest sleep without a look at the clock.
+/// The longest sleep on the condition variable before the timer thread reads the clock again.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A thread's bed. One thread sleeps, any can wake it.
+/// An interruptible sleep of one thread. Any other thread can end the sleep.
 #[derive(Default)]
 pub(crate) struct Sleeper {
-    /// `None` where the system gives no descriptors, or has none that count sleep.
+    /// The descriptors to sleep on. `None` if the system provides none, or none that count suspended time.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fds: Option<Fds>,
     is_woken: Mutex<bool>,
@@ -33,8 +33,8 @@ impl Sleeper {
         Self::default()
     }
 
-    /// Sleeps until `at`, if given, or until woken; a wake-up before the sleep counts. May return
-    /// early.
+    /// Sleeps until `at`, if given, or until [`wake`](Self::wake). A wake-up before the call ends the sleep at once.
+    /// May also return early.
     pub(crate) fn sleep_until(&self, at: Option<Time>) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if let Some(fds) = &self.fds
@@ -60,7 +60,7 @@ impl Sleeper {
     }
 }
 
-/// Sleep by descriptors: a timer on `CLOCK_BOOTTIME` rings as soon as a suspended machine goes on.
+/// Sleep on file descriptors. A timer on `CLOCK_BOOTTIME` fires as soon as a suspended machine resumes.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod boottime {
     use super::machine;
@@ -88,7 +88,7 @@ mod boottime {
 
         pub(super) fn sleep_until(&self, at: Option<Time>) -> Result<(), Errno> {
             const SECOND: u64 = 1_000_000_000;
-            // A time of zero disarms the timer; no alarm is due at boot.
+            // Zero disarms the timer. An alarm is never due at boot, so 1 ns can replace a time of zero.
             let nanos = at.map_or(0, |at| machine::on_system(at).as_nanos().max(1));
             let it_value = Timespec {
                 tv_sec: i64::try_from(nanos / SECOND).expect("fits: 2^64 / 10^9"),
@@ -104,13 +104,13 @@ mod boottime {
                 Err(other) => return Err(other),
             }
             let mut count = [0; 8];
-            // It fails if there is no count to read, because only the timer rang.
+            // The read fails if only the timer fired, because the eventfd then has no count.
             let _ = read(&self.bell, &mut count);
             Ok(())
         }
 
         pub(super) fn wake(&self) {
-            // It fails only if 2^64 wake-ups have not been read.
+            // The write fails only if 2^64 wake-ups have not been read.
             let _ = write(&self.bell, &1_u64.to_ne_bytes());
         }
     }

@@ -1,7 +1,7 @@
-//! One thread for the whole process that rings alarms.
+//! The timer thread, which rings the alarms of the whole process.
 //!
-//! Leases end by this timer, not by tokio's: a task that blocks can hold up tokio's timers for all
-//! workers, and they stand still while the machine sleeps. A wake-up from this thread does not.
+//! Leases end by this timer and not by tokio's. A blocking task can delay tokio's timers for all workers, and tokio's
+//! timers do not advance while the machine is suspended. Wake-ups from this thread are not delayed.
 
 use super::alarms::Alarms;
 use super::machine;
@@ -18,14 +18,13 @@ use std::sync::{Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// The pause after a bell has panicked.
+/// The pause before a callback that panicked is called again.
 const AFTER_PANIC: Duration = Duration::from_millis(10);
 
-/// An alarm that was set; it is cancelled when this is dropped.
+/// A handle to an alarm. Dropping the handle cancels the alarm.
 pub(crate) struct Alarm(Kind);
 
 enum Kind {
-    /// Of the process's thread.
     Thread(ThreadAlarm),
     #[cfg(feature = "test-util")]
     Other(Box<dyn SourceAlarm>),
@@ -37,7 +36,7 @@ struct ThreadAlarm {
 }
 
 impl Alarm {
-    /// Rings `bell` at `at` on the machine's clock, and then whenever it asks to be rung again.
+    /// Calls `bell` at `at` on the machine's clock, then at each time that `bell` returns.
     pub(super) fn set(at: Time, bell: Weak<dyn Ring>) -> Self {
         Self(Kind::Thread(Timer::here().set(at, bell)))
     }
@@ -47,7 +46,7 @@ impl Alarm {
         Self(Kind::Other(alarm))
     }
 
-    /// Rings at `at` at the latest.
+    /// Reschedules the alarm to `at`, unless it is due earlier.
     pub(crate) fn hasten(&self, at: Time) {
         match &self.0 {
             Kind::Thread(alarm) => alarm.hasten(at),
@@ -78,23 +77,23 @@ impl Drop for ThreadAlarm {
     }
 }
 
-/// The clock was moved: the timer thread reads it again.
+/// Wakes the timer thread to read the clock again after a test has moved the clock.
 #[cfg(feature = "test-util")]
 pub(crate) fn wake() {
     Timer::here().sleeper.wake();
 }
 
-/// True if every alarm that is due has rung.
+/// Returns true if every alarm that is due has rung.
 #[cfg(feature = "test-util")]
 pub(crate) fn is_idle() -> bool {
     Timer::here().alarms().is_idle(machine::now())
 }
 
-/// The timers of this process and of those that it was forked from.
+/// The timer of this process, and the timers of the processes from which it was forked.
 static TIMERS: PerProcess<Timer> = PerProcess::new();
 
 thread_local! {
-    /// The timer of this thread, where there are too many generations.
+    /// The timer of this thread, used if [`TIMERS`] has no free slot for the process.
     static SPARE: Cell<Option<&'static Timer>> = const { Cell::new(None) };
 }
 
@@ -105,7 +104,7 @@ struct Timer {
     is_running: AtomicBool,
 }
 
-/// The timer's thread; when it is gone, the next alarm starts another.
+/// A guard that marks the timer as stopped when its thread ends. The next alarm then starts a new thread.
 struct Running(&'static Timer);
 
 impl Running {
@@ -121,14 +120,14 @@ impl Drop for Running {
 }
 
 impl Timer {
-    /// The timer of this process.
+    /// Returns the timer of this process.
     fn here() -> &'static Self {
         let process = process::id();
         let known = TIMERS.get_or_init(process, || Self::new(process));
         known.unwrap_or_else(|| Self::spare(process))
     }
 
-    /// This thread's.
+    /// Returns the timer of this thread. A timer is leaked for each new `process`.
     fn spare(process: u32) -> &'static Self {
         let known = SPARE.get().filter(|timer| timer.process == process);
         known.unwrap_or_else(|| {
@@ -150,14 +149,14 @@ impl Timer {
         ThreadAlarm { timer: self, key }
     }
 
-    /// Starts the thread, if it does not run. If the system refuses one, the next alarm tries again.
+    /// Starts the timer thread if it is not running. If the system cannot start a thread, the next alarm tries again.
     fn start(&'static self) {
         if self.is_running.swap(true, Ordering::AcqRel) {
             return;
         }
         let running = Running(self);
         let thread = thread::Builder::new().name("quorlock-timer".to_owned());
-        // If no thread can be started, `running` is dropped, which marks the timer as not running.
+        // If no thread can be started, `running` is dropped, which marks the timer as stopped.
         let _ = thread.spawn(move || running.run());
     }
 

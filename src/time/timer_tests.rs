@@ -58,7 +58,6 @@ fn a_cancelled_alarm_is_silent_and_a_hastened_one_early() {
     assert!(heard.recv_timeout(SOON).unwrap() < far);
 }
 
-/// Panics each time, and says so before.
 struct Broken(Mutex<Sender<Time>>);
 
 impl Ring for Broken {
@@ -88,7 +87,7 @@ fn leaked(process: u32) -> &'static Timer {
 
 #[test]
 fn an_alarm_that_is_hastened_wakes_a_thread_that_sleeps() {
-    // A timer of this test alone: no other alarm wakes it.
+    // This timer belongs to this test alone, so no other alarm wakes its thread.
     let timer = leaked(process::id());
     let (bell, heard) = bell(vec![]);
     let far = machine::now().after(Duration::from_hours(1));
@@ -115,7 +114,7 @@ fn alarm_of_another_process_is_left_alone() {
     assert!(std::ptr::eq(other, Timer::spare(10)) && (spare.process, other.process) == (9, 10));
     let parent = leaked(7);
 
-    // An alarm that another process has set: its book may be locked for good.
+    // After a fork, the parent's alarms can stay locked in the child forever. The child must not lock them.
     let _locked = parent.alarms();
     let alarm = ThreadAlarm { timer: parent, key: 1 };
     alarm.hasten(machine::now());
@@ -123,7 +122,6 @@ fn alarm_of_another_process_is_left_alone() {
     drop(alarm);
 }
 
-/// A bell that hastens its alarm while it rings, and returns a far time.
 struct Hastened {
     alarm: OnceLock<Alarm>,
     rung: Mutex<Sender<Time>>,

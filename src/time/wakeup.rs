@@ -1,4 +1,4 @@
-//! Sleeps and timeouts of one task, by the alarms of a client's clock.
+//! Sleeps and timeouts of a task, based on the alarms of a client's clock.
 
 use super::clock::Clock;
 use super::ring::Ring;
@@ -17,7 +17,7 @@ impl Ring for Bell {
 }
 
 impl Clock {
-    /// Resolves at `at`, even while the runtime's timers are delayed.
+    /// Sleeps until `at`, even while the runtime's timers are delayed.
     pub(crate) async fn sleep_until(&self, at: Time) {
         let bell = Arc::new(Bell(Notify::new()));
         let ring: Weak<dyn Ring> = Arc::<Bell>::downgrade(&bell);
@@ -25,7 +25,7 @@ impl Clock {
         bell.0.notified().await;
     }
 
-    /// Awaits `task` for at most `limit`. Returns its output, and the rest of `limit`.
+    /// Awaits `task` for at most `limit`. Returns the output of `task` and the rest of `limit`, or `None` on timeout.
     pub(crate) async fn timeout<T>(
         &self,
         limit: Duration,

@@ -1,35 +1,35 @@
-//! Address of a node.
+//! The network address of a node.
 
 use std::fmt;
 #[cfg(unix)]
 use std::path::PathBuf;
 
-/// Where a node is. Prints as its name: no two addresses of one server by the same way have two.
+/// Address of a node. `Display` writes the node's name: equivalent spellings of one host have the same name.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     Tcp(TcpAddress),
-    /// TLS over TCP.
     #[cfg(feature = "tls-rustls")]
     Tls(TcpAddress),
-    /// The path of a Unix socket.
     #[cfg(unix)]
     Unix(PathBuf),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct TcpAddress {
-    /// A name, or an address of version 4, or one of version 6 without brackets.
+    /// A host name, an IPv4 address, or an IPv6 address without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
 impl Address {
-    /// Hint for a connection that the server closes without a reply, as Redis with TLS does.
+    /// Returns a hint for a connection that the server closed without a reply. Redis with TLS closes a plain TCP
+    /// connection in this way.
     pub(crate) fn hint_if_closed(&self) -> &'static str {
         if matches!(self, Self::Tcp(_)) { "; if it speaks TLS, use rediss://" } else { "" }
     }
 
-    /// Hint for a connection without any reply: Redis without TLS waits for the end of a line.
+    /// Returns a hint for a connection on which the server sends no reply. Redis without TLS does not reply to a TLS
+    /// handshake, because it waits for the end of a line.
     pub(crate) fn hint_if_silent(&self) -> &'static str {
         match self {
             #[cfg(feature = "tls-rustls")]

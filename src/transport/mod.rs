@@ -1,9 +1,11 @@
 //! Byte streams to nodes.
 //!
-//! Contains [`Transport`], the trait through which every connection is opened, and its implementation with sockets:
-//! TCP, TLS over TCP, and Unix sockets. A client has one [`Transport`] and passes it to each of its nodes. No other
-//! module opens connections, and this module has no global state. The Redis protocol is in [`wire`](crate::wire). The
-//! module [`node`](crate::node) decides when to connect and how long to try.
+//! A client opens every connection through the trait [`Transport`]. This module also contains the implementation of the
+//! trait with sockets: TCP, TLS over TCP, and Unix sockets. A client has one [`Transport`] and passes it to each of its
+//! nodes. No other module opens connections, and this module has no global state.
+//!
+//! The Redis protocol is in [`wire`](crate::wire). The [`coordinator`](crate::coordinator) decides when to connect and
+//! how long to try.
 
 mod address;
 mod socket;
@@ -26,20 +28,20 @@ use futures::future::BoxFuture;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Opens streams to nodes.
+/// Factory for streams to nodes.
 pub(crate) trait Transport: Send + Sync {
-    /// Opens a stream `to` an address.
+    /// Opens a stream to a node.
     ///
     /// # Cancel safety
-    /// Dropping the future closes a stream that was opened.
+    /// Dropping the future closes a stream that is already open.
     fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 
 /// Bidirectional byte stream to a node. Dropping the stream closes the connection.
-#[cfg_attr(not(feature = "test-util"), allow(unreachable_pub))] // Worlds of tests make streams.
+#[cfg_attr(not(feature = "test-util"), allow(unreachable_pub))] // Simulated worlds implement this trait.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// If `is_direct`, later reads also ask the operating system for bytes or an end of file that the runtime may not have
-    /// noticed. A runtime notices them only when one of its threads polls the sockets.
+    /// Enables or disables direct reads. A direct read also asks the operating system for bytes or an end of file that
+    /// the runtime may not have noticed. A runtime notices new bytes only when one of its threads polls the sockets.
     ///
     /// The default implementation ignores the call.
     fn read_directly(&mut self, is_direct: bool) {

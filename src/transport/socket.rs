@@ -1,4 +1,4 @@
-//! A socket that can be read before its runtime has noticed bytes.
+//! Socket whose bytes can be read before the runtime has noticed them.
 
 use super::Stream;
 use socket2::SockRef;
@@ -12,8 +12,8 @@ use tokio::net::UnixStream;
 #[cfg(feature = "tls-rustls")]
 use tokio_rustls::client::TlsStream;
 
-/// A socket of tokio. While a direct read finds bytes that tokio has not noticed, tokio's readiness stays as it is: the
-/// bytes are at most the reason for a wake-up without bytes.
+/// Wrapper of a tokio socket that adds direct reads. A direct read does not change tokio's readiness state. If a direct
+/// read returns bytes that tokio has not noticed, tokio may later wake the task when no bytes are left.
 pub(super) struct Socket<S> {
     inner: S,
     is_direct: bool,
@@ -33,7 +33,7 @@ impl<S> Socket<S> {
     }
 }
 
-/// The socket of the operating system, which does not block.
+/// Access to the operating system's socket, which is nonblocking.
 pub(super) trait System {
     fn system(&self) -> SockRef<'_>;
 }
@@ -57,7 +57,7 @@ impl<S: AsyncRead + System + Unpin> AsyncRead for Socket<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Registers the waker, also if a direct read follows.
+        // This read registers the waker, even if a direct read follows.
         let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if polled.is_ready() || !self.is_direct {
             return polled;
@@ -129,7 +129,6 @@ mod tests {
     use std::task::Waker;
     use tokio::io::AsyncReadExt;
 
-    /// The bytes of one read that does not wait; `None` if there are none.
     fn read_now(stream: &mut Socket<TcpStream>) -> Option<Vec<u8>> {
         let mut bytes = [0; 8];
         let mut buffer = ReadBuf::new(&mut bytes);
@@ -153,7 +152,7 @@ mod tests {
         assert_eq!(read_now(&mut stream).as_deref(), Some(&b"+OK"[..]));
         assert_eq!(read_now(&mut stream), None);
 
-        // The runtime notices later bytes as well.
+        // After direct reads, the runtime must still notice new bytes.
         stream.read_directly(false);
         let writer = std::thread::spawn(move || peer.write_all(b"-ERR").map(|()| peer));
         let mut read = [0; 4];

@@ -20,21 +20,20 @@ use rustls::ClientConfig;
 #[cfg(feature = "rustls-0-23")]
 use std::sync::Arc;
 
-/// The transport of a client that is given no other.
+/// The default transport of a client.
 #[derive(Default)]
 pub(crate) struct Sockets {
     #[cfg(feature = "tls-rustls")]
     tls: Tls,
 }
 
-/// The source of the TLS configuration.
 #[cfg(feature = "tls-rustls")]
 #[derive(Clone)]
 pub(crate) enum Tls {
-    /// By the caller.
+    /// A configuration from the application.
     #[cfg(feature = "rustls-0-23")]
     Config(Arc<ClientConfig>),
-    /// Made for each connection.
+    /// PEM files, from which the client creates a new configuration for each connection.
     Files(TlsFiles),
 }
 
@@ -85,13 +84,12 @@ impl Transport for Sockets {
     }
 }
 
-/// All addresses that the name of `server` has, in the order that the system gives them.
 async fn resolve(server: &TcpAddress) -> io::Result<Vec<SocketAddr>> {
     Ok(lookup_host((server.host.as_str(), server.port)).await?.collect())
 }
 
-/// Tries all `addresses` at once: the first that is connected counts, and the others are dropped. With
-/// none, the last error does.
+/// Connects to all `addresses` concurrently. Returns the first established stream and drops the other attempts. If all
+/// attempts fail, returns the last error.
 async fn race<S, F>(addresses: Vec<SocketAddr>, connect: impl Fn(SocketAddr) -> F) -> io::Result<S>
 where
     F: Future<Output = io::Result<S>>,

@@ -1,4 +1,5 @@
-//! Node for unit tests: answers the commands of a set-up, `SET NX`, and the scripts that extend and release one key.
+//! Stub of a node for unit tests. The stub replies to the commands of a set-up, to `SET NX`, and to the scripts that
+//! extend or release one key.
 
 use super::{Address, Stream, Transport};
 use crate::sync::lock;
@@ -9,12 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// Capacity of a stream in bytes, in each direction: smaller than most commands, so that they arrive in pieces.
+/// Capacity of a stream in each direction, in bytes. The capacity is smaller than most commands, so that commands
+/// arrive in pieces.
 const CAPACITY: usize = 64;
 
 const INFO: &str = "redis_version:7.0.15\r\nrun_id:0123\r\nuptime_in_seconds:86400\r\nrole:master";
 
-/// One node, to which all addresses lead. Keys do not expire.
+/// Transport that connects every address to the same stub node. Keys do not expire.
 pub(crate) struct StubNode {
     state: Arc<Mutex<State>>,
     addresses: Mutex<Vec<String>>,
@@ -32,17 +34,15 @@ impl StubNode {
         Arc::new(Self { state: Arc::new(Mutex::new(state)), addresses: Mutex::default() })
     }
 
-    /// The keys that exist, sorted.
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
         lock(&self.state).keys.keys().cloned().collect()
     }
 
-    /// The address of each connection that a client has opened.
     pub(crate) fn addresses(&self) -> Vec<String> {
         lock(&self.addresses).clone()
     }
 
-    /// Waits until the client has closed all connections.
+    /// Waits until the client has closed all connections. Panics after 20 s.
     pub(crate) async fn until_closed(&self) {
         let closed = async {
             while lock(&self.state).connections > 0 {
@@ -65,7 +65,6 @@ impl Transport for StubNode {
     }
 }
 
-/// Answers commands until the client closes the stream.
 async fn serve(mut stream: DuplexStream, state: Arc<Mutex<State>>) {
     let mut input = Vec::new();
     let mut bytes = [0; CAPACITY];
@@ -74,14 +73,13 @@ async fn serve(mut stream: DuplexStream, state: Arc<Mutex<State>>) {
         while let Some((command, length)) = command(&input) {
             input.drain(..length);
             let reply = lock(&state).reply(&command);
-            // Fails if the client has closed the stream.
+            // The write fails if the client has closed the stream.
             let _ = stream.write_all(reply.as_bytes()).await;
         }
     }
     lock(&state).connections -= 1;
 }
 
-/// The first command in `input`, and its length in bytes; `None` if it is incomplete.
 fn command(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let (count, mut rest) = number(input)?;
     let mut words = Vec::new();
@@ -93,7 +91,7 @@ fn command(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     Some((words, input.len() - rest.len()))
 }
 
-/// The number of a line such as `$3`, and the bytes after it.
+/// Parses a line such as `$3`. Returns the number in the line and the bytes after the line.
 fn number(input: &[u8]) -> Option<(usize, &[u8])> {
     let end = input.windows(2).position(|bytes| bytes == b"\r\n")?;
     let digits = std::str::from_utf8(&input[1..end]).expect("a line of ASCII");
@@ -129,9 +127,9 @@ impl State {
                 if self.keys.contains_key(key) { ":-1" } else { ":-2" }.to_owned() + "\r\n"
             }
             [b"GETRANGE", ..] => bulk(""),
-            // Extend, with a TTL.
+            // The extend script, whose last argument is the TTL.
             [b"EVALSHA", _, b"1", key, value, _] => format!(":{}\r\n", self.holds(key, value)),
-            // Release.
+            // The release script.
             [b"EVALSHA", _, b"1", key, value] => {
                 let holds = self.holds(key, value);
                 if holds == 1 {
@@ -143,7 +141,7 @@ impl State {
         }
     }
 
-    /// Verdict of a script on a key: 1 if it holds `value`, 0 if it does not exist, otherwise -1.
+    /// Returns a script's reply for a key: 1 if the key holds `value`, 0 if the key is missing, -1 otherwise.
     fn holds(&self, key: &[u8], value: &[u8]) -> i8 {
         match self.keys.get(key) {
             Some(held) if held == value => 1,

@@ -1,5 +1,6 @@
-//! TLS streams, with rustls and its ring provider. Each configuration names the provider, because the application
-//! chooses the default provider of the process.
+//! TLS streams with rustls and its ring provider.
+//!
+//! Each configuration names the provider, because the application chooses the default provider of the process.
 
 use super::socket::Socket;
 use rustls::crypto::ring;
@@ -17,8 +18,8 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// PEM files for TLS. Without `ca_cert`, the system's root certificates count; without `cert` and `key`, servers are shown
-/// no certificate.
+/// PEM files for TLS. Without `ca_cert`, the client trusts the system's root certificates. Without `cert` and `key`,
+/// the client sends no certificate to servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
     pub(crate) ca_cert: Option<PathBuf>,
@@ -26,7 +27,7 @@ pub(crate) struct TlsFiles {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// A PEM file that cannot be used.
+/// Error for a PEM file that cannot be used.
 #[derive(Debug)]
 pub(crate) struct BadFile {
     pub(crate) setting: &'static str,
@@ -47,11 +48,11 @@ impl From<BadFile> for io::Error {
 }
 
 impl TlsFiles {
-    /// The configuration with the files, and the system's root certificates, as they are now: certificates are replaced
-    /// while a client runs.
+    /// Creates a configuration from the current contents of the files or the system's current root certificates. Each
+    /// connection loads them again, because certificates may be replaced while a client runs.
     pub(super) async fn load(&self) -> io::Result<Arc<ClientConfig>> {
         let files = self.clone();
-        // It reads files, and parses them.
+        // Reading and parsing the files blocks the thread.
         let load = move || -> io::Result<ClientConfig> {
             let roots = match files.roots()? {
                 Some(roots) => roots,
@@ -62,7 +63,7 @@ impl TlsFiles {
         Ok(Arc::new(spawn_blocking(load).await.map_err(io::Error::other)??))
     }
 
-    /// Reads the files; the error of the first that cannot be used.
+    /// Reads and parses the files. Fails with the first file that cannot be used.
     pub(crate) fn check(&self) -> Result<(), BadFile> {
         let roots = self.roots()?.unwrap_or_else(RootCertStore::empty);
         self.config(roots).map(drop)
@@ -86,7 +87,7 @@ impl TlsFiles {
             return Ok(config.with_no_client_auth());
         };
         let chain = certificates(CERT, cert)?;
-        // Errors of the parser may repeat lines of the file.
+        // The parser's error is omitted, because it may repeat lines of the file.
         let key = PrivateKeyDer::from_pem_slice(&read(KEY, path)?)
             .map_err(|_| BadFile::new(KEY, path, &"no unencrypted private key in PEM format"))?;
         config.with_client_auth_cert(chain, key).map_err(|error| match error {
@@ -106,7 +107,7 @@ fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, BadFile> {
     fs::read(path).map_err(|error| BadFile::new(setting, path, &error))
 }
 
-/// The certificates of a file, at least one.
+/// Reads the certificates of a file. Fails if the file contains no certificate.
 fn certificates(
     setting: &'static str,
     path: &Path,
@@ -146,7 +147,6 @@ pub(super) async fn shake_hands(
     })
 }
 
-/// True if the server's first bytes were no record of TLS.
 fn is_no_tls(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(error, Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)))

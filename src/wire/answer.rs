@@ -1,52 +1,51 @@
-//! Parsed replies of a node.
+//! A node's parsed replies.
 
 use super::failure::NodeFailure;
 use super::value::Value;
 use crate::protocol::{Time, Vote};
 use std::time::Duration;
 
-/// Reply of a node: a vote with its details.
+/// Parsed reply of a node: a vote with its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted(Grant),
-    /// A key holds another value, or another type than a string.
+    /// A key holds another value, or a type other than a string.
     Denied(Conflict),
     /// A key does not exist.
     Missing {
-        /// Value of the fencing counters, for a fenced command.
+        /// Value of the fencing counters, if the command was fenced.
         number: Option<u64>,
     },
-    /// The node executed the command, but its vote does not count: it may have forgotten locks, or its clock is
+    /// The node executed the command, but its vote does not count. The node may have forgotten locks, or its clock is
     /// suspect.
     Excluded(NodeFailure),
-    /// The state of the keys is unknown.
+    /// The command failed, or its reply is invalid. The state of the keys is unknown.
     Failed(NodeFailure),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// When the grant starts to count; `None`: immediately (I15).
+    /// Time at which the grant starts to count; `None` if the grant counts immediately (I15).
     pub(crate) counts_from: Option<Time>,
-    /// Value of the fencing counters, for a fenced command.
+    /// Value of the fencing counters, if the command was fenced.
     pub(crate) number: Option<u64>,
 }
 
-/// The existing key that blocked a command: holder, remaining TTL, and whether the node will push its change.
+/// The existing key that blocked a command, with the details that the node reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conflict {
-    /// `None` if the command did not request it.
+    /// The key's remaining TTL; `None` if the node did not report it.
     pub(crate) remaining: Option<RemainingTtl>,
-    /// `None` if the command did not request it, or the value is not a string.
+    /// The key's value; `None` if the node did not report it, or if the key holds a type other than a string.
     pub(crate) value: Option<Value>,
     /// Index of the key among the command's keys.
     pub(crate) place: usize,
-    /// True if the node will push an invalidation when the key changes.
+    /// Whether the node will push an invalidation when the key changes.
     pub(crate) is_watched: bool,
-    /// Value of the fencing counters, for a fenced command.
+    /// Value of the fencing counters, if the command was fenced.
     pub(crate) number: Option<u64>,
 }
 
-/// Remaining TTL of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RemainingTtl {
     Expires(Duration),
@@ -63,7 +62,6 @@ impl Answer {
         }
     }
 
-    /// Value of the fencing counters, if the reply contains it.
     pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Self::Granted(Grant { number, .. })
@@ -83,14 +81,15 @@ impl Answer {
         }
     }
 
-    /// A reply that does not fit its command; `what` is the kind of the reply.
+    /// Creates the failure for a reply that is not valid for its command. `what` names the kind of the reply.
     pub(super) fn unexpected(what: &str) -> Self {
         Self::Failed(NodeFailure::Unexpected(what.into()))
     }
 }
 
 impl RemainingTtl {
-    /// Parses a reply to `PTTL`. A missing key has zero left. `None` for a reply that `PTTL` never gives.
+    /// Parses a reply to `PTTL`. A missing key has a remaining TTL of zero. Returns `None` for a number that `PTTL`
+    /// never returns.
     pub(super) fn of(pttl: i64) -> Option<Self> {
         match pttl {
             -2 => Some(Self::Expires(Duration::ZERO)),
@@ -99,12 +98,12 @@ impl RemainingTtl {
         }
     }
 
-    /// `Duration::MAX` for a key without expiry.
+    /// Returns the remaining TTL, or `Duration::MAX` for a key without expiry.
     pub(crate) fn at_most(self) -> Duration {
         self.limited().unwrap_or(Duration::MAX)
     }
 
-    /// `None` for a key without expiry.
+    /// Returns the remaining TTL, or `None` for a key without expiry.
     pub(crate) fn limited(self) -> Option<Duration> {
         match self {
             Self::Expires(remaining) => Some(remaining),

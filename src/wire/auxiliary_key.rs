@@ -1,6 +1,6 @@
-//! Names of auxiliary keys, such as a lock's fencing counter.
+//! Names of auxiliary keys, for example the key of a lock's fencing counter.
 //!
-//! An auxiliary key of the lock key `K` is named
+//! The name of an auxiliary key depends on the lock key `K`:
 //!
 //! | `K` | auxiliary key of kind `token` |
 //! |---|---|
@@ -9,25 +9,25 @@
 //! | otherwise (empty key, or braces that form no hash tag, such as `a{b`, `a}b` and `{}`) | none |
 //!
 //! - **No collision with locks**: no lock key contains `#quorlock:`.
-//! - **Unique**: the lock key is the part before the mark, which occurs once.
-//! - The name depends on the whole key only, not on the client's prefix. Clients that share a lock also share its
-//!   auxiliary keys.
-//! - The name starts with the key, so ACL rules for a key prefix apply to both.
-//! - In cluster mode, both keys are in the same slot. For the last row no such name exists: all bytes of the key
-//!   determine its slot, and in a longer name its braces prevent a hash tag that equals the key.
+//! - **Unique**: the mark `#quorlock:` occurs once in the name, and the text before the mark is the lock key.
+//! - **Independent of the prefix**: the name depends only on the whole key, not on the client's prefix. Clients that
+//!   share a lock also share its auxiliary keys.
+//! - **ACL rules**: the name starts with the lock key, so ACL rules for a key prefix apply to both keys.
+//! - **Cluster mode**: both keys are in the same slot. For the keys in the last row, no name in the same slot exists.
+//!   All bytes of the key determine the slot, and the braces in the key prevent a hash tag that equals the key.
 
 use super::keys::Key;
 
-/// Reserved: lock keys must not contain it.
+/// Reserved text that lock keys must not contain.
 const MARK: &str = "#quorlock:";
 
-/// True if the key contains the reserved mark. Such keys cannot be locked.
+/// Returns true if the key contains the reserved mark and therefore cannot be locked.
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
     key.windows(MARK.len()).any(|part| part == MARK.as_bytes())
 }
 
-/// Name of the auxiliary key of `key`. `kind` identifies the purpose and contains neither braces nor colons. `None` if
-/// the key's braces do not allow a name in the same slot.
+/// Returns the auxiliary key of `key`. `kind` identifies the purpose and must contain neither braces nor colons.
+/// Returns `None` if `key` is empty, or if its braces do not permit a name in the same slot.
 pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
     let marked = [key, MARK.as_bytes(), kind.as_bytes()];
     match braces(key) {
@@ -39,7 +39,7 @@ pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
     }
 }
 
-/// How Redis Cluster interprets the braces of a key.
+/// Meaning of the braces in a key for Redis Cluster.
 enum Braces {
     /// No braces: the whole key determines the slot.
     None,
@@ -49,8 +49,8 @@ enum Braces {
     Stray,
 }
 
-/// The hash tag is the text between the first `{` and the next `}`, if not empty (Redis Cluster Specification, "Hash
-/// tags").
+/// Classifies the braces in `key`. The hash tag is the text between the first `{` and the next `}`, unless this text is
+/// empty (Redis Cluster Specification, "Hash tags").
 fn braces(key: &[u8]) -> Braces {
     let mut from_brace = key.splitn(2, |byte| *byte == b'{').skip(1);
     let tag = from_brace.next().and_then(|rest| rest.iter().position(|byte| *byte == b'}'));
@@ -67,8 +67,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// The part of the key that determines its slot: the text between the first `{` and the next `}`, otherwise the
-    /// whole key.
+    /// Returns the part of the key that determines its slot: the hash tag, or the whole key if it has no hash tag.
     fn hashed_part(key: &[u8]) -> &[u8] {
         let text = key.iter().position(|byte| *byte == b'{').map(|open| &key[open + 1..]);
         let close = text.and_then(|text| text.iter().position(|byte| *byte == b'}'));
@@ -78,7 +77,6 @@ mod tests {
             .unwrap_or(key)
     }
 
-    /// Checks the invariants for `key` and returns its auxiliary key, if any.
     fn checked(key: &[u8]) -> Option<Key> {
         let auxiliary_key = auxiliary_key(key, "token")?;
         assert_eq!(hashed_part(&auxiliary_key), hashed_part(key), "{}", key.escape_ascii());
@@ -91,7 +89,6 @@ mod tests {
         Some(auxiliary_key)
     }
 
-    /// All strings of up to `longest` characters of the alphabet.
     fn names(alphabet: &[u8], longest: usize) -> Vec<Vec<u8>> {
         let mut names = vec![Vec::new()];
         let mut from = 0;

@@ -6,25 +6,24 @@ use super::requests::Requests;
 /// Optional features of a server that this client is permitted to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Capabilities {
-    /// Client tracking: the server pushes an invalidation when a watched key changes.
+    /// Whether client tracking is enabled. The server then pushes an invalidation when a watched key changes.
     pub(crate) tracks: bool,
-    /// A native compare-and-delete command, which replaces the release script.
+    /// The server's native compare-and-delete command, which replaces the release script.
     pub(crate) deletes: Option<NativeDelete>,
-    /// `MSETEX` (Valkey 9.1, Redis 8.4), which replaces the acquire script for several keys.
+    /// Whether the server has `MSETEX` (Valkey 9.1, Redis 8.4), which replaces the acquire script for several keys.
     pub(crate) sets_all: bool,
 }
 
-/// Native command that a script replaces if it is refused.
+/// Native command for which the client falls back to a script if the server refuses the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NativeCommand {
-    /// `MSETEX`.
+    /// The command `MSETEX`.
     SetAll,
-    /// [`NativeDelete`].
     Delete,
 }
 
-/// Command that deletes a key if it holds a given value. Replies 1 if it did and 0 otherwise, whether the key is
-/// missing or holds another value.
+/// Command that deletes a key if the key holds a given value. The server replies 1 if it has deleted the key, and 0 if
+/// the key is missing or holds another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NativeDelete {
     /// `DELIFEQ key value`, of Valkey 9.0 and later.
@@ -34,12 +33,12 @@ pub(crate) enum NativeDelete {
 }
 
 impl Capabilities {
-    /// By the version that the server reports. `tracks`: client tracking is enabled.
+    /// Derives the native commands from the version that the server reports. `tracks` is true if client tracking is
+    /// enabled.
     pub(super) fn of(facts: &Facts, tracks: bool) -> Self {
         Self { tracks, deletes: NativeDelete::of(facts), sets_all: sets_all(facts) }
     }
 
-    /// The server does not support or permit `command`.
     pub(crate) fn handle_refused(&mut self, command: NativeCommand) {
         match command {
             NativeCommand::SetAll => self.sets_all = false,
@@ -56,7 +55,6 @@ fn sets_all(facts: &Facts) -> bool {
 }
 
 impl NativeDelete {
-    /// The command that the server supports, by the version that it reports.
     fn of(facts: &Facts) -> Option<Self> {
         match (facts.valkey_level(), facts.level()) {
             (Some(valkey), _) => (valkey >= (9, 0)).then_some(Self::DelIfEq),

@@ -1,4 +1,4 @@
-//! Commands to a node and their encoding.
+//! Commands that a client sends to a node, and their encoding.
 
 use super::capabilities::{Capabilities, NativeDelete};
 use super::counters::{CounterMode, CounterUpdate, Counters};
@@ -11,7 +11,6 @@ use super::value::{MAX_VALUE, Value};
 use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
 
-/// The keys and the value of a command, and the node that it is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) node: NodeId,
@@ -22,25 +21,28 @@ pub(crate) struct Subject<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    /// Sets the keys if none of them exists; otherwise replies with the details of the conflict that `wants` requests.
+    /// Sets the keys if none of them exists. Otherwise, the node replies with the details of the conflict that `wants`
+    /// requests.
     Acquire { ttl: Ttl, wants: Wants },
     /// Replaces the value `from`, which another client handed over, with this client's value.
     Adopt { ttl: Ttl, from: Arc<Value> },
-    /// Raises the fencing counters to `token`, if the keys hold this client's value.
+    /// Raises the fencing counters to at least `token`, if the keys hold this client's value.
     ConfirmToken { token: u64 },
-    /// Extends the keys to expire at `until` (T1 + ttl) or later (I6). If `watches`, subscribes to their invalidation.
+    /// Extends the TTLs of the keys, which then expire at `until` (T1 + ttl) or later (I6). If `watches` is true, the
+    /// command also subscribes to invalidations of the keys.
     Extend { until: Time, watches: bool },
-    /// Sets missing keys again, to expire at `until`.
+    /// Sets missing keys again. The new keys expire at `until` or up to 1 ms later.
     Repair { until: Time },
     /// Deletes the keys, or replaces their value with a cool-down value.
     Release { cooling: Option<Arc<CoolDown>> },
-    /// Reads value and remaining TTL of the key.
+    /// Reads the key's value and remaining TTL.
     Read,
-    /// Deletes a key with a value that was read before and may belong to any client. Sent once, never retried.
+    /// Deletes a key that still holds a value read earlier. The value may belong to any client. The command is sent
+    /// once and never retried.
     ForceDelete,
 }
 
-/// The value that replaces a released lock's, and when it expires.
+/// Value that replaces a released lock's value, and the time at which the new value expires.
 #[derive(Debug)]
 pub(crate) struct CoolDown {
     pub(crate) value: Value,
@@ -50,16 +52,16 @@ pub(crate) struct CoolDown {
 /// Information that an acquire requests about a conflicting key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
-    /// No details: there is no second attempt.
+    /// No details, because the client makes no second attempt.
     Nothing,
-    /// Remaining TTL, and an invalidation when the key changes.
+    /// The remaining TTL, and an invalidation when the key changes.
     Watch,
-    /// Like `Watch`, and the holder's value.
+    /// The remaining TTL, an invalidation when the key changes, and the holder's value.
     WatchAndHolder,
 }
 
 impl Command {
-    /// TTL of the keys if the command is written at `now`; `None` if the command sets no TTL.
+    /// Returns the TTL that the command sets on the keys if it is written at `now`, or `None` if it sets no TTL.
     pub(crate) fn key_ttl(&self, now: Time) -> Option<Ttl> {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
@@ -79,7 +81,6 @@ impl Command {
         }
     }
 
-    /// The update of the fencing counters that accompanies the command, if it is written at `now`.
     fn counter_update<'a>(
         &self,
         fence: &'a Counters,
@@ -99,7 +100,8 @@ impl Command {
         }
     }
 
-    /// Appends the command to `requests`, in the form that the connection's capabilities allow.
+    /// Appends the command to `requests`. A native command replaces a script only if `form` is [`Form::Native`] and the
+    /// server supports the native command.
     pub(crate) fn write(
         &self,
         of: Subject<'_>,
@@ -124,13 +126,13 @@ impl Command {
             Self::Repair { .. } if is_one && update.is_none() => {
                 set(&mut writer, keys.first(), value, ttl);
             }
-            // No subscription: the script that follows a refusal subscribes.
+            // This request does not subscribe. If a key exists, the client sends the script, which subscribes.
             Self::Acquire { .. } if is_native && can.sets_all => {
                 set_all(&mut writer, keys, value, ttl);
             }
             Self::Acquire { wants, .. } => {
                 if can.tracks && *wants != Wants::Nothing {
-                    // Watch before the script runs: later changes are pushed.
+                    // Subscribe before the script runs, so that the node pushes every later change.
                     watch(&mut writer, keys);
                 }
                 acquire(&mut writer, form, (keys, value, ttl), update);
@@ -140,12 +142,12 @@ impl Command {
                 EXTEND.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
                 writer.record_verdict();
                 if *watches && can.tracks {
-                    // Watch after the script: its own change would trigger the invalidation.
+                    // Subscribe after the script, because the script's own change would end the subscription.
                     watch(&mut writer, keys);
                 }
             }
             Self::ConfirmToken { .. } => {
-                // The script never shortens a TTL, so the shortest TTL makes it check only the holder.
+                // The script never shortens a TTL. With the shortest TTL, the script only checks the holder.
                 let ttl = Ttl::SHORTEST.as_millis();
                 EXTEND.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
                 writer.record_verdict();
@@ -178,13 +180,13 @@ impl Command {
     }
 }
 
-/// Appends `TIME`; [`time_us`](super::time_us) parses the reply.
+/// Appends `TIME`. [`time_us`](super::time_us) parses the reply.
 pub(crate) fn ask_time(requests: &mut Requests) {
     requests.command_of(TIME, 0).end();
 }
 
-/// Maximum length of all values in one native command, or in the commands of one release, in bytes. Scripts need the
-/// value only once.
+/// Maximum total length of the values in one native acquire or release, in bytes. A native command repeats the value
+/// for each key, whereas a script receives the value only once.
 const MAX_REPEATED_VALUES: usize = 64 << 10;
 
 const TIME: Words<'static> = Words::new(b"$4\r\nTIME\r\n", 1);
@@ -194,8 +196,8 @@ const PTTL: Words<'static> = Words::new(b"$4\r\nPTTL\r\n", 1);
 const CLIENT_CACHING_YES: Words<'static> =
     Words::new(b"$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n", 3);
 
-/// Rounded up, because the keys must not expire before the lease's validity ends. Never zero: Redis would delete the
-/// key.
+/// Returns the TTL that remains until `until`. The TTL is rounded up, because the keys must not expire before the
+/// lease's validity ends. The TTL is never zero, because Redis would delete the key.
 fn remaining(until: Time, now: Time) -> Ttl {
     Ttl::covering(until.since(now))
 }
@@ -222,14 +224,14 @@ fn acquire(
     writer.record_verdict();
 }
 
-/// A single key without counters needs no script.
+/// Sets a single key without fencing counters, which needs no script.
 fn set(writer: &mut Writer<'_>, key: &[u8], value: &[u8], ttl: u64) {
     let set = writer.requests.command_of(SET, 5).arg(key).arg(value);
     set.words(NX_PX).number(ttl).end();
     writer.record_verdict();
 }
 
-/// Sets all keys, or none if one exists.
+/// Sets all keys, or none if any of them exists.
 fn set_all(writer: &mut Writer<'_>, keys: &Keys, value: &[u8], ttl: u64) {
     let set = writer.requests.command("MSETEX", 2 * keys.len() + 4).number(keys.len() as u64);
     let set = keys.iter().fold(set, |set, key| set.arg(key).arg(value));
@@ -250,7 +252,8 @@ fn request_conflict_details(writer: &mut Writer<'_>, key: &[u8], wants: Wants, t
     ask_ttl(writer, key, tracks);
     writer.record_ttl();
     if wants == Wants::WatchAndHolder {
-        // The end index is inclusive: this reads one byte more than the longest value, which reveals a longer one.
+        // The end index is inclusive, so the range has one byte more than the longest value. A reply of this length
+        // reveals a longer value.
         writer.requests.command("GETRANGE", 3).arg(key).arg("0").number(MAX_VALUE as u64).end();
         writer.record_holder();
     }
@@ -263,7 +266,7 @@ fn watch(writer: &mut Writer<'_>, keys: &Keys) {
 
 fn ask_ttl(writer: &mut Writer<'_>, key: &[u8], is_watched: bool) {
     if is_watched {
-        // `CLIENT CACHING YES` applies to the next command only.
+        // `CLIENT CACHING YES` applies only to the next command.
         writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
         writer.record_watch();
     }

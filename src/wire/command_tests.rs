@@ -11,11 +11,10 @@ use std::time::Duration;
 
 const NOW: Time = Time::from_nanos(5_000_000_000);
 
-/// Names of the scripts, in the order of `SCRIPT LOAD`. Upper case: the fenced variant.
+/// Names of the scripts, in the order of `SCRIPT LOAD`. Upper case marks the fenced variant.
 const SCRIPTS: [&str; 8] =
     ["acquire", "ACQUIRE", "acquire_fenced", "extend", "EXTEND", "release", "RELEASE", "read"];
 
-/// Keys, value and counters of a test command.
 #[derive(Debug)]
 pub(super) struct About {
     pub(super) keys: Keys,
@@ -29,7 +28,7 @@ impl About {
         Self { keys: Keys::all(keys).expect("some keys"), value: Value::of(b"mine"), fence: None }
     }
 
-    /// Adds counters with a hint of 7, and with the committed token, if any.
+    /// Adds fencing counters with a hint of 7, and commits `token` if given.
     pub(super) fn fenced(self, token: Option<u64>) -> Self {
         let counters =
             CounterKeys::for_keys(&self.keys, ms(60_000)).expect("keys that can have counters");
@@ -55,7 +54,6 @@ pub(super) fn until(ms: u64) -> Time {
     NOW.after(Duration::from_millis(ms))
 }
 
-/// Decodes arrays of bulk strings.
 pub(super) fn parsed(mut bytes: &[u8]) -> Vec<Vec<String>> {
     fn number(bytes: &mut &[u8], mark: u8) -> usize {
         let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a whole line");
@@ -77,7 +75,7 @@ pub(super) fn parsed(mut bytes: &[u8]) -> Vec<Vec<String>> {
     commands
 }
 
-/// Formats a command with scripts replaced by their names.
+/// Formats a command, with a script's name in place of its source or hash.
 pub(super) fn shown(mut command: Vec<String>) -> String {
     if let [name, text, ..] = command.as_mut_slice() {
         let of = |source: &str| match name.as_str() {
@@ -103,7 +101,7 @@ pub(super) fn written_where(
     form: Form,
     can: Capabilities,
 ) -> (Vec<u8>, ReplyShape) {
-    // A preceding command must not affect the shape.
+    // A preceding command must not affect the reply shape.
     let mut requests = Requests::default();
     requests.command("PING", 0).end();
     let before = requests.bytes().len();
@@ -111,8 +109,8 @@ pub(super) fn written_where(
     (requests.bytes()[before..].to_vec(), shape)
 }
 
-/// Checks the commands written with `EVALSHA` and with `EVAL`, and the positions of the verdict, the TTL and the
-/// holder.
+/// Asserts that `command` is written as `lines`, both with `EVALSHA` and with `EVAL`. `places` contains the expected
+/// positions of the verdict, the TTL and the holder.
 #[track_caller]
 fn expect(command: &Command, about: &About, tracks: bool, lines: &[&str], places: (u16, u16, u16)) {
     let (bytes, shape) = written(command, about, Form::Hash, tracks);
@@ -167,7 +165,7 @@ fn single_key_is_acquired_without_script() {
     ] {
         expect(&Command::Acquire { ttl, wants }, &k, tracks, &lines, (0, ttl_at, holder_at));
     }
-    // A repair carries no counter update before a token is committed.
+    // A repair does not update the counters before a token is committed.
     let repair = Command::Repair { until: until(8_000) };
     let set = ["SET k mine NX PX 8000"];
     expect(&repair, &k, true, &set, (0, 0, 0));
@@ -246,7 +244,7 @@ fn adopt_release_and_force_delete_use_the_release_script() {
 
     let swap = "EVALSHA release 1 k mine nobody 500";
     expect(&cool_down(until(500)), &k, true, &[swap], (0, 0, 0));
-    // The counter must outlive the cool-down value by half of its TTL.
+    // The counter must outlive the cool-down value by half of the counter's TTL.
     let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 try 60000 mine nobody 31000";
     expect(&cool_down(until(31_000)), &even, true, &[script], (0, 0, 0));
     expect(&cool_down(NOW), &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
@@ -295,8 +293,8 @@ fn any_reply() -> impl Strategy<Value = Reply> {
 }
 
 proptest! {
-    /// The expected positions are derived from the commands: the verdict is the reply to `SET` or the script, otherwise
-    /// to `PTTL`. After a `SET`, the replies to `PTTL` and `GETRANGE` describe the conflict.
+    /// The test derives the expected positions from the written commands. The verdict is the reply to `SET` or to the
+    /// script, otherwise to `PTTL`. After a `SET`, the replies to `PTTL` and `GETRANGE` describe the conflict.
     #[test]
     fn only_relevant_replies_affect_the_answer(
         command in any_command(), about in any_about(), tracks: bool, by_source: bool,

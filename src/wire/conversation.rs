@@ -7,8 +7,8 @@ use super::requests::{LOCK_REPLY, Requests};
 use redis::{ServerError, Value};
 use std::collections::VecDeque;
 
-/// Encodes requests and matches replies to pipelines. A context `T` is stored with each pipeline and returned with its
-/// replies.
+/// State of one connection's pipelines: encoded requests, and the replies received so far. Each pipeline has a context
+/// `T`, which [`poll_replies`](Self::poll_replies) returns together with the replies.
 #[derive(Debug)]
 pub(crate) struct Conversation<T> {
     requests: Requests,
@@ -16,33 +16,33 @@ pub(crate) struct Conversation<T> {
     sent: usize,
     /// Number of bytes sent before the first byte of `requests`.
     sent_before: u64,
-    /// Number of bytes that count as sent, and that the stream has not taken yet.
+    /// Number of bytes marked as sent that the stream has not accepted yet.
     unsent: usize,
-    /// Pipelines without complete replies, oldest first.
+    /// Unanswered pipelines, oldest first.
     pipelines: VecDeque<Pipeline<T>>,
-    /// Offset in the outgoing byte stream of the oldest unanswered pipeline.
+    /// Offset in the outgoing byte stream at which the last answered pipeline ends.
     answered: u64,
-    /// Replies to the oldest pipeline so far.
+    /// Replies to the oldest unanswered pipeline, received so far.
     replies: Vec<Value>,
     decoder: Decoder,
     pushes: InvalidationBuffer,
-    /// The first error reply that matches no request. A server at its connection limit sends one on accept, and a
-    /// server that cannot parse a command sends one before it closes the connection.
+    /// The first error reply that matches no request. A server sends an unmatched error if a new connection exceeds the
+    /// server's connection limit, or if the server cannot parse a command and closes the connection.
     stray_error: Option<ServerError>,
 }
 
 #[derive(Debug)]
 struct Pipeline<T> {
-    /// Number of replies expected.
     count: usize,
     /// Maximum length of one reply, in bytes.
     longest: usize,
-    /// Offset of its end in the outgoing byte stream.
+    /// Offset in the outgoing byte stream at which the pipeline ends.
     end: u64,
     context: T,
 }
 
-/// Replies are matched by order alone. After an unsolicited reply, the stream is out of sync.
+/// Error for a reply that no request has caused. The client matches replies by order alone, so the stream is out of
+/// sync after an unsolicited reply.
 const UNSOLICITED: Malformed = Malformed("unsolicited reply");
 
 impl<T> Conversation<T> {
@@ -61,12 +61,11 @@ impl<T> Conversation<T> {
         }
     }
 
-    /// Buffer for the requests of the next pipeline.
     pub(crate) fn requests(&mut self) -> &mut Requests {
         &mut self.requests
     }
 
-    /// Turns the requests since the last call into a pipeline.
+    /// Creates a pipeline from the requests that were added since the last call.
     pub(crate) fn end_pipeline(&mut self, context: T) {
         let (count, longest) = (self.requests.take_len(), self.requests.take_longest_reply());
         let end = self.sent_before + self.requests.bytes().len() as u64;
@@ -77,7 +76,6 @@ impl<T> Conversation<T> {
         &self.requests.bytes()[self.sent..]
     }
 
-    /// Marks `count` more bytes as sent.
     pub(crate) fn handle_sent(&mut self, count: usize) {
         self.sent += count;
         if self.to_send().is_empty() {
@@ -87,12 +85,11 @@ impl<T> Conversation<T> {
         }
     }
 
-    /// The stream has not taken the last `count` bytes of those marked as sent.
+    /// Records that the stream has not accepted the last `count` bytes marked as sent.
     pub(crate) fn handle_unsent(&mut self, count: usize) {
         self.unsent = count;
     }
 
-    /// Total number of bytes sent on this connection.
     fn total_sent(&self) -> u64 {
         self.sent_before + self.sent as u64 - self.unsent as u64
     }
@@ -101,8 +98,8 @@ impl<T> Conversation<T> {
         self.decoder.add(bytes);
     }
 
-    /// Returns the oldest complete pipeline and its replies. After an error the stream is out of sync: close the
-    /// connection.
+    /// Returns the context and the replies of the oldest pipeline, if all its replies have arrived. After an error, the
+    /// stream is out of sync, and the caller must close the connection.
     pub(crate) fn poll_replies(&mut self) -> Result<Option<(T, Vec<Value>)>, Malformed> {
         loop {
             if let Some(answered) = self.take_answered()? {
@@ -120,7 +117,7 @@ impl<T> Conversation<T> {
                     return Err(UNSOLICITED);
                 }
                 Some(_) if self.stray_error.is_some() => return Err(UNSOLICITED),
-                // Not a reply to a command: the server could not parse one, and closes the connection.
+                // The error answers no command: the server could not parse the request and closes the connection.
                 Some(Value::ServerError(error)) if is_protocol_error(&error) => {
                     self.stray_error = Some(error);
                 }
@@ -134,8 +131,10 @@ impl<T> Conversation<T> {
         }
     }
 
-    /// Fails if the pipeline was not sent completely, or if another reply follows and no pipeline expects it. Then any
-    /// of the earlier replies may have been the unsolicited one.
+    /// Removes the oldest pipeline and returns its context and replies, if all its replies have arrived.
+    ///
+    /// Fails if the pipeline was not sent completely, or if another reply follows that no pipeline expects. In both
+    /// cases, any of the earlier replies may be the unsolicited one.
     fn take_answered(&mut self) -> Result<Option<(T, Vec<Value>)>, Malformed> {
         let Some(oldest) = self.pipelines.front() else { return Ok(None) };
         if self.replies.len() < oldest.count {
@@ -152,7 +151,7 @@ impl<T> Conversation<T> {
         Ok(Some((context, std::mem::take(&mut self.replies))))
     }
 
-    /// Keeps the capacity of `replies` for the next pipeline.
+    /// Reuses the allocation of `replies` for the next pipeline.
     pub(crate) fn reuse(&mut self, mut replies: Vec<Value>) {
         if self.replies.is_empty() {
             replies.clear();
@@ -164,8 +163,8 @@ impl<T> Conversation<T> {
         !self.replies.is_empty()
     }
 
-    /// The last error reply that belongs to no complete pipeline: the probable reason why the server closed the
-    /// connection.
+    /// Returns the error reply that is probably the reason why the server closed the connection. This reply either
+    /// matches no request, or is the last reply received for the oldest unanswered pipeline.
     pub(crate) fn last_error(&self) -> Option<String> {
         match (&self.stray_error, self.replies.last()) {
             (Some(error), _) | (None, Some(Value::ServerError(error))) => Some(last_error(error)),
@@ -173,28 +172,26 @@ impl<T> Conversation<T> {
         }
     }
 
-    /// Invalidations received so far.
     pub(crate) fn poll_invalidations(&mut self) -> Option<Invalidations> {
         self.pushes.take()
     }
 
-    /// Contexts of the unanswered pipelines, oldest first.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &T> {
         self.pipelines.iter().map(|pipeline| &pipeline.context)
     }
 
-    /// Number of unanswered pipelines.
     pub(crate) fn in_flight(&self) -> usize {
         self.pipelines.len()
     }
 
-    /// Removes the unanswered pipelines and returns their contexts, oldest first. No request may be added afterwards.
+    /// Removes the unanswered pipelines and returns their contexts, oldest first. The caller must not add requests
+    /// afterwards.
     pub(crate) fn take_unanswered(&mut self) -> impl Iterator<Item = T> {
         self.pipelines.drain(..).map(|pipeline| pipeline.context)
     }
 }
 
-/// True for the error that Redis sends for a request it cannot parse, such as a string that is too long.
+/// Returns true for the error that Redis sends if it cannot parse a request, for example because a string is too long.
 fn is_protocol_error(error: &ServerError) -> bool {
     error.code() == "ERR" && error.details().is_some_and(|text| text.starts_with("Protocol error"))
 }
@@ -335,7 +332,8 @@ mod tests {
 
     #[test]
     fn reply_to_unsent_request_is_an_error() {
-        // Bytes sent of two pipelines of two requests, and how many replies can answer them.
+        // Each case: the number of bytes sent of two pipelines with two requests each, and the number of replies to
+        // them that are accepted.
         for (sent, possible) in [(0, 0), (1, 1), (27, 1), (28, 2), (29, 3), (55, 3), (56, 4)] {
             for replies in 1..=4 {
                 let mut conversation = Conversation::new();

@@ -1,4 +1,4 @@
-//! Fencing counters of a lock attempt, and the token that they yield.
+//! Fencing counters of a lock attempt, and the fencing token that results from the counters.
 
 use super::auxiliary_key::auxiliary_key;
 use super::keys::Keys;
@@ -6,16 +6,15 @@ use crate::protocol::{NodeId, NodeSet, Time, Ttl};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Keys of the fencing counters of a lock.
 #[derive(Debug)]
 pub(crate) struct CounterKeys {
     keys: Keys,
-    /// How long a counter is stored after its last use.
+    /// Time for which a node stores a counter after its last use.
     ttl: Ttl,
 }
 
 impl CounterKeys {
-    /// One counter for each key. The error is the first key that cannot have a counter.
+    /// Creates one counter key for each lock key. Fails with the first lock key that cannot have a counter.
     pub(crate) fn for_keys(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
         Ok(Self { keys: keys.try_map(|key| auxiliary_key(key, "token"))?, ttl })
     }
@@ -25,39 +24,37 @@ impl CounterKeys {
 #[derive(Debug)]
 pub(crate) struct Counters {
     keys: Arc<CounterKeys>,
-    /// The number that an increment must reach at least.
+    /// Minimum value of the counters after an increment.
     hint: u64,
-    /// The committed token; 0 before the commit. Counters start at 1.
+    /// The committed token, or 0 before the commit. No token is 0, because counters start at 1.
     token: AtomicU64,
-    /// Time of the first increment; 0 before.
+    /// Time of the first increment in nanoseconds, or 0 before the first increment.
     first_increment: AtomicU64,
-    /// Nodes whose counter replied with the token or more.
+    /// Nodes that returned a counter value of at least the token.
     high_nodes: OnceLock<NodeSet>,
 }
 
-/// The counter update that accompanies a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterUpdate<'a> {
     pub(crate) counters: &'a Keys,
     pub(crate) ttl: Ttl,
-    /// Minimum value after the update.
+    /// Minimum value of the counters after the update.
     pub(crate) minimum: u64,
     pub(crate) mode: CounterMode,
 }
 
-/// Value of the counters after the update; see `scripts/fenced.lua`.
+/// Rule for the counters' new value, which is never below the update's minimum. See `scripts/fenced.lua`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CounterMode {
-    /// Current value + 1.
+    /// The highest current value plus 1.
     Increment,
-    /// Current value.
+    /// The highest current value.
     Touch,
-    /// Current value; counters that hold no number are skipped.
+    /// The highest current value. The script skips counters that hold no number.
     TryTouch,
 }
 
 impl CounterMode {
-    /// The script's argument.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Increment => "incr",
@@ -73,47 +70,50 @@ impl Counters {
         Self { keys, hint, token, first_increment, high_nodes }
     }
 
-    /// Stores the token that a quorum has committed. `drawn` are the numbers that the nodes returned.
+    /// Stores the token that a quorum has committed. `drawn` contains the counter values that the nodes returned.
     pub(crate) fn commit(&self, token: u64, drawn: &[(NodeId, u64)]) {
         let high_nodes = drawn.iter().filter(|(_, number)| *number >= token).map(|(node, _)| *node);
         self.high_nodes.get_or_init(|| high_nodes.collect());
         self.token.store(token, Ordering::Release);
     }
 
-    /// The committed token.
     pub(crate) fn token(&self) -> Option<u64> {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token != 0)
     }
 
-    /// Increments the counters, at `now`.
+    /// Creates an update that increments the counters. The first call records `now` as the time of the first increment.
     pub(crate) fn increment(&self, now: Time) -> CounterUpdate<'_> {
         let first = (0, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
         let _ = self.first_increment.compare_exchange(first.0, first.1, first.2, first.3);
         self.update(self.hint, CounterMode::Increment)
     }
 
-    /// Raises the counters to `token` or more.
+    /// Creates an update that raises the counters to at least `token`.
     pub(crate) fn confirm(&self, token: u64) -> CounterUpdate<'_> {
         self.update(token, CounterMode::Touch)
     }
 
-    /// Raises the counters to the committed token or more, and renews their TTL. `None` before the commit.
+    /// Creates an update that raises the counters to at least the committed token and renews their TTL. Returns `None`
+    /// before the commit.
     pub(crate) fn touch(&self) -> Option<CounterUpdate<'_>> {
         self.token().map(|token| self.confirm(token))
     }
 
-    /// Like [`touch`](Self::touch), but never fails a release: counters without a number are skipped. `None` if the
-    /// update would be a no-op on `node` until `until`.
+    /// Creates an update for a release. The update raises the counters to at least the committed token and renews their
+    /// TTL. The update skips counters that hold no number, so it never fails the release.
+    ///
+    /// Returns `None` before the commit, or if the counters on `node` are high enough at `until` without the update.
     pub(crate) fn try_touch(&self, node: NodeId, until: Time) -> Option<CounterUpdate<'_>> {
         let token = self.token().filter(|token| !self.is_high_enough(*token, node, until))?;
         Some(self.update(token, CounterMode::TryTouch))
     }
 
-    /// True if, wherever `node` stores this client's keys, their counters are at `token` or above at `until` and for at
-    /// least half of the counter TTL after it.
+    /// Returns true if `node` needs no update of the counters. If the node stores this client's keys, the counters of
+    /// these keys are at `token` or above at `until`. The counters stay at this level for at least half of the counter
+    /// TTL after `until`.
     ///
-    /// Every command that sets the keys also updates the counters in the same script: it increments them to the hint or
-    /// the returned number, or a repair raises them to the token. Counters never decrease.
+    /// Every command that sets the keys also updates the counters in the same script. An acquire increments the
+    /// counters to the hint or to the returned number, and a repair raises them to the token. Counters never decrease.
     fn is_high_enough(&self, token: u64, node: NodeId, until: Time) -> bool {
         let drawn = Time::from_nanos(self.first_increment.load(Ordering::Relaxed));
         let has_drawn =

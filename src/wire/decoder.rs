@@ -1,31 +1,31 @@
-//! Splits the incoming byte stream into replies.
+//! Decoder that splits the incoming byte stream into replies.
 //!
-//! Complete replies of the kinds that every lock receives are parsed here. For all others, the scanner finds the end of
-//! the reply and enforces limits, and the redis crate parses it.
+//! The decoder has its own parser for the kinds of replies that every lock receives. For all other replies, a scanner
+//! finds the end of the reply and enforces limits, and the redis crate parses the bytes.
 
 use redis::{ErrorKind, RedisError, Value};
 use std::borrow::Cow;
 
-/// Maximum nesting of replies. The commands of this crate have replies of at most three levels.
+/// Maximum nesting depth of a reply. Replies to this crate's commands have at most three levels.
 const MAX_DEPTH: usize = 16;
 
-/// Maximum length of a reply. Redis limits strings to 512 MB (`proto-max-bulk-len`).
+/// Maximum length of a reply, in bytes. Redis limits a string to 512 MB (`proto-max-bulk-len`).
 const MAX_BYTES: usize = (1 << 29) + MAX_LINE;
 
-/// Maximum length of a push. It contains keys that this client watches, each of at most 64 KiB.
+/// Maximum length of a push, in bytes. A push contains keys that this client watches, each at most 64 KiB long.
 const MAX_PUSH: usize = 1 << 20;
 
-/// Maximum number of elements of a reply, over all levels. An element takes tens of bytes in memory and as few as three
-/// on the wire. The commands of this crate have replies of at most some hundreds.
+/// Maximum number of elements in a reply, over all levels. An element can be as short as three bytes on the wire, but
+/// takes tens of bytes in memory. Replies to this crate's commands have at most some hundreds of elements.
 const MAX_ELEMENTS: usize = 1 << 16;
 
-/// Maximum length of a number, a status or an error.
+/// Maximum length of a number, a status or an error, in bytes.
 const MAX_LINE: usize = 1 << 16;
 
-/// Buffer capacity that is kept after a large reply.
+/// Buffer capacity that the decoder keeps after a large reply, in bytes.
 const MAX_IDLE_CAPACITY: usize = 1 << 16;
 
-/// The bytes are not a valid reply. The following bytes cannot be parsed either.
+/// Error for bytes that are not a valid reply. The decoder cannot parse the following bytes either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(super) &'static str);
 
@@ -35,11 +35,11 @@ impl From<Malformed> for RedisError {
     }
 }
 
-/// Decodes replies from bytes that arrive in arbitrary chunks.
+/// Decoder for replies whose bytes arrive in arbitrary chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     bytes: Vec<u8>,
-    /// Number of bytes already decoded.
+    /// Number of `bytes` that are already decoded.
     read: usize,
     scanner: Scanner,
 }
@@ -51,12 +51,13 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// True if undecoded bytes start a reply that is not a push.
+    /// Returns true if the undecoded bytes are the start of a reply other than a push.
     pub(super) fn has_reply(&self) -> bool {
         self.bytes.get(self.read).is_some_and(|mark| *mark != b'>')
     }
 
-    /// Decodes the next reply of at most `longest` bytes, or the next push. `None` if it is incomplete.
+    /// Decodes the next reply of at most `longest` bytes, or the next push. Returns `None` if the next reply or push is
+    /// incomplete.
     pub(crate) fn next(&mut self, longest: usize) -> Result<Option<Value>, Malformed> {
         let unread = &self.bytes[self.read..];
         let common = common_reply(unread).filter(|(length, _)| *length <= longest);
@@ -78,16 +79,16 @@ impl Decoder {
     }
 }
 
-/// Finds the end of a reply incrementally, across chunks.
+/// Incremental scanner that finds the end of a reply across chunks.
 #[derive(Debug)]
 struct Scanner {
-    /// Number of elements that may still start.
+    /// Number of further elements that the limit permits.
     left: usize,
     /// Offset of the next element.
     at: usize,
-    /// Bytes of its first line already searched for the line end.
+    /// Number of bytes of the next element's first line that are known to contain no line end.
     searched: usize,
-    /// Number of missing elements of each open aggregate, outermost first.
+    /// Number of missing elements in each open aggregate, outermost first.
     missing: [usize; MAX_DEPTH],
     depth: usize,
 }
@@ -100,7 +101,7 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Length of the reply at the start of `bytes`; `None` if it is incomplete.
+    /// Returns the length of the reply at the start of `bytes`, or `None` if the reply is incomplete.
     fn scan(&mut self, bytes: &[u8], max_bytes: usize) -> Result<Option<usize>, Malformed> {
         loop {
             let element = &bytes[self.at..];
@@ -139,7 +140,7 @@ impl Scanner {
         }
     }
 
-    /// Counts an element that has this many `elements` itself. Returns true if it completes the reply.
+    /// Counts an element that contains `elements` further elements. Returns true if this element completes the reply.
     fn is_complete(&mut self, elements: usize) -> Result<bool, Malformed> {
         if elements > 0 {
             let missing = self.missing.get_mut(self.depth).ok_or(Malformed("nested too deeply"))?;
@@ -161,8 +162,8 @@ impl Scanner {
 const TOO_MANY: Malformed = Malformed("reply with more than 65,536 elements");
 const TOO_LONG: Malformed = Malformed("reply longer than its command allows");
 
-/// The type byte and the rest of the first line; `None` if the line is incomplete. The first `searched` bytes of the
-/// rest contain no line end.
+/// Returns the type byte and the rest of the first line, or `None` if the line is incomplete. The first `searched`
+/// bytes after the type byte must contain no line end.
 fn line(bytes: &[u8], searched: usize) -> Result<Option<(u8, &[u8])>, Malformed> {
     let Some((mark, rest)) = bytes.split_first() else { return Ok(None) };
     let within = &rest[..rest.len().min(MAX_LINE)];
@@ -174,7 +175,7 @@ fn line(bytes: &[u8], searched: usize) -> Result<Option<(u8, &[u8])>, Malformed>
     }
 }
 
-/// Parses a length; `None` for null (`-1`).
+/// Parses a length. Returns `None` for null (`-1`).
 fn length(line: &[u8]) -> Result<Option<usize>, Malformed> {
     if line == b"-1" {
         return Ok(None);
@@ -184,7 +185,6 @@ fn length(line: &[u8]) -> Result<Option<usize>, Malformed> {
     length.map(Some).ok_or(Malformed("invalid length"))
 }
 
-/// Parses a decimal integer.
 fn integer(digits: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match digits.split_first() {
         Some((b'-', rest)) => (true, rest),
@@ -198,7 +198,6 @@ fn integer(digits: &[u8]) -> Option<i64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
 
-/// Parses a complete reply.
 fn parse(whole: &[u8]) -> Result<Value, Malformed> {
     if let Some((length, reply)) = common_reply(whole)
         && length == whole.len()
@@ -208,8 +207,8 @@ fn parse(whole: &[u8]) -> Result<Value, Malformed> {
     redis::parse_redis_value(&to_utf8(whole)).map_err(|_| Malformed("malformed value"))
 }
 
-/// Replaces invalid UTF-8 in an error reply. Servers repeat the arguments of an unknown command, which may be binary
-/// and cut at any byte.
+/// Replaces invalid UTF-8 in an error reply. Servers repeat the arguments of an unknown command. An argument may be
+/// binary and cut off at any byte.
 fn to_utf8(whole: &[u8]) -> Cow<'_, [u8]> {
     if !whole.starts_with(b"-") {
         return Cow::Borrowed(whole);
@@ -220,8 +219,8 @@ fn to_utf8(whole: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Parses a reply of the few kinds that every lock receives: `OK`, null, a number, a string, or a short array of these.
-/// Returns its length, too. `None` if it is incomplete or of another kind.
+/// Parses a reply of a kind that every lock receives: `OK`, null, a number, a string, or a short array of these kinds.
+/// Returns the reply's length in bytes and its value, or `None` if the reply is incomplete or of another kind.
 fn common_reply(bytes: &[u8]) -> Option<(usize, Value)> {
     const MAX_LENGTH: usize = 8;
 
@@ -240,7 +239,6 @@ fn common_reply(bytes: &[u8]) -> Option<(usize, Value)> {
     Some((end, Value::Array(elements)))
 }
 
-/// Parses an element of a [`common_reply`].
 fn common_element(bytes: &[u8]) -> Option<(usize, Value)> {
     let (mark, line) = line(bytes, 0).ok()??;
     let end = 1 + line.len() + 2;

@@ -1,9 +1,8 @@
-//! Compares the decoder with the redis crate's parser.
+//! Tests that compare the decoder with the redis crate's parser, and tests of the decoder's limits.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Decodes `pieces` as consecutive chunks.
 fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Value>, Malformed> {
     let mut decoder = Decoder::default();
     let mut replies = Vec::new();
@@ -27,7 +26,6 @@ fn text() -> impl Strategy<Value = String> {
     "[ -~]{0,30}"
 }
 
-/// A reply of one line.
 fn line_reply() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![any::<i64>(), -3..100_i64].prop_map(|number| format!(":{number}\r\n"));
     let others = prop_oneof![
@@ -62,7 +60,6 @@ fn string_reply() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Any encoded reply.
 fn reply() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![line_reply(), string_reply()];
     leaf.prop_recursive(3, 24, 6, |inner| {
@@ -126,7 +123,7 @@ proptest! {
         prop_assert_eq!(bytes, decoded([wire.as_slice()]));
     }
 
-    /// The decoder accepts no reply that the crate rejects, except errors that are not UTF-8.
+    /// The decoder must not accept a reply that the redis crate rejects, except an error that is not valid UTF-8.
     #[test]
     fn corrupted_replies_fail_or_match_the_redis_crate(
         wire in reply(), at in any::<prop::sample::Index>(), by in any::<u8>(),
@@ -143,7 +140,6 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        // Must terminate without a panic.
         let _ = decoded([bytes.as_slice()]);
     }
 }
@@ -163,7 +159,8 @@ fn invalid_bytes_report_the_reason() {
     }
 }
 
-/// A server repeats the arguments of an unknown command up to some byte. Resource names and values may be binary.
+/// A server's error repeats the arguments of an unknown command, cut off at any byte. Resource names and values can be
+/// binary.
 #[test]
 fn error_reply_may_contain_invalid_utf8() {
     let wire = b"-ERR unknown command 'DELIFEQ', with args beginning with: '\xff\xc3' \r\n+OK\r\n";
@@ -178,7 +175,7 @@ fn nesting_length_and_line_limits() {
     let deep = |levels: usize| [b"*1\r\n".repeat(levels), b":7\r\n".to_vec()].concat();
     assert_eq!(decoded([&*deep(MAX_DEPTH)]).expect("the maximum depth").len(), 1);
     assert_eq!(refused(&deep(MAX_DEPTH + 1)), "nested too deeply");
-    // No memory is reserved for an announced length.
+    // The decoder must not reserve memory for the announced length.
     let mut decoder = Decoder::default();
     decoder.add(b"$536870912\r\nand no more");
     assert_eq!(decoder.next(MAX_BYTES), Ok(None));
@@ -195,16 +192,16 @@ fn element_count_limit() {
     let replies = decoded([&*flat(MAX_ELEMENTS)]).expect("the maximum number of elements");
     assert!(matches!(&replies[..], [Value::Array(nils)] if nils.len() == MAX_ELEMENTS));
     let why = "reply with more than 65,536 elements";
-    // An announced count is rejected before the elements arrive.
+    // The decoder rejects the announced count before the elements arrive.
     for announced in ["*65537\r\n", "~65537\r\n", ">65537\r\n", "%32769\r\n", "|32768\r\n"] {
         assert_eq!(refused(announced.as_bytes()), why, "{announced}");
     }
-    // The limit covers all levels: 256 × 256, plus the 256 arrays.
+    // The limit covers all levels: 256 × 256 elements and the 256 arrays that contain them.
     let nested = [&b"*256\r\n"[..], &flat(256).repeat(256)].concat();
     assert_eq!(refused(&nested), why);
     let nested = [&b"*255\r\n"[..], &flat(256).repeat(255)].concat();
     assert_eq!(decoded([&*nested]).map(|replies| replies.len()), Ok(1));
-    // The limit applies to each reply.
+    // The limit applies to each reply separately.
     let two = [flat(MAX_ELEMENTS), flat(MAX_ELEMENTS)].concat();
     assert_eq!(decoded([&*two]).map(|replies| replies.len()), Ok(2));
 }

@@ -1,4 +1,4 @@
-//! Facts that a server reports by `INFO`, `CONFIG GET` and `PUBSUB NUMSUB`.
+//! Facts that a server reports in its replies to `INFO`, `CONFIG GET` and `PUBSUB NUMSUB`.
 
 use redis::Value;
 use std::borrow::Cow;
@@ -28,7 +28,7 @@ pub enum Persistence {
     Nothing,
     /// The server keeps the data of its last snapshot (RDB).
     Snapshots,
-    /// The server keeps an append-only file (AOF). Contains the fsync policy of the file; `None` if the policy is
+    /// The server keeps an append-only file (AOF). Contains the file's fsync policy, or `None` if the policy is
     /// unknown.
     AppendOnly(Option<Fsync>),
 }
@@ -46,7 +46,7 @@ pub enum Fsync {
     Never,
 }
 
-/// Fields of `INFO` and settings of `CONFIG GET`. Fields that the server does not report are absent.
+/// Fields of `INFO`, settings of `CONFIG GET` and subscriber counts. Values that the server does not report are absent.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     info: BTreeMap<String, String>,
@@ -56,19 +56,19 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Adds the reply to `INFO`. Ignores an error reply.
+    /// Adds the fields in a reply to `INFO`. Ignores an error reply.
     pub(crate) fn add_info(&mut self, reply: &Value) {
         let text = word(reply).unwrap_or_default();
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         self.info.extend(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())));
     }
 
-    /// Adds a reply to `CONFIG GET`. Ignores an error reply.
+    /// Adds the settings in a reply to `CONFIG GET`. Ignores an error reply.
     pub(crate) fn add_config(&mut self, reply: &Value) {
         self.config.extend(pairs(reply));
     }
 
-    /// Adds the reply to `PUBSUB NUMSUB`. Ignores an error reply.
+    /// Adds the subscriber counts in a reply to `PUBSUB NUMSUB`. Ignores an error reply.
     pub(crate) fn add_listeners(&mut self, reply: &Value) {
         self.listeners.extend(pairs(reply));
     }
@@ -77,28 +77,28 @@ impl Facts {
         self.field("run_id")
     }
 
-    /// Replication ID of the server's data set.
+    /// Returns the replication ID of the server's data set.
     pub(crate) fn replid(&self) -> Option<&str> {
         self.field("master_replid")
     }
 
-    /// Name and version of the server.
+    /// Returns the name and the version of the server, for example `Valkey 9.1.2`.
     pub(crate) fn version(&self) -> Option<String> {
         let told = self.field("valkey_version").map(|version| format!("Valkey {version}"));
         told.or_else(|| Some(format!("Redis {}", self.field("redis_version")?)))
     }
 
-    /// Version of the server without its name.
+    /// Returns the version of the server without its name.
     pub(crate) fn release(&self) -> Option<&str> {
         self.field("valkey_version").or_else(|| self.field("redis_version"))
     }
 
-    /// Compatible Redis version: major and minor.
+    /// Returns the major and minor version of Redis with which the server is compatible.
     pub(crate) fn level(&self) -> Option<(u32, u32)> {
         self.field("redis_version").and_then(major_and_minor)
     }
 
-    /// Valkey version: major and minor. `None` for other servers.
+    /// Returns the major and minor version of Valkey, or `None` for other servers.
     pub(crate) fn valkey_level(&self) -> Option<(u32, u32)> {
         self.field("valkey_version").and_then(major_and_minor)
     }
@@ -119,17 +119,16 @@ impl Facts {
         self.number("uptime_in_seconds").map(Duration::from_secs)
     }
 
-    /// Number of connected replicas.
     pub(crate) fn replicas(&self) -> u64 {
         self.number("connected_slaves").unwrap_or_default()
     }
 
-    /// Number of Sentinels that monitor the server and may promote a replica; `None` if unknown.
+    /// Returns the number of Sentinels that monitor the server and may promote a replica, or `None` if unknown.
     pub(crate) fn sentinels(&self) -> Option<u64> {
         self.listeners.values().next()?.parse().ok()
     }
 
-    /// Memory limit in bytes; 0: no limit.
+    /// Returns the memory limit in bytes. The server reports 0 if it has no limit.
     pub(crate) fn maxmemory(&self) -> Option<u64> {
         self.number("maxmemory")
     }
@@ -138,13 +137,13 @@ impl Facts {
         self.field("maxmemory_policy")
     }
 
-    /// The eviction policy, if the server has a memory limit and a policy that evicts unexpired keys.
+    /// Returns the eviction policy, if the server has a memory limit and the policy can evict unexpired keys.
     pub(crate) fn evicting(&self) -> Option<&str> {
         let is_limited = self.maxmemory().is_some_and(|bytes| bytes > 0);
         self.eviction_policy().filter(|policy| is_limited && *policy != "noeviction")
     }
 
-    /// Number of keys evicted since the server started.
+    /// Returns the number of keys evicted since the server started.
     pub(crate) fn evicted(&self) -> u64 {
         self.number("evicted_keys").unwrap_or_default()
     }
@@ -157,7 +156,7 @@ impl Facts {
         Some(if save.is_empty() { Persistence::Nothing } else { Persistence::Snapshots })
     }
 
-    /// True if every write is fsynced before its reply; `None` if unknown.
+    /// Returns whether the server fsyncs each write before it replies, or `None` if unknown.
     pub(crate) fn is_durable(&self) -> Option<bool> {
         if self.appends()? { Some(self.fsync()? == Fsync::Always) } else { Some(false) }
     }
@@ -175,7 +174,7 @@ impl Facts {
         }
     }
 
-    /// True if the server does not fsync while a background rewrite or save is running.
+    /// Returns true if the server does not fsync while a background rewrite or save is running.
     pub(crate) fn skips_fsync_on_rewrite(&self) -> bool {
         self.config.get("no-appendfsync-on-rewrite").is_some_and(|rests| rests == "yes")
     }
@@ -194,7 +193,7 @@ fn major_and_minor(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Name-value pairs of a map, or of an array that represents a map in RESP2.
+/// Returns the name-value pairs of a map, or of an array that represents a map in RESP2.
 fn pairs(reply: &Value) -> Vec<(String, String)> {
     let pair = |name: &Value, value: &Value| Some((word(name)?.into(), word(value)?.into()));
     match reply {

@@ -1,16 +1,16 @@
-//! Reasons for a failed vote.
+//! Reasons why a node's vote does not count.
 
 use crate::protocol::{Event, Exclusion, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Maximum characters of [`last_error`].
+/// Maximum length of the text that [`last_error`] returns, in characters.
 const MAX_ERROR: usize = 200;
 
-/// Reason why a node's vote does not count. A failure never means that another client holds the lock.
+/// The reason why a node's vote does not count. A failure never means that another client holds the lock.
 ///
-/// Displays as a short phrase, for example `timeout 50ms` or `connection refused`.
+/// `Display` writes a short phrase, for example `timeout 50ms` or `connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -19,29 +19,29 @@ const MAX_ERROR: usize = 200;
     serde(tag = "kind", content = "detail", rename_all = "snake_case")
 )]
 pub enum NodeFailure {
-    /// The node did not reply within this time. The time is the node timeout, or less if the acquire's wait time ended
-    /// earlier.
+    /// The node did not reply within the given time. This time is the node timeout, or less if the acquire's wait time
+    /// ended earlier.
     #[error("timeout {}", short(*.0))]
     Timeout(
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
     ),
-    /// The command was not sent within this time, because the client was still establishing the first connection or
-    /// replacing a broken one. See [`Redlock::ready`](crate::Redlock::ready).
+    /// The client did not send the command within the given time, because it was still establishing the first
+    /// connection or replacing a broken one. See [`Redlock::ready`](crate::Redlock::ready).
     #[error("connecting for {}", short(*.0))]
     Connecting(
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
     ),
-    /// The client had too many other commands to send. It did not send this command within the given time, or sent it
-    /// too late for a reply. This failure does not indicate a fault of the node.
+    /// The client had too many other commands to send. The client did not send this command within the given time, or
+    /// sent it too late to receive a reply. This failure does not indicate a fault of the node.
     #[error("queued in this client for {}", short(*.0))]
     Queued(#[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration),
-    /// The node has stalled: it has not replied to an earlier command for this time. The client therefore did not send
-    /// the command.
+    /// The node has stalled: it has not replied to an earlier command for the given time. The client therefore did not
+    /// send this command.
     #[error("stalled for {}", short(*.0))]
     Stalled(
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
     ),
-    /// The command was not sent, because there is no connection. Contains the reason.
+    /// The client did not send the command, because it has no connection to the node. Contains the reason.
     #[error("{0}")]
     Unreachable(Arc<str>),
     /// The connection broke before the reply arrived. The node may have executed the command. Contains the reason.
@@ -50,9 +50,9 @@ pub enum NodeFailure {
     /// The node replied with an error, such as `LOADING`, `READONLY`, `OOM` or `BUSY`.
     #[error("{code}{}{detail}", if detail.is_empty() { "" } else { " " })]
     Refused {
-        /// First word of the error message.
+        /// The first word of the error message.
         code: Arc<str>,
-        /// Rest of the error message.
+        /// The rest of the error message.
         detail: Arc<str>,
     },
     /// The node is a replica. Redlock requires independent masters.
@@ -155,7 +155,7 @@ pub enum NodeFailure {
 }
 
 impl NodeFailure {
-    /// Time until the node counts again, if it is excluded temporarily.
+    /// Returns the time until the node's votes count again, if the node is temporarily excluded.
     pub(crate) fn counts_in(&self) -> Option<Duration> {
         match *self {
             Self::Restarted { counts_in, .. }
@@ -166,20 +166,21 @@ impl NodeFailure {
         }
     }
 
-    /// True for an error reply that every write on this connection would receive: the server has become a replica, or
-    /// requires authentication. Before Redis 7.0, a script's error contains the error of its command.
+    /// Returns true if every write on this connection would fail in the same way, because the server has become a
+    /// replica or requires authentication. Before Redis 7.0, a script's error contains the error of the failed command.
     pub(crate) fn refuses_every_write(&self) -> bool {
         let Self::Refused { code, detail } = self else { return matches!(self, Self::Replica) };
         matches!(&**code, "READONLY" | "MASTERDOWN" | "NOAUTH")
             || &**code == "ERR" && detail.contains("-READONLY ")
     }
 
-    /// True for the error of a cluster node that does not serve the key: another node does, or it has become a replica.
+    /// Returns true for the error of a cluster node that does not serve the key. Either another node serves the key, or
+    /// the node has become a replica.
     pub(crate) fn is_moved(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if &**code == "MOVED")
     }
 
-    /// For a node whose grants do not count because of a restart or a flush.
+    /// Creates the failure of a node whose grants do not count because of a restart or a flush.
     pub(crate) fn excluded(exclusion: Exclusion, now: Time) -> Self {
         let (ago, counts_in) = (exclusion.ago(now), exclusion.until.since(now));
         match exclusion.event {
@@ -189,12 +190,11 @@ impl NodeFailure {
         }
     }
 
-    /// For a connection that could not be established.
     pub(crate) fn unreachable(error: &redis::RedisError) -> Self {
         Self::Unreachable(phrase(error).into())
     }
 
-    /// For a connection that broke, with the server's last error reply.
+    /// Creates the failure for a broken connection. `last_error` is the server's last error reply.
     pub(crate) fn disconnected(error: &redis::RedisError, last_error: Option<&str>) -> Self {
         let mut reason = phrase(error);
         if let Some(last_error) = last_error {
@@ -207,7 +207,7 @@ impl NodeFailure {
         Self::Disconnected(reason.into())
     }
 
-    /// For an error reply. Occurrences of `secret`, the digits of a value, are replaced.
+    /// Creates the failure for an error reply. Replaces occurrences of `secret`, the digits of a lock's value.
     pub(crate) fn refused(error: &redis::ServerError, secret: Option<&str>) -> Self {
         let mut detail = plain(error.details().unwrap_or_default());
         if let Some(secret) = secret {
@@ -217,8 +217,8 @@ impl NodeFailure {
     }
 }
 
-/// Formats an error reply sent before a close on one line. The command is unknown, so anything that looks like a value
-/// is replaced.
+/// Formats the last error reply of a closed connection on one line. The command that failed is unknown, so the function
+/// replaces all text that looks like a lock's value.
 pub(super) fn last_error(error: &redis::ServerError) -> String {
     let detail = plain(error.details().unwrap_or_default());
     let text = format!("{} {detail}", error.code());
@@ -235,11 +235,11 @@ pub(super) fn last_error(error: &redis::ServerError) -> String {
     shown.chars().take(MAX_ERROR).collect()
 }
 
-/// Error text without repeated arguments and user names.
+/// Removes repeated arguments, script positions and user names from an error.
 fn plain(detail: &str) -> String {
-    // Servers repeat the arguments of an unknown command, which may be a value or a password.
+    // Servers repeat the arguments of an unknown command. An argument may be a lock's value or a password.
     let detail = detail.split(", with args").next().unwrap_or_default();
-    // Errors inside a script end with the script's hash and line.
+    // The error of a command inside a script ends with the script's hash and line.
     let detail = detail.split(" script: ").next().unwrap_or_default();
     without_user(detail)
 }
@@ -256,7 +256,7 @@ fn without_user(detail: &str) -> String {
     }
 }
 
-/// Connection error without the crate's preamble and without addresses.
+/// Describes a connection error without the redis crate's preamble and without addresses.
 fn phrase(error: &redis::RedisError) -> String {
     if error.is_connection_refusal() {
         return "connection refused".to_owned();
@@ -271,7 +271,7 @@ fn phrase(error: &redis::RedisError) -> String {
     }
 }
 
-/// Formats a duration for reports: `0.9ms`, `50ms`, `1.2s`.
+/// Formats a duration for messages, for example `0.9ms`, `50ms` or `1.2s`.
 pub(crate) fn short(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1e3;
     if ms < 9.95 {

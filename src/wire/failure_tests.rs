@@ -1,4 +1,4 @@
-//! Display, classification and serialization of failures.
+//! Tests of the display, classification and serialization of failures.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! First commands on a connection: protocol version, authentication, connection name, database.
+//! The first commands on a connection: protocol version, authentication, database and connection name.
 
 use super::failure::last_error;
 use super::requests::{INFO_REPLY, Requests};
@@ -6,21 +6,21 @@ use super::unknown_command::is_unknown_command;
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::io;
 
-/// The user of a login without a user name.
+/// User name for a login that has only a password.
 const DEFAULT_USER: &str = "default";
 
-/// Why a server that does not support `HELLO 3` cannot be a node.
+/// Explanation in the error for a server that does not support `HELLO 3`.
 const NEEDS_RESP3: &str =
     "a server with a renamed HELLO, or behind a proxy without RESP3, cannot be a node";
 
-/// A greeting that was sent, and how to parse its replies.
+/// Parser for the replies to a greeting that the client has sent.
 #[derive(Debug)]
 pub(crate) struct Greeting {
     has_database: bool,
 }
 
 impl Greeting {
-    /// Appends `HELLO 3` with the login, `SELECT`, and the connection's name.
+    /// Appends `HELLO 3` with the login, `SELECT` if the database is not 0, and commands that name the connection.
     pub(crate) fn ask(login: &RedisConnectionInfo, requests: &mut Requests) -> Self {
         requests.allow_reply(INFO_REPLY);
         match login.password() {
@@ -34,7 +34,8 @@ impl Greeting {
         if has_database {
             requests.command("SELECT", 1).arg(login.db().to_string()).end();
         }
-        // Identify the connection in `CLIENT LIST`. Servers before Redis 7.2 do not support `SETINFO`.
+        // The names identify the connection in `CLIENT LIST`. Errors are ignored, because servers before Redis 7.2 do
+        // not support `SETINFO`.
         requests.command("CLIENT", 2).arg("SETNAME").arg(env!("CARGO_PKG_NAME")).end();
         for (what, is) in
             [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
@@ -44,7 +45,7 @@ impl Greeting {
         Self { has_database }
     }
 
-    /// Fails if the server refuses the login or the database, or does not support RESP3.
+    /// Checks the replies. Fails if the server refuses the login or the database, or does not support RESP3.
     pub(crate) fn read(&self, replies: &[Value]) -> Result<(), RedisError> {
         match replies.first() {
             Some(Value::Map(_)) => {}

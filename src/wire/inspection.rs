@@ -1,4 +1,4 @@
-//! Commands of a check of a server, and their replies.
+//! Commands that check a server's configuration and permissions, and the parsing of their replies.
 
 use super::facts::Facts;
 use super::failure::NodeFailure;
@@ -9,10 +9,10 @@ use super::set_up::ask_for_pushes;
 use super::value::Value;
 use redis::Value as Reply;
 
-/// One `CONFIG GET` per setting: before Redis 7.0 it accepts one name only.
+/// Settings to read, each with its own `CONFIG GET`. Before Redis 7.0, the command accepts only one name.
 const SETTINGS: [&str; 3] = ["appendfsync", "no-appendfsync-on-rewrite", "save"];
 
-/// Channel to which each Redis Sentinel subscribes on the servers that it monitors.
+/// Channel to which each Redis Sentinel subscribes on its monitored servers.
 const SENTINELS: &str = "__sentinel__:hello";
 
 /// Commands that a lock requires, in the order of [`try_commands`].
@@ -22,15 +22,15 @@ const REQUIRED_COMMANDS: [&str; 8] =
 #[derive(Debug)]
 pub(crate) struct Inspection {
     pub(crate) facts: Facts,
-    /// Commands that a lock requires and the server refuses, with the error.
+    /// Required commands that the server refuses, each with its error.
     pub(crate) refusals: Vec<(&'static str, NodeFailure)>,
-    /// Why the server sends no invalidations; `None` if it does.
+    /// The error with which the server refuses client tracking; `None` if the server sends invalidations.
     pub(crate) no_pushes: Option<NodeFailure>,
 }
 
 impl Inspection {
-    /// Appends the commands of a check. The commands that a lock requires are tried on `keys` with `value`, which must
-    /// not exist: then they have no effect.
+    /// Appends the commands of a check. The commands that a lock requires use `keys` and `value`. The keys must not
+    /// exist, so that the commands have no effect.
     pub(crate) fn ask(keys: &Keys, value: &Value, requests: &mut Requests) {
         requests.allow_reply(INFO_REPLY);
         ask_for_pushes(requests);
@@ -42,7 +42,7 @@ impl Inspection {
         try_commands(requests, keys, value);
     }
 
-    /// Parses the replies; the result is empty if there are too few. Errors do not contain `value`.
+    /// Parses the replies. Returns an empty result if replies are missing. Errors do not contain `value`.
     pub(crate) fn read(replies: &[Reply], value: &Value) -> Self {
         let mut read = Self { facts: Facts::default(), refusals: Vec::new(), no_pushes: None };
         let [pushes, info, sentinels, rest @ ..] = replies else { return read };
@@ -60,7 +60,6 @@ impl Inspection {
     }
 }
 
-/// Appends each command that a lock requires, in a form without effect if the keys do not exist.
 fn try_commands(requests: &mut Requests, keys: &Keys, value: &Value) {
     let (key, value) = (keys.first(), value.bytes());
     let source = script::sources().next().unwrap_or_default();
@@ -74,7 +73,7 @@ fn try_commands(requests: &mut Requests, keys: &Keys, value: &Value) {
     RELEASE.call(Form::Source, keys, None, 1, requests).arg(value).end();
 }
 
-/// The error of a refused command. `NOSCRIPT` is not a refusal.
+/// Returns the error of a refused command. `NOSCRIPT` does not count as a refusal.
 fn refusal(reply: &Reply, value: &Value) -> Option<NodeFailure> {
     match reply {
         Reply::ServerError(error) if error.code() != "NOSCRIPT" => {
@@ -92,13 +91,12 @@ mod tests {
         redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error reply")
     }
 
-    /// Names of the commands in the encoded bytes.
     fn names() -> Vec<String> {
         let mut asked = Requests::default();
         let keys = Keys::one(b"k".as_slice().into());
         Inspection::ask(&keys, &Value::of(b"mine"), &mut asked);
         let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
-        // No argument starts a line with an asterisk.
+        // Each command starts with an asterisk, and no argument does.
         let commands = text.split("\r\n*").map(|command| command.split("\r\n").nth(2));
         commands.map(|name| name.expect("a name").to_owned()).collect()
     }

@@ -1,16 +1,16 @@
-//! Buffer for invalidation pushes.
+//! Buffer for the invalidations that a server pushes.
 
 use redis::{PushKind, Value};
 
-/// Limits of the buffer, in keys and bytes (I12). Beyond them, only the fact that keys have changed is kept.
+/// Limits of the buffer, in keys and bytes (I12). Above a limit, the buffer records only that some keys have changed.
 const MAX_KEYS: usize = 1 << 10;
 const MAX_BYTES: usize = 1 << 18;
 
-/// Key changes that the server has pushed since the last poll.
+/// Key changes that the server has pushed since the last call of [`InvalidationBuffer::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Invalidations {
     pub(crate) keys: Vec<Vec<u8>>,
-    /// The buffer overflowed: any key may have changed.
+    /// Whether the buffer has overflowed, so that any key may have changed.
     pub(crate) overflowed: bool,
     pub(crate) flushed: bool,
 }
@@ -24,13 +24,12 @@ pub(super) struct InvalidationBuffer {
 impl InvalidationBuffer {
     pub(super) fn record(&mut self, kind: &PushKind, data: Vec<Value>) {
         if *kind != PushKind::Invalidate {
-            // No key changed.
             return;
         }
         match data.into_iter().next() {
             Some(Value::Array(keys)) => keys.into_iter().for_each(|key| self.record_key(key)),
             Some(Value::Nil) => self.pushed.flushed = true,
-            // An unknown format: assume that any key has changed.
+            // The format is unknown, so any key may have changed.
             _ => self.overflow(),
         }
     }

@@ -1,11 +1,11 @@
-//! Keys of one attempt.
+//! The keys of one lock attempt.
 
 use std::sync::Arc;
 
 /// Key of a lock, or an auxiliary key. Cheap to clone.
 pub(crate) type Key = Arc<[u8]>;
 
-/// One key (the usual case) or several that are locked together: sorted, without duplicates. Cheap to clone.
+/// One key (the usual case), or several keys that are locked together, sorted and without duplicates. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     first: Key,
@@ -17,7 +17,7 @@ impl Keys {
         Self { first: key, more: None }
     }
 
-    /// Sorts and deduplicates the keys; `None` if there are none.
+    /// Sorts and deduplicates the keys. Returns `None` if `keys` is empty.
     pub(crate) fn all(mut keys: Vec<Key>) -> Option<Self> {
         keys.sort_unstable();
         keys.dedup();
@@ -52,7 +52,7 @@ impl Keys {
         self.more().binary_search_by(|one| (**one).cmp(key)).ok().map(|place| place + 1)
     }
 
-    /// Maps each key, in order. The error is the first key for which `make` fails.
+    /// Maps each key, in order. Fails with the first key for which `make` returns `None`.
     pub(crate) fn try_map(&self, make: impl Fn(&[u8]) -> Option<Key>) -> Result<Self, &[u8]> {
         let make = |key| make(key).ok_or(key);
         let first = make(&self.first)?;

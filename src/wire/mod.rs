@@ -1,6 +1,6 @@
-//! Redis protocol: commands, scripts, keys and values, and the parsing of replies.
+//! The Redis protocol: commands, scripts, keys and values, and the parsing of replies.
 //!
-//! Contains no connections, tasks or clocks; callers pass the current time.
+//! This module opens no connections, spawns no tasks and reads no clock. Callers pass the current time.
 
 mod answer;
 mod auxiliary_key;

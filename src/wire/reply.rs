@@ -1,4 +1,4 @@
-//! Maps replies to votes (I11).
+//! Mapping of replies to votes (I11).
 
 use super::answer::{Answer, Conflict, Grant, RemainingTtl};
 use super::failure::NodeFailure;
@@ -27,8 +27,8 @@ pub(crate) enum RequestKind {
 
 const OUT_OF_RANGE: &str = "counter out of range";
 
-/// Parses a reply. Occurrences of `value`'s secret digits in errors are replaced.
-#[allow(clippy::match_same_arms)] // It is a table, in the order of what was request.
+/// Maps a reply to a vote. Replaces the secret digits of `value` in errors.
+#[allow(clippy::match_same_arms)] // The match is a table, in the order of the requests.
 pub(super) fn answer(request: RequestKind, reply: &Value, value: &Held) -> Answer {
     let granted = || Answer::Granted(Grant::default());
     let denied = || Answer::Denied(Conflict::default());
@@ -54,7 +54,7 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &Held) -> Answe
             Answer::Denied(Conflict { remaining: RemainingTtl::of(*pttl), ..Conflict::default() })
         }
         (_, Value::Array(parts)) => from_array(request, parts, value),
-        // The key holds another type, such as a lock of another library. It is held, not failed.
+        // The key holds another type, for example a lock of another library. The lock is held, so this is no failure.
         (_, Value::ServerError(error)) if error.code() == "WRONGTYPE" => denied(),
         (_, Value::ServerError(error)) => {
             Answer::Failed(NodeFailure::refused(error, value.secret()))
@@ -63,8 +63,8 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &Held) -> Answe
     }
 }
 
-/// Parses a conflict: `[pttl, index, value?]`, or `[value, pttl]` from the read script. Parses the result of
-/// `fenced.lua`: `[result, counter]`.
+/// Parses an array: a conflict `[pttl, index, value?]` from an acquire script, `[value, pttl]` from the read script, or
+/// `[result, counter]` from a fenced script.
 fn from_array(request: RequestKind, parts: &[Value], ours: &Held) -> Answer {
     match (request, parts) {
         (
@@ -99,7 +99,7 @@ fn from_array(request: RequestKind, parts: &[Value], ours: &Held) -> Answer {
     }
 }
 
-/// Parses a reply to `TIME` to microseconds since 1970.
+/// Converts a reply to `TIME` to microseconds since 1970. Returns `None` for any other reply.
 pub(crate) fn time_us(reply: &Value) -> Option<u64> {
     let Value::Array(parts) = reply else {
         return None;
@@ -110,7 +110,6 @@ pub(crate) fn time_us(reply: &Value) -> Option<u64> {
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(microseconds)?)
 }
 
-/// Parses a decimal number.
 fn number(reply: &Value) -> Option<u64> {
     let Value::BulkString(digits) = reply else { return None };
     let digit = |digit: &u8| digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
@@ -122,7 +121,7 @@ pub(super) fn is_noscript(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// Kind of a reply. Never contains its content, which may be a lock's value.
+/// Describes the type of a reply. The description never contains the content, which may be a lock's value.
 fn kind(reply: &Value) -> &'static str {
     match reply {
         Value::Nil => "nil",
@@ -151,7 +150,7 @@ mod tests {
     fn reply_to_vote_table() {
         use RequestKind::{Acquire, AcquireFenced, Extend, Read, Release};
         use Vote::{Denied, Failed, Granted, Missing};
-        // Reply, and its vote for an acquire, a fenced acquire, an extension, a release and a read.
+        // Columns: reply, then its vote for an acquire, a fenced acquire, an extension, a release and a read.
         let table = [
             ("+OK\r\n", Granted, Failed, Failed, Failed, Failed),
             ("$-1\r\n", Denied, Failed, Failed, Failed, Failed),

@@ -1,4 +1,4 @@
-//! Positions of the relevant replies to a command.
+//! Positions of a command's relevant replies.
 
 use super::answer::{Answer, Conflict, RemainingTtl};
 use super::capabilities::NativeCommand;
@@ -10,23 +10,26 @@ use super::value::{MAX_VALUE, Value as Held};
 use redis::Value;
 use std::num::NonZeroU16;
 
-/// Prefix of the error that Redis sends if `DELEX` meets a key of another type.
+/// Prefix of the error that Redis returns for a `DELEX` of a key that does not hold a string.
 const NO_STRING: &str = "Key should be of string type";
 
-/// Number of replies to one command, and the positions of the relevant ones. Created when the command is written, used
-/// to parse its replies. Kept small because each command in flight has one. With the maximum of 1,000 keys, a command
-/// has 2,001 replies.
+/// Number of replies to one command, and the positions of the relevant replies. The client creates the shape when it
+/// writes the command, and uses the shape to parse the replies.
+///
+/// The type is small because every command in flight has a shape. A command with the maximum of 1,000 keys has 2,001
+/// replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyShape {
     pub(super) request: RequestKind,
     pub(super) len: u16,
-    /// Position of the reply that determines the vote; 0 for a native delete, of which all replies do.
+    /// Position of the reply that determines the vote; 0 for a native delete, where all replies determine the vote.
     pub(super) verdict: u16,
-    /// Position of the conflicting key's TTL, if not in the verdict. Follows the verdict, so it is never 0.
+    /// Position of the conflicting key's TTL, if the verdict does not contain the TTL. The position is never 0, because
+    /// the TTL follows the verdict.
     pub(super) ttl: Option<NonZeroU16>,
-    /// Position of the conflicting key's value; never 0.
+    /// Position of the conflicting key's value. The position is never 0, because the value follows the verdict.
     pub(super) holder: Option<NonZeroU16>,
-    /// Position of the reply to `CLIENT CACHING YES`.
+    /// Position of the reply to the last `CLIENT CACHING YES`.
     pub(super) watch: Option<u16>,
 }
 
@@ -35,7 +38,7 @@ impl ReplyShape {
         self.len.into()
     }
 
-    /// Parses the replies. Occurrences of `value`'s secret digits in errors are replaced.
+    /// Parses the replies. Replaces the secret digits of `value` in errors.
     pub(crate) fn read(&self, replies: &[Value], value: &Held) -> Answer {
         let Some(verdict) = self.verdict(replies) else {
             return Answer::unexpected("no reply");
@@ -49,7 +52,8 @@ impl ReplyShape {
         }
     }
 
-    /// The reply that determines the vote. Of a native delete of several keys, the first one that reports no deletion.
+    /// Returns the reply that determines the vote. For a native delete, this is the first reply that does not report a
+    /// deletion. If every reply reports a deletion, the first reply determines the vote.
     fn verdict<'a>(&self, replies: &'a [Value]) -> Option<&'a Value> {
         if self.request != RequestKind::NativeDelete {
             return replies.get(usize::from(self.verdict));
@@ -58,21 +62,20 @@ impl ReplyShape {
         own.iter().find(|reply| **reply != Value::Int(1)).or_else(|| own.first())
     }
 
-    /// False if the reply to `CLIENT CACHING YES` is neither `OK` nor an error: an omitted reply has shifted the others,
-    /// and the `OK` may be at the position of a `SET`'s reply.
+    /// Returns false if the reply to `CLIENT CACHING YES` is neither `OK` nor an error. Then a reply is missing, and
+    /// the later replies have shifted. The `OK` of `CLIENT CACHING YES` may be at the position of the reply to `SET`.
     fn is_in_sync(&self, replies: &[Value]) -> bool {
         let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
         watch.is_none_or(|reply| matches!(reply, Value::Okay | Value::ServerError(_)))
     }
 
-    /// Adds the details that the other replies contain.
     fn with_details(&self, mut conflict: Conflict, replies: &[Value]) -> Conflict {
         let reply = |place: Option<NonZeroU16>| replies.get(usize::from(place?.get()));
         if let Some(Value::Int(pttl)) = reply(self.ttl) {
             conflict.remaining = RemainingTtl::of(*pttl);
         }
         if let Some(Value::BulkString(value)) = reply(self.holder)
-            // Empty if the key has expired since; cut off if longer than any lock's value.
+            // The value is empty if the key has expired, and cut off if it is longer than any lock's value.
             && (1..=MAX_VALUE).contains(&value.len())
         {
             conflict.value = Some(Held::of(value));
@@ -82,13 +85,14 @@ impl ReplyShape {
         conflict
     }
 
-    /// The form to repeat the command in, if the replies show that it had no effect.
+    /// Returns the form in which to repeat the command, or `None` if the replies are final. A native delete of several
+    /// keys may have deleted some of them before the repetition.
     pub(crate) fn other_form(&self, replies: &[Value]) -> Option<Form> {
         use RequestKind::{NativeAcquire, NativeDelete};
         let verdict = self.verdict(replies)?;
         match (self.request, verdict) {
-            // After an acquire, 0 means that a key exists; after a delete, a missing key or another value. Only the
-            // script reports the details.
+            // For an acquire, 0 means that a key exists. For a delete, 0 means that the key is missing or holds another
+            // value. Only the script reports the details.
             (NativeAcquire | NativeDelete, Value::Int(0)) => Some(Form::Hash),
             (NativeAcquire | NativeDelete, Value::ServerError(error)) => {
                 let is_other = matches!(error.code(), "NOPERM" | "WRONGTYPE");
@@ -99,7 +103,7 @@ impl ReplyShape {
         }
     }
 
-    /// The native command, if the server does not support or permit it.
+    /// Returns the native command, if the server does not support or permit it.
     pub(crate) fn refused_native(&self, replies: &[Value]) -> Option<NativeCommand> {
         let command = match self.request {
             RequestKind::NativeAcquire => NativeCommand::SetAll,
@@ -108,7 +112,7 @@ impl ReplyShape {
         };
         let is_refused = |reply: &Value| {
             let Value::ServerError(error) = reply else { return false };
-            // Redis has no error code for a key of another type; Valkey uses WRONGTYPE.
+            // Redis has no error code for a key of another type, whereas Valkey uses `WRONGTYPE`.
             let is_kind = error.details().is_some_and(|why| why.starts_with(NO_STRING));
             let is_unknown = is_unknown_command(error.code(), error.details());
             error.code() == "NOPERM" || is_unknown && !is_kind
@@ -117,7 +121,7 @@ impl ReplyShape {
     }
 }
 
-/// Appends the requests of one command and records its reply shape.
+/// Writer that appends the requests of one command and records the command's reply shape.
 pub(super) struct Writer<'a> {
     pub(super) requests: &'a mut Requests,
     /// Number of requests before this command.
@@ -133,32 +137,27 @@ impl<'a> Writer<'a> {
         Self { requests, before, shape }
     }
 
-    /// The command is a native one instead of a script.
     pub(super) fn record_native(&mut self, request: RequestKind) {
         self.shape.request = request;
     }
 
-    /// The command is the script for one fenced key.
     pub(super) fn record_acquire_fenced(&mut self) {
         self.shape.request = RequestKind::AcquireFenced;
     }
 
-    /// The last request determines the vote.
+    /// Records that the reply to the last request determines the vote.
     pub(super) fn record_verdict(&mut self) {
         self.shape.verdict = self.last();
     }
 
-    /// The last request returns the conflicting key's TTL.
     pub(super) fn record_ttl(&mut self) {
         self.shape.ttl = NonZeroU16::new(self.last());
     }
 
-    /// The last request returns the conflicting key's value.
     pub(super) fn record_holder(&mut self) {
         self.shape.holder = NonZeroU16::new(self.last());
     }
 
-    /// The last request activates tracking.
     pub(super) fn record_watch(&mut self) {
         self.shape.watch = Some(self.last());
     }
@@ -167,12 +166,10 @@ impl<'a> Writer<'a> {
         ReplyShape { len: self.added(), ..self.shape }
     }
 
-    /// Position of the last request's reply.
     fn last(&self) -> u16 {
         self.added().saturating_sub(1)
     }
 
-    /// Number of requests added.
     fn added(&self) -> u16 {
         u16::try_from(self.requests.len() - self.before).unwrap_or(u16::MAX)
     }
@@ -194,7 +191,8 @@ mod tests {
         wire.iter().map(parse).collect()
     }
 
-    /// The verdict first, details at the given positions.
+    /// Creates the shape of an acquire whose first reply is the verdict. `ttl` and `holder` are positions; 0 means
+    /// none.
     fn acquire(len: u16, ttl: u16, holder: u16) -> ReplyShape {
         let (ttl, holder) = (NonZeroU16::new(ttl), NonZeroU16::new(holder));
         ReplyShape { request: RequestKind::Acquire, len, verdict: 0, ttl, holder, watch: None }

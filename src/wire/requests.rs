@@ -1,30 +1,30 @@
-//! Encoding of commands (RESP).
+//! Encoding of commands in RESP, the Redis serialization protocol.
 
 /// Encoded commands in sending order, each an array of bulk strings.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     bytes: Vec<u8>,
     len: usize,
-    /// Maximum reply length of the counted commands, if above [`LOCK_REPLY`].
+    /// Longest reply that [`allow_reply`](Self::allow_reply) permits for the counted commands, in bytes.
     longest_reply: usize,
 }
 
-/// Maximum reply length of a lock's commands, in bytes: a value and some numbers.
+/// Maximum length of a reply to a lock's command, in bytes. The reply contains a value and some numbers.
 pub(super) const LOCK_REPLY: usize = 8 << 10;
 
-/// Maximum reply length of `INFO` and `HELLO`, in bytes. They list modules, databases and replicas.
+/// Maximum length of a reply to `INFO` or `HELLO`, in bytes. These replies list modules, databases and replicas.
 pub(super) const INFO_REPLY: usize = 1 << 20;
 
 impl Requests {
-    /// Starts a command with this number of `arguments`. The caller must append exactly as many: otherwise the server
-    /// would misinterpret the following commands.
+    /// Starts a command. The caller must append exactly `arguments` arguments. Otherwise, the server would misinterpret
+    /// the following commands.
     pub(crate) fn command(&mut self, name: &str, arguments: usize) -> Arguments<'_> {
         self.len += 1;
         put_length(&mut self.bytes, b'*', arguments + 1);
         Arguments { bytes: &mut self.bytes, missing: arguments + 1 }.arg(name)
     }
 
-    /// Like [`command`](Self::command), for a command that starts with precomputed words.
+    /// Starts a command with precomputed words. The caller must append exactly `arguments` further arguments.
     pub(super) fn command_of(&mut self, words: Words<'_>, arguments: usize) -> Arguments<'_> {
         self.len += 1;
         let missing = words.count + arguments;
@@ -32,23 +32,22 @@ impl Requests {
         Arguments { bytes: &mut self.bytes, missing }.words(words)
     }
 
-    /// Raises the maximum reply length of the counted commands.
     pub(super) fn allow_reply(&mut self, bytes: usize) {
         self.longest_reply = self.longest_reply.max(bytes);
     }
 
-    /// Returns the maximum reply length of the counted commands, and resets it.
+    /// Returns the maximum reply length of the counted commands in bytes, and resets it to [`LOCK_REPLY`].
     pub(super) fn take_longest_reply(&mut self) -> usize {
         std::mem::take(&mut self.longest_reply).max(LOCK_REPLY)
     }
 
-    /// Appends `count` commands that were encoded before, whose replies have the usual length.
+    /// Appends `count` commands that are already encoded. No reply to these commands may be longer than [`LOCK_REPLY`].
     pub(crate) fn append_encoded(&mut self, bytes: &[u8], count: usize) {
         self.bytes.extend_from_slice(bytes);
         self.len += count;
     }
 
-    /// Number of commands; each has one reply.
+    /// Returns the number of counted commands. The server sends one reply to each command.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -57,24 +56,23 @@ impl Requests {
         &self.bytes
     }
 
-    /// Clears the bytes after they were sent, without resetting the count. Keeps capacity for twice as much, or for
-    /// [`MIN_CAPACITY`].
+    /// Clears the bytes after they were sent, without resetting the number of commands. Shrinks the buffer to twice the
+    /// number of cleared bytes, but not below [`MIN_CAPACITY`].
     pub(super) fn forget_bytes(&mut self) {
         let room = MIN_CAPACITY.max(2 * self.bytes.len());
         self.bytes.clear();
         self.bytes.shrink_to(room);
     }
 
-    /// Returns the number of commands, and resets it.
     pub(super) fn take_len(&mut self) -> usize {
         std::mem::take(&mut self.len)
     }
 }
 
-/// Buffer capacity that is always kept, in bytes.
+/// Capacity below which the buffer never shrinks, in bytes.
 const MIN_CAPACITY: usize = 1 << 16;
 
-/// Precomputed encoding of constant words of a command.
+/// Precomputed encoding of a command's constant words.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     bytes: &'a [u8],
@@ -82,13 +80,12 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// `bytes` must encode `count` bulk strings.
+    /// Creates words from `bytes`, which must encode `count` bulk strings.
     pub(super) const fn new(bytes: &'a [u8], count: usize) -> Self {
         Self { bytes, count }
     }
 }
 
-/// A command under construction.
 #[must_use = "a command lacks its arguments"]
 pub(crate) struct Arguments<'a> {
     bytes: &'a mut Vec<u8>,
@@ -118,23 +115,21 @@ impl Arguments<'_> {
         arguments.into_iter().fold(self, Self::arg)
     }
 
-    /// Appends a number in decimal.
     pub(crate) fn number(self, number: u64) -> Self {
         let mut room = [0; MAX_DIGITS];
         let digits = digits(number, &mut room);
         self.arg(digits)
     }
 
-    /// Completes the command.
+    /// Completes the command. In debug builds, panics if an argument is missing.
     pub(crate) fn end(self) {
         debug_assert_eq!(self.missing, 0, "an argument is missing");
     }
 }
 
-/// Of a `u64`.
+/// Maximum number of decimal digits of a `u64`.
 const MAX_DIGITS: usize = 20;
 
-/// Writes `number` in decimal to the end of `room`.
 fn digits(mut number: u64, room: &mut [u8; MAX_DIGITS]) -> &[u8] {
     let mut first = MAX_DIGITS;
     loop {
@@ -147,7 +142,7 @@ fn digits(mut number: u64, room: &mut [u8; MAX_DIGITS]) -> &[u8] {
     }
 }
 
-/// Writes the header of an array or a bulk string: type byte and length.
+/// Writes the header of an array or a bulk string: the type byte `mark` and the length.
 fn put_length(bytes: &mut Vec<u8>, mark: u8, length: usize) {
     // Fast path for the usual lengths.
     if let Ok(length @ 0..100) = u8::try_from(length) {

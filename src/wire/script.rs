@@ -1,4 +1,5 @@
-//! The Lua scripts. Each runs atomically on a node; arguments and results are documented in the files.
+//! The Lua scripts and their encoding. A node runs each script atomically. The Lua files document the arguments and the
+//! results.
 
 use super::counters::CounterUpdate;
 use super::keys::Keys;
@@ -9,16 +10,16 @@ use std::sync::LazyLock;
 pub(super) static ACQUIRE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")).fenced());
 
-/// Lua script that sets one key and increments its fencing counter. Same effect as the fenced [`ACQUIRE`] for one key,
-/// at half the cost.
+/// Lua script that sets one key and increments its fencing counter. The fenced variant of [`ACQUIRE`] has the same
+/// effect for one key, at twice the cost.
 pub(super) static ACQUIRE_FENCED: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/acquire_fenced.lua")));
 
-/// Lua script that extends keys with this client's value.
+/// Lua script that extends the TTLs of keys that hold this client's value.
 pub(super) static EXTEND: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced());
 
-/// Lua script that deletes keys with a given value, or replaces the value.
+/// Lua script that deletes keys that hold a given value, or replaces the value.
 pub(super) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced());
 
@@ -26,13 +27,12 @@ pub(super) static RELEASE: LazyLock<Script> =
 pub(super) static READ: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/read.lua")));
 
-/// Sources of all scripts, for `SCRIPT LOAD`.
 pub(super) fn sources() -> impl Iterator<Item = &'static str> {
     let all = [&ACQUIRE, &ACQUIRE_FENCED, &EXTEND, &RELEASE, &READ];
     all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
 }
 
-/// A script, and its variant that also updates the fencing counters.
+/// A script and its variant that also updates the fencing counters.
 pub(super) struct Script {
     plain: Text,
     fenced: Option<Text>,
@@ -40,18 +40,18 @@ pub(super) struct Script {
 
 struct Text {
     source: String,
-    /// Encoded `EVALSHA` and hash.
+    /// Encoded words `EVALSHA` and hash.
     evalsha: Vec<u8>,
 }
 
 /// Encoding of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As a native command if the server has one with the same effect, otherwise by the script's hash.
+    /// A native command, if the server has one with the same effect. Otherwise `EVALSHA` with the script's hash.
     Native,
-    /// `EVALSHA`: the script was loaded when the connection was established.
+    /// `EVALSHA` with the script's hash. The client loads the scripts when it establishes a connection.
     Hash,
-    /// `EVAL`: the server has not loaded the script, or dropped it (`SCRIPT FLUSH`).
+    /// `EVAL` with the script's source, for a server that has not loaded the script or has dropped it (`SCRIPT FLUSH`).
     Source,
 }
 
@@ -62,7 +62,7 @@ impl Text {
         Self { source, evalsha }
     }
 
-    /// Starts a call with this number of `arguments` after the script.
+    /// Starts a call of the script. The caller must append exactly `arguments` arguments.
     fn call<'a>(&self, form: Form, arguments: usize, requests: &'a mut Requests) -> Arguments<'a> {
         match form {
             Form::Native | Form::Hash => {
@@ -78,7 +78,6 @@ impl Script {
         Self { plain: Text::new(source.to_owned()), fenced: None }
     }
 
-    /// Adds the variant that updates counters.
     fn fenced(self) -> Self {
         let plain = &self.plain.source;
         let fenced = include_str!("scripts/fenced.lua");
@@ -91,8 +90,8 @@ impl Script {
         std::iter::once(&self.plain).chain(&self.fenced)
     }
 
-    /// Starts a call with the keys, and with the counters if they are to be updated. The caller appends the script's
-    /// own `arguments`.
+    /// Starts a call of the script with the keys. If `update` is given and the script has a fenced variant, calls this
+    /// variant with the keys and the counters. The caller must append exactly `arguments` arguments for the script.
     pub(super) fn call<'a>(
         &self,
         form: Form,
@@ -102,7 +101,7 @@ impl Script {
         requests: &'a mut Requests,
     ) -> Arguments<'a> {
         let Some((text, update)) = self.fenced.as_ref().zip(update) else {
-            // The number of keys, then the keys.
+            // The first argument is the number of keys.
             let call = self.plain.call(form, 1 + keys.len() + arguments, requests);
             return call.number(keys.len() as u64).args(keys.iter());
         };
@@ -118,7 +117,7 @@ impl Script {
 }
 
 impl Script {
-    /// Calls [`ACQUIRE_FENCED`].
+    /// Appends a complete call of [`ACQUIRE_FENCED`].
     pub(super) fn call_acquire_fenced(
         &self,
         form: Form,
@@ -133,5 +132,5 @@ impl Script {
     }
 }
 
-/// Number of arguments of `fenced.lua`, before those of the wrapped script.
+/// Number of arguments of `fenced.lua` that precede the arguments of the wrapped script.
 const COUNTER_ARGUMENTS: usize = 3;

@@ -1,13 +1,16 @@
 //! JSON form of durations (feature `serde`).
 //!
-//! Conventions of all serialized types: names are in snake case and stable. A duration is a number of seconds, in a field
-//! whose name ends in `_seconds`; null if it is unknown. An enum is an object with the name of the variant as `kind`,
-//! `state` or `vote`, and the variant's data, if any, as `detail`. [`Finding`](crate::Finding) has its data beside `kind`.
+//! Conventions for all serialized types:
+//!
+//! - Names are in snake case and stable.
+//! - A duration is a number of seconds, or null if it is unknown. The name of a duration field ends in `_seconds`.
+//! - An enum is an object. Its field `kind`, `state` or `vote` contains the name of the variant, and its field `detail`
+//!   contains the variant's data, if any. [`Finding`](crate::Finding) has its data beside `kind`.
 
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// Serializes a `Duration` or an `Option<Duration>`.
+/// Serializes a `Duration` or an `Option<Duration>` as a number of seconds.
 pub(crate) fn seconds<T, S>(time: &T, serializer: S) -> Result<S::Ok, S::Error>
 where
     T: Copy + Into<Option<Duration>>,

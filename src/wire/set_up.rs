@@ -1,4 +1,4 @@
-//! Commands that set up a connection, and the server's replies.
+//! Commands that set up a connection, and the parsing of their replies.
 
 use super::capabilities::Capabilities;
 use super::command::ask_time;
@@ -11,37 +11,37 @@ use redis::{ErrorKind, RedisError, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Server information from the set-up. Fields are `None` if the server does not report them.
+/// Server information from the set-up. A field is `None` if the server does not report its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<Arc<str>>,
-    /// Why `run_id` is unknown; empty if known.
+    /// The reason why `run_id` is unknown; empty if it is known.
     pub(crate) unnamed: &'static str,
-    /// Replication ID of its data set (`master_replid`).
+    /// Replication ID of the server's data set (`master_replid`).
     pub(crate) replid: Option<Arc<str>>,
     pub(crate) version: Option<Arc<str>>,
     pub(crate) is_replica: bool,
-    /// Uptime of the server, in whole seconds.
+    /// Time since the server's start, in whole seconds.
     pub(crate) uptime: Option<Duration>,
-    /// True if the server fsyncs every write before its reply; `None` if unknown.
+    /// Whether the server fsyncs each write before it replies; `None` if unknown.
     pub(crate) is_durable: Option<bool>,
 }
 
-/// Sections of `INFO`. Servers before Redis 7.0 accept one section per command.
+/// Requested sections of `INFO`. Servers before Redis 7.0 accept only one section per command.
 const SECTIONS: [&str; 3] = ["server", "replication", "persistence"];
 
-/// Result of a set-up.
 #[derive(Debug)]
 pub(crate) struct SetUp {
     pub(crate) client_id: Option<i64>,
     pub(crate) info: ServerInfo,
-    /// Time of the server's clock, in microseconds since 1970; `None` if `TIME` is not permitted.
+    /// The server's time in microseconds since 1970; `None` if the server does not permit `TIME`.
     pub(crate) shown_us: Option<u64>,
     pub(crate) can: Capabilities,
 }
 
 impl SetUp {
-    /// Requests the time, the client ID, `INFO` and `CONFIG`; loads the scripts; enables tracking.
+    /// Appends the commands of a set-up. The commands request the time, the client ID, `INFO` and `CONFIG`, load the
+    /// scripts and enable client tracking.
     pub(crate) fn ask(requests: &mut Requests) {
         ask_time(requests);
         requests.command("CLIENT", 1).arg("ID").end();
@@ -56,11 +56,11 @@ impl SetUp {
         ask_for_pushes(requests);
     }
 
-    /// Parses the replies. The server may not support or permit a command: then the fact stays unknown. Any other error
-    /// fails the set-up, because it reports a temporary state.
+    /// Parses the replies. If the server does not support or permit a command, the requested information stays unknown.
+    /// Any other error fails the set-up, because the error reports a temporary state.
     ///
-    /// Example: a server is `BUSY` with a script during a reconnect. If its error counted as an unknown run ID, the
-    /// restart guard would exclude the server for a minute.
+    /// For example, a server can be `BUSY` with a script during a reconnect. If this error counted as an unknown run
+    /// ID, the restart guard would exclude the server for a minute.
     pub(crate) fn read(replies: &[Value]) -> Result<Self, RedisError> {
         let [time, told @ ..] = replies else { return Err(out_of_step()) };
         let [id, rest @ ..] = told else { return Err(out_of_step()) };
@@ -77,7 +77,7 @@ impl SetUp {
         facts.add_config(config);
         let mut info = ServerInfo::of(&facts);
         info.unnamed = info_error(&sections[0]).unwrap_or(info.unnamed);
-        // A replica is rejected later, with a better reason.
+        // The caller rejects a replica with a clearer error.
         if let Some(error) = told.iter().find_map(temporary_error).filter(|_| !info.is_replica) {
             return Err(error);
         }
@@ -95,12 +95,11 @@ impl SetUp {
     }
 }
 
-/// Enables client tracking in opt-in mode.
+/// Appends the command that enables client tracking in opt-in mode.
 pub(super) fn ask_for_pushes(requests: &mut Requests) {
     requests.command("CLIENT", 4).args(["TRACKING", "ON", "OPTIN", "NOLOOP"]).end();
 }
 
-/// The error, if it reports a temporary state of the server.
 fn temporary_error(reply: &Value) -> Option<RedisError> {
     match reply {
         Value::ServerError(error) => {
@@ -112,10 +111,10 @@ fn temporary_error(reply: &Value) -> Option<RedisError> {
     }
 }
 
-/// Reason for an unknown run ID that the permission `+info` removes.
+/// Reason for an unknown run ID if the user lacks the ACL permission `+info`.
 pub(crate) const INFO_NOT_PERMITTED: &str = "INFO is not permitted";
 
-/// Why the run ID is unknown, if `reply` is an error.
+/// Returns the reason why the run ID is unknown, if `reply` is an error.
 fn info_error(reply: &Value) -> Option<&'static str> {
     match reply {
         Value::ServerError(error) if error.code() == "NOPERM" => Some(INFO_NOT_PERMITTED),
@@ -124,7 +123,7 @@ fn info_error(reply: &Value) -> Option<&'static str> {
     }
 }
 
-/// Why the run ID is unknown, by the fields of `INFO`; empty if known.
+/// Returns the reason why `INFO` contains no run ID, or an empty string if it contains one.
 fn unnamed(facts: &Facts) -> &'static str {
     match (facts.run_id(), facts.uptime()) {
         (Some(_), _) => "",
@@ -161,7 +160,7 @@ mod tests {
         requests
     }
 
-    /// A set-up with these replies to `INFO server` and `CONFIG GET`.
+    /// Parses a set-up with `info` and `config` as the replies to `INFO server` and `CONFIG GET`.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
         let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
         let mut wires = vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", config];

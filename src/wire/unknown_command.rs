@@ -1,7 +1,8 @@
-//! Recognizes errors that report an unknown command.
+//! Detection of errors that report an unknown command.
 
-/// Codes of errors that report a state of the server, the proxy or the user's permissions, and not an unknown command.
-/// Includes codes of Redis and Valkey, and the first words of Envoy's errors (`no upstream host`).
+/// Codes of errors that do not report an unknown command, but a state of the server, the proxy or the user's
+/// permissions. The list contains codes of Redis and Valkey, and the first words of Envoy's errors (`no upstream
+/// host`).
 const STATES: [&str; 23] = [
     "ASK",
     "BUSY",
@@ -28,13 +29,15 @@ const STATES: [&str; 23] = [
     "upstream",
 ];
 
-/// Prefixes of `ERR` errors that report such a state, from Redis and twemproxy.
+/// Prefixes of `ERR` errors from Redis and twemproxy that report a state and not an unknown command.
 const STATES_WITHOUT_CODE: [&str; 3] =
     ["max number of clients", "Connection refused", "Connection timed out"];
 
-/// True if the server or proxy does not support the command or its arguments. There is no common code for that: Redis
-/// replies `ERR unknown command`, Envoy before 1.21 `unsupported command`. Therefore every error counts except those
-/// that report a state, which can change.
+/// Returns true if the server or proxy does not support the command or its arguments.
+///
+/// Servers and proxies have no common error code for an unknown command: Redis replies `ERR unknown command`, Envoy
+/// before 1.21 `unsupported command`. Therefore, every error counts, except an error that reports a state, because a
+/// state can change.
 pub(crate) fn is_unknown_command(code: &str, detail: Option<&str>) -> bool {
     let detail = detail.unwrap_or_default();
     let is_state = STATES.contains(&code)

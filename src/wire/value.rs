@@ -6,23 +6,26 @@ use std::fmt;
 use std::ops::Range;
 use uuid::Uuid;
 
-/// Hex digits of a UUID.
+/// Number of hex digits in a UUID.
 const DIGITS: usize = 32;
 
-/// Bytes of the UUID that identify the client. They are not among its version and variant bits, nor in
-/// [`hint`](Value::hint).
+/// Range of the UUID's bytes that identify the client. The range contains neither the version and variant bits nor the
+/// digits that [`Value::hint`] returns.
 const CLIENT_BYTES: Range<usize> = 12..16;
 
-/// Suffix of a cool-down value. Metadata starts with a colon, so a holder cannot produce it.
+/// Text after the digits of a cool-down value. Metadata follows a colon, so a holder cannot create a value with this
+/// text directly after the digits.
 const COOL_DOWN: &str = "+cool-down";
 
-/// Maximum length of a value read from a node, in bytes. A lease's value has at most 4,134: the digits, a plus sign and
-/// the number of keys, a colon and 4,096 bytes of metadata. The scripts repeat this number.
+/// Maximum length of a value read from a node, in bytes. A lease's value has at most 4,134 bytes: the digits, a plus
+/// sign and the number of keys, a colon and 4,096 bytes of metadata. The Lua scripts contain the same limit.
 pub(crate) const MAX_VALUE: usize = 4_200;
 
-/// Value of a lock: 32 hex digits of a random `UUIDv4`, fresh for every attempt (I7). Its last eight digits are the same
-/// for all leases of a client, so that a waiter finds out whether the lock stayed in one process. A lease of several keys
-/// appends a plus sign and their number, metadata follows after a colon. Values of other clients may be arbitrary bytes.
+/// Value of a lock: the 32 hex digits of a random `UUIDv4`, generated for every attempt (I7). The last eight digits are
+/// the same for all leases of a client, so a waiter can detect whether the lock stayed in one process.
+///
+/// For a lease of several keys, a plus sign and the number of keys follow the digits. Metadata follows after a colon.
+/// Values of other clients may be arbitrary bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Value(Form);
 
@@ -43,7 +46,6 @@ impl Value {
         Self(Form::Plain(digits))
     }
 
-    /// The value for a lease of this number of `keys`, with metadata.
     pub(crate) fn of_lease(
         uuid: Uuid,
         client: ClientId,
@@ -61,17 +63,17 @@ impl Value {
         Self(Form::Long(format!("{}{mark}{told}", fresh.as_str()).into_bytes().into()))
     }
 
-    /// A fresh cool-down value, stored after a release.
+    /// Creates the value that a released lock's keys hold during the cool-down.
     pub(crate) fn cool_down(random: &Random) -> Self {
         Self(Form::Long(format!("{}{COOL_DOWN}", Self::fresh(random).as_str()).into_bytes().into()))
     }
 
-    /// True for a cool-down value.
     pub(crate) fn is_cool_down(&self) -> bool {
         self.secret().is_some() && self.bytes()[DIGITS..] == *COOL_DOWN.as_bytes()
     }
 
-    /// A value read from a node or handed over. Equal bytes compare as equal.
+    /// Creates a value from bytes that the client read from a node or received from another client. Values with equal
+    /// bytes are equal.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(bytes.try_into().map_or_else(|_| Form::Long(bytes.into()), Form::Plain))
     }
@@ -83,41 +85,41 @@ impl Value {
         }
     }
 
-    /// Empty for a value that is not UTF-8, which only other clients store.
+    /// Returns the value as text, or an empty string if the value is not UTF-8. Only other clients store values that
+    /// are not UTF-8.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
-    /// The digits of a lock's value, which must not appear in texts. `None` for other formats: replacing an empty or
-    /// short value would make texts unreadable.
+    /// Returns the digits of a lock's value, which must not appear in messages. Returns `None` for other formats:
+    /// replacing an empty or short value would make messages unreadable.
     pub(crate) fn secret(&self) -> Option<&str> {
         let digits = self.as_str().get(..DIGITS)?;
         digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits)
     }
 
-    /// The client whose lease it is; `None` for other formats.
+    /// Returns the client whose lease has this value, or `None` for other formats.
     pub(crate) fn client(&self) -> Option<ClientId> {
         let bytes = Uuid::try_parse(self.secret()?).ok()?.into_bytes();
         bytes[CLIENT_BYTES].try_into().ok().map(|id| ClientId(u32::from_be_bytes(id)))
     }
 
-    /// A prefix that distinguishes values, but is too short to release the lock with.
+    /// Returns a prefix that distinguishes values but is too short to release the lock.
     pub(crate) fn hint(&self) -> String {
         let most = (self.bytes().len() / 4).min(6);
         String::from_utf8_lossy(&self.bytes()[..most]).into_owned()
     }
 
-    /// The holder's metadata; `None` for other formats.
+    /// Returns the holder's metadata, if the value contains any.
     pub(crate) fn metadata(&self) -> Option<&str> {
         self.parts()?.1
     }
 
-    /// Number of keys of the lease, if above one.
+    /// Returns the number of keys of the lease, if it has more than one.
     pub(crate) fn multi_key_count(&self) -> Option<usize> {
         self.parts().map(|(keys, _)| keys).filter(|keys| *keys > 1)
     }
 
-    /// Number of keys, and metadata; `None` for other formats.
     fn parts(&self) -> Option<(usize, Option<&str>)> {
         let (digits, rest) = self.bytes().split_at_checked(DIGITS)?;
         if !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -136,7 +138,7 @@ impl Value {
     }
 }
 
-/// Shows a prefix only: the whole value is enough to release the lock.
+/// Shows only a prefix, because a client that knows the whole value can release the lock.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}…", self.hint())

@@ -1,4 +1,4 @@
-//! The client's end of a stream to an in-process or simulated node.
+//! Streams from clients to in-process and simulated nodes.
 
 use quorlock::test_util::Stream;
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// State of a connection, as seen by the client.
+/// State of a connection from the client's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The connection is being established.
@@ -25,24 +25,24 @@ pub enum Phase {
     Dropped,
 }
 
-/// The client's end of a connection: its received bytes, and the task that waits for more.
+/// The client's end of a connection, with the receive buffer and the reading task.
 #[derive(Debug)]
 pub struct StreamEnd {
     /// State of the connection.
     pub phase: Phase,
-    /// Received bytes that the client has not read.
+    /// Received bytes that the client has not read yet.
     pub inbox: VecDeque<u8>,
-    /// Waker of the task that waits for the connection or for bytes.
+    /// Waker of the task that waits for the connection to be established, or for bytes.
     pub reader: Option<Waker>,
 }
 
-/// Transports bytes between clients and nodes. Each connection is identified by a number.
+/// Transports bytes between clients and nodes. A number identifies each connection.
 pub trait Carrier: Send + Sync + 'static {
     /// Calls `act` with the client's end of a connection, and returns its result. Returns `None` if
     /// the connection does not exist.
     fn with_end<T>(&self, connection: usize, act: impl FnOnce(&mut StreamEnd) -> T) -> Option<T>;
 
-    /// Writes `bytes` from the client to the node. All bytes are accepted.
+    /// Sends all of `bytes` from the client to the node.
     fn write(&self, connection: usize, bytes: &[u8]);
 
     /// Closes the connection on behalf of the client.
@@ -55,8 +55,8 @@ pub struct Wire<C: Carrier> {
     connection: usize,
 }
 
-/// Result of a poll, and the waker that it replaced. The caller drops the waker without a lock,
-/// because its drop can run any code.
+/// Result of a poll, and the waker that the poll replaced. The caller must drop the waker after it
+/// has released the carrier's lock, because dropping a waker can run arbitrary code.
 type PollResult = (Poll<io::Result<()>>, Option<Waker>);
 
 impl StreamEnd {
@@ -99,8 +99,8 @@ impl<C: Carrier> Wire<C> {
         Self { carrier, connection }
     }
 
-    /// Polls until the connection is established. Returns a `ConnectionRefused` error if the
-    /// connection could not be established.
+    /// Polls for the connection to be established. Fails with `ConnectionRefused` if the connection
+    /// cannot be established.
     pub fn poll_open(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let (polled, _replaced) = self.with(|end| end.poll_open(cx))?;
         polled

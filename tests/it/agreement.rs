@@ -1,4 +1,4 @@
-//! Fencing tokens when the nodes disagree on the number.
+//! Fencing tokens when the nodes report different counters.
 
 use crate::fencing::tomorrow_us;
 use crate::{builder, granted_by_all, ms};
@@ -6,12 +6,13 @@ use kit::{Cluster, Server};
 use quorlock::FencingToken;
 use std::time::{Duration, Instant};
 
-/// Sets the counter of `key` on `node`, so that the next drawn number is `number`.
+/// Sets the counter of `key` on `node`, so that the next token drawn there is `number`.
 fn will_draw(node: &Server, key: &str, number: u64) {
     node.set(format!("{key}#quorlock:token:{{{key}}}"), (number - 1).to_string());
 }
 
-/// Whichever number the silent nodes would report, it could be the number of a quorum.
+/// The two stopped nodes could complete a quorum for any of the three reported numbers. The client must not wait for
+/// their replies.
 #[tokio::test]
 async fn disagreement_is_resolved_without_stopped_nodes() {
     let cluster = Cluster::start(5);

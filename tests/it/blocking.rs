@@ -1,4 +1,4 @@
-//! The blocking client.
+//! Tests of the blocking client.
 
 use crate::{SOON, builder, ms, multi_thread};
 use kit::{Cluster, Server, eventually};
@@ -99,7 +99,7 @@ fn dropping_the_last_handle_delivers_pending_releases() {
         drop(lease);
         assert!(cluster.is_empty(), "delivered when the drop returns");
     }
-    // The drop waits for at most one connect timeout.
+    // While a node is stopped, the drop blocks for at most one connect timeout.
     let redlock = builder(&cluster).connect_timeout(ms(300)).node_timeout(ms(200));
     let redlock = redlock.build_blocking().expect("valid settings");
     let lease = redlock.try_acquire("r").call().expect("the lock is free");

@@ -1,5 +1,5 @@
-//! The blocking client in and beside async code: it refuses calls that would block a runtime, works on threads
-//! that may block, and never panics.
+//! Tests of the blocking client in programs with async code. The client refuses calls that would block a runtime, works
+//! on threads that may block, and never panics.
 
 use crate::{SOON, builder, current_thread, ms, multi_thread};
 use kit::Cluster;
@@ -10,7 +10,8 @@ use std::thread;
 use tokio::runtime::Runtime;
 use tokio::task::{LocalSet, block_in_place, coop::unconstrained, spawn_blocking};
 
-/// Calls all blocking operations on a free lock. Returns true if they succeed, false if they refuse.
+/// Calls every blocking operation on a free lock. Returns true if all calls succeed, and false if the client refuses
+/// all of them.
 fn works(redlock: &Redlock) -> bool {
     let acquired = redlock.try_acquire("r").call();
     let works = match &acquired {
@@ -29,13 +30,12 @@ fn works(redlock: &Redlock) -> bool {
     works
 }
 
-/// A client with its own runtime, and one on the given runtime.
 fn clients(cluster: &Cluster, runtime: &Runtime) -> [Redlock; 2] {
     let on = |builder: quorlock::Builder| builder.build_blocking().expect("valid settings");
     [on(builder(cluster)), on(builder(cluster).runtime(runtime.handle().clone()))]
 }
 
-/// Waits for a result, with a limit: an operation that blocks its own runtime would never return.
+/// Receives a result within [`SOON`], because an operation that blocks its own runtime would never return.
 fn receive(results: &Receiver<bool>) -> bool {
     results.recv_timeout(SOON).expect("the operation returns")
 }

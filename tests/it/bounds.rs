@@ -1,5 +1,5 @@
-//! Limits of an acquire and of its clean-up: connecting, overload of the client, keys without expiry,
-//! `at_least`, and closing.
+//! Limits of an acquire and its clean-up: connect time, overload of the client, keys without expiry, `at_least`, and
+//! closing.
 
 use crate::errors::display;
 use crate::{SOON, all_up, builder, client, eventually, ms, through};
@@ -37,7 +37,7 @@ async fn first_attempt_waits_for_connections() {
         let builder = Redlock::builder().nodes(&urls).node_timeout(ms(200));
         builder.connect_timeout(SOON).build().expect("valid settings")
     };
-    // Set-up and acquire need several round trips: longer in total than the node timeout.
+    // The connection set-up and the acquire need several round trips, in total longer than the node timeout.
     for _ in 0..3 {
         let lease = fresh().try_acquire("r").await.expect("nodes are up");
         lease.release().await.expect("nodes are up");
@@ -88,7 +88,7 @@ async fn too_many_acquires_fail_as_overloaded() {
     }
     let few = others.iter().take(3).collect::<Vec<_>>();
     let counted = format!("{won} won, {overloaded} overloaded, {} others: {few:?}", others.len());
-    // A machine that is too busy to run this process can make nodes look slow.
+    // On a busy machine, nodes can look slow, so a few other failures are accepted.
     assert!(others.len() < CROWD / 20, "{counted}");
     assert!(overloaded > 0 && won > 0, "{counted}");
     let closing = Redlock::close(&redlock);
@@ -126,7 +126,7 @@ async fn queued_acquire_with_short_wait_fails_as_contended() {
     let (redlock, other_client) = (client(&cluster), client(&cluster));
     let held = redlock.try_acquire("r").await.expect("free");
     let others = other_client.try_acquire("s").await.expect("free");
-    // The head of each queue is refused by the nodes.
+    // The nodes refuse these acquires, which are now the heads of their queues.
     let first = ["r", "s"].map(|resource| tokio::spawn(redlock.acquire(resource).wait(SOON)));
     sleep(ms(300)).await;
     for wait in [0, 1, 5, 40].map(ms) {
@@ -195,7 +195,7 @@ async fn close_releases_locks_won_by_unpolled_futures() {
     eventually("the lock is released", || cluster.is_empty()).await;
     assert_eq!(forgotten.await.expect_err("closed"), AcquireError::Closed);
 
-    // The same for an acquire that does not wait.
+    // `try_acquire` behaves in the same way: closing releases the lock, and the future returns `Closed`.
     let redlock = client(&cluster);
     redlock.ready().await.expect("there is a runtime");
     let mut forgotten = redlock.try_acquire("r");
@@ -218,7 +218,7 @@ async fn close_wakes_all_waiters_during_an_outage() {
     let waits = waits.map(|acquire| tokio::spawn(acquire.retry(never.clone()).wait(LONG)));
     sleep(ms(1_500)).await;
     let started = Instant::now();
-    // Releases for the killed nodes may still be pending.
+    // The result may be an error, because releases for the killed nodes may still be pending.
     drop(redlock.close().await);
     for waiting in waits {
         let refused = waiting.await.expect("no panic").expect_err("closed");
@@ -262,11 +262,10 @@ async fn refusal_reports_retry_time_and_holder() {
     drop((held, set));
 }
 
-/// Closes or drops a client once `wait` has returned, while an idle node is stopped. The client's tasks must
-/// end.
+/// Stops an idle node, runs `wait`, and closes or drops the client. Checks that the client's tasks end.
 async fn client_ends_while_a_node_is_stopped(is_closed: bool, wait: impl AsyncFnOnce(&Redlock)) {
     let cluster = Cluster::start(3);
-    // A silent connection is closed after ten node timeouts.
+    // The client closes a silent connection only after ten node timeouts (50 s), later than this test waits.
     let builder = builder(&cluster).node_timeout(ms(5_000)).ttl(ms(60_000));
     let redlock = builder.build().expect("valid settings");
     redlock.try_acquire("r").await.expect("free").release().await.expect("nodes are up");
@@ -286,7 +285,7 @@ async fn client_ends_while_a_node_is_stopped(is_closed: bool, wait: impl AsyncFn
 
 #[tokio::test]
 async fn close_does_not_wait_for_the_time_of_a_stopped_node() {
-    // Idle connections send `TIME` every five seconds.
+    // Idle connections send `TIME` every 5 s.
     client_ends_while_a_node_is_stopped(true, async |_| tokio::time::sleep(ms(6_000)).await).await;
 }
 
@@ -300,24 +299,24 @@ async fn close_does_not_wait_for_a_stalled_node() {
     let is_stalled = async |redlock: &Redlock| {
         let stalled = |node: &quorlock::NodeInfo| *node.state() == NodeState::Stalled;
         eventually("the node is stalled", || redlock.nodes().iter().any(stalled)).await;
-        // Long enough for the check whether other nodes are silent too.
+        // Long enough for the client to check whether other nodes are silent too.
         tokio::time::sleep(ms(11_000)).await;
     };
     client_ends_while_a_node_is_stopped(true, is_stalled).await;
 }
 
-/// A node that has refused the lock still receives the command that raises its counter. Closing must not wait
-/// for the reply.
+/// A node that has refused the lock still receives the command that raises its counter. `close` must not wait for the
+/// reply to this command.
 #[tokio::test]
 async fn close_does_not_wait_for_a_node_that_refused_the_lock() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    // A silent connection is closed after ten node timeouts.
+    // The client closes a silent connection only after ten node timeouts (50 s), later than this test waits.
     let redlock =
         through(&proxies).ttl(ms(60_000)).node_timeout(ms(5_000)).build().expect("valid settings");
     redlock.ready().await.expect("there is a runtime");
     eventually("all are connected", || all_up(&redlock)).await;
-    // One counter is ahead, so the token is confirmed in a second round. One node refuses.
+    // One counter is ahead, so a second round confirms the token. One node refuses the lock.
     cluster[0].set("r#quorlock:token:{r}", "9000000000000000");
     cluster[2].set("r", "theirs");
     proxies[..2].iter().for_each(|proxy| proxy.delay(Direction::Replies, ms(1_000)));
@@ -365,7 +364,7 @@ async fn acquire_with_wait_shorter_than_a_reply_times_out() {
             else {
                 panic!("{text}")
             };
-            // The node's time starts with its command, which a busy machine can delay.
+            // The node timeout starts with the command, which a busy machine can send late.
             assert!(*after >= ms(40), "{text}");
         }
     }

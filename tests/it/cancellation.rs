@@ -1,4 +1,4 @@
-//! Futures and leases that are dropped at every possible moment.
+//! Cancellation: futures and leases that are dropped at any moment, and runtimes that shut down.
 
 use crate::{SOON, all_up, builder, eventually, ms, multi_thread};
 use futures::future::{join_all, try_join_all};
@@ -13,14 +13,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Longer than any wait in these tests, so that no key is deleted by its expiry.
+/// A TTL longer than any wait in these tests, so that no key expires.
 const LONG: Duration = Duration::from_mins(2);
 
-/// Upper bound for the number of polls of any future in these tests.
 const MOST_POLLS: usize = 200;
 
 fn client(cluster: &Cluster) -> Redlock {
-    // With a limit, a policy ignores the times that nodes report: retries are frequent.
+    // A retry policy with a limit ignores the retry times that nodes report, so the client retries frequently.
     let retry = RetryPolicy::jittered(ms(0)..ms(3)).limit(u32::MAX);
     let builder = builder(cluster).ttl(LONG).retry(retry).connect_timeout(SOON);
     builder.build().expect("valid settings")
@@ -30,8 +29,8 @@ async fn lease(redlock: &Redlock, resource: &str) -> Lease {
     redlock.acquire(resource).wait(SOON).await.expect("free, or free soon")
 }
 
-/// Polls `future` at most `polls` times, sometimes pauses, and drops it. Returns its output, if it was ready
-/// before that.
+/// Polls `future` at most `polls` times with occasional pauses, and drops it. Returns the output if the future
+/// completes.
 async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -53,7 +52,7 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
     output
 }
 
-/// Closes the client, and checks that no key is left. After a close no release is sent.
+/// Closes the client and checks that no key is left. After `close` returns, the client sends no more releases.
 async fn close_and_expect_no_keys(redlock: &Redlock, cluster: &Cluster) {
     redlock.close().await.expect("nodes are up");
     let text = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
@@ -61,7 +60,6 @@ async fn close_and_expect_no_keys(redlock: &Redlock, cluster: &Cluster) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Drops each kind of acquire after 0, 1, 2, ... polls, until one is ready.
 async fn acquires_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     for polls in 0..MOST_POLLS {
         if dropped_after(polls, redlock.try_acquire(resource)).await.is_some() {
@@ -78,11 +76,10 @@ async fn acquires_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     }
 }
 
-/// Drops acquires of a held lock after 0, 1, 2, ... polls, also between attempts.
 async fn waits_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     let holder = lease(redlock, resource).await;
     for polls in 0..16 {
-        // The acquire may end before this number of polls.
+        // The wait limit may end the acquire before its last poll.
         let wait = Duration::from_millis(20);
         let refused = dropped_after(polls, redlock.acquire(resource).wait(wait)).await;
         assert!(!matches!(refused, Some(Ok(_))), "it is held: {refused:?}");
@@ -92,7 +89,6 @@ async fn waits_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     assert_eq!(holder.release().await, Ok(ReleaseOutcome::Released));
 }
 
-/// Drops extensions and releases after 0, 1, 2, ... polls.
 async fn leases_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
     let held = lease(redlock, resource).await;
     for polls in 0..MOST_POLLS {
@@ -119,7 +115,7 @@ async fn leases_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
 async fn dropped_futures_leave_no_keys() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
-    // The first futures are dropped while the connections are being made.
+    // The first futures are dropped while the client is connecting.
     let each = (0..40).map(|n| {
         let redlock = redlock.clone();
         tokio::spawn(async move {
@@ -294,7 +290,7 @@ fn next_runtime_releases_leases_of_an_ended_runtime() {
         for n in 0..10 {
             let held = lease(&redlock, &format!("static/{n}")).await;
             KEPT.lock().expect("no panic").push(held);
-            // A task that never ends owns this lease, so the shutdown drops it.
+            // A task that never ends owns this lease, so the shutdown of the runtime drops it.
             let held = lease(&redlock, &format!("task/{n}")).await;
             tokio::spawn(async move {
                 std::future::pending::<()>().await;
@@ -311,8 +307,8 @@ fn next_runtime_releases_leases_of_an_ended_runtime() {
     multi_thread(2).block_on(close_and_expect_no_keys(&redlock, &cluster));
 }
 
-/// Acquires, extends, drops and releases until its runtime is shut down. Clones of `alive` count the owners of
-/// leases.
+/// Acquires, extends, drops and releases leases until its runtime shuts down. Each owner of a lease has a clone of
+/// `alive`, which the test counts.
 async fn work(redlock: Redlock, task: usize, alive: Arc<()>) {
     loop {
         let Ok(held) = redlock.acquire(format!("r{}", task / 2)).wait(SOON).await else { return };
@@ -345,7 +341,7 @@ fn next_runtime_cleans_up_after_a_shutdown_at_any_moment() {
             } else {
                 runtime.shutdown_background();
             }
-            // The second runtime may still be executing the work of the first.
+            // The next pause is short, so the second runtime may still be executing the work of the first.
             longest_us = 1_500;
         }
         kit::eventually(SOON, "all tasks have ended", || Arc::strong_count(&alive) == 1);
@@ -364,7 +360,7 @@ fn waiting_acquire_continues_in_another_runtime() {
         .collect();
     first.block_on(async {
         for wait in &mut waits {
-            // Some acquires are in an attempt at the time, others between attempts.
+            // The timeout interrupts some acquires during an attempt and others between attempts.
             assert!(timeout(ms(10), wait).await.is_err(), "it is held");
         }
     });

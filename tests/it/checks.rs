@@ -1,4 +1,4 @@
-//! Findings of a check of the nodes.
+//! The findings that `Redlock::check` reports for nodes.
 
 use crate::errors::{PASSWORD, USER, display};
 use crate::{SOON, builder, client, eventually, ms};
@@ -18,7 +18,6 @@ fn of(servers: &[&Server]) -> Redlock {
     builder.node_timeout(ms(5_000)).ttl(ms(60_000)).build().expect("valid settings")
 }
 
-/// Starts a server, and returns the check of a client with that one node.
 async fn check_new_server(setup: &ServerBuilder) -> NodeCheck {
     only(&setup.start()).await
 }
@@ -172,7 +171,6 @@ async fn check_reports_one_server_under_two_addresses() {
     assert!(!display(&nodes[1]).contains("same server as"), "{}", nodes[1]);
 }
 
-/// Starts a server whose user has only these permissions.
 fn limited(rights: &[&str]) -> Server {
     let server = Server::builder().user(USER, PASSWORD).durable().start();
     server.cmd(&[&["ACL", "SETUSER", USER, "-@all"], rights].concat());
@@ -267,7 +265,7 @@ async fn check_reports_unreachable_nodes_and_checks_the_others() {
     let redlock = timeouts.nodes(urls).build().expect("valid settings");
     cluster[1].kill();
     cluster[3].stop();
-    // The proxy accepts connections, and discards every byte.
+    // The proxy accepts connections but discards every reply.
     proxy.black_hole(Direction::Replies);
     let started = Instant::now();
     let nodes = redlock.check().await.expect("the client is open");
@@ -288,7 +286,7 @@ async fn check_reports_unreachable_nodes_and_checks_the_others() {
 async fn check_reports_a_node_unresponsive_after_connecting() {
     let server = Server::start();
     let proxy = Proxy::start(server.addr());
-    // The replies take longer than the node timeout, and less than the connect timeout.
+    // The replies take longer than the node timeout, but less than the connect timeout.
     let redlock = Redlock::builder().nodes([proxy.url()]);
     let redlock =
         redlock.connect_timeout(SOON).node_timeout(ms(50)).build().expect("valid settings");
@@ -328,7 +326,7 @@ async fn completed_or_dropped_check_leaves_no_connections() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
-    // Longer than the duration of the test.
+    // A connect timeout longer than the test.
     let redlock = redlock.node_timeout(ms(5_000)).connect_timeout(10 * MINUTE);
     let redlock = redlock.build().expect("valid settings");
     redlock.check().await.expect("the client is open");
@@ -341,7 +339,8 @@ async fn completed_or_dropped_check_leaves_no_connections() {
     let checking = redlock.clone();
     let checking = tokio::spawn(async move { checking.check().await });
     eventually("connecting", || proxies.iter().all(|proxy| proxy.accepted() == 2)).await;
-    // While the proxies withhold bytes, their own counts are unreliable. `INFO` itself uses one more client.
+    // While the proxies withhold bytes, their own counts are unreliable. The connection that sends `INFO` counts as one
+    // client.
     let have = |clients: &str| {
         cluster.iter().all(|server| server.info("clients")["connected_clients"] == clients)
     };

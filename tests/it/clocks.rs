@@ -1,4 +1,4 @@
-//! Nodes whose wall clocks drift and jump. Keys expire by the nodes' clocks, leases by the client's.
+//! Nodes whose wall clocks drift and jump. Keys expire by the node's clock, leases by the client's clock.
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
@@ -33,8 +33,8 @@ async fn lease_survives_clock_jump_of_one_node() {
     let value = lease.value().to_owned();
     for jump in 0..3 {
         eventually("all nodes have the key", || is_everywhere(&cluster, &value)).await;
-        // Another node each time, and past the expiry of every key. The client may restore the key at once.
-        // Valkey 9.1 may use an earlier reading of its clock for a short time.
+        // Each round moves another node's clock past the expiry of all keys. The client may restore the key at once, so
+        // the test also reads `expired_keys`. Valkey 9.1 may use an earlier reading of its clock for a short time.
         let expired =
             || cluster[jump].info("stats")["expired_keys"].parse::<u64>().expect("digits");
         let before = expired();
@@ -75,7 +75,7 @@ async fn renewed_lease_reports_loss_after_majority_clock_jump() {
     for node in &cluster.servers()[..3] {
         node.clock().jump(MINUTE);
     }
-    // The nodes push the expiry of the key, long before the next renewal.
+    // The nodes push the expiry of the key long before the next renewal.
     assert_eq!(timeout(SOON, lease.lost()).await.expect("the loss is reported"), Loss::QuorumLost);
     assert!(!lease.is_valid());
 }
@@ -95,8 +95,8 @@ async fn clocks_set_back_only_prolong_keys() {
     drop(other.try_acquire("r").await.expect("the lock is free"));
 }
 
-/// Holds every lease until the end of its validity without releasing it, so the next holder must wait until the
-/// key has expired on a quorum.
+/// Acquires the lock repeatedly and holds each lease until its validity ends, without releasing it. The next holder
+/// must wait until the key has expired on a quorum.
 async fn hold_to_the_end(
     redlock: Redlock,
     holds: Arc<Holds>,
@@ -117,7 +117,6 @@ async fn hold_to_the_end(
     }
 }
 
-/// Runs three clients with this drift factor on five nodes whose clocks drift.
 async fn compete_on_drifting_nodes(
     parts_per_million: [i32; 5],
     drift_factor: f64,

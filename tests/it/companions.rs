@@ -1,14 +1,14 @@
-//! The library's own keys beside a lock's key, such as fencing counters. They never collide with a lock's key.
+//! The library's own keys beside a lock's key, such as fencing counters. These keys never collide with a lock's key.
 
 use crate::{builder, client, eventually, ms};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, ClientError, ConfigError, Lease, Redlock};
 use std::collections::HashSet;
 
-/// The mark that every key of the library contains, and that no lock's key may contain.
+/// The marker that every key of the library contains and no lock's key may contain.
 const MARK: &str = "#quorlock:";
 
-/// Pairs of names. One name is, or resembles, a former counter name of the other.
+/// Pairs of lock names. One name of each pair equals or resembles a former counter name of the other.
 const NEIGHBOURS: [(&str, &str); 6] = [
     ("{user:7}", "{user:7}:token"),
     ("{user:7}:token", "{user:7}"),
@@ -22,7 +22,7 @@ async fn release(lease: Lease) {
     lease.release().await.expect("nodes are up");
 }
 
-/// Keys of locks on all nodes, without the library's own keys.
+/// Returns the keys of locks on all nodes, without the library's own keys.
 fn locks(cluster: &Cluster) -> Vec<Vec<u8>> {
     let is_lock = |key: &Vec<u8>| !key.windows(MARK.len()).any(|part| part == MARK.as_bytes());
     cluster.keys_per_node().into_iter().flatten().filter(is_lock).collect()
@@ -46,7 +46,7 @@ async fn lock_names_do_not_collide_with_counters() {
         let set = redlock.try_acquire_all([name, other]).fenced().await;
         release(set.unwrap_or_else(|error| panic!("{name} with {other}: {error}"))).await;
         eventually("the locks are released", || locks(&cluster).is_empty()).await;
-        // A node that was not needed for the quorum may have received no command.
+        // A node outside the quorum may have received no command, so this combines the keys of all nodes.
         let counters: HashSet<_> = cluster.iter().flat_map(Server::keys).collect();
         assert_eq!(counters.len(), 2, "one counter for each lock: {counters:?}");
     }
@@ -146,7 +146,7 @@ fn blocking_client_refuses_reserved_names() {
     assert!(cluster.is_empty());
 }
 
-/// Starts servers in cluster mode, each of which owns all slots.
+/// Starts three servers in cluster mode. Each server owns all slots.
 async fn in_cluster_mode() -> Cluster {
     let setup = Server::builder().arg("--cluster-enabled").arg("yes");
     let cluster = Cluster::start_with(3, &setup);
@@ -207,7 +207,7 @@ async fn cluster_mode_counter_is_in_the_slot_of_its_lock() {
         assert!(counter.starts_with(&key), "{what}");
         assert_eq!(slot(&counter), slot(&key), "{what}");
     }
-    // The unit tests compare hash tags. Here the server computes the slots.
+    // The unit tests only compare hash tags. Here the server computes the slots.
     for (key, other, is_same) in [
         ("a{b}c}", "b", true),
         ("{{}}", "{", true),

@@ -1,11 +1,11 @@
-//! Locks that stay unavailable for a time after their release (cool-down).
+//! Cool-down: locks that stay unavailable for a time after their release.
 
 use crate::{MAX_TTL, client, eventually};
 use kit::Cluster;
 use quorlock::{AcquireError, ConfigError, ReleaseError, ReleaseOutcome};
 use std::time::Duration;
 
-/// True if the key of every node has between half of `MAX_TTL` and `MAX_TTL` left.
+/// Returns true if the key's remaining TTL is between half of `MAX_TTL` and `MAX_TTL` on every node.
 fn cool_down_runs(cluster: &Cluster, key: &str) -> bool {
     let half = i64::try_from(MAX_TTL.as_millis() / 2).expect("within i64");
     let longest = half * 2;

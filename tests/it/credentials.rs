@@ -1,4 +1,4 @@
-//! Users and passwords from `Builder::credentials`, which change during a test.
+//! Users and passwords from `Builder::credentials` that change during a test.
 
 use crate::{SOON, all_up, builder, eventually, is_up, ms, state};
 use kit::{Cluster, Server};
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Password of the servers' default user, with which the test inspects the nodes.
+/// The password of the servers' default user, which the test uses to inspect the nodes.
 const ROOT: &str = "root";
 
-/// Number of locks, whose renewals are spread over time.
+/// The number of locks. Several locks spread the renewals over time.
 const LOCKS: usize = 10;
 
-/// Long enough for a busy machine. The test takes at least twice this time.
+/// A TTL for busy machines. The test takes at least twice this time.
 const TTL: Duration = ms(10_000);
 
-/// A source of credentials: per node name, the credentials and the number of requests.
+/// A source of credentials. For each node name, it stores the credentials and the number of requests for them.
 #[derive(Clone, Default)]
 struct Vault(Arc<Mutex<BTreeMap<String, (Credentials, usize)>>>);
 
@@ -53,7 +53,7 @@ fn with(builder: Builder, vault: &Vault) -> Redlock {
     builder.credentials(ask).build().expect("valid settings")
 }
 
-/// Sets the user's password to number `number`, and removes the previous one.
+/// Sets the user's password to the one with this number and removes the previous password.
 fn set_password(node: &Server, user: &str, number: usize) {
     let (old, new) = (format!("<secret-{}", number.wrapping_sub(1)), format!(">secret-{number}"));
     if number > 0 {
@@ -62,7 +62,7 @@ fn set_password(node: &Server, user: &str, number: usize) {
     node.cmd(&["ACL", "SETUSER", user, "on", &new, "~*", "&*", "+@all"]);
 }
 
-/// User on the node with this index. The first two nodes use a password without a user name.
+/// Returns the user for the node at index `place`. The first two nodes use a password without a user name.
 fn user(place: usize) -> &'static str {
     if place < 2 { "default" } else { "locks" }
 }
@@ -72,7 +72,7 @@ fn credentials(place: usize, number: usize) -> Credentials {
     if place < 2 { Credentials::password(password) } else { ("locks", password).into() }
 }
 
-/// Sum of the remaining TTLs of all locks on a node. It only rises when a lock is renewed.
+/// Returns the sum of the remaining TTLs of all locks on a node, in milliseconds. Only a renewal raises this sum.
 fn left(node: &Server) -> i64 {
     let sum = "local sum = 0 for at = 1, #KEYS do sum = sum + redis.call('PTTL', KEYS[at]) end return sum";
     let mut command = vec!["EVAL".to_owned(), sum.to_owned(), LOCKS.to_string()];
@@ -119,7 +119,7 @@ async fn leases_survive_password_rotation_on_two_nodes_at_a_time() {
         for place in rotated {
             numbers[place] += 1;
             set_password(&cluster[place], user(place), numbers[place]);
-            // In half of the rotations the source returns the old password at first.
+            // In every second rotation, the source returns the old password at first.
             if rotation % 2 == 0 {
                 vault.put(&cluster[place], credentials(place, numbers[place]));
             }
@@ -166,7 +166,7 @@ async fn open_connection_survives_a_password_change() {
     lease.extend(ms(60_000)).await.expect("the connections are still open");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     assert_eq!(asked(), before);
-    // A check opens its own connections, so it requests credentials.
+    // A check opens its own connections and therefore requests credentials.
     let checked = redlock.check().await.expect("the client is open");
     assert!(checked.iter().all(|node| node.to_string().contains("WRONGPASS")), "{checked:?}");
     assert_eq!(asked(), before + 3);
@@ -194,7 +194,6 @@ async fn credentials_replace_the_login_of_a_url_but_not_its_database() {
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
-/// Result of a request for credentials.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CallbackBehaviour {
     Fails,

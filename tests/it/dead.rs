@@ -1,4 +1,4 @@
-//! Nodes that crash, stay down, and restart with or without data; connections that break during a command.
+//! Nodes that crash, stay down, or restart with or without data, and connections that break during a command.
 
 use crate::{MAX_TTL, SOON, builder, client, eventually, is_down, is_up, ms, through};
 use futures::future::try_join_all;
@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than any wait in these tests, so that no key is deleted by its expiry.
+/// A TTL longer than any wait in these tests, so that no key expires.
 const LONG: Duration = Duration::from_mins(2);
 
-/// A client connected to all nodes, and a lease whose key is on all of them.
 async fn held_everywhere(cluster: &Cluster) -> (Redlock, quorlock::Lease) {
     let redlock = builder(cluster).ttl(LONG).build().expect("valid settings");
     let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
@@ -22,7 +21,6 @@ async fn held_everywhere(cluster: &Cluster) -> (Redlock, quorlock::Lease) {
     (redlock, lease)
 }
 
-/// Indices of the nodes that refused the connection.
 fn refusing(report: &Report) -> Vec<usize> {
     let is_refusing = |vote: &NodeVote| match vote {
         NodeVote::Failed(failure @ NodeFailure::Unreachable(_)) => {
@@ -61,7 +59,7 @@ async fn killed_node_is_reported_and_operations_succeed() {
     let lease = redlock.try_acquire("r").await.expect("four nodes are up");
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
-    // The first reports may name the broken connection instead.
+    // The first reports may name the broken connection instead of the refused one.
     let is_named = || async {
         let lease = redlock.try_acquire("named").await.expect("four nodes are up");
         refusing(&lease.report()) == [4]
@@ -76,7 +74,7 @@ async fn killed_node_is_reported_and_operations_succeed() {
 async fn operations_succeed_under_load_while_nodes_restart_empty() {
     const TASKS: usize = 64;
     let cluster = Arc::new(Cluster::start(5));
-    // With a restart guard, the grants of a quorum would soon not count.
+    // With a restart guard, the grants of a quorum of nodes would soon not count.
     let redlock = builder(&cluster).ttl(LONG).restart_guard(RestartGuard::Off);
     let redlock = redlock.build().expect("valid settings");
     let (is_over, cycles) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -90,8 +88,8 @@ async fn operations_succeed_under_load_while_nodes_restart_empty() {
                 lease.extend(LONG).await.expect("four nodes hold the key");
                 match lease.release().await {
                     Ok(outcome) => assert_eq!(outcome, ReleaseOutcome::Released),
-                    // The lock was won on three nodes, and one of them has crashed since: the outcome is
-                    // unknown. This happens at most once per task and crash.
+                    // The lock was won on three nodes and one of them has crashed, so the outcome is unknown. This
+                    // happens at most once per task and crash.
                     Err(unknown) => {
                         assert!(unknown.to_string().contains("connect"), "{unknown}");
                         unknowns.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +153,7 @@ async fn reconnect_rate_is_limited_for_every_kind_of_failure() {
     let before: Vec<_> = proxies.iter().map(Proxy::accepted).collect();
     let started = Instant::now();
     while started.elapsed() < WATCH {
-        // The client is in use, and one node loses each connection soon after it was made.
+        // The client is in use while one node loses each new connection after a short time.
         let lease = redlock.acquire("r").wait(SOON).await.expect("four nodes are well");
         lease.release().await.expect("four nodes are well");
         dropping.reset();
@@ -168,7 +166,7 @@ async fn reconnect_rate_is_limited_for_every_kind_of_failure() {
         assert!(*attempts > 0, "{what}: no attempt to reconnect");
         assert!(*attempts < 12 * watched, "{what}: {attempts} attempts in {watched} s");
     }
-    // The count includes the kit's own connections.
+    // The count includes the test kit's own connections.
     assert!(received() < 30, "{} connections to a restarted node", received());
     proxies.iter().for_each(Proxy::heal);
     eventually("all nodes are up", || (0..7).all(|node| is_up(&redlock, node))).await;
@@ -191,7 +189,7 @@ async fn refusal_names_exactly_the_dead_nodes() {
         let mut refused =
             redlock.acquire("r").wait(ms(700)).await.expect_err("only two nodes are up");
         assert!(started.elapsed() < SOON, "the wait is bounded");
-        // The last attempt of the warm client may have used a connection that broke.
+        // The warm client's last attempt may have used a connection that broke.
         while let AcquireError::NoQuorum { report } = &refused
             && refusing(report) != [0, 2, 3]
             && started.elapsed() < SOON
@@ -250,7 +248,7 @@ async fn pending_release_is_delivered_after_durable_node_restarts() {
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let dropped = redlock.try_acquire("s").await.expect("three nodes are up");
     drop(dropped);
-    // Long enough for several failed attempts to connect.
+    // Long enough for several failed connection attempts.
     tokio::time::sleep(ms(1_200)).await;
     cluster[2].restart();
     cluster[3].restart();
@@ -266,7 +264,7 @@ async fn restarted_node_is_used_soon() {
     let redlock = builder(&cluster).ttl(LONG).build().expect("valid settings");
     let first = redlock.acquire("first").wait(SOON).await.expect("four nodes are up");
     eventually("the node is down", || is_down(&redlock, 4)).await;
-    // The pause between attempts to connect reaches its maximum.
+    // Long enough for the pause between connection attempts to reach its maximum.
     tokio::time::sleep(ms(2_500)).await;
     cluster[4].restart();
     let started = Instant::now();
@@ -301,14 +299,14 @@ async fn acquire_with_all_nodes_dead_fails_without_busy_retries() {
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused:?}");
     }
     let elapsed = started.elapsed();
-    // A suspended machine delays both durations.
+    // A suspended machine also delays the second timer, so the test limits how late this code runs after that timer.
     let late = Instant::now().saturating_duration_since(second.await.expect("no panic"));
     assert!(elapsed >= ms(900) && late < ms(4_000), "{elapsed:?}");
     let seconds = elapsed.as_secs() + 1;
     for proxy in &proxies {
         let (attempts, bytes) = (proxy.accepted(), proxy.bytes(Direction::Requests));
         assert!((1..20 * seconds).contains(&attempts), "{attempts} attempts to connect");
-        // Bytes sent before the reset: at most the greeting, never a `SET`.
+        // The bytes sent before the reset contain at most the handshake, never a `SET`.
         assert!(bytes < 1_000 * attempts, "{bytes} bytes in {attempts} attempts");
     }
 }

@@ -1,11 +1,11 @@
-//! Tasks of a client after its last handle was dropped.
+//! Tasks of a client whose last handle was dropped.
 
 use crate::{SOON, eventually, ms, native_commands};
 use kit::Server;
 use quorlock::Redlock;
 use std::time::Instant;
 
-/// A client and a server that may have run a late `SET`, and that refuses every release.
+/// Returns a server that may have run a late `SET` and refuses every release, with its client.
 async fn with_refused_release() -> (Server, Redlock) {
     let server = Server::start();
     let builder = Redlock::builder().nodes([server.url()]).node_timeout(ms(200)).ttl(ms(500));

@@ -1,4 +1,4 @@
-//! Errors: their causes are distinguished, and no text contains a secret.
+//! Errors that distinguish their causes and contain no secrets.
 
 use crate::{SOON, all_up, builder_of, client, eventually, ms, multi_thread, pending_acquire};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -16,10 +16,10 @@ use std::time::Instant;
 pub(crate) const USER: &str = "walter";
 pub(crate) const PASSWORD: &str = "hunter2-hunter2";
 
-/// Debug output of `thing`. Panics if it contains a lock value, the user or the password.
+/// Returns the debug output of `thing`. Panics if the output contains a lock value, the user or the password.
 pub(crate) fn debug(thing: &impl Debug) -> String {
     let text = format!("{thing:?} {thing:#?}");
-    // Some servers put a script's hash into their errors. It has 40 digits.
+    // Some servers put a script's hash, which has 40 hex digits, into their errors.
     let runs = text.split(|c: char| !c.is_ascii_hexdigit()).map(str::len);
     let longest = runs.filter(|digits| *digits != 40).max();
     assert!(longest < Some(16), "(most of) a value: {text}");
@@ -27,7 +27,7 @@ pub(crate) fn debug(thing: &impl Debug) -> String {
     text
 }
 
-/// Display output of `thing`. Panics like [`debug`], for both outputs.
+/// Returns the display output of `thing`. Panics if its display or debug output contains a secret.
 pub(crate) fn display(thing: &(impl Debug + Display)) -> String {
     debug(thing);
     let text = thing.to_string();
@@ -115,7 +115,8 @@ async fn contention_and_outage_are_distinguished_if_both_occur() {
     let held = |server: &Server| server.set("r", "other");
     cluster[..2].iter().for_each(held);
     drop(redlock.try_acquire("r").await.expect("three of five are free"));
-    // Number of nodes down, nodes held, and whether that is an outage.
+    // Each case has the number of nodes that are down and the number of nodes on which the lock is held. The third
+    // value is true if the error must report an outage.
     for (down, held, is_outage) in [(1, 2, false), (2, 1, false), (2, 3, false), (3, 1, true)] {
         cluster[5 - down].kill();
         cluster[..5 - down].iter().for_each(|server| {
@@ -135,7 +136,7 @@ async fn contention_and_outage_are_distinguished_if_both_occur() {
     }
 }
 
-/// Keys last for a minute with a validity of only 600 ms, so a key that is left over is noticed.
+/// Returns settings with a TTL of one minute and a validity of only 600 ms, so that a test notices a leftover key.
 fn short_lived(urls: impl IntoIterator<Item = String>) -> quorlock::Builder {
     let builder = builder_of(urls).node_timeout(ms(300)).ttl(ms(60_000));
     builder.drift_factor(0.0).drift_constant(ms(59_400))
@@ -192,7 +193,7 @@ fn grants_after_the_validity_give_no_lease() {
         proxies.iter().for_each(Proxy::heal);
         all_are(NodeState::Up);
         let refused = acquire.await.expect_err("the validity has ended");
-        // The node timeout ends before the validity.
+        // The node timeout ends before the validity, so no vote counts as granted.
         let AcquireError::NoQuorum { report } = &refused else { panic!("{}", display(&refused)) };
         assert_eq!(report.granted(), 0, "{report}");
     });
@@ -240,7 +241,7 @@ async fn late_extension_does_not_revive_an_expired_lease() {
         tokio::task::yield_now().await;
         thread::sleep(ms(700));
         match extend.await {
-            // The coordinator may have read the replies in time, without the runtime.
+            // The coordinator may have read the replies in time, because it does not need the runtime.
             Ok(()) => {
                 assert!(lease.is_valid());
                 thread::sleep(lease.validity());
@@ -264,7 +265,7 @@ async fn one_server_under_two_addresses_has_one_vote() {
     let cluster = Cluster::start(2);
     let proxy = Proxy::start(cluster[0].addr());
     let localhost = format!("redis://localhost:{}", cluster[0].port());
-    // Behind a proxy, the report may name a broken connection instead.
+    // Behind the proxy, the report may name a broken connection instead, so its text is not checked.
     for (second_address, says) in [(localhost, "same server as"), (proxy.url(), "")] {
         let urls = [cluster[0].url(), second_address, cluster[1].url()];
         let redlock = builder_of(urls).build().expect("the addresses differ");
@@ -298,7 +299,7 @@ async fn servers_that_swap_addresses_still_count_as_two() {
     let cluster = Cluster::start(3);
     let addresses = [Proxy::start(cluster[0].addr()), Proxy::start(cluster[1].addr())];
     let urls = [addresses[0].url(), addresses[1].url(), cluster[2].url()];
-    // The restart guard is off, because each address now leads to a different server.
+    // The restart guard is off, because each address leads to a different server after the exchange.
     let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
     let redlock = redlock.build().expect("valid settings");
     for turn in 0..3 {
@@ -316,11 +317,10 @@ async fn servers_that_swap_addresses_still_count_as_two() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Permissions for locking only. The optional commands of the set-up are refused.
+/// The permissions that locking needs. The server refuses the optional commands of the connection set-up.
 pub(crate) const FEW_RIGHTS: &str =
     "-@all +set +evalsha +eval +get +del +pttl +pexpire +hello +auth +ping ~* resetchannels";
 
-/// Acquires "r" until all nodes have granted it.
 async fn retry_until_granted(redlock: &Redlock, nodes: usize) -> Lease {
     let started = Instant::now();
     loop {
@@ -343,7 +343,7 @@ async fn user_with_minimal_permissions_can_lock() {
     let setup = FEW_RIGHTS.split(' ').fold(setup, kit::ServerBuilder::arg);
     let cluster = Cluster::start_with(3, &setup);
     let urls = cluster.iter().map(|node| format!("redis://{USER}:{PASSWORD}@{}", node.addr()));
-    // Without `INFO`, a client cannot check whether a node was restarted while disconnected.
+    // Without `INFO`, a client cannot detect that a node restarted during a disconnection.
     let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
     let (redlock, other_client) = (
         redlock.clone().build().expect("valid settings"),

@@ -1,5 +1,4 @@
-//! Nodes that are configured as durable and still lose data: a replica takes over the address, or the disk is
-//! lost.
+//! Nodes that are configured as durable but lose data, because a replica takes over the address or the disk is lost.
 #![cfg(target_os = "linux")]
 
 use crate::restarts::advance_past_quarantine;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// Number of runs of each scenario, and how many are concurrent.
+/// The number of runs of each scenario. `AT_ONCE` runs are concurrent.
 const SCENES: usize = 20;
 const AT_ONCE: usize = 5;
 
@@ -34,7 +33,7 @@ fn client(urls: &[String], guard: RestartGuard) -> Redlock {
     builder_of(urls).ttl(TTL).restart_guard(guard).build().expect("valid settings")
 }
 
-/// A holds the lock on a bare quorum: on the first two of three nodes. `third` is the last node.
+/// Acquires the lock as client A on a bare quorum: the first two of three nodes. `third` is the last node.
 async fn hold_on_two(urls: &[String], third: &Server) -> Lease {
     let a = client(urls, RestartGuard::Observed);
     warm_up(&a).await;
@@ -45,16 +44,15 @@ async fn hold_on_two(urls: &[String], third: &Server) -> Lease {
     lease
 }
 
-/// True if the node's grant does not count because it was restarted.
 fn is_restarted(vote: &NodeVote) -> bool {
     matches!(vote, NodeVote::Failed(NodeFailure::Restarted { .. }))
 }
 
-/// Tries to acquire until the first node's restart has been reported five times. Returns the report if the lock
-/// was acquired beside A's lease.
+/// Tries to acquire the lock until the first node's restart has been reported five times. Returns the report if the
+/// lock was acquired while A held it.
 async fn try_for(redlock: &Redlock, holder: &Lease) -> Option<String> {
     let mut known = 0;
-    // The same limit as in `eventually`, because a busy machine may take this long to reconnect.
+    // The same limit as in `eventually`, because a busy machine may need this long to reconnect.
     for _ in 0..4_000 {
         match redlock.try_acquire("r").await {
             Ok(lease) => {
@@ -75,7 +73,10 @@ async fn try_for(redlock: &Redlock, holder: &Lease) -> Option<String> {
     panic!("the restart was not reported: {:?}", redlock.nodes()[0]);
 }
 
-/// 1. `B` and `C` know a node that has a replica.
+/// Replaces a node by its replica while A holds the lock. Returns a report for each other client that acquired the
+/// lock.
+///
+/// 1. B and C connect to a node that has a replica.
 /// 2. The replica falls behind, A acquires the lock, and the replica takes over the address.
 async fn fail_over() -> Vec<String> {
     let cluster = Arc::new(past_quarantine(4).await);
@@ -104,9 +105,11 @@ async fn fail_over() -> Vec<String> {
     [b, c].into_iter().flatten().collect()
 }
 
-/// 1. B knows three durable nodes.
-/// 2. A acquires the lock on two, and one of them loses its disk.
-/// 3. C, a new client, finds this node beside two that have run for long.
+/// Deletes a node's disk while A holds the lock. Returns a report for each other client that acquired the lock.
+///
+/// 1. B connects to three durable nodes.
+/// 2. A acquires the lock on two nodes, and one of them loses its disk.
+/// 3. C, a new client, connects to this node and to two nodes with a long uptime.
 async fn lose_disk() -> Vec<String> {
     let cluster = Arc::new(past_quarantine(3).await);
     let urls = cluster.urls();
@@ -126,7 +129,6 @@ async fn lose_disk() -> Vec<String> {
     [b, c].into_iter().flatten().collect()
 }
 
-/// Runs the scenario `SCENES` times, `AT_ONCE` concurrently.
 async fn play<F>(scene: impl Fn() -> F)
 where
     F: Future<Output = Vec<String>> + Send + 'static,

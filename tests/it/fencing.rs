@@ -1,4 +1,4 @@
-//! Fencing tokens: each holder receives a greater number than all before it.
+//! Fencing tokens: each holder receives a greater token than all earlier holders.
 
 use crate::MAX_TTL;
 use crate::{builder, client, eventually, granted_by_all, ms};
@@ -6,24 +6,22 @@ use kit::Cluster;
 use quorlock::{AcquireError, FencingToken, NodeVote, Redlock, ReleaseOutcome};
 use std::time::{Duration, SystemTime};
 
-/// Replaces the counter on a node by an invalid value.
+/// A function that replaces the counter on a node by an invalid value.
 type Spoil<'a> = &'a dyn Fn(&kit::Server);
 
 const COUNTER: &str = "r#quorlock:token:{r}";
 
-/// Microseconds since 1970, a day from now: above every hint.
+/// Returns the time one day from now, in microseconds since 1970. No client sends a hint as high as this.
 pub(crate) fn tomorrow_us() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     u64::try_from(now.as_micros()).expect("within u64") + 86_400_000_000
 }
 
-/// Value of the counter of `r` on each node.
 fn counters(cluster: &Cluster) -> Vec<Option<u64>> {
     let number = |bytes: Vec<u8>| String::from_utf8(bytes).ok()?.parse().ok();
     cluster.iter().map(|node| node.get(COUNTER).and_then(number)).collect()
 }
 
-/// Acquires `r` with a token, and releases it.
 async fn token_of(redlock: &Redlock) -> FencingToken {
     let lease = redlock.acquire("r").fenced().await.expect("the lock is free");
     let token = lease.token().expect("the lease is fenced");
@@ -76,7 +74,7 @@ async fn counter_outlives_the_lock_by_token_ttl() {
     assert_eq!(counters(&cluster), [Some(token); 3]);
 }
 
-/// A release that does not refresh the counter costs a third of one that does.
+/// A release that refreshes the counter costs three times as much as one that does not.
 #[tokio::test]
 async fn release_refreshes_the_counter_after_half_its_ttl() {
     let cluster = Cluster::start(3);
@@ -110,7 +108,7 @@ async fn different_counters_are_aligned_by_a_second_round() {
         let lease = redlock.acquire("r").fenced().await.expect("the lock is free");
         assert_eq!(quorlock_test::token_confirmations(&redlock), confirmations + 1);
         let token = lease.token().expect("the lease is fenced").get();
-        // The token depends on which nodes reply first.
+        // The token depends on the nodes that reply first.
         assert!([numbers[1] + 1, numbers[2] + 1].contains(&token), "{token} of {numbers:?}");
         let committed = counters(&cluster).iter().filter(|n| **n == Some(token)).count();
         assert!(committed >= 2, "{token}: {:?}", counters(&cluster));
@@ -126,7 +124,7 @@ async fn different_counters_are_aligned_by_a_second_round() {
 async fn token_exceeds_every_counter_of_an_earlier_quorum() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
-    // Simulates an earlier holder that committed this token.
+    // Simulates an earlier holder that committed this token on three nodes.
     let committed = tomorrow_us();
     for node in &cluster.servers()[2..] {
         node.set(COUNTER, committed.to_string());
@@ -195,7 +193,7 @@ async fn extension_and_release_do_not_lower_counters() {
     }
 }
 
-/// The client sends its highest number with each acquire, so nodes that missed a grant agree again.
+/// The client sends its highest known token with each acquire, so nodes that missed a grant agree again.
 #[tokio::test]
 async fn client_with_slow_wall_clock_continues_from_known_tokens() {
     let cluster = Cluster::start(3);
@@ -244,7 +242,7 @@ async fn counter_is_only_restored_where_the_key_is_held() {
     assert_eq!(counters(&cluster), kept);
 }
 
-/// If counters exceeded the holder's token, the holder could not confirm it.
+/// If a refused acquire raised the counters above the holder's token, the holder could not confirm its token.
 #[tokio::test]
 async fn refused_acquire_draws_no_token() {
     let cluster = Cluster::start(3);
@@ -285,7 +283,7 @@ async fn token_of_several_locks_exceeds_all_their_counters() {
     assert!(of_set.get() > start + 500, "{of_set}");
     set.release().await.expect("nodes are up");
     for resource in ["a", "b", "c"] {
-        // A new client knows no token, so the number comes from the counters.
+        // A new client knows no token, so the number is drawn from the counters.
         let redlock = client(&cluster);
         let lease = redlock.acquire(resource).fenced().await.expect("the lock is free");
         assert!(lease.token() > Some(of_set), "{resource}");
@@ -326,7 +324,7 @@ async fn flushed_scripts_are_sent_again() {
     let lease = redlock.acquire("r").fenced().await.expect("the cool-down ends");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
     lease.release().await.expect("the client sends EVAL");
-    // The same without counters.
+    // Locks without counters use `EVAL` in the same way.
     let lease = redlock.acquire("r").await.expect("the lock is free");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
     let adopted = client(&cluster).adopt("r", lease.value()).await.expect("the client sends EVAL");

@@ -1,4 +1,4 @@
-//! Keys that other clients change, and leases that are only waited for.
+//! Keys that other clients change, and leases that a holder only waits for.
 
 use crate::{MAX_TTL, SOON, builder, eventually, ms};
 use kit::{Cluster, Server};
@@ -6,13 +6,13 @@ use quorlock::Loss;
 use std::time::Instant;
 use tokio::time::{sleep, timeout};
 
-/// Number of scripts that `node` has run: one for each extension.
+/// Returns the number of scripts that `node` has run. Each extension runs one script.
 fn scripts(node: &Server) -> u64 {
     node.calls("evalsha") + node.calls("eval")
 }
 
-/// Sets the ttl of the key on all nodes as often as possible for three seconds. Returns the number of scripts
-/// that a node has run, and the number of minimum intervals between checks in this time.
+/// Sets the key's TTL on all nodes as often as possible for 3 s. Returns the number of scripts that the first node has
+/// run, and the number of minimum check intervals (100 ms) in this time.
 fn change_repeatedly(cluster: &Cluster, ttl: &str) -> (u64, u64) {
     let (started, before) = (Instant::now(), scripts(&cluster[0]));
     let mut times = 0;
@@ -30,17 +30,18 @@ fn change_repeatedly(cluster: &Cluster, ttl: &str) -> (u64, u64) {
 async fn frequently_changed_key_is_checked_ten_times_a_second() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).build().expect("valid settings");
-    // The lease is not renewed during the test.
+    // With this TTL, the lease is not renewed during the test.
     let lease =
         redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("the lock is free");
     eventually("all nodes have the key", || cluster.all_have("r")).await;
     let (run, pauses) = change_repeatedly(&cluster, "3600000");
     assert!(run <= pauses + 2, "{run} scripts in {pauses} intervals");
-    // Shortened keys look like a client's clock that stopped, so the lease is also extended.
+    // Shortened keys look as if the client's clock had stopped, so the client also extends the lease.
     let (run, pauses) = change_repeatedly(&cluster, "3000000");
     assert!(run <= 2 * pauses + 4, "{run} scripts in {pauses} intervals");
     assert!(lease.is_valid(), "{:?}", lease.loss());
-    // A change within the interval is not missed: the key is overwritten directly after another change.
+    // The client must not miss a change within the interval, so the test overwrites the key directly after another
+    // change.
     for value in ["touched", "other"] {
         cluster.iter().for_each(|node| node.set("r", value));
     }

@@ -7,7 +7,7 @@ use quorlock::{Lease, Loss, Redlock, ReleaseOutcome};
 use std::{env, mem};
 use tokio::time::{sleep, timeout};
 
-/// Environment variable with the nodes' URLs for the test process.
+/// The environment variable that passes the nodes' URLs to the test process.
 const NODES: &str = "QUORLOCK_FORK_NODES";
 const FORKING: [&str; 4] = ["--ignored", "--exact", "forks::forking", "--nocapture"];
 const PARTING: [&str; 4] = ["--ignored", "--exact", "forks::parting", "--nocapture"];
@@ -25,7 +25,8 @@ async fn loss(lease: &Lease) -> Loss {
     timeout(SOON, lease.lost()).await.expect("the loss is reported")
 }
 
-/// Acquires, loses, renews and releases locks. Must work in every process, with a client made in any of them.
+/// Acquires, loses, renews and releases locks. These operations must work in every process, with a client from any
+/// process.
 async fn work(redlock: &Redlock, name: &str) {
     let short = redlock.acquire(format!("{name}-short")).ttl(ms(1_000)).await.expect("free");
     assert_eq!(loss(&short).await, Loss::Expired);
@@ -35,7 +36,7 @@ async fn work(redlock: &Redlock, name: &str) {
     kept.release().await.expect("nodes are up");
 }
 
-/// Checks that a lock won by an unpolled acquire is passed on to another acquire of the client.
+/// Checks that a lock won by an unpolled acquire is passed on to another acquire of the same client.
 async fn check_that_unpolled_leases_are_revoked(redlock: &Redlock, name: &str) {
     redlock.ready().await.expect("there is a runtime");
     let forgotten = pending_acquire(|| redlock.acquire(name).wait(SOON * 9));
@@ -100,7 +101,7 @@ fn parting() {
     let work = async |copy: Lease| {
         work(&redlock, "child").await;
         drop(copy);
-        // The drop does not prevent later acquires in the child.
+        // After this drop, the child can still acquire locks.
         redlock.acquire("after").wait(SOON).await.map(drop).expect("the lock is free");
     };
     let mut in_child = |work: &dyn Fn(Lease)| {
@@ -114,7 +115,7 @@ fn parting() {
     in_child(&|copy| multi_thread(1).block_on(release_all(copy)));
     in_child(&|copy| multi_thread(1).block_on(work(copy)));
     in_child(&|copy| multi_thread(1).block_on(close(copy)));
-    // Only an explicit release by the child deletes the keys, for a child that replaces its parent.
+    // Only an explicit release by the child deletes the keys. A child that replaces its parent needs this.
     let child = || {
         let released =
             multi_thread(1).block_on(copy.take().expect("the parent keeps the lease").release());

@@ -1,4 +1,4 @@
-//! New deployments, and restarted nodes that resemble one.
+//! New deployments, and restarted nodes that look like a new deployment.
 #![cfg(target_os = "linux")]
 
 use crate::restarts::{advance_past_quarantine, past_quarantine};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-/// Margin above the connect timeout for a busy machine.
+/// The margin above the connect timeout for a busy machine.
 const GENEROUS: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn new_deployment_works_at_once_without_one_of_its_nodes() {
     }
 }
 
-/// Servers that have an address but are not started yet.
+/// Returns servers that have an address but are not running.
 async fn planned(nodes: usize) -> Arc<Cluster> {
     let cluster = spawn_blocking(move || Cluster::start(nodes)).await.expect("servers start");
     cluster.iter().for_each(Server::kill);
@@ -58,7 +58,8 @@ fn start_apart(cluster: Arc<Cluster>, apart: Duration) -> JoinHandle<()> {
     })
 }
 
-/// True if the votes show no other failure than slow replies, apart from the `dead` nodes.
+/// Returns true if timeouts and stalls are the only failed votes. Nodes in `dead` may also fail for other reasons,
+/// except a restart.
 fn has_only_timeouts(report: &Report, dead: &[usize]) -> bool {
     report.nodes().iter().enumerate().all(|(node, entry)| match entry.vote() {
         NodeVote::Failed(NodeFailure::Timeout(_) | NodeFailure::Stalled(_)) => true,
@@ -68,8 +69,8 @@ fn has_only_timeouts(report: &Report, dead: &[usize]) -> bool {
     })
 }
 
-/// Acquires and releases the lock until `until`. Returns how often it was acquired. Panics on a refusal, except
-/// for timeouts and failures of `dead` nodes.
+/// Acquires and releases the lock until `until`. Returns the number of acquires. Panics on a refusal, except for
+/// expired attempts, timeouts, and failures of `dead` nodes.
 async fn acquire_and_release_until(redlock: &Redlock, dead: &[usize], until: Instant) -> usize {
     let mut acquired = 0;
     while Instant::now() < until {
@@ -90,9 +91,9 @@ async fn acquire_and_release_until(redlock: &Redlock, dead: &[usize], until: Ins
     acquired
 }
 
-/// Starts the nodes `apart` from each other, with a client from the start. After its first acquire, the client
-/// can always acquire the lock again: also when the first nodes have passed the quarantine period and the last
-/// have not, and then after the `deaths` oldest nodes have been killed.
+/// Starts the nodes at intervals of `apart`, with a client from the start. After its first acquire, the client can
+/// always acquire the lock again. This must hold while only the first nodes have passed the quarantine period, and
+/// after the `deaths` oldest nodes have been killed.
 async fn serve_from_the_start(nodes: usize, apart: Duration, deaths: usize) {
     const SHORT: Duration = Duration::from_secs(3);
     let term = SHORT.mul_f64(1.02) + ms(1_000);
@@ -106,12 +107,12 @@ async fn serve_from_the_start(nodes: usize, apart: Duration, deaths: usize) {
     drop(redlock.acquire("r").wait(SOON).await.expect("a quorum starts"));
     let not_yet: Vec<_> = (0..nodes).collect();
     let turns_old = |place: usize| started + apart * u32::try_from(place).expect("few") + term;
-    // Nodes that are not started yet may refuse connections.
+    // Nodes that have not started yet may refuse connections.
     let had = acquire_and_release_until(&redlock, &not_yet, started + last).await;
     starting.await.expect("all start");
     eventually("all nodes are up", || all_up(&redlock)).await;
     let had = had + acquire_and_release_until(&redlock, &[], turns_old(nodes - 3) + ms(200)).await;
-    // Of the remaining nodes, half have passed the quarantine period.
+    // Half of the remaining nodes have passed the quarantine period.
     let dead: Vec<_> = (0..deaths).collect();
     cluster[..deaths].iter().for_each(Server::kill);
     let still = acquire_and_release_until(&redlock, &dead, turns_old(nodes - 1) + ms(500)).await;
@@ -122,13 +123,13 @@ async fn serve_from_the_start(nodes: usize, apart: Duration, deaths: usize) {
 async fn nodes_started_one_by_one_keep_serving_past_quarantine() {
     tokio::join!(
         serve_from_the_start(5, ms(900), 0),
-        // Nodes start within the quarantine period, less one second for a client to notice them.
+        // All nodes start within the quarantine period minus one second, in which a client must notice them.
         serve_from_the_start(5, ms(500), 2),
         serve_from_the_start(3, ms(1_000), 1),
     );
 }
 
-/// Tries to acquire until all nodes in `up` are connected, and five times more. The lock must never be
+/// Tries to acquire the lock until all nodes in `up` are connected, and five more times. Panics if the lock is
 /// acquired.
 async fn expect_refusals(case: &str, redlock: &Redlock, up: &[usize]) {
     let are_up = || up.iter().all(|node| is_up(redlock, *node));
@@ -143,9 +144,11 @@ async fn expect_refusals(case: &str, redlock: &Redlock, up: &[usize]) {
     }
 }
 
-/// 1. B connects to one old node; the others are down.
-/// 2. That node is stopped or killed.
-/// 3. The others restart without data.
+/// Checks that B cannot acquire a lock that A holds:
+///
+/// 1. B connects to an old node while a majority is down.
+/// 2. The old nodes are stopped or killed.
+/// 3. The majority restarts without data.
 async fn restart_majority_after_old_node_failed(nodes: usize, hurt: fn(&Server), case: &str) {
     let cluster = past_quarantine(nodes).await;
     let [a, b, knew_all] = [(); 3].map(|()| {

@@ -9,29 +9,26 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// Limit of unsolicited bytes per peer, so that a failing test ends.
+/// The maximum number of unsolicited bytes per peer, so that a failing test ends.
 const MAX_UNSOLICITED: usize = 24 << 20;
 
-/// Maximum size of a flood of pushes, in bytes.
+/// The maximum size of a flood of pushes, in bytes.
 const LONGEST_FLOOD: usize = 40 << 20;
 
-/// How a peer deviates from a server.
 #[derive(Clone, Copy, PartialEq)]
 enum Behaviour {
-    /// Sends invalidation pushes without end.
+    /// The peer sends invalidation pushes continuously.
     Floods,
-    /// Replies `+OK` this many times to every command after the set-up.
+    /// The peer replies `+OK` this many times to every command after the set-up.
     RepliesOk(usize),
-    /// Replies `+OK` to every command, also during the set-up.
+    /// The peer replies `+OK` to every command, even during the set-up.
     AlwaysRepliesOk,
-    /// Refuses `TIME`.
     RefusesTime,
 }
 
-/// A fake server, which runs until it is dropped.
 struct Peer {
     url: String,
-    /// Number of bytes sent, including unsolicited ones.
+    /// The number of bytes sent, including unsolicited bytes.
     sent: Arc<AtomicUsize>,
     is_stopped: Arc<AtomicBool>,
 }
@@ -75,7 +72,7 @@ fn serve(
     let (mut store, mut is_set_up) = (std::collections::HashSet::new(), false);
     while let Some(command) = command(&mut requests) {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
-        // The set-up sends `TIME` too, so only a lock command marks its end.
+        // The set-up also sends `TIME`, so only a lock command marks the end of the set-up.
         is_set_up |= matches!(words.first(), Some(&("SET" | "EVALSHA")));
         let reply = match words.as_slice() {
             _ if behaviour == Behaviour::AlwaysRepliesOk => "+OK\r\n".to_owned(),
@@ -128,7 +125,7 @@ fn serve(
     }
 }
 
-/// Sends pushes without end, and pauses while a reply waits for the stream.
+/// Sends pushes until the limit of a flood is reached, and pauses while a reply waits for the stream.
 fn flood(
     replies: &Mutex<TcpStream>,
     replying: &AtomicBool,
@@ -153,7 +150,6 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// Reads the next command, an array of bulk strings.
 fn command(requests: &mut impl BufRead) -> Option<Vec<String>> {
     let length = |requests: &mut dyn BufRead| -> Option<usize> {
         let mut line = String::new();
@@ -179,7 +175,7 @@ fn client(peers: &[Peer]) -> Redlock {
 #[tokio::test]
 async fn flood_of_pushes_does_not_delay_acquires() {
     let peers = [(); 3].map(|()| Peer::start(Behaviour::Floods));
-    // A busy machine needs long to read a flood.
+    // A busy machine needs a long time to read a flood.
     let redlock = Redlock::builder().nodes(peers.iter().map(|peer| &peer.url));
     let redlock = redlock.node_timeout(ms(50_000)).ttl(ms(60_000)).build().expect("valid settings");
     let is_flooded = || peers.iter().all(|peer| peer.sent.load(Ordering::Relaxed) > 0);

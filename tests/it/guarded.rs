@@ -1,4 +1,4 @@
-//! Resources guarded by fencing tokens, with the code of the example `fencing`.
+//! Resources that reject stale fencing tokens, with the code of the example `fencing`.
 
 mod postgres;
 
@@ -21,7 +21,7 @@ const fn token(number: u64) -> FencingToken {
     FencingToken::new(number)
 }
 
-/// The greatest possible token.
+/// The greatest valid token.
 const LAST: u64 = (1 << 53) - 1;
 
 #[test]
@@ -71,7 +71,7 @@ async fn store_accepts_the_highest_token_and_refuses_lower_ones() {
     assert_eq!(store.read(token(LAST)).await.expect("the server is up"), done("d"));
 }
 
-/// Tokens of a holder whose lease was deleted without its knowledge, and of the next holder.
+/// Returns the token of a holder whose lock was force-released, and the token of the next holder.
 async fn stale_and_fresh(redlock: &Redlock) -> [FencingToken; 2] {
     let stopped = redlock.acquire("account").await.expect("the lock is free");
     let first = stopped.token().expect("the lease is fenced");
@@ -90,7 +90,7 @@ async fn late_writer_is_refused_by_every_resource() {
     let cell = FencedCell::new(0);
     let written = store.write(first, "100").await.expect("the server is up");
     assert!(written.is_ok() && cell.with(first, |value| *value = 100).is_ok());
-    // A limit of tokens: a stale holder can write until the resource has seen a greater token.
+    // A limit of fencing: a stale holder can write until the resource has received a greater token.
     let written = store.write(first, "late").await.expect("the server is up");
     assert_eq!((written, cell.with(first, |value| *value)), (Ok("late".to_owned()), Ok(100)));
     assert_eq!(store.read(second).await.expect("the server is up"), Ok("late".to_owned()));

@@ -1,11 +1,10 @@
-//! Adoption: which locks can be handed over by their value.
+//! Adoption: locks that can be handed over by their value, and locks that cannot.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, ConfigError, Lease, Loss, ReleaseOutcome};
 use tokio::time::timeout;
 
-/// True if all nodes have all keys of `lease`.
 fn is_on_all_nodes(cluster: &Cluster, lease: &Lease) -> bool {
     let has =
         |node: &Server, key: &[u8]| node.get(key).as_deref() == Some(lease.value().as_bytes());
@@ -118,7 +117,7 @@ async fn own_lease_ends_when_a_dropped_adoption_may_have_run() {
 
 #[tokio::test]
 async fn own_lease_survives_an_adoption_that_every_node_refused() {
-    // With several nodes, the last reply may be missing when the adoption fails. Then the lease ends.
+    // A single node: with several nodes, the adoption can fail before the last reply, and then the lease ends.
     let cluster = Cluster::start(1);
     let redlock = client(&cluster);
     let given = redlock.try_acquire("r").await.expect("the lock is free");

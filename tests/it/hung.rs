@@ -1,4 +1,4 @@
-//! Nodes that hang: they accept connections and bytes, send no reply, and later reply to everything.
+//! Unresponsive nodes: they accept connections and bytes but send no reply, and later reply to everything.
 
 use crate::{SOON, all_up, builder_of, eventually, is_down, is_up, ms, state, warm_up};
 use futures::future::{join_all, try_join_all};
@@ -13,17 +13,17 @@ use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Longer than any wait in these tests, so that no key is deleted by its expiry.
+/// A TTL longer than any wait in these tests, so that no key expires.
 const LONG: Duration = Duration::from_mins(2);
 
 const TASKS: usize = 64;
 
-/// A client with a node timeout as in production, which a busy machine can exceed.
+/// Returns settings with a node timeout as in production, which a busy machine can exceed.
 pub(crate) fn short_timeout(urls: impl IntoIterator<Item = String>) -> Builder {
     builder_of(urls).node_timeout(ms(50)).ttl(LONG).connect_timeout(ms(1_000))
 }
 
-/// Acquires and releases `count` times in each of `TASKS` tasks. Returns the duration of each operation.
+/// Acquires and releases a lock `count` times in each of `TASKS` tasks. Returns the duration of each operation.
 async fn cycles(redlock: &Redlock, ttl: Duration, count: usize) -> Vec<Duration> {
     let tasks = (0..TASKS).map(|task| {
         let redlock = redlock.clone();
@@ -36,7 +36,7 @@ async fn cycles(redlock: &Redlock, ttl: Duration, count: usize) -> Vec<Duration>
                 operations.push(started.elapsed());
                 let started = Instant::now();
                 let released = lease.release().await;
-                // A busy machine may take longer than the node timeout of 50 ms, or the ttl of 300 ms.
+                // A busy machine may take longer than the node timeout of 50 ms or the ttl of 300 ms.
                 assert_ne!(released, Ok(ReleaseOutcome::TakenOver));
                 operations.push(started.elapsed());
             }
@@ -67,9 +67,9 @@ async fn one_stopped_node_neither_delays_nor_queues_commands() {
             let elapsed = started.elapsed();
             operations.sort_unstable();
             let (median, longest) = (operations[operations.len() / 2], operations.last());
-            // If each operation waited for the hung node, the total would be 32 node timeouts.
+            // If each operation waited for the stopped node, the total would be 32 node timeouts.
             let measured = format!("{case}: {elapsed:?}, median {median:?}, longest {longest:?}");
-            // A busy machine may delay an operation by 50 ms, but not by a second.
+            // A busy machine may delay an operation by 50 ms, but not by 1 s.
             let is_delayed = node_timeout == 1_000 && median >= ms(800);
             assert!(elapsed < ms(15_000) && !is_delayed, "{measured}");
             hung.cont();
@@ -77,7 +77,7 @@ async fn one_stopped_node_neither_delays_nor_queues_commands() {
             eventually("no key is left", || cluster.is_empty()).await;
             assert!(resumed.elapsed() < ms(8_000), "{case}: the keys must be released, not expire");
             redlock.close().await.expect("nodes are up");
-            // Only the pipelines written before the stall was detected.
+            // The stopped node receives only the pipelines that were written before the stall was detected.
             let sets = hung.calls("set") - before;
             assert!(
                 sets <= (TASKS * COUNT / 2) as u64,
@@ -93,7 +93,7 @@ async fn nothing_is_sent_to_a_stalled_node() {
     let proxy = Proxy::start(cluster[3].addr());
     let mut urls = cluster.urls();
     urls[3] = proxy.url();
-    // An idle or stalled node is probed after ten node timeouts, which is later than the end of the cycles.
+    // The client probes an idle or stalled node after ten node timeouts, which end later than the cycles.
     let redlock = short_timeout(urls).node_timeout(ms(2_000)).build().expect("valid settings");
     warm_up(&redlock).await;
     proxy.hold(Direction::Replies);
@@ -192,7 +192,7 @@ async fn failed_extension_keeps_the_lease_and_its_keys() {
     eventually("the key is on all nodes", || cluster.iter().all(is_there)).await;
     cluster.servers().iter().for_each(Server::stop);
     let until = lease.valid_until();
-    // The nodes time out first, are stalled then, and finally their connections are closed.
+    // First the nodes time out, then they are stalled, and finally the client closes their connections.
     for _ in 0..30 {
         let refused = lease.extend(2 * LONG).await.expect_err("no node replies");
         let ExtendError::NoQuorum { still_valid_for, report } = &refused else {
@@ -239,8 +239,8 @@ async fn resumed_node_receives_the_longest_missed_extension() {
     eventually("the resumed node has the longer expiry", || cluster[0].pttl("r") > long).await;
 }
 
-/// For one resource of the next test: the holder's extension fails, and the rival retries until it has acquired
-/// the lock. Returns the rival's task, which checks that the holder's lease has ended before.
+/// Runs two clients that compete for one resource. The holder's extension fails, and the rival retries until it has
+/// acquired the lock. Returns the rival's task, which checks that the holder's lease ended first.
 async fn compete(
     (holder, rival): (Redlock, Redlock),
     resource: String,
@@ -253,7 +253,7 @@ async fn compete(
         let (lease, retry) = (lease.clone(), RetryPolicy::jittered(ms(20)..ms(100)));
         async move {
             let won = rival.acquire(&resource).wait(SOON).retry(retry).await;
-            // Both use one clock: the holder's lease must have ended before the rival's acquire returns.
+            // Both clients use one clock, so the holder's lease must have ended before the rival's acquire returns.
             let (is_shared, until, now) = (lease.is_valid(), lease.valid_until(), Instant::now());
             assert!(!is_shared && until <= now, "{resource} is held by two");
             drop(won.expect("the lock expires"));
@@ -294,7 +294,7 @@ async fn failed_extension_excludes_others_until_validity_ends() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Acquires of 24 resources that are dropped at different times, time out, or give a lease.
+/// Starts acquires of 24 resources. Each acquire is dropped at a different time, times out, or succeeds.
 async fn abandon_acquires(redlock: &Redlock) {
     let each = (0..24_u64).map(|n| async move {
         let acquire = redlock.acquire(format!("abandoned/{n}")).wait(ms(10 * (n % 12)));
@@ -348,7 +348,7 @@ async fn acquires_abandoned_on_stopped_nodes_are_released() {
         }
         assert!(ran_late, "{hung} nodes: no SET ran after a node resumed");
     }
-    // Longer than a client waits before it replaces a silent connection.
+    // The nodes are stopped for longer than a client waits before it replaces a silent connection.
     for hung in [1, 3, 5] {
         abandon_acquires_while(&cluster, hung, ms(2_500)).await;
     }

@@ -7,7 +7,6 @@ use std::future::Future;
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
 
-/// Runtimes without the I/O driver, the timer, or both.
 fn without_drivers() -> [Runtime; 3] {
     let build = |builder: &mut Builder| builder.build().expect("a runtime");
     [
@@ -17,7 +16,7 @@ fn without_drivers() -> [Runtime; 3] {
     ]
 }
 
-/// Runs `future` on `runtime`, on a separate thread. Panics if the future panics.
+/// Runs `future` on `runtime` from a separate thread. Panics if the future panics.
 fn run<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> T {
     thread::scope(|scope| scope.spawn(|| runtime.block_on(future)).join().expect("no panic"))
 }

@@ -1,8 +1,7 @@
-//! Locks of other libraries, in Python, on the same keys: their locks and this library's leases exclude each
-//! other.
+//! Interoperation with Python libraries on the same keys: their locks and this library's leases exclude each other.
 //!
-//! - `redis.lock.Lock` of redis-py: one server, the key is the lock's name.
-//! - `pottery.Redlock`: several masters, the key is `redlock:` and the name.
+//! - `redis.lock.Lock` of redis-py: one server; the key is the lock's name.
+//! - `pottery.Redlock`: several masters; the key is `redlock:` followed by the name.
 
 mod environment;
 mod peer;
@@ -15,15 +14,15 @@ use std::path::Path;
 use std::time::Duration;
 
 const RESOURCE: &str = "orders/42";
-/// Number of acquires of each side.
+/// The number of acquires by each side.
 const ROUNDS: usize = 200;
-/// The ttl of quorlock's leases. A key that is left behind is detected, because this is longer than [`SOON`].
+/// The ttl of quorlock's leases. It is longer than [`SOON`], so that a test detects a leftover key.
 const TTL: Duration = Duration::from_mins(1);
-/// The ttl of the other library's locks. Sometimes pottery leaves a key on a minority of nodes, also without
-/// quorlock: it returns after a quorum has replied, and its release can overtake a command to the last node.
-/// This key blocks both sides until it expires.
+/// The ttl of the other library's locks. Even without quorlock, pottery sometimes leaves a key on a minority of nodes.
+/// Pottery returns after a quorum has replied, and its release can overtake a command to the last node. A leftover key
+/// blocks both sides until the key expires.
 const PEER_TTL: Duration = Duration::from_secs(5);
-/// The ttl of a lock that expires during a test. Longer than the node timeout.
+/// The ttl of a lock that expires during a test, longer than the node timeout.
 const SHORT: Duration = Duration::from_millis(1_500);
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +39,6 @@ impl Library {
         }
     }
 
-    /// The prefix of a lock's key.
     fn prefix(self) -> &'static str {
         match self {
             Self::RedisPy => "",
@@ -48,7 +46,7 @@ impl Library {
         }
     }
 
-    /// Exceptions of a release and of an extension if another client holds the lock.
+    /// Returns the exceptions that a release and an extension raise if another client holds the lock.
     fn refusals(self) -> [&'static str; 2] {
         match self {
             Self::RedisPy => ["LockNotOwnedError", "LockNotOwnedError"],
@@ -57,12 +55,11 @@ impl Library {
     }
 }
 
-/// Both clients, on the same nodes and keys.
 struct Scenario {
     peer: Peer,
     redlock: Redlock,
     nodes: Cluster,
-    /// Counter that detects two concurrent holders. It is not on a node of the lock.
+    /// A server whose counter detects two concurrent holders. It is not a node of the lock.
     witness: Server,
     key: String,
 }
@@ -84,7 +81,8 @@ impl Scenario {
         Self { peer, redlock, nodes, witness, key }
     }
 
-    /// One scenario per library, with as few nodes as it supports. Empty if Python is missing.
+    /// Opens one scenario per library, with the fewest nodes that the library supports. Returns an empty iterator if
+    /// Python is missing.
     fn of_both_kinds(peer_ttl: Duration) -> impl Iterator<Item = (Library, Self)> {
         environment::python().into_iter().flat_map(move |python| {
             let kinds = [(Library::RedisPy, 1), (Library::Pottery, 3)].into_iter();
@@ -176,11 +174,10 @@ async fn pottery_and_leases_never_overlap_on_five_nodes() {
     compete(Library::Pottery, 5).await;
 }
 
-/// Both sides compete for one lock, until each has acquired it [`ROUNDS`] times.
 async fn compete(library: Library, nodes: usize) {
     let Some(python) = environment::python() else { return };
     let mut scenario = Scenario::open(python, library, nodes, PEER_TTL);
-    // The first command's reply shows that Python runs before the competition begins.
+    // The reply to the first command shows that Python runs before the competition begins.
     assert_eq!(scenario.peer.request("owns"), "False");
     scenario.peer.send(&format!("compete {ROUNDS}"));
     for _ in 0..ROUNDS {
@@ -202,8 +199,8 @@ async fn compete(library: Library, nodes: usize) {
     scenario.expect_no_keys().await;
 }
 
-/// Checks exclusion: the counter shows no second holder, and no update of the history is lost. `peer.py` does
-/// the same.
+/// Checks mutual exclusion: the counter shows no second holder, and the history loses no update. `peer.py` makes the
+/// same checks.
 async fn hold(witness: &Server) {
     assert_eq!(witness.cmd(&["INCR", "inside"]), redis::Value::Int(1), "concurrent holders");
     let mut history = witness.get("history").unwrap_or_default();

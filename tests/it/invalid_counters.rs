@@ -1,4 +1,4 @@
-//! Fencing counters whose value is no longer a number, while a lock is held.
+//! Fencing counters whose value is no longer a number while a lock is held.
 
 use crate::{MAX_TTL, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -8,7 +8,6 @@ use std::time::Duration;
 
 const COUNTER: &str = "r#quorlock:token:{r}";
 
-/// Invalid values of a counter.
 fn invalid_values() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("a text", b"garbage".to_vec()),
@@ -23,8 +22,8 @@ fn invalid_values() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A client and its clock. After an advance by [`LATE`], more than half of the counters' ttl has passed, so a
-/// release also refreshes them.
+/// Creates a client with a test clock. After an advance by [`LATE`], more than half of the counters' ttl has passed, so
+/// a release also refreshes the counters.
 fn with_clock(cluster: &Cluster) -> (Redlock, Clock) {
     let clock = Clock::default();
     let builder = builder(cluster).ttl(MAX_TTL).token_ttl(MAX_TTL).clock(&clock);
@@ -33,7 +32,6 @@ fn with_clock(cluster: &Cluster) -> (Redlock, Clock) {
 
 const LATE: Duration = MAX_TTL.saturating_sub(Duration::from_secs(20));
 
-/// A fenced lease whose counter is on every node.
 async fn held(cluster: &Cluster, redlock: &Redlock) -> Lease {
     let lease = redlock.acquire("r").fenced().await.expect("the lock is free");
     eventually("all nodes have the counter", || cluster.all_have(COUNTER)).await;

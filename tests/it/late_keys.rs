@@ -1,4 +1,4 @@
-//! Keys that a node sets after its release was sent: the node hangs, or its replies are delayed.
+//! Keys that a node sets after the client has sent the release, because the node is stopped or its replies are delayed.
 
 use crate::hung::short_timeout;
 use crate::{eventually, ms, state, warm_up};
@@ -11,16 +11,16 @@ async fn late_key_is_released_after_a_stop_longer_than_its_ttl() {
     let cluster = Cluster::start(3);
     let proxy = Proxy::start(cluster[0].addr());
     let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
-    // The node is stopped for less than the ten node timeouts after which its connection is replaced.
+    // The node is stopped for less than ten node timeouts, after which the client would replace the connection.
     let redlock = short_timeout(urls).node_timeout(ms(800)).ttl(ms(5_000)).build();
     let redlock = redlock.expect("valid settings");
     warm_up(&redlock).await;
-    // Every earlier command has been answered, so the next bytes are the acquire.
+    // Every earlier command has a reply, so the next bytes are the acquire.
     eventually("the warm-up lock is released", || cluster.is_empty()).await;
     let written = proxy.bytes(Direction::Requests);
     cluster[0].stop();
     let lease = redlock.acquire("r").await.expect("two nodes are up");
-    // If the lease were dropped earlier, no command would be written to this node.
+    // If the lease were dropped earlier, the client would write no command to this node.
     eventually("the acquire is sent", || proxy.bytes(Direction::Requests) > written).await;
     eventually("the node is stalled", || state(&redlock, 0) == NodeState::Stalled).await;
     drop(lease);
@@ -48,7 +48,7 @@ async fn key_with_withheld_reply_is_released_later() {
         let acquired = redlock.try_acquire("r").await;
         assert_eq!(acquired.is_ok(), withheld == 1, "{case}: {acquired:?}");
         if let Ok(lease) = acquired {
-            // The other nodes grant the lock. This node has the key, and its release stays pending.
+            // The other nodes grant the lock. This node has the key, and the release on this node stays pending.
             eventually("the command runs", || cluster[0].get("r").is_some()).await;
             eventually("the node is stalled", || state(&redlock, 0) == NodeState::Stalled).await;
             let value = lease.value().as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! I8: commands that a closed connection still delivers must leave no key.
+//! Invariant I8: commands that a closed connection still delivers must leave no key.
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
 use crate::native_commands::native;
@@ -16,8 +16,8 @@ use std::thread;
 use std::time::Instant;
 use tokio::task::block_in_place;
 
-/// A relay before a server that can withhold the bytes of the client's FIRST connection, as a network may.
-/// Later connections overtake them, and they survive the client's close.
+/// A relay in front of a server. It can withhold the bytes of the client's first connection, as a network may. Later
+/// connections overtake the withheld bytes, which survive the client's close.
 struct DelayingRelay {
     addr: SocketAddr,
     gate: Arc<PacketGate>,
@@ -27,9 +27,8 @@ struct DelayingRelay {
 struct PacketGate {
     is_shut: Mutex<bool>,
     opened: Condvar,
-    /// The client's end of the first connection.
     client: Mutex<Option<TcpStream>>,
-    /// True once withheld bytes were delivered, or the delivery failed.
+    /// Whether the withheld bytes were delivered or their delivery failed.
     has_delivered: AtomicBool,
 }
 
@@ -39,7 +38,7 @@ impl DelayingRelay {
         let addr = listener.local_addr().expect("the socket is bound");
         let gate = Arc::new(PacketGate::default());
         let first = gate.clone();
-        // The forwarding threads end with their connections, the accepting one with the test process.
+        // The forwarding threads end with their connections. The accepting thread ends with the test process.
         thread::spawn(move || {
             for (number, client) in listener.incoming().flatten().enumerate() {
                 let Ok(server) = TcpStream::connect(target) else { continue };
@@ -49,7 +48,7 @@ impl DelayingRelay {
                 *gate.client.lock().expect("no panic") = client.try_clone().ok();
                 thread::spawn(move || gate.forward(&mut from, to));
                 thread::spawn(move || {
-                    // The client's connection ends if the server's does, for any reason.
+                    // If the server's connection ends for any reason, the relay closes the client's connection.
                     let _ = io::copy(&mut &server, &mut &client);
                     let _ = client.shutdown(Shutdown::Both);
                 });
@@ -66,14 +65,14 @@ impl DelayingRelay {
         *self.gate.is_shut.lock().expect("no panic") = true;
     }
 
-    /// Closes the client's first connection, and keeps the server's open.
+    /// Closes the client's first connection and keeps the server's connection open.
     fn hang_up(&self) {
         if let Some(client) = &*self.gate.client.lock().expect("no panic") {
             let _ = client.shutdown(Shutdown::Both);
         }
     }
 
-    /// Delivers the withheld bytes, and waits until that is done.
+    /// Delivers the withheld bytes and waits for the end of the delivery.
     fn open(&self) {
         *self.gate.is_shut.lock().expect("no panic") = false;
         self.gate.opened.notify_all();
@@ -98,7 +97,8 @@ impl PacketGate {
     }
 }
 
-/// Delivers all pending releases by closing the client. Repeats that if a busy machine exceeds the time limit.
+/// Closes the client to deliver all pending releases. Repeats the close, because a busy machine can exceed its time
+/// limit.
 pub(crate) async fn deliver_all(redlock: &Redlock) {
     let started = Instant::now();
     while let Err(error) = redlock.close().await {
@@ -106,8 +106,8 @@ pub(crate) async fn deliver_all(redlock: &Redlock) {
     }
 }
 
-/// Leaves a withheld `SET` for the cluster's first node, drops the lease, and waits until the client has a new
-/// connection to the node.
+/// Leaves a withheld `SET` for the first node and drops the lease. Returns when the client has a new connection to that
+/// node.
 async fn leave_a_set_behind(cluster: &Cluster, relay: &DelayingRelay, redlock: &Redlock) {
     let lease = granted_by_all(redlock, "r").await;
     drop(lease);
@@ -117,7 +117,7 @@ async fn leave_a_set_behind(cluster: &Cluster, relay: &DelayingRelay, redlock: &
     let lease = redlock.acquire("r").wait(SOON).await.expect("two of three nodes reply");
     assert!(cluster[0].get("r").is_none(), "the SET is withheld");
     eventually("the first node is not up", || !is_up(redlock, 0)).await;
-    // Dropped only now, so that the release does not follow the `SET` on the same connection.
+    // The lease is dropped only after the connection failed, so that the release does not follow the `SET` on it.
     drop(lease);
     eventually("the first node has a new connection", || is_up(redlock, 0)).await;
 }
@@ -143,7 +143,7 @@ async fn late_set_of_a_replaced_connection_never_runs() {
     assert_eq!(cluster[0].calls("set"), before, "the connection was killed on the server");
 }
 
-/// Servers whose user may not kill connections, with a relay before the first one.
+/// Starts servers whose user may not kill connections, with a relay in front of the first server.
 fn without_kill() -> (Cluster, DelayingRelay, [String; 3]) {
     let setup = Server::builder().arg("--user").arg(USER).arg("on").arg(format!(">{PASSWORD}"));
     let setup = FEW_RIGHTS.split(' ').fold(setup, ServerBuilder::arg);
@@ -154,7 +154,7 @@ fn without_kill() -> (Cluster, DelayingRelay, [String; 3]) {
     (cluster, relay, urls)
 }
 
-/// Like the next test, but the connection breaks before the node timeout.
+/// The connection breaks before the node timeout. In the next test, the node timeout ends first.
 #[tokio::test]
 async fn late_set_of_a_broken_connection_is_released_without_kill() {
     let (cluster, relay, urls) = without_kill();
@@ -219,8 +219,8 @@ async fn commands_delayed_by_the_network_leave_no_keys() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// A lease acquired by another runtime from two of three nodes. The `first` node is stopped before it replies,
-/// so its `SET` may still run after the runtime has ended.
+/// Acquires a lock from two of three nodes on a separate runtime. The `first` node is stopped before it replies, so its
+/// `SET` may still run after the runtime has ended.
 fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease {
     let elsewhere = current_thread();
     elsewhere.block_on(async {
@@ -235,7 +235,6 @@ fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease
     })
 }
 
-/// Redirects the connections of the client's first node to `server`.
 async fn set_target(proxy: &Proxy, server: &Server, redlock: &Redlock) {
     let before = proxy.accepted();
     proxy.set_target(server.addr());
@@ -244,8 +243,8 @@ async fn set_target(proxy: &Proxy, server: &Server, redlock: &Redlock) {
     eventually("the first node has a new connection", is_connected).await;
 }
 
-/// A broken connection to an earlier run of a server ended with that run. The proof is a reply of the current
-/// run to `TIME`, or the error that `TIME` is not permitted.
+/// A broken connection to an earlier run of a server ended with that run. The proof is a reply of the current run to
+/// `TIME`, or the error that `TIME` is not permitted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn release_on_an_earlier_run_of_a_server_is_sent_once() {
     for rule in ["+time", "-time"] {
@@ -263,7 +262,7 @@ async fn release_on_an_earlier_run_of_a_server_is_sent_once() {
         set_target(&proxy, &other, &redlock).await;
         let lease = block_in_place(|| acquired_elsewhere(&redlock, &other, &proxy));
         set_target(&proxy, &cluster[0], &redlock).await;
-        // After a native command that finds no key, the client sends the script, which reports the reason.
+        // If a native command finds no key, the client also sends the script, which reports the reason.
         let command = native(&cluster[0]).unwrap_or("evalsha");
         let before = cluster[0].calls(command);
         cluster[0].stop();

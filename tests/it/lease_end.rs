@@ -1,4 +1,4 @@
-//! Waiting for the end of a lease, and for the time shortly before it.
+//! Futures that wait for the end of a lease, or for the time shortly before it.
 
 use crate::{MAX_TTL, SOON, builder, ms};
 use futures::FutureExt;
@@ -13,7 +13,6 @@ fn client(cluster: &Cluster) -> Redlock {
     builder(cluster).node_timeout(ms(200)).ttl(ms(3_000)).build().expect("valid settings")
 }
 
-/// Spawns a task that waits for the end of the lease.
 fn waits(view: LeaseRef) -> JoinHandle<Ended> {
     tokio::spawn(async move { view.ended().await })
 }
@@ -116,8 +115,8 @@ async fn release_after_the_first_poll_is_reported() {
     let view = lease.view();
     let mut ended = pin!(view.ended());
     let mut in_danger = pin!(view.endangered(ms(1_000)));
-    // No await separates these polls from the release: a future that subscribed only at a later poll would miss
-    // it.
+    // No await separates these polls from the release. A future that subscribed only at a later poll would miss the
+    // release.
     assert!(ended.as_mut().now_or_never().is_none());
     assert!(in_danger.as_mut().now_or_never().is_none());
     lease.release().await.expect("nodes are up");
@@ -139,12 +138,12 @@ async fn ensure_extends_at_most_once() {
     lease.ensure(ms(2_000)).await.expect("it is held");
     assert_eq!(scripts(&cluster), 0, "no command was sent");
 
-    // Less than its ttl gives: the extension is by the ttl.
+    // The ttl gives more than the requested validity, so the extension is by the ttl.
     sleep(ms(1_500)).await;
     lease.ensure(ms(9_000)).await.expect("nodes are up");
     assert!(scripts(&cluster) > 0);
     assert!(lease.validity() >= ms(5_000), "{:?}", lease.validity());
-    // Longer than the ttl gives.
+    // These validities are longer than the ttl gives.
     for asked in [20_000, 60_000, 3_000_000] {
         lease.ensure(ms(asked)).await.expect("nodes are up");
         let validity = lease.validity();
@@ -152,7 +151,7 @@ async fn ensure_extends_at_most_once() {
         assert!(bounds.contains(&validity), "{validity:?} for {asked} ms");
     }
 
-    // The longest possible validity is accepted, a longer one is refused.
+    // The client accepts the longest possible validity and refuses a longer one.
     let most = MAX_TTL.saturating_sub(MAX_TTL / 100 + ms(2));
     for validity in [most + ms(1), Duration::MAX] {
         let refused = lease.ensure(validity).await.expect_err("more than max_ttl gives");
@@ -203,9 +202,11 @@ fn blocking_wait_for_loss_ends_when_the_client_closes() {
     assert!(started.elapsed() < SOON * 2);
 }
 
+/// The extension ends with the lease, not at the later node timeout, because a later result would be useless.
+///
 /// 1. All nodes are stopped.
 /// 2. An extension begins.
-/// 3. It ends with the lease, not at the later node timeout, because a later result would be useless.
+/// 3. The lease ends, and so does the extension.
 #[tokio::test]
 async fn extension_ends_with_the_lease_if_nodes_are_stopped() {
     let cluster = Cluster::start(3);

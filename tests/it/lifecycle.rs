@@ -1,4 +1,4 @@
-//! Acquire, hold, extend, release, drop.
+//! The life cycle of a lease: acquire, hold, extend, release and drop.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -59,7 +59,7 @@ async fn acquire_after_a_wait_has_full_validity() {
     assert!(!waiting.is_finished(), "it is held");
     lease.release().await.expect("nodes are up");
     let lease = waiting.await.expect("no panic").expect("the lock is released");
-    // T1 is after the release, so less than a second of the ttl has passed, on any machine.
+    // T1 is after the release, so less than 1 s of the ttl has passed, even on a busy machine.
     assert!(lease.validity() > ms(28_000), "{:?}", lease.validity());
 }
 

@@ -39,7 +39,7 @@ async fn limit_below_node_timeout_is_refused_without_io() {
         assert_eq!(refused, AcquireError::Invalid(reason));
     }
     assert!(cluster.is_empty());
-    // Slightly above the node timeout, the limit is accepted.
+    // A limit slightly above the node timeout is accepted.
     let lease = redlock.acquire("r").auto_extend(ms(510)).await.expect("the lock is free");
     assert_eq!(timeout(SOON, lease.lost()).await.expect("the end is reported"), Loss::MaxHold);
 }

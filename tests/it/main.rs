@@ -1,5 +1,5 @@
-//! Tests of quorlock on real redis-server processes. Each test starts its own servers on free ports, and stops
-//! them.
+//! Integration tests of quorlock with real `redis-server` processes. Each test starts and stops its own servers on free
+//! ports.
 
 #![allow(
     clippy::incompatible_msrv,
@@ -94,17 +94,17 @@ use quorlock::{Acquire, Builder, Lease, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-/// Timeout for events that take milliseconds, on the slowest machine.
+/// The time limit for events that usually take milliseconds, chosen for the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// `max_ttl` of the clients: longer than any test.
+/// The clients' `max_ttl`, longer than any test.
 const MAX_TTL: Duration = Duration::from_hours(1);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A client of `cluster`, with a node timeout that a busy machine does not exceed.
+/// Creates a client of `cluster` with a node timeout that a busy machine does not exceed.
 fn client(cluster: &Cluster) -> Redlock {
     builder(cluster).build().expect("valid settings")
 }
@@ -113,7 +113,6 @@ fn builder(cluster: &Cluster) -> Builder {
     builder_of(cluster.urls())
 }
 
-/// Settings of a client that connects through a proxy for each node.
 fn through(proxies: &[Proxy]) -> Builder {
     builder_of(proxies.iter().map(Proxy::url))
 }
@@ -123,7 +122,6 @@ fn builder_of(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Builder {
     builder.node_timeout(ms(1_000)).ttl(ms(30_000))
 }
 
-/// A client that is connected to all of its nodes.
 async fn connected(builder: Builder) -> Redlock {
     let redlock = builder.build().expect("valid settings");
     redlock.ready().await.expect("nodes are up");
@@ -131,7 +129,6 @@ async fn connected(builder: Builder) -> Redlock {
     redlock
 }
 
-/// Acquires and releases a lock, once all nodes are up.
 async fn warm_up(redlock: &Redlock) {
     let lease = redlock.acquire("warm-up").wait(SOON).await.expect("nodes are up");
     eventually("all nodes are up", || all_up(redlock)).await;
@@ -139,7 +136,6 @@ async fn warm_up(redlock: &Redlock) {
     let _ = lease.release().await;
 }
 
-/// A lease whose key is on all nodes.
 async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
     let lease = redlock.acquire(resource).wait(SOON).await.expect("the lock is free");
     let nodes = lease.report().nodes().len();
@@ -176,8 +172,8 @@ fn multi_thread(threads: usize) -> Runtime {
     builder.worker_threads(threads).enable_all().build().expect("a runtime")
 }
 
-/// An acquire that was polled once, and is pending. If this thread is delayed and the client's task runs on
-/// another one, the nodes can reply within that poll: then the lease is dropped, and a new acquire begins.
+/// Returns an acquire that was polled once and is pending. If this thread is delayed while the client's task runs on
+/// another thread, the nodes can reply within that poll. This function then drops the lease and starts a new acquire.
 fn pending_acquire(acquire: impl Fn() -> Acquire) -> Acquire {
     for _ in 0..100 {
         let mut acquire = acquire();
@@ -190,7 +186,6 @@ fn pending_acquire(acquire: impl Fn() -> Acquire) -> Acquire {
     panic!("the nodes have replied within one poll, a hundred times");
 }
 
-/// Waits until `condition` holds, while other tasks run.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {

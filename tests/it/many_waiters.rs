@@ -1,4 +1,4 @@
-//! Many clients, each with its own connections, that wait for one lock.
+//! Many clients with separate connections that wait for one lock.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -6,9 +6,9 @@ use tokio::time::{sleep, timeout};
 
 const CLIENTS: u64 = 100;
 
-/// The design goal is 3 x nodes x sqrt(waiters) = 150 commands per hand-over. When each waiter reacted to each
-/// release, it was 1,400.
-// Two threads, because the test blocks while it reads statistics.
+/// The design goal is 3 x nodes x sqrt(waiters) = 150 commands per hand-over. When every waiter reacted to every
+/// release, a hand-over needed 1,400 commands.
+// Two threads, because the test blocks one of them while it reads statistics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_on_one_key_need_few_commands() {
     let cluster = Cluster::start(5);
@@ -22,7 +22,7 @@ async fn many_clients_on_one_key_need_few_commands() {
         })
     });
     let waiting: Vec<_> = waiting.collect();
-    // An attempt ends once three nodes have refused it. The second attempt arms the pushes.
+    // Each attempt ends once three nodes have refused it. The second attempt requests the pushes.
     let asked = || cluster.iter().map(|node| node.calls("pttl")).sum::<u64>();
     let all_wait = || asked() >= 3 * 2 * CLIENTS;
     eventually("all clients wait", all_wait).await;

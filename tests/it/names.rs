@@ -1,12 +1,11 @@
-//! Names of locks: any sequence of bytes that is not a name of the library's own keys (see `companions`). The
-//! key consists of exactly the prefix and the name.
+//! Lock names: any byte sequence that is not a name of the library's own keys (see `companions`). The key is exactly
+//! the prefix followed by the name.
 
 use crate::{builder, client, eventually, ms};
 use kit::Cluster;
 use quorlock::{AcquireError, Lease, Redlock, ReleaseOutcome};
 use std::collections::BTreeSet;
 
-/// Byte sequences that an encoding or a protocol could misinterpret.
 fn unusual() -> Vec<Vec<u8>> {
     let texts = [
         "",
@@ -42,14 +41,13 @@ fn unusual() -> Vec<Vec<u8>> {
     names
 }
 
-/// The keys on each node, if they are equal on all nodes.
+/// Returns the keys of one node if all nodes have the same keys.
 fn keys(cluster: &Cluster) -> Option<Vec<Vec<u8>>> {
     let mut per_node = cluster.keys_per_node();
     let first = per_node.pop()?;
     per_node.iter().all(|keys| *keys == first).then_some(first)
 }
 
-/// Acquires, contends, extends and releases `resource`, and checks that `key` is the only key.
 async fn exercise_lock(cluster: &Cluster, clients: [&Redlock; 2], resource: &[u8], key: &[u8]) {
     let [redlock, other_client] = clients;
     let name = String::from_utf8_lossy(&resource[..resource.len().min(40)]).into_owned();
@@ -139,8 +137,8 @@ async fn resource_can_be_text_or_bytes_owned_or_borrowed() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The key is the prefix followed by the resource. That is documented, and lets other programs use the same
-/// keys. Within one client, different names have different keys.
+/// The key is the prefix followed by the resource. This format is documented, so other programs can use the same keys.
+/// Within one client, different names have different keys.
 #[tokio::test]
 async fn prefix_and_resource_form_one_key() {
     let cluster = Cluster::start(3);

@@ -1,11 +1,11 @@
-//! Native commands in place of scripts: `DELIFEQ` (Valkey 9.0) and `DELEX` (Redis 8.4) delete a key with a given value,
+//! Native commands in place of scripts. `DELIFEQ` (Valkey 9.0) and `DELEX` (Redis 8.4) delete a key with a given value.
 //! `MSETEX` (Valkey 9.1, Redis 8.4) sets several keys.
 
 use crate::{client, eventually, granted_by_all};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, ReleaseOutcome};
 
-/// The native command that deletes a key, if `server` has one.
+/// Returns the native command that deletes a key with a given value, if `server` has one.
 pub(crate) fn native(server: &Server) -> Option<&'static str> {
     match at_least(server, (9, 0), (8, 4)) {
         (Some(true), _) => Some("delifeq"),
@@ -14,13 +14,14 @@ pub(crate) fn native(server: &Server) -> Option<&'static str> {
     }
 }
 
-/// True if `server` has `MSETEX`.
+/// Returns true if `server` has `MSETEX`.
 pub(crate) fn sets_all(server: &Server) -> bool {
     let (valkey, redis) = at_least(server, (9, 1), (8, 4));
     valkey.unwrap_or(redis)
 }
 
-/// Whether `server` is at least this Valkey (`None`: it is no Valkey), and at least this Redis.
+/// Compares the server's version with a minimum version of Valkey and one of Redis. The first result is `None` if the
+/// server is not Valkey.
 fn at_least(server: &Server, valkey: (u32, u32), redis: (u32, u32)) -> (Option<bool>, bool) {
     let info = server.info("server");
     let at_least = |field: &str, least| {
@@ -31,7 +32,7 @@ fn at_least(server: &Server, valkey: (u32, u32), redis: (u32, u32)) -> (Option<b
     (at_least("valkey_version", valkey), at_least("redis_version", redis).unwrap_or_default())
 }
 
-/// Calls and refused calls of the native command, on all nodes.
+/// Returns the numbers of calls and of refused calls of the native command on all nodes.
 fn native_calls(cluster: &Cluster) -> (u64, u64) {
     let Some(command) = native(&cluster[0]) else { return (0, 0) };
     let run = cluster.iter().map(|node| node.calls(command)).sum();
@@ -69,7 +70,7 @@ async fn release_uses_the_native_command_if_available() {
     }
 }
 
-/// Servers reply with different errors.
+/// Servers report a key of the wrong type with different errors.
 #[tokio::test]
 async fn native_command_stays_in_use_after_a_type_error() {
     let cluster = Cluster::start(3);
@@ -107,7 +108,6 @@ async fn forbidden_native_command_is_replaced_by_the_script() {
     assert_eq!(native_calls(&cluster), (0, 3), "once on each connection");
 }
 
-/// Calls of `command` on all nodes.
 fn calls(cluster: &Cluster, command: &str) -> u64 {
     cluster.iter().map(|node| node.calls(command)).sum()
 }
@@ -151,7 +151,7 @@ async fn set_refused_by_native_command_reports_the_holder_and_sets_nothing() {
     assert!(calls(&cluster, "msetex") >= 2 * has, "a quorum was asked");
     held.release().await.expect("nodes are up");
     eventually("b is free", || cluster.none_has("b")).await;
-    // A key of another type is a conflict, too.
+    // A key of another type is also a conflict.
     for node in &cluster {
         node.cmd(&["RPUSH", "c", "x"]);
     }
@@ -182,7 +182,7 @@ async fn set_without_some_keys_is_released_by_native_command_and_script() {
     }
 }
 
-/// Users of the access rule before `MSETEX` and `EXISTS` were in it.
+/// Simulates users whose access rule is older than the permissions for `MSETEX` and `EXISTS`.
 #[tokio::test]
 async fn set_without_new_permissions_is_acquired_by_script() {
     for denied in [["-msetex", "-exists"], ["-msetex", "+exists"], ["+msetex", "-exists"]] {

@@ -4,7 +4,6 @@ use crate::{SOON, all_up, client, eventually};
 use kit::Cluster;
 use quorlock::{NodeInfo, VoteEligibility};
 
-/// State and eligibility of each node.
 fn states(nodes: &[NodeInfo]) -> Vec<String> {
     nodes.iter().map(|node| format!("{}, {}", node.state(), node.eligibility())).collect()
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A client with an observer that calls it at each event.
+/// Creates a client with an observer that calls the client at each event.
 async fn observed(builder: Builder) -> (Redlock, Arc<Diary>) {
     let diary = Arc::new(Diary::default());
     let redlock = builder.observer(diary.clone()).build().expect("valid settings");
@@ -239,7 +239,6 @@ async fn client_lists_its_leases() {
     assert!(redlock.leases().is_empty());
 }
 
-/// An observer that panics when an acquire starts.
 #[derive(Default)]
 struct PanickingObserver {
     calls: AtomicUsize,
@@ -278,7 +277,7 @@ async fn panicking_observer_is_notified_once_and_disabled() {
     assert_eq!(calls, [1, 1]);
 }
 
-/// Deletes the key as soon as a node has granted the lock, and records the attempts.
+/// An observer that deletes the key as soon as a node has granted the lock, and records the attempts.
 struct Thief {
     cluster: Arc<Cluster>,
     attempts: Mutex<Vec<Event>>,
@@ -310,7 +309,7 @@ async fn attempt_with_failed_confirmation_reports_both_rounds() {
     let builder = through(&proxies).observer(thief.clone());
     let redlock = builder.node_timeout(SOON).ttl(HOUR).build().expect("valid settings");
     redlock.ready().await.expect("nodes are up");
-    // The counters differ, so the token must be confirmed in a second round.
+    // The counters differ, so a second round must confirm the token.
     for (node, number) in cluster.iter().zip([1, 2, 3]) {
         node.set("r#quorlock:token:{r}", (9_000_000_000_000_000_u64 + number).to_string());
     }

@@ -1,4 +1,4 @@
-//! The settings in docs/OPERATIONS.md are sufficient, and the examples use the same.
+//! Tests that the settings in docs/OPERATIONS.md are sufficient, and that the examples use the same settings.
 
 use crate::{SOON, ms, pending_acquire};
 use kit::{Cluster, Server, ServerBuilder};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const OPERATIONS: &str = include_str!("../../docs/OPERATIONS.md");
 const KUBERNETES: &str = include_str!("../../examples/kubernetes/nodes.yaml");
 
-/// Directives after the line `title`, up to the end of the code block or document.
+/// Returns the directives after the line `title`, up to the end of the code block or document.
 fn directives<'a>(text: &'a str, title: &str) -> Vec<Vec<&'a str>> {
     let lines = text.lines().skip_while(|line| line.trim() != title).skip(1);
     let lines = lines.take_while(|line| !matches!(line.trim(), "```" | "---"));
@@ -27,7 +27,7 @@ fn server_with(directives: &[Vec<&str>]) -> ServerBuilder {
     })
 }
 
-/// Findings of a check, without missing persistence, which these tests do not need.
+/// Returns the findings of a check, except missing persistence, which these tests do not need.
 async fn findings(cluster: &Cluster, redlock: &Redlock) -> Vec<String> {
     assert_eq!(cluster.len(), 3);
     let nodes = redlock.check().await.expect("the client is open");
@@ -45,7 +45,7 @@ fn client(urls: Vec<String>) -> Redlock {
 async fn check_of_documented_setup_finds_only_persistence() {
     let documented = directives(OPERATIONS, "# redis.conf");
     let mapped = directives(KUBERNETES, "redis.conf: |");
-    // The other directives of the manifest need a file, or concern other users.
+    // The manifest's other directives need a file or concern other users.
     let own = |words: &&Vec<&str>| matches!(words[0], "rename-command" | "aclfile");
     let (apart, shared): (Vec<_>, Vec<_>) = mapped.iter().partition(own);
     assert_eq!((shared, apart.len()), (documented.iter().collect(), 3));
@@ -55,7 +55,7 @@ async fn check_of_documented_setup_finds_only_persistence() {
         let redlock = client(cluster.urls());
         assert_eq!(findings(&cluster, &redlock).await, [""; 0]);
     }
-    // With another eviction policy the check reports a danger, so this test can fail.
+    // With another eviction policy, the check must report a danger. This shows that the test can fail.
     let evicting =
         server_with(&[vec!["maxmemory", "256mb"], vec!["maxmemory-policy", "allkeys-lru"]]);
     let cluster = Cluster::start_with(3, &evicting);
@@ -65,7 +65,7 @@ async fn check_of_documented_setup_finds_only_persistence() {
     assert_eq!(dangers.count(), 3, "{findings:?}");
 }
 
-/// Permissions of the documented user, and the permission that the text adds for Redis 8.4 and later.
+/// Returns the permissions of the documented user, and the permission that the document adds for Redis 8.4 and later.
 fn rights() -> Vec<&'static str> {
     let line = OPERATIONS.lines().find_map(|line| line.strip_prefix("user locks "));
     let line = line.expect("a line that creates the user").split_whitespace();
@@ -73,7 +73,8 @@ fn rights() -> Vec<&'static str> {
     line.chain(["+delex"]).collect()
 }
 
-/// Starts nodes with that user and all of its `rights` that the server knows. Returns the user's URLs.
+/// Starts nodes with the documented user and all of its `rights` that the server knows. Returns the nodes and the
+/// user's URLs.
 fn with_user(rights: &[&str]) -> (Cluster, Vec<String>) {
     let cluster = Cluster::start(3);
     let is_known = |right: &&&str| {
@@ -92,7 +93,7 @@ fn with_user(rights: &[&str]) -> (Cluster, Vec<String>) {
     (cluster, urls)
 }
 
-/// Entries of the servers' ACL logs: refused commands.
+/// Returns the entries of the servers' ACL logs, which list refused commands.
 fn refused(cluster: &Cluster) -> Vec<String> {
     let logs = cluster.iter().map(|node| node.cmd(&["ACL", "LOG"]));
     let entries = logs.flat_map(|log| match log {
@@ -102,7 +103,6 @@ fn refused(cluster: &Cluster) -> Vec<String> {
     entries.map(|entry| format!("{entry:?}")).collect()
 }
 
-/// Runs every operation of a lock.
 async fn use_all(redlock: &Redlock, other: &Redlock) {
     let lease = redlock.acquire("r").fenced().auto_extend(SOON).await.expect("the lock is free");
     lease.extend(Duration::from_secs(40)).await.expect("the lease is held");
@@ -141,14 +141,14 @@ async fn every_documented_permission_is_needed() {
         let (redlock, other) = (client(urls.clone()), client(urls));
         let lease = redlock.acquire("r").wait(ms(2_000)).await;
         if let Ok(lease) = lease {
-            // The last attempt reads the holder.
+            // The acquire's last attempt reads the holder.
             let _ = other.acquire("r").wait(ms(500)).retry(RetryPolicy::none()).await;
             let _ = lease.extend(Duration::from_secs(40)).await;
             let _ = lease.release().await;
         }
         let several = ["{a}b", "{a}c"];
         if let Ok(lease) = redlock.try_acquire_all(several).await {
-            // The refusal runs the script on every server.
+            // A refused acquire runs the script on every server.
             let _ = other.try_acquire_all(several).await;
             let _ = lease.release().await;
         }

@@ -1,4 +1,4 @@
-//! Clients with their own clocks.
+//! Clients with their own clock, from `Builder::clock`.
 
 use crate::{builder, eventually, ms};
 use kit::Cluster;

@@ -296,7 +296,7 @@ async fn dropped_expired_lease_does_not_affect_a_later_one() {
 #[tokio::test]
 async fn close_ends_leases_and_waiters() {
     let cluster = Cluster::start(3);
-    // The waiters do not try again by themselves during the test.
+    // With this retry delay, the waiters make no further attempts during the test.
     let never = quorlock::RetryPolicy::fixed(SOON * 10);
     let redlock = builder(&cluster).retry(never).build().expect("valid settings");
     let lease = redlock.acquire("r").auto_extend(SOON).await.expect("the lock is free");

@@ -1,4 +1,4 @@
-//! Quorums: an attempt wins if and only if a quorum is free, for any N, and locks exclude each other.
+//! Quorums: an attempt succeeds if and only if a quorum is free, for any number of nodes, and locks exclude each other.
 
 use crate::{SOON, builder, builder_of, eventually, ms, multi_thread};
 use kit::{Cluster, Server};
@@ -9,12 +9,12 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Periods in which a lock was held, on one clock.
+/// The periods in which a lock was held, measured with one clock.
 #[derive(Default)]
 pub(crate) struct Holds(Mutex<Vec<(Instant, Instant)>>);
 
 impl Holds {
-    /// Records a hold from `since` to now. Call this before the release.
+    /// Records a hold from `since` until now. Must be called before the release.
     pub(crate) fn record(&self, since: Instant) {
         self.record_until(since, Instant::now());
     }
@@ -23,14 +23,13 @@ impl Holds {
         self.0.lock().expect("no panic").push((since, until));
     }
 
-    /// Returns the number of holds. Panics if two overlap.
+    /// Returns the number of holds. Panics if two holds overlap.
     pub(crate) fn assert_disjoint(&self) -> usize {
         let overlaps = self.overlaps();
         assert!(overlaps.is_empty(), "holds overlap by {overlaps:?}");
         self.0.lock().expect("no panic").len()
     }
 
-    /// Durations of overlaps between consecutive holds.
     pub(crate) fn overlaps(&self) -> Vec<Duration> {
         let mut holds = self.0.lock().expect("no panic").clone();
         holds.sort_unstable();
@@ -39,7 +38,6 @@ impl Holds {
     }
 }
 
-/// A client of these servers only.
 fn client_of(servers: &[Server]) -> Redlock {
     builder_of(servers.iter().map(Server::url)).build().expect("valid settings")
 }
@@ -93,7 +91,7 @@ async fn attempt_wins_if_and_only_if_a_quorum_is_free() {
             check_mask(&redlock, servers, mask).await;
         }
     }
-    // Detects late releases: all 62 keys still exist, each on exactly its nodes.
+    // Detects late releases: all 62 keys must still exist, each on exactly its nodes.
     let left: usize = cluster.keys_per_node().iter().map(Vec::len).sum();
     assert_eq!(left, (1..=5).map(|nodes| nodes << (nodes - 1)).sum::<usize>());
 }
@@ -115,7 +113,7 @@ async fn even_numbers_of_nodes_work_like_odd_ones() {
             } else {
                 drop(lease);
             }
-            // A drop does not wait, and the next attempt must come after the release.
+            // A drop does not wait, but the next attempt must follow the release.
             eventually("no key is left", || cluster.is_empty()).await;
         }
     }
@@ -150,17 +148,17 @@ async fn two_nodes_need_two_and_four_need_three() {
 
 const ROUNDS: usize = 1_000;
 
-/// State shared by the racing threads.
 struct Races {
     start: Barrier,
     holds: Holds,
-    /// The first failure. A thread that panicked would leave the others waiting at the barrier.
+    /// The first failure. Threads record failures here, because a panic would leave the other threads waiting at the
+    /// barrier.
     failure: Mutex<Option<String>>,
 }
 
-/// Acquires in each round at the same moment as the other threads. Returns the duration of each acquire.
+/// Acquires the lock in each round at the same moment as the other threads. Returns the duration of each acquire.
 fn race(cluster: &Cluster, races: &Races) -> Vec<Duration> {
-    // The barrier blocks this thread. Another thread of the runtime sends the releases.
+    // The barrier blocks this thread, so another thread of the runtime must send the releases.
     multi_thread(1).block_on(async {
         let retry = RetryPolicy::jittered(ms(1)..ms(8));
         let redlock = builder(cluster).retry(retry).build().expect("valid settings");
@@ -190,7 +188,7 @@ fn race(cluster: &Cluster, races: &Races) -> Vec<Duration> {
     })
 }
 
-/// Three clients on separate threads start at the same moment, so votes are split at first.
+/// Three clients on separate threads start at the same moment, so their first attempts split the votes.
 #[test]
 fn races_of_three_clients_have_one_winner_at_a_time() {
     let cluster = Cluster::start(5);
@@ -209,7 +207,7 @@ fn races_of_three_clients_have_one_winner_at_a_time() {
     assert!(cluster.is_empty(), "close delivers all releases");
 }
 
-/// Data protected by a lock: a counter that is read and written later.
+/// Data that a lock protects: a counter that each holder reads and later writes.
 #[derive(Default)]
 struct Protected {
     counter: AtomicU64,

@@ -1,5 +1,5 @@
-//! Rare conditions: users without permission for one command, clients closed in every state, nodes that are
-//! down or unreachable for a short time, and servers that load their data when a client reconnects.
+//! Rare conditions: permissions, closes, outages and loading. Users lack permission for one command, clients close in
+//! every state, and nodes are briefly down or unreachable. Servers load their data when a client reconnects.
 
 mod closing;
 mod loading;

@@ -1,4 +1,4 @@
-//! Futures that are polled rarely: by a `select!` with slow arms, or by hand.
+//! Futures that are polled rarely, by a `select!` with slow branches or by hand.
 
 use crate::{SOON, eventually, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -14,22 +14,20 @@ use tokio::time::{sleep, timeout};
 /// The default node timeout.
 const NODE_TIMEOUT: Duration = ms(50);
 
-/// Allowance for a busy machine.
 const SLACK: Duration = ms(5_000);
 
 fn default_timeout(cluster: &Cluster) -> Builder {
     Redlock::builder().nodes(cluster.urls()).node_timeout(NODE_TIMEOUT)
 }
 
-/// A client with a connection to each node.
 async fn warm(builder: Builder) -> Redlock {
     let redlock = builder.build().expect("valid settings");
     warm_up(&redlock).await;
     redlock
 }
 
-/// Polls `future` at once, and then every `pause`, independently of its waker. Returns the output and the
-/// number of polls.
+/// Polls `future` at once and then every `pause`, independently of its waker. Returns the output and the number of
+/// polls.
 async fn polled_every<F: Future>(pause: Duration, future: F) -> (F::Output, usize) {
     let mut future = pin!(future);
     for polls in 1.. {
@@ -42,7 +40,7 @@ async fn polled_every<F: Future>(pause: Duration, future: F) -> (F::Output, usiz
     unreachable!("the loop ends with the output")
 }
 
-/// Polls `future` once. The test decides when it is polled again.
+/// Polls `future` once and checks that it is pending. The test decides when to poll it again.
 async fn polled_once<F: Future + Unpin>(mut future: F) -> F {
     let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx).is_pending())).await;
     assert!(polled, "the future must be pending");
@@ -53,7 +51,7 @@ async fn polled_once<F: Future + Unpin>(mut future: F) -> F {
 async fn free_lock_is_acquired_at_the_second_poll() {
     let cluster = Cluster::start(3);
     let redlock = warm(default_timeout(&cluster)).await;
-    // The last pause exceeds the time after which other acquires could revoke the lease. There are none.
+    // The last pause exceeds the time after which another acquire could revoke the lease, but no other acquire exists.
     for pause in [ms(20), NODE_TIMEOUT, ms(120), ms(1_200), ms(2_600)] {
         let before = cluster[0].calls("set");
         for acquire in [redlock.acquire("r"), redlock.acquire_all(["q", "r"])] {
@@ -146,7 +144,7 @@ async fn expired_unpolled_lease_is_not_pending_work() {
 #[tokio::test]
 async fn unpolled_lease_of_several_keys_is_revoked_for_others() {
     let cluster = Cluster::start(3);
-    // The time until a lease is revoked does not depend on the node timeout.
+    // The time until the client revokes a lease does not depend on the node timeout.
     let redlock = warm(default_timeout(&cluster).node_timeout(ms(15_000)).ttl(ms(60_000))).await;
     let forgotten = polled_once(redlock.acquire_all(["p", "q", "r"]).wait(SOON * 3)).await;
     eventually("the lock is acquired", || cluster.all_have("q")).await;
@@ -191,8 +189,8 @@ async fn rarely_polled_waiter_keeps_its_turn() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Calls each operation of the public API once, polled every `pause`. Returns the operations that exceeded
-/// their time limit.
+/// Calls each operation of the public API once and polls it every `pause`. Returns the operations that exceeded their
+/// time limit.
 async fn late_operations(redlock: &Redlock, pause: Duration) -> Vec<String> {
     let mut late = Vec::new();
     let mut check = |operation: &str, started: Instant, bound: Duration| {
@@ -237,7 +235,7 @@ async fn late_operations(redlock: &Redlock, pause: Duration) -> Vec<String> {
 async fn rarely_polled_operations_end_in_time() {
     let cluster = Cluster::start(3);
     let pauses = [ms(20), NODE_TIMEOUT, ms(130), ms(2_300)];
-    // With all nodes up, and with a stopped quorum.
+    // First all nodes are up, then a majority is stopped.
     for hung in [0, 2] {
         let clients = pauses.map(|_| default_timeout(&cluster).ttl(ms(1_000)));
         let mut warmed = Vec::new();
@@ -254,7 +252,7 @@ async fn rarely_polled_operations_end_in_time() {
             redlock.close().await.expect("nodes are up");
         }
     }
-    // Cool-down keys, which expire, and fencing counters may be left.
+    // Only cool-down keys, which expire, and fencing counters may be left.
     let locks =
         || cluster.keys_per_node().into_iter().flatten().filter(|key| key.len() <= 1).count();
     eventually("no lock is left", || locks() == 0).await;
@@ -305,7 +303,7 @@ async fn future_moved_to_another_task_is_woken_there() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The runtime has not processed its timers before this poll.
+/// The runtime has not processed its timers before the second poll.
 #[tokio::test]
 async fn elapsed_wait_ends_with_the_next_poll() {
     let cluster = Cluster::start(3);
@@ -324,7 +322,7 @@ async fn elapsed_wait_ends_with_the_next_poll() {
 
 #[tokio::test]
 async fn all_of_many_unpolled_leases_are_revoked() {
-    // More queues, and more acquires outside of queues, than the client processes in one step (512).
+    // The client has more queues, and more acquires outside queues, than it processes in one step (512).
     const UNWANTED: usize = 600;
     const ALL: usize = 650;
     const LONG: Duration = Duration::from_hours(1);
@@ -337,7 +335,7 @@ async fn all_of_many_unpolled_leases_are_revoked() {
         forgotten.push(polled_once(redlock.acquire(single).wait(LONG)).await);
         forgotten.push(polled_once(redlock.acquire_all([first, second]).wait(LONG)).await);
     }
-    // Leases of the last acquires are revoked, because other acquires want their keys.
+    // The client revokes the leases of the last acquires, because other acquires want their keys.
     let names = |number| ["single", "first"].map(|kind| format!("{kind}{number:04}"));
     let wanted = (UNWANTED..ALL).flat_map(names);
     let waiting: Vec<_> =

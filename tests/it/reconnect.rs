@@ -1,4 +1,4 @@
-//! Connections that are closed: when idle, under load, all at once, or within a reply.
+//! Connections that are closed while idle, under load, all at once, or within a reply.
 
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Ids of the TCP connections. The kit's own connections use a Unix socket.
+/// Returns the IDs of the TCP connections. The test kit itself connects through a Unix socket.
 fn connections(server: &Server) -> BTreeSet<String> {
     let clients = server.clients().into_iter();
     clients.filter_map(|client| client.split(' ').next().map(str::to_owned)).collect()
@@ -23,7 +23,7 @@ fn close_connections(server: &Server) {
     server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
 }
 
-/// Acquires a lock until all nodes have granted it, and releases it.
+/// Acquires and releases a lock until all nodes have granted one lease.
 async fn lock_on_all(redlock: &Redlock, cluster: &Cluster) {
     let started = Instant::now();
     loop {
@@ -50,7 +50,7 @@ async fn idle_connections_closed_by_servers_are_replaced() {
     let redlock = client(&cluster);
     lock_on_all(&redlock, &cluster).await;
     for _ in 0..2 {
-        // A connection that did not last is replaced after a pause.
+        // The client replaces a short-lived connection only after a pause.
         tokio::time::sleep(ms(1_100)).await;
         let before: Vec<_> = cluster.iter().map(connections).collect();
         cluster.iter().for_each(close_connections);
@@ -112,7 +112,7 @@ async fn server_idle_timeout_does_not_disturb_acquires() {
 
 #[tokio::test]
 async fn restarted_durable_server_counts_again() {
-    // Durable servers: without persistence, a restarted node is excluded for the quarantine period.
+    // The servers are durable, because a restarted node without persistence is excluded for the quarantine period.
     let cluster = Cluster::start_with(3, &Server::builder().durable());
     let settings = builder(&cluster).trust_persistence(true);
     let redlock = settings.build().expect("valid settings");
@@ -130,7 +130,6 @@ async fn restarted_durable_server_counts_again() {
     lock_on_all(&redlock, &cluster).await;
 }
 
-/// Proxies before the nodes, and a client that connects through them.
 fn proxied(cluster: &Cluster) -> (Vec<Proxy>, Redlock) {
     let proxies = cluster.proxies();
     let redlock = through(&proxies).node_timeout(ms(2_000)).ttl(ms(120_000)).build();
@@ -175,8 +174,7 @@ async fn connection_resets_of_one_node_only_cost_its_votes() {
     assert!(cluster.is_empty(), "{:?}", cluster.keys_per_node());
 }
 
-/// Acquires and releases one of four locks until `end`. Only errors that resets of connections can cause are
-/// accepted.
+/// Acquires and releases one of four locks until `end`. Accepts only errors that connection resets can cause.
 async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: Instant) -> u64 {
     let mut uses = 0;
     while Instant::now() < end {
@@ -240,7 +238,7 @@ async fn resets_of_all_connections_under_load_keep_exclusion() {
     assert!(held as u64 == uses && held > 20, "{held} of {uses} uses");
 }
 
-/// Waits until the first node is up with a connection made after the first `before` ones.
+/// Waits until the first node is up with a connection other than the first `before` ones.
 async fn is_reconnected(redlock: &Redlock, proxy: &Proxy, before: u64) {
     eventually("the proxy has accepted a new connection", || proxy.accepted() > before).await;
     eventually("the first node is up", || is_up(redlock, 0)).await;
@@ -284,7 +282,7 @@ async fn truncated_reply_is_a_failed_vote_and_is_cleaned_up() {
         is_reconnected(&redlock, proxy, before).await;
         eventually("no key is left", || cluster.is_empty()).await;
 
-        // An acquire that is dropped while one node's vote is unknown.
+        // This lease is dropped while one node's vote is unknown.
         let before = proxy.accepted();
         proxy.cut_next_reply(bytes);
         drop(redlock.try_acquire("r").await.expect("two nodes grant"));

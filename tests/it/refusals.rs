@@ -1,4 +1,4 @@
-//! Every way in which a server refuses a command or a connection. It is a failed vote of that node with its
+//! All ways in which a server refuses a command or a connection. Each refusal is a failed vote of that node with its
 //! reason, and never counts as contention.
 
 use crate::errors::{PASSWORD, USER, debug, display};
@@ -13,13 +13,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// A long node timeout, because looping scripts use the whole processor while the servers have to reply. No
-/// restart guard, because a server that loads has lost its keys, which other tests check.
+/// Returns settings with a long node timeout, because looping scripts use the whole processor while the servers have to
+/// reply. The restart guard is off, because a loading server has lost its keys, which other tests check.
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     builder_of(urls).restart_guard(RestartGuard::Off).node_timeout(ms(5_000)).ttl(ms(60_000))
 }
 
-/// True if exactly the `broken` nodes have failed, for this reason, and no node reports the lock as held.
+/// Returns true if exactly the `broken` nodes have failed for this reason, and no node reports the lock as held.
 fn only_broken_failed(report: &Report, broken: &[Server], reason: &str) -> bool {
     report.nodes().iter().all(|node| {
         let is_broken = broken.iter().any(|server| node.name() == server.addr().to_string());
@@ -30,7 +30,7 @@ fn only_broken_failed(report: &Report, broken: &[Server], reason: &str) -> bool 
     })
 }
 
-/// Acquires the lock although the `broken` nodes fail, and checks that the report contains their reason.
+/// Acquires the lock although the `broken` nodes fail. Checks that the report contains their reason.
 async fn expect_acquired_without(redlock: &Redlock, broken: &[Server], reason: &str) {
     let started = Instant::now();
     loop {
@@ -50,13 +50,12 @@ async fn expect_acquired_without(redlock: &Redlock, broken: &[Server], reason: &
         if is_reported {
             return;
         }
-        // A connection that has just closed has a different reason.
+        // A connection that was just closed reports a different reason, so the test tries again.
         assert!(started.elapsed() < SOON, "the report lacks {reason}: {text}");
     }
 }
 
-/// Fails to acquire because a quorum is broken, and checks that this is reported as an outage, not as
-/// contention.
+/// Fails to acquire the lock because a quorum is broken. Checks that the error reports an outage, not contention.
 async fn expect_outage(redlock: &Redlock, broken: &[Server], reason: &str) {
     let started = Instant::now();
     loop {
@@ -80,7 +79,7 @@ async fn expect_all_up(redlock: &Redlock) {
     .await;
 }
 
-/// Breaks one of three connected nodes, then a second, then repairs both.
+/// Breaks one of three connected nodes, then a second node, and then repairs both.
 async fn check(
     setup: &ServerBuilder,
     reason: &str,
@@ -129,7 +128,7 @@ async fn demoted_node_is_reported_as_replica() {
     let port = master.port().to_string();
     let follow = |server: &Server| drop(server.cmd(&["REPLICAOF", "127.0.0.1", &port]));
     let lead = |server: &Server| drop(server.cmd(&["REPLICAOF", "NO", "ONE"]));
-    // The first vote is the READONLY error; later ones report the node as a replica.
+    // The first vote is the READONLY error. Later votes report the node as a replica.
     check(&Server::builder(), "replica", follow, lead).await;
 }
 
@@ -159,7 +158,7 @@ async fn node_that_cannot_save_is_reported_as_misconf() {
     let fail_to_save = |server: &Server| {
         let reply = server.cmd(&["CONFIG", "GET", "dir"]);
         let dir: HashMap<String, String> = redis::from_redis_value(reply).expect("a map");
-        // The dump cannot be written where a directory exists, not even by root.
+        // A directory with the name of the dump prevents the dump, even for root.
         std::fs::create_dir(format!("{}/dump.rdb", dir["dir"])).expect("a writable directory");
         config(server, "save", "3600 1");
         server.cmd(&["BGSAVE"]);
@@ -193,8 +192,8 @@ async fn loading_node_is_reported_as_loading() {
     config(&master, "repl-diskless-sync-delay", "0");
     config(&master, "rdbcompression", "no");
     let often = ["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"];
-    // Before Redis 7.0, a loading server only answers after every 2 MiB, so it must load more. While it
-    // loads, it also refuses `CONFIG SET`, so the load must end by itself.
+    // Before Redis 7.0, a loading server answers only after every 2 MiB, so it must load more. It also refuses `CONFIG
+    // SET` while it loads, so the test cannot shorten the load.
     let is_old = master.try_cmd(&often).is_err();
     let (size, delay_us) = if is_old { ("10240", "3500") } else { ("1024", "5000") };
     let fill = "for i = 1, 4000 do redis.call('SET', 'k' .. i, string.rep('x', ARGV[1])) end";
@@ -229,7 +228,7 @@ async fn changed_password_is_wrong_at_the_next_connection() {
     check(&setup, "WRONGPASS", change, |server| password(server, PASSWORD)).await;
 }
 
-/// The same for nodes that are broken before the client connects: one of three, then two.
+/// Checks nodes that are broken before the client connects: one of three, then two.
 async fn check_initially_broken(
     broken: &[Server; 2],
     url: impl Fn(&Server) -> String,
@@ -297,7 +296,8 @@ async fn unknown_command_error_hides_the_password() {
     check_initially_broken(&without_auth, Server::url_with_auth, "ERR unknown command").await;
 }
 
-/// An accepted connection. The server has capacity once it has noticed that earlier connections were closed.
+/// Opens a connection that the server accepts. The server has capacity once it has noticed that earlier connections
+/// were closed.
 fn admitted(server: &Server) -> TcpStream {
     let started = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Servers that accept connections but execute no writes: replicas, paused, full and protected servers.
+//! Servers that accept connections but execute no writes: replicas, and paused, full or protected servers.
 
 use crate::{SOON, all_up, builder_of, eventually, granted_by_all, ms, state};
 use kit::{Cluster, Proxy, Server};
@@ -11,11 +11,11 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Duration of each fault: many times the first pause between connections.
+/// The duration of each fault, many times the first pause between connections.
 const FAULT: Duration = Duration::from_secs(8);
 
-/// Limit of connections to one node during a fault. The pauses grow from 100 ms to 4 s, and each is at least
-/// half as long.
+/// The limit of connections to one node during a fault. The pauses grow from 100 ms to 4 s, and an actual pause is at
+/// least half as long.
 const MAX_CONNECTIONS: u64 = 10;
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
@@ -23,7 +23,6 @@ fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     builder_of(urls).restart_guard(RestartGuard::Off).ttl(ms(300_000))
 }
 
-/// Tries to acquire during the [fault](FAULT), and returns the last refusal.
 async fn keep_trying(redlock: &Redlock) -> Option<AcquireError> {
     let (started, mut refusal) = (Instant::now(), None);
     while started.elapsed() < FAULT {
@@ -33,7 +32,6 @@ async fn keep_trying(redlock: &Redlock) -> Option<AcquireError> {
     refusal
 }
 
-/// Reasons why nodes went down.
 #[derive(Default)]
 struct Outages(Mutex<Vec<String>>);
 
@@ -59,7 +57,7 @@ async fn client_follows_a_failed_over_address() {
     let dropped = granted_by_all(&redlock, "dropped").await;
     eventually("all nodes are up", || all_up(&redlock)).await;
 
-    // The replica is synchronized and promoted. The address still leads to the old master.
+    // The replica is synchronized and promoted, but the address still leads to the old master.
     let old = &cluster[0];
     promoted.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
     let has_keys = || promoted.keys().len() == 2;
@@ -92,7 +90,8 @@ async fn client_follows_a_failed_over_address() {
     eventually("the lock is free on the new master", || promoted.get("held").is_none()).await;
 }
 
-/// Without `INFO`, the client does not know the role: each set-up succeeds, and the first write is refused.
+/// Without `INFO`, the client does not know the node's role. Each set-up succeeds, and the node refuses the first
+/// write.
 #[tokio::test]
 async fn replica_without_info_costs_few_connections() {
     let server = Server::builder().user("locks", "secret").start();
@@ -107,7 +106,7 @@ async fn replica_without_info_costs_few_connections() {
     let connections = address.accepted() - before;
     assert!((3..=MAX_CONNECTIONS).contains(&connections), "{connections} connections");
     assert!(refused.to_string().contains("READONLY"), "{refused}");
-    // Before Redis 7.0 the error of a script begins with `ERR`.
+    // Before Redis 7.0, the error of a script begins with `ERR`.
     let state = state(&redlock, 0).to_string();
     assert!(state.starts_with("down: ") && state.contains("READONLY"), "{state}");
     server.cmd(&["REPLICAOF", "NO", "ONE"]);
@@ -160,7 +159,7 @@ async fn paused_writes_on_a_majority_cost_few_connections() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// An address of this machine that is not a loopback address, if there is one.
+/// Returns a non-loopback address of this machine, if it has one.
 fn outer_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Connecting a UDP socket sends no packet.
@@ -177,7 +176,7 @@ async fn protected_mode_is_reported() {
     };
     let server = Server::builder().arg("--bind").arg("0.0.0.0").arg("--protected-mode").arg("yes");
     let server = server.start();
-    // Before Redis 7.0, a server with the setting `bind` is never protected.
+    // Before Redis 7.0, a server with the setting `bind` is never in protected mode.
     if server.info("server")["redis_version"].starts_with("6.") {
         println!("skipped: this server is not protected");
         return;

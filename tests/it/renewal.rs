@@ -82,7 +82,7 @@ async fn loss_is_reported_in_time_on_a_blocked_runtime() {
         futures::future::try_join_all(each).await.expect("the locks are free")
     };
     cluster.servers().iter().for_each(Server::stop);
-    // Extensions that were already sent may still count. This waits until none can.
+    // An extension that was already sent may still count until the end of this pause.
     sleep(ms(300)).await;
     let blockers = (0..3).map(|_| tokio::spawn(async { std::thread::sleep(ms(12_000)) }));
     let blockers: Vec<_> = blockers.collect();
@@ -96,7 +96,7 @@ async fn loss_is_reported_in_time_on_a_blocked_runtime() {
     for loss in losses.collect::<Vec<_>>() {
         let (why, at, valid_until) = loss.await.expect("no panic");
         assert_eq!(why, Loss::Expired);
-        // The library reports the loss 2 ms early. A busy machine may delay the task itself.
+        // The library reports the loss 2 ms early, but a busy machine may delay the task.
         assert!(
             at < valid_until + ms(5_000),
             "{:?} late",
@@ -184,7 +184,7 @@ async fn renewal_survives_a_stopped_minority() {
 async fn renewal_continues_on_another_runtime() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 3_000);
-    // Connections of this runtime can renew a lease that was acquired on another runtime.
+    // The connections of this runtime can renew a lease that was acquired on another runtime.
     redlock.try_acquire("warm").await.expect("the lock is free").release().await.expect("up");
     let elsewhere = redlock.clone();
     let acquire = move || current_thread().block_on(renewed(&elsewhere));
@@ -234,7 +234,7 @@ async fn loss_of_one_more_node_ends_the_lease() {
         eventually("all nodes have voted", || lease.report().granted() == granted).await;
         if is_asked {
             cluster.servers()[..2].iter().for_each(|node| node.set("r", "other"));
-            // The extension finds the key on three nodes, and another value on two.
+            // The extension finds the key on three nodes and another value on two.
             lease.extend(hour).await.expect("a majority holds the key");
         }
         cluster[2].set("r", "other");
@@ -281,7 +281,7 @@ async fn one_client_renews_a_thousand_leases() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The third node's connection is pending while the lock is lost on the others.
+/// The client is still connecting to the third node while the lock is lost on the other nodes.
 #[tokio::test]
 async fn unsent_acquire_is_not_written_after_the_loss() {
     let cluster = Cluster::start(3);
@@ -289,7 +289,7 @@ async fn unsent_acquire_is_not_written_after_the_loss() {
     let builder = through(&proxies).node_timeout(ms(5_000)).connect_timeout(ms(20_000));
     let redlock = builder.build().expect("valid settings");
     let _first = granted_by_all(&redlock, "first").await;
-    // A connection must last this long for commands to wait for the next one.
+    // Commands wait for the next connection only if the previous one lasted this long.
     tokio::time::sleep(ms(1_500)).await;
     proxies[2].hold_connects(true);
     proxies[2].reset();
@@ -305,7 +305,7 @@ async fn unsent_acquire_is_not_written_after_the_loss() {
     drop(lease);
 }
 
-/// One node has the key, one has lost it, and one is down: the lease may be lost or not.
+/// One node has the key, one has lost it, and one is down. The client cannot know whether the lease is lost.
 #[tokio::test]
 async fn key_is_not_restored_without_a_known_majority() {
     let cluster = Cluster::start(3);

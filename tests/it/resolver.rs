@@ -1,5 +1,5 @@
-//! Nodes whose names resolve slowly, or to another address after a failover. A slow resolver blocks a thread,
-//! for which no operation may wait.
+//! Nodes whose names resolve slowly, or to another address after a failover. A slow resolver blocks a thread, and no
+//! operation may wait for that thread.
 
 use crate::{SOON, eventually, granted_by_all, is_up, ms, multi_thread};
 use kit::{Cluster, Rerun, Server};
@@ -7,13 +7,13 @@ use quorlock::{Builder, Redlock, ReleaseOutcome, RestartGuard, Severity};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-/// With the preloaded library, this name resolves only after a minute.
+/// A URL whose name the preloaded resolver resolves only after one minute.
 const SLOW: &str = "redis://slow.invalid:6379";
 
-/// Environment variable with the other nodes' URLs for the child.
+/// The environment variable that passes the other nodes' URLs to the child.
 const URLS: &str = "QUORLOCK_TEST_RESOLVER_NODES";
 
-/// The connect timeout, node timeout and ttl are valid together, and far below a minute.
+/// Returns settings with timeouts far below one minute. The connect timeout, node timeout and ttl are valid together.
 fn builder(urls: &str) -> Builder {
     let builder = Redlock::builder().nodes(urls.split(' ')).nodes([SLOW]);
     builder.connect_timeout(ms(500)).node_timeout(ms(1_000)).ttl(ms(30_000))
@@ -88,13 +88,13 @@ fn closes_and_checks() {
         assert_eq!(lease.release().await.expect("three nodes are up"), ReleaseOutcome::Released);
         let _ = redlock.close().await;
     });
-    // The caller owns this runtime.
+    // The caller owns this runtime and must shut it down.
     runtime.shutdown_background();
     assert!(started.elapsed() < 2 * SOON, "{:?}", started.elapsed());
 }
 
-/// Environment variable with the path of a file that contains the address of `moving.invalid`. The preloaded
-/// resolver reads it.
+/// The environment variable with the path of a file that contains the address of `moving.invalid`. The preloaded
+/// resolver reads this file.
 const FILE: &str = "QUORLOCK_TEST_RESOLVER_FILE";
 
 #[test]
@@ -122,8 +122,8 @@ async fn follows_a_name() {
     let redlock = builder.node_timeout(ms(1_000)).ttl(ms(30_000)).build().expect("valid settings");
     drop(redlock.acquire("r").wait(SOON).await.expect("the lock is free"));
     eventually("the name is resolved", || is_up(&redlock, 0)).await;
-    // The name changes before the old master is demoted, so the client's old connection still works and must be
-    // refused.
+    // The name changes before the old master is demoted. The client's old connection therefore still works, and the
+    // client must reject it.
     fs::write(&file, "127.0.0.2").expect("a scratch directory");
     old.cmd(&["REPLICAOF", "127.0.0.2", &port]);
     let lease = redlock.acquire("followed").wait(SOON).await.expect("two nodes are up");

@@ -12,17 +12,15 @@ use quorlock::{
 };
 use std::time::{Duration, Instant};
 
-/// Longer than the quarantine period of every guard.
+/// A duration longer than the quarantine period of every guard.
 const AGE: Duration = Duration::from_hours(3);
 
-/// Servers whose uptime exceeds the quarantine period, because their clocks are advanced.
 pub(crate) async fn past_quarantine(nodes: usize) -> Cluster {
     let cluster = clocked(nodes);
     advance_past_quarantine(&cluster).await;
     cluster
 }
 
-/// Advances the servers' clocks until each reports an uptime beyond the quarantine period.
 pub(crate) async fn advance_past_quarantine(cluster: &Cluster) {
     cluster.iter().for_each(|node| node.clock().jump(AGE));
     let uptime = |node: &Server| {
@@ -34,17 +32,18 @@ pub(crate) async fn advance_past_quarantine(cluster: &Cluster) {
     .await;
 }
 
-/// Text of a node's failed vote.
 fn reason(refused: &AcquireError, node: usize) -> String {
     let report = refused.report().expect("nodes were asked");
     let NodeVote::Failed(failure) = report.nodes()[node].vote() else { panic!("{report}") };
     failure.to_string()
 }
 
-/// 1. A holds the lock on a bare quorum: nodes 0, 1 and 2 of five.
-/// 2. Node 2 restarts without data.
+/// Restarts a node between the acquires of clients A and B. Returns A's lease and the result of B's acquire.
 ///
-/// Returns A's lease, and the result of B's acquire. B has used the nodes before the restart if `has_seen`.
+/// 1. If `has_seen`, B uses the nodes before the restart.
+/// 2. A acquires the lock on a bare quorum: nodes 0, 1 and 2 of five.
+/// 3. Node 2 restarts without data.
+/// 4. B tries to acquire the lock.
 async fn restarted_between(
     cluster: &Cluster,
     guard: RestartGuard,
@@ -154,7 +153,7 @@ async fn new_deployment_works_at_once_unless_guard_is_strict() {
         .await
         .expect_err("the nodes have just started");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
-    // Two nodes were enough for the decision.
+    // Two nodes are enough for the decision.
     assert!(refused.to_string().matches(" restarted ").count() >= 2, "{refused}");
     let short = strict().max_ttl(ms(1_000)).ttl(ms(1_000)).node_timeout(ms(200)).build();
     let lease = short.expect("valid settings").acquire("r").wait(SOON).await;
@@ -181,7 +180,7 @@ async fn trusted_durable_node_counts_with_strict_guard() {
         .try_acquire("r")
         .await
         .expect_err("the nodes have just started");
-    // Two nodes were enough for the decision.
+    // Two nodes are enough for the decision.
     assert!(refused.to_string().matches(" restarted ").count() >= 2, "{refused}");
 }
 
@@ -213,7 +212,7 @@ async fn waiting_acquire_succeeds_when_the_quarantine_ends() {
         matches!(info.eligibility(), VoteEligibility::Excluded(NodeFailure::Restarted { .. }))
     };
     eventually("both restarts are noticed", || excluded(0) && excluded(1)).await;
-    // With this retry delay, the acquire only tries in time if the end of the quarantine wakes it.
+    // With this retry delay, the acquire succeeds in time only if the end of the quarantine wakes it.
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let lease = redlock.acquire("r").wait(SOON).retry(never).await.expect("the quarantine ends");
     assert!(
@@ -232,7 +231,7 @@ async fn flush_is_noticed_by_a_missing_key() {
     let redlock = builder(&cluster).build().expect("valid settings");
     let eligibility = || redlock.nodes()[0].eligibility().clone();
     let lease = granted_by_all(&redlock, "r").await;
-    // The node sends its push before the reply to the next command, but the client may read it later.
+    // The node sends its push before the reply to the next command, but the client may read the push later.
     cluster[0].cmd(&["EVAL", "redis.call('SELECT', 1) redis.call('FLUSHDB')", "0"]);
     lease.extend(ms(40_000)).await.expect("all nodes hold the key");
     tokio::time::sleep(ms(50)).await;
@@ -321,7 +320,7 @@ async fn ttl_above_max_ttl_is_refused_by_every_operation() {
     assert_eq!(released, Err(ReleaseError::Invalid(refusal)));
 }
 
-/// Remaining quarantine of each node, from the findings of a check.
+/// Returns the remaining quarantine of each node, from the findings of a check.
 async fn quarantined(redlock: &Redlock) -> Vec<Option<Duration>> {
     let nodes = redlock.check().await.expect("the client is open");
     let counts_in = |finding: &Finding| match finding {
@@ -362,7 +361,7 @@ async fn check_and_status_report_how_long_restarted_nodes_do_not_count() {
     drop(off.try_acquire("r").await.expect("all nodes count"));
 }
 
-/// `check` uses separate connections, and attempts do not depend on its results.
+/// `check` uses separate connections, and later attempts do not depend on its results.
 #[tokio::test]
 async fn check_changes_nothing_for_the_restart_guard() {
     let cluster = past_quarantine(3).await;

@@ -1,4 +1,4 @@
-//! Nodes that are restarted one after another, without data, while new clients connect.
+//! Nodes that restart one after another without data while new clients connect.
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
@@ -16,16 +16,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until};
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// Short, so that many rounds are possible. No quarantine ends within a round.
+/// A short TTL, so that many rounds are possible. No quarantine ends within a round.
 const TTL: Duration = Duration::from_secs(2);
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Observations of new clients.
 #[derive(Default)]
 struct Observed {
-    /// Refusals because of a restarted node, while A's lease was valid.
+    /// The number of refusals because of a restarted node while A's lease was valid.
     restarts: usize,
-    /// Reports of acquires while another client held the lock.
+    /// The reports of acquires that succeeded while another client held the lock.
     shared: Vec<String>,
 }
 
@@ -41,7 +40,8 @@ fn names_a_restart(refused: &AcquireError) -> bool {
     report.is_some_and(|report| report.nodes().iter().any(|node| was_restarted(node.vote())))
 }
 
-/// Connects at `from` as a new client, and tries to acquire until `until`. Keeps the lock.
+/// Connects as a new client at `from` and tries to acquire the lock until `until`. Returns the lease, so that the
+/// client keeps the lock.
 async fn try_until(
     cluster: Arc<Cluster>,
     holder: Arc<Lease>,
@@ -53,7 +53,7 @@ async fn try_until(
         match redlock.try_acquire("r").await {
             Ok(lease) => {
                 let since = Instant::now();
-                // If both leases are valid in this order, both were valid when the first was checked.
+                // If both leases are valid in this order, both were valid at the first check.
                 if holder.is_valid() && lease.is_valid() {
                     observed.shared.push(format!("{:?}", lease.report()));
                 }
@@ -69,7 +69,6 @@ async fn try_until(
     (observed, None)
 }
 
-/// Restarts a majority of the nodes, one after another, at random times.
 async fn restart_majority(cluster: Arc<Cluster>, mut random: StdRng) {
     let mut nodes: Vec<_> = (0..cluster.len()).collect();
     nodes.shuffle(&mut random);
@@ -80,9 +79,9 @@ async fn restart_majority(cluster: Arc<Cluster>, mut random: StdRng) {
     }
 }
 
-/// A holds the lock on all nodes, a majority is restarted, and three new clients try to acquire the lock.
+/// Plays one round: A holds the lock on all nodes, a majority restarts, and three new clients try to acquire the lock.
 async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Observed {
-    // The leases of the previous round end with this.
+    // This also ends the leases of the previous round.
     advance_past_quarantine(cluster).await;
     eventually("no key is left", || cluster.is_empty()).await;
     let a = fresh(cluster);
@@ -118,7 +117,7 @@ async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Observed {
     all
 }
 
-/// Plays `rounds` on each of `at_once` concurrent clusters of `nodes` nodes.
+/// Plays `rounds` rounds on each of `at_once` concurrent clusters of `nodes` nodes.
 async fn play(nodes: usize, at_once: u64, rounds: u64) {
     let on_one_cluster = |seed| async move {
         let (cluster, mut random) =

@@ -5,7 +5,6 @@ use kit::{Cluster, Server};
 use quorlock::Redlock;
 use serde_json::{Value, json, to_value};
 
-/// Names of an object's fields, in order.
 fn names(object: &Value) -> Vec<&str> {
     object.as_object().expect("an object").keys().map(String::as_str).collect()
 }
@@ -14,7 +13,8 @@ fn text(what: &impl serde::Serialize) -> Value {
     to_value(what).expect("the value can be serialized")
 }
 
-/// Three nodes with a password. One is dead, and another has a key that is not a lock.
+/// Creates a client of three nodes whose URLs contain a password. One node is dead, and another has a key that is not a
+/// lock.
 async fn scene(cluster: &Cluster) -> Redlock {
     cluster[1].cmd(&["HSET", "r", "no", "lock"]);
     cluster[2].kill();

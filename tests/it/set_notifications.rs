@@ -1,21 +1,21 @@
-//! Acquires of several locks are notified when any conflicting key is deleted, and so are acquires that
-//! conflict with them.
+//! Notifications for acquires of several locks. The deletion of any conflicting key notifies such an acquire, and also
+//! the acquires that conflict with it.
 //!
-//! The retry delay exceeds each test, so an acquire that is not notified does not get its locks in time.
+//! The retry delay exceeds each test, so an acquire without a notification does not get its locks in time.
 
 use crate::{SOON, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{Redlock, RetryPolicy};
 use std::time::Duration;
 
-/// A client that only tries again when it is notified.
+/// Creates a client that tries again only when it is notified.
 fn patient(urls: impl IntoIterator<Item = String>) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let builder = Redlock::builder().nodes(urls).ttl(ms(60_000)).node_timeout(SOON);
     builder.retry(never).wait(SOON).build().expect("valid settings")
 }
 
-/// Acquires once, so that connections are open and scripts are loaded.
+/// Acquires locks once, so that connections are open and scripts are loaded.
 async fn warm_up(redlock: &Redlock) {
     let lease = redlock.acquire_all(["other", "third"]).await.expect("the locks are free");
     lease.release().await.expect("nodes are up");
@@ -47,8 +47,8 @@ async fn acquire_is_notified_if_nodes_name_different_keys() {
     }
 }
 
-/// Three of five nodes name one key, and the other two a key that is released in this process. Together with
-/// one of the three they are a majority.
+/// Three of five nodes name one key. The other two name a key that this process releases. These two nodes and one of
+/// the three form a majority.
 #[tokio::test]
 async fn local_release_counts_for_a_blocked_set() {
     let cluster = Cluster::start(5);
@@ -56,11 +56,11 @@ async fn local_release_counts_for_a_blocked_set() {
     warm_up(&redlock).await;
     let held = redlock.acquire("b").await.expect("the lock is free");
     eventually("all nodes have the key", || cluster.all_have("b")).await;
-    // A key without expiry blocks longest, so nodes that have both keys name this one.
+    // A key without expiry blocks longest, so nodes that have both keys name this key.
     cluster.servers()[..3].iter().for_each(|node| node.set("c", "theirs"));
     let asked: Vec<_> = cluster.iter().map(|node| node.calls("pttl")).collect();
     let waiting = tokio::spawn(redlock.acquire_all(["a", "b", "c"]).into_future());
-    // The acquire tries once more after it has queued.
+    // The acquire makes one more attempt after it has queued.
     let is_asked = |(node, asked): &(&Server, &u64)| node.calls("pttl") > **asked + 1;
     let is_refused = || cluster.iter().zip(&asked).filter(is_asked).count() >= 3;
     eventually("the acquire is refused twice", is_refused).await;
@@ -74,7 +74,7 @@ async fn local_release_counts_for_a_blocked_set() {
     lease.release().await.expect("nodes are up");
 }
 
-/// The keys of a refused attempt for several locks briefly block an acquire of one of them.
+/// The keys of a refused attempt for several locks briefly block an acquire of one of these locks.
 #[tokio::test]
 async fn refused_set_notifies_the_acquire_it_blocked() {
     let cluster = Cluster::start(2);

@@ -1,7 +1,7 @@
-//! Cost and order of acquires that wait for several locks. The nodes are in-process and time is tokio's, so
-//! every step can be counted.
+//! Cost and order of acquires that wait for several locks. The nodes are in-process and time is tokio's, so the tests
+//! can count every step.
 //!
-//! The retry delay exceeds each test, so an acquire that is not notified does not get its locks in time.
+//! The retry delay exceeds each test, so an acquire without a notification does not get its locks in time.
 
 use crate::{MAX_TTL, SOON, ms};
 use futures::FutureExt;
@@ -16,14 +16,13 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// A client that only tries again when it is notified.
+/// Creates a client that tries again only when it is notified.
 fn patient(nodes: &Nodes) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let builder = nodes.client().ttl(MAX_TTL).max_ttl(MAX_TTL).node_timeout(ms(500));
     builder.retry(never).wait(SOON).build().expect("valid settings")
 }
 
-/// Counts the polls of a future.
 struct Counted<F>(Pin<Box<F>>, Arc<AtomicUsize>);
 
 impl<F: Future> Future for Counted<F> {
@@ -35,7 +34,7 @@ impl<F: Future> Future for Counted<F> {
     }
 }
 
-/// Acquires that wait for several locks, in their order.
+/// Acquires that wait for several locks, in the order of their start.
 struct Waiters {
     redlock: Redlock,
     polls: Arc<AtomicUsize>,
@@ -43,7 +42,7 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// Spawns one acquire per pair. Each has been refused before the next begins.
+    /// Spawns one acquire per pair. Each acquire has been refused before the next one begins.
     async fn wait_for(redlock: &Redlock, pairs: impl IntoIterator<Item = [String; 2]>) -> Self {
         let (polls, waiting) = (Arc::<AtomicUsize>::default(), Vec::new());
         let mut waiters = Self { redlock: redlock.clone(), polls, waiting };
@@ -58,7 +57,7 @@ impl Waiters {
         waiters
     }
 
-    /// Cost of `act` and its consequences: the number of checked waiters and of polls.
+    /// Runs `act` and returns the cost of all consequences: the number of checked waiters and the number of polls.
     async fn cost(&self, act: impl AsyncFnOnce()) -> (u64, usize) {
         let counts = || (waiter_checks(&self.redlock), self.polls.load(Ordering::SeqCst));
         let before = counts();
@@ -68,7 +67,7 @@ impl Waiters {
         (after.0 - before.0, after.1 - before.1)
     }
 
-    /// The only lease that has been acquired.
+    /// Returns the lease of the only acquire that has succeeded.
     async fn winner(&mut self) -> Lease {
         let mut done = self.waiting.iter().enumerate().filter(|(_, one)| one.is_finished());
         let (index, None) = (done.next().expect("an acquire has succeeded").0, done.next()) else {
@@ -77,7 +76,7 @@ impl Waiters {
         self.waiting.remove(index).await.expect("no panic")
     }
 
-    /// Waits for each acquire and releases its lease, in turn.
+    /// Waits for each acquire and releases its lease, one after another.
     async fn drain(mut self) {
         while !self.waiting.is_empty() {
             self.winner().await.release().await.expect("nodes are up");
@@ -86,7 +85,7 @@ impl Waiters {
     }
 }
 
-/// Limits per release, independent of the number of waiters.
+/// The limit of checked waiters per release, independent of the number of waiters. `MAX_POLLS` is the limit of polls.
 const MAX_CHECKS: u64 = 12;
 const MAX_POLLS: usize = 24;
 
@@ -135,8 +134,8 @@ async fn cost_of_a_push_does_not_grow_with_waiting_sets() {
     }
 }
 
-/// Spawns `count` acquires in separate queues. Of three nodes, the first names a key that only this acquire
-/// wants, the second a key that all want, and the third grants.
+/// Spawns `count` acquires in separate queues on three nodes. The first node names a key that only this acquire wants,
+/// and the second names a key that all acquires want. The third node grants.
 async fn in_separate_queues(nodes: &Nodes, redlock: &Redlock, count: usize) -> Waiters {
     nodes.only(1).hold("z", MAX_TTL);
     for index in 0..count {
@@ -187,8 +186,8 @@ async fn refused_set_notifies_the_next_one() {
     waiters.drain().await;
 }
 
-/// An acquire in a separate queue, which the test polls by hand, and three acquires behind it. The common key
-/// has been deleted, and the first one notified.
+/// Returns an acquire in a separate queue, which the test polls by hand, and three acquires behind it. The common key
+/// has been deleted, and the first acquire has been notified.
 async fn notified_but_not_polled(nodes: &Nodes, redlock: &Redlock) -> (Pin<Box<Acquire>>, Waiters) {
     nodes.only(1).hold("z", MAX_TTL);
     nodes.only(0).hold("first", MAX_TTL);
@@ -259,7 +258,7 @@ async fn key_named_after_the_refusal_is_watched() {
     redlock.acquire("warm-up").await.expect("free").release().await.expect("nodes are up");
     nodes.only(..2).hold("a", MAX_TTL);
     nodes.only(2..).hold("b", MAX_TTL);
-    // Three nodes have refused before the others reply.
+    // Three nodes refuse before the other two reply.
     nodes.only(..3).delay(ms(50));
     nodes.only(3..).delay(ms(100));
     let waiting = tokio::spawn(redlock.acquire_all(["a", "b"]).into_future());

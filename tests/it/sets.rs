@@ -1,4 +1,4 @@
-//! Several resources locked together.
+//! Acquires of several resources that are locked together.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::Cluster;
@@ -49,7 +49,7 @@ async fn each_node_grants_all_keys_or_none() {
     }
     held.release().await.expect("nodes are up");
     let lease = redlock.try_acquire_all(["a", "b", "c"]).await.expect("the locks are free");
-    // One of the keys is overwritten on a majority, so the whole lease is lost.
+    // Another client overwrites one of the keys on a majority, so the whole lease is lost.
     for node in &cluster.servers()[..2] {
         node.set("b", "other");
     }
@@ -94,7 +94,7 @@ async fn acquire_of_several_locks_waits_for_the_conflicting_one() {
     for (holder, (first, second)) in
         orders.map(|order| [(&redlock, order), (&other_client, order)]).concat()
     {
-        // The acquire queues for the key that blocks it, and then for the other one.
+        // The acquire queues for the key that blocks it, and then for the other key.
         let first = holder.try_acquire(first).await.expect("the lock is free");
         let second = holder.try_acquire(second).await.expect("the lock is free");
         let waiting = tokio::spawn(redlock.acquire_all(["a", "b", "c"]));
@@ -112,7 +112,7 @@ async fn acquire_of_several_locks_waits_for_the_conflicting_one() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Counts attempts for several locks that include `c`.
+/// An observer that counts the attempts to acquire sets of locks that include `c`.
 #[derive(Default)]
 struct Attempts(AtomicUsize);
 
@@ -158,7 +158,7 @@ async fn queued_acquire_of_several_locks_contacts_no_node() {
     }
 }
 
-/// Acquires and releases `names` repeatedly, and checks that no other task holds one of them.
+/// Acquires and releases `names` repeatedly, and checks that no other task holds any of them.
 async fn acquire_repeatedly(
     redlock: Redlock,
     names: &'static [&'static str],

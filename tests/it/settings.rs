@@ -12,13 +12,12 @@ fn hours(hours: u64) -> Duration {
     Duration::from_hours(hours)
 }
 
-/// A client without drift allowance, with a ttl and a node timeout that a busy machine does not exceed.
+/// Returns settings without a drift allowance. A busy machine does not exceed the ttl and the node timeout.
 fn plain(cluster: &Cluster) -> Builder {
     let builder = Redlock::builder().nodes(cluster.urls()).ttl(ms(30_000)).node_timeout(ms(5_000));
     builder.drift_factor(0.0).drift_constant(Duration::ZERO).connect_timeout(SOON)
 }
 
-/// True if the lease and its keys fit this ttl and drift allowance.
 fn has_validity(cluster: &Cluster, lease: &Lease, ttl: Duration, drift: Duration) -> bool {
     let longest = i64::try_from(ttl.as_millis()).expect("within i64");
     let fits = |pttl: i64| pttl > 0 && pttl <= longest;
@@ -123,8 +122,7 @@ async fn lease_is_renewed_with_limiting_settings() {
     futures::future::join_all(renewed).await;
 }
 
-/// With such settings a busy machine may refuse any operation. Each refusal must have a reason and leave no
-/// key.
+/// With these settings, a busy machine may refuse any operation. Each refusal must have a reason and leave no key.
 #[tokio::test]
 async fn smallest_times_leave_no_keys() {
     let cluster = Cluster::start(3);

@@ -1,4 +1,4 @@
-//! Servers that reply with errors, or close the connection, during a set-up.
+//! Servers that reply with errors or close the connection during the connection set-up.
 
 use crate::{SOON, eventually, granted_by_all, is_up, ms, through};
 use kit::{Cluster, Proxy, Server};
@@ -7,12 +7,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-/// Servers that report a script as busy after 10 ms.
+/// Starts servers that report `BUSY` after a script has run for 10 ms.
 fn servers() -> Vec<Server> {
     (0..3).map(|_| Server::builder().arg("--lua-time-limit").arg("10").start()).collect()
 }
 
-/// Runs a script on `server` until it is killed.
 fn keep_busy(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(server.addr()).expect("the server is up");
     let eval = b"*3\r\n$4\r\nEVAL\r\n$17\r\nwhile true do end\r\n$1\r\n0\r\n";
@@ -48,7 +47,7 @@ async fn server_busy_at_set_up_is_retried_and_counts() {
     assert_eq!(lease.report().granted(), 3, "{}", lease.report());
 }
 
-/// A proxy that closes each connection on its first bytes, as twemproxy does on `HELLO`.
+/// Starts a proxy that closes each connection at its first bytes, as twemproxy does on `HELLO`.
 fn closing_proxy() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("redis://{}", listener.local_addr().expect("the socket is bound"));

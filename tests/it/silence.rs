@@ -1,4 +1,4 @@
-//! Connections that lose all packets at the same time.
+//! Connections to all nodes that lose every packet at the same time.
 
 use crate::{SOON, all_up, builder_of, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Direction, Proxy};
@@ -8,7 +8,7 @@ use quorlock::{NodeFailure, NodeState, ReleaseOutcome};
 async fn silent_connections_of_all_nodes_are_replaced_early() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    // Ten node timeouts, after which a silent connection is closed, exceed the test's limit.
+    // The client closes a silent connection after ten node timeouts. Here they exceed the time limit of the test.
     let builder = through(&proxies).node_timeout(ms(2_500));
     let redlock = builder.connect_timeout(SOON).ttl(ms(300_000)).build().expect("valid settings");
     let held = granted_by_all(&redlock, "held").await;
@@ -26,8 +26,8 @@ async fn silent_connections_of_all_nodes_are_replaced_early() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// If only one node is silent, the node is unresponsive and not the network, so a second connection would not
-/// help. Acquires do not wait for it.
+/// If only one node is silent, the fault is in the node and not in the network, so a second connection would not help.
+/// Acquires do not wait for this node.
 #[tokio::test]
 async fn single_silent_node_gets_no_second_connection() {
     let cluster = Cluster::start(3);
@@ -41,7 +41,7 @@ async fn single_silent_node_gets_no_second_connection() {
         state() == NodeState::Up && cluster.is_empty()
     })
     .await;
-    // A connection that has lasted is replaced at once if it breaks.
+    // The client replaces a broken connection at once if the connection had lasted this long.
     tokio::time::sleep(ms(1_300)).await;
     proxy.hold(Direction::Replies);
     drop(redlock.acquire("r").wait(SOON).await.expect("two nodes are up"));

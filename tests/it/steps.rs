@@ -1,4 +1,4 @@
-//! Nodes whose clocks step forward by little, as clocks do that are corrected from time to time.
+//! Nodes whose clocks step forward by a small amount, like clocks that are corrected from time to time.
 #![cfg(target_os = "linux")]
 
 use crate::restarts::past_quarantine;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until, timeout};
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// Margin above the step's length for a busy machine. Far less than a quarantine period.
+/// The margin above the step's length for a busy machine, far below a quarantine period.
 const GENEROUS: Duration = Duration::from_secs(6);
 
 fn is_any_suspect(redlock: &Redlock) -> bool {
@@ -25,7 +25,7 @@ fn is_any_suspect(redlock: &Redlock) -> bool {
     redlock.nodes().iter().any(|node| is_suspect(node.eligibility()))
 }
 
-/// True if a node is excluded for longer than a step's length.
+/// Returns true if a node is excluded for longer than a step's length.
 fn is_any_excluded(report: &Report) -> bool {
     let is_excluded = |vote: &NodeVote| match vote {
         NodeVote::Failed(NodeFailure::Suspect { counts_in, .. }) => *counts_in > GENEROUS,
@@ -34,7 +34,6 @@ fn is_any_excluded(report: &Report) -> bool {
     report.nodes().iter().any(|node| is_excluded(node.vote()))
 }
 
-/// Acquires and releases a free lock repeatedly until `until`.
 async fn acquire_and_release_until(redlock: Redlock, resource: &str, until: Instant) {
     while Instant::now() < until {
         let lease = redlock.acquire(resource).wait(GENEROUS).await;
@@ -45,8 +44,10 @@ async fn acquire_and_release_until(redlock: Redlock, resource: &str, until: Inst
     }
 }
 
-/// 1. A holds a lock with auto-extension, B acquires and releases another one, and C has used the nodes before.
-/// 2. One clock steps, and another one after `apart`.
+/// Steps the clocks of two nodes while three clients use them.
+///
+/// 1. A holds a lock with auto-extension, B acquires and releases another lock, and C has used the nodes before.
+/// 2. One node's clock steps, and another node's clock steps after `apart`.
 /// 3. A releases the lock, and every client can acquire it.
 async fn two_small_steps(ttl: Duration, step: Duration, apart: Duration) {
     let cluster = past_quarantine(3).await;
@@ -87,15 +88,14 @@ async fn small_clock_steps_do_not_disturb_leases_or_acquires() {
 /// How B acquires the lock that A holds.
 #[derive(Clone, Copy, Debug)]
 enum Second {
-    /// Makes attempts all the time.
+    /// B makes attempts all the time.
     Trying,
-    /// Has used the nodes before, and only tries again shortly before the lock expires.
+    /// B has used the nodes before, and tries again only shortly before the lock expires.
     Late,
-    /// Waits.
     Waiting,
 }
 
-/// A step of one node's clock, `after` this time since the acquire.
+/// A step of one node's clock, at the time `after` since the acquire.
 #[derive(Clone, Copy)]
 struct Step {
     after: Duration,
@@ -123,12 +123,12 @@ fn between(random: &mut StdRng, min: u64, max: u64) -> Duration {
     ms(random.random_range(min..=max))
 }
 
-/// A time within the ttl, except its beginning and end.
 fn moment(random: &mut StdRng, ttl: Duration) -> Duration {
     ttl.mul_f64(random.random_range(0.2..0.9))
 }
 
-/// Length of a step for each node. All differ, because equal steps look like a client's clock that stopped.
+/// Returns the length of a step for each node. All lengths differ, because equal steps look like a client's clock that
+/// stopped.
 fn lengths(random: &mut StdRng) -> [Duration; 3] {
     let mut lengths = [(5, 50), (80, 125), (155, 200)].map(|(min, max)| between(random, min, max));
     if random.random_ratio(1, 3) {
@@ -138,7 +138,6 @@ fn lengths(random: &mut StdRng) -> [Duration; 3] {
     lengths
 }
 
-/// Steps of the clocks of a majority or of all nodes.
 fn plan(random: &mut StdRng) -> Plan {
     let ttl = between(random, 600, 1_200);
     let (second, lengths) = (second(random), lengths(random));
@@ -150,12 +149,12 @@ fn plan(random: &mut StdRng) -> Plan {
             let at_once = moment(random, ttl);
             nodes.map(|node| forward(at_once, node, lengths[node])).collect()
         }
-        // Equal steps of a majority at the same time.
+        // A majority makes equal steps at the same time.
         3..5 => {
             let at_once = moment(random, ttl);
             nodes.take(2).map(|node| forward(at_once, node, lengths[0])).collect()
         }
-        // Steps at different times, some of them backwards.
+        // The steps happen at different times, and some go backwards.
         5..8 => {
             let step = |node| {
                 let is_back = random.random_ratio(1, 5);
@@ -164,7 +163,7 @@ fn plan(random: &mut StdRng) -> Plan {
             };
             nodes.map(step).collect()
         }
-        // Many steps, each within the drift allowance.
+        // Many steps happen, each within the drift allowance.
         _ => {
             let small = |node: usize| [(2, 5), (5, 8), (8, 11)][node];
             let step = |node| {
@@ -177,7 +176,7 @@ fn plan(random: &mut StdRng) -> Plan {
     Plan { ttl, second, steps }
 }
 
-/// Equal steps of all clocks at the same time.
+/// Plans equal steps of all clocks at the same time.
 fn plan_alike(random: &mut StdRng) -> Plan {
     let ttl = between(random, 600, 1_200);
     let (second, [by, ..], after) = (second(random), lengths(random), moment(random, ttl));
@@ -198,7 +197,6 @@ async fn step_all(cluster: Arc<Cluster>, mut steps: Vec<Step>, since: Instant) {
     }
 }
 
-/// Makes attempts until one succeeds.
 async fn try_until_acquired(redlock: &Redlock) -> Lease {
     loop {
         match redlock.try_acquire("r").await {
@@ -209,8 +207,8 @@ async fn try_until_acquired(redlock: &Redlock) -> Lease {
     }
 }
 
-/// A holds the lock on all nodes, B acquires it, and the clocks step. Returns for how long two leases
-/// overlapped.
+/// A holds the lock on all nodes, B tries to acquire it, and the clocks step. Returns the time for which both leases
+/// were valid, if they overlapped.
 async fn play(cluster: &Arc<Cluster>, plan: &Plan) -> Option<Duration> {
     let client = || {
         let builder = builder(cluster).max_ttl(ms(1_200)).ttl(plan.ttl);
@@ -232,7 +230,7 @@ async fn play(cluster: &Arc<Cluster>, plan: &Plan) -> Option<Duration> {
         }
     };
     let next = timeout(SOON, next).await.expect("B acquires the lock after any steps");
-    // If both leases are valid in this order, both were valid when the first was checked.
+    // If both leases are valid in this order, both were valid at the first check.
     let overlap = lease.valid_until().saturating_duration_since(Instant::now());
     let is_shared = lease.is_valid() && next.is_valid();
     stepping.await.expect("clocks step");

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// A runtime that owns the client's tasks and does not run.
+/// Returns a runtime that owns the client's tasks and does not run.
 fn stopped_runtime(redlock: &Redlock) -> Runtime {
     let runtime = current_thread();
     runtime.block_on(async {
@@ -17,7 +17,7 @@ fn stopped_runtime(redlock: &Redlock) -> Runtime {
     runtime
 }
 
-/// A lease whose runtime has ended.
+/// Returns a lease whose runtime has ended.
 fn orphan(redlock: &Redlock, resource: &str) -> Lease {
     current_thread()
         .block_on(async { redlock.try_acquire(resource).await.expect("the lock is free") })
@@ -31,7 +31,7 @@ fn release_avoids_a_runtime_that_does_not_run() {
     let driven = current_thread();
     driven.block_on(async {
         let (before, after) = (orphan_elsewhere(&redlock, "1"), orphan_elsewhere(&redlock, "2"));
-        // The client has no task on this runtime at first, and later it has.
+        // The client has no task on this runtime during the first drop, but has one during the second.
         drop(before);
         let lease = redlock.acquire("1").wait(SOON).await.expect("the lock is released");
         drop(after);
@@ -59,7 +59,7 @@ fn lease_outside_of_runtimes_uses_a_running_runtime() {
     });
 }
 
-/// Acquires and releases a lock, and waits for the pending releases, which are delivered with it.
+/// Acquires and drops a lock. Checks that the client then delivers all pending releases.
 fn deliver_with_next_use(redlock: &Redlock, cluster: &Cluster) {
     current_thread().block_on(async {
         drop(redlock.try_acquire("last").await.expect("the lock is free"));
@@ -76,7 +76,7 @@ fn release_returns_its_outcome_if_the_runtime_ends() {
         let lease = acquiring.block_on(async { redlock.try_acquire("r").await.expect("free") });
         let all = acquiring.block_on(async { redlock.try_acquire("all").await.expect("free") });
         let outcome = releasing.block_on(async {
-            // The releases are queued on a runtime that does not run; then it ends.
+            // The releases are queued on a runtime that does not run, and then that runtime ends.
             let one = tokio::spawn(lease.release());
             let client = redlock.clone();
             let rest = tokio::spawn(async move { client.release_all().await });
@@ -91,8 +91,8 @@ fn release_returns_its_outcome_if_the_runtime_ends() {
     deliver_with_next_use(&redlock, &cluster);
 }
 
-/// A release that was written but not confirmed when the runtime ended has an unknown outcome. It must never be
-/// reported as expired.
+/// A release that was written but not confirmed when the runtime ended has an unknown outcome. The client must never
+/// report the outcome as expired.
 #[test]
 fn release_during_a_shutdown_is_released_or_unknown() {
     let cluster = Cluster::start(3);
@@ -140,7 +140,7 @@ fn lease_of_an_idle_runtime_is_released_by_a_running_one() {
             eventually("no key is left", || cluster.is_empty()).await;
         });
     }
-    // Released by its own runtime, if that one runs.
+    // The runtime runs now, so it delivers the release.
     let lease = left.block_on(async { redlock.acquire("r").await.expect("the lock is free") });
     drop(lease);
     left.block_on(eventually("no key is left", || cluster.is_empty()));

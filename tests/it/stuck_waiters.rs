@@ -1,4 +1,4 @@
-//! Acquires queued behind futures that are not polled or are dropped.
+//! Acquires that are queued behind futures that are dropped or no longer polled.
 
 use crate::{SOON, builder, eventually, ms, pending_acquire, warm_up};
 use futures::FutureExt;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// A client whose retry delay exceeds every test, so only an event can wake its waiters.
+/// Creates a client whose retry delay exceeds every test, so only an event can wake its waiters.
 async fn patient(cluster: &Cluster) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let redlock = builder(cluster).ttl(ms(600_000)).retry(never).wait(SOON * 3);
@@ -21,7 +21,7 @@ async fn patient(cluster: &Cluster) -> Redlock {
     redlock
 }
 
-/// Polls `acquire` until it has been refused and waits.
+/// Polls `acquire` until the nodes have refused it and it waits.
 async fn refused(acquire: &mut Acquire) {
     for _ in 0..30 {
         assert!(acquire.now_or_never().is_none(), "it is held");
@@ -42,7 +42,7 @@ async fn waiter_that_bypassed_an_unpolled_one_is_notified() {
     sleep(ms(50)).await;
     held.release().await.expect("nodes are up");
     let held = timeout(SOON, second).await.expect("the first is bypassed").expect("no panic");
-    // The third acquire competes now, and the first is back at its place in the queue.
+    // The third acquire now competes, and the first acquire is back at its place in the queue.
     sleep(ms(100)).await;
     refused(&mut unpolled).await;
     held.expect("free").release().await.expect("nodes are up");
@@ -67,7 +67,7 @@ async fn dropped_future_notifies_waiters_of_all_its_keys() {
         lease.expect("free").release().await.expect("nodes are up");
         eventually("no key is left", || cluster.is_empty()).await;
     }
-    // The lease is revoked: at the deadline of its acquire, or because another acquire wants one of its keys.
+    // The client revokes the lease at the deadline of its acquire, or because another acquire wants one of its keys.
     for wait in [ms(700), SOON * 3] {
         let mut won = all().wait(wait);
         assert!((&mut won).now_or_never().is_none(), "no node has replied yet");
@@ -82,7 +82,7 @@ async fn dropped_future_notifies_waiters_of_all_its_keys() {
     }
 }
 
-/// Starts `count` tasks that each hold the lock for 50 ms. Returns how many have acquired it.
+/// Starts `count` tasks that each hold the lock for 50 ms. Returns a counter of the tasks that have acquired the lock.
 fn queue(redlock: &Redlock, count: usize) -> (Arc<AtomicUsize>, Vec<JoinHandle<()>>) {
     let served = Arc::<AtomicUsize>::default();
     let waiting = (0..count).map(|_| {
@@ -152,7 +152,7 @@ async fn many_unpolled_acquires_delay_the_queue_only_once() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Drops an acquire of the same client when woken.
+/// A waker that drops an acquire of the same client when it is called.
 struct Dropper(Mutex<Option<Acquire>>);
 
 impl Wake for Dropper {
@@ -174,14 +174,14 @@ async fn waker_can_drop_another_acquire_of_its_client() {
     let waker = Waker::from(dropper.clone());
     let mut second = Box::pin(redlock.acquire("r"));
     assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "it is held");
-    // Passes the turn to the second acquire.
+    // Dropping the first acquire passes the turn to the second.
     let dropping = thread::spawn(move || drop(first));
     let started = Instant::now();
     while !dropping.is_finished() {
         assert!(started.elapsed() < SOON, "the drop is blocked");
         sleep(ms(5)).await;
     }
-    // The waker is called at the latest when the lock is released.
+    // The release of the lock calls the waker, if the drop has not done so.
     drop(held);
     eventually("the other acquire is dropped", || dropper.0.lock().expect("no panic").is_none())
         .await;

@@ -1,4 +1,4 @@
-//! Nodes whose clocks have diverged from the client's, and clients whose clocks have stopped.
+//! Nodes whose clocks have diverged from the client's clock, and clients whose clocks have stopped.
 #![cfg(target_os = "linux")]
 
 use crate::clocks::clocked;
@@ -11,15 +11,15 @@ use tokio::time::sleep;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
-/// For locks whose keys outlive each jump and each test.
+/// A TTL for keys that outlive each jump and each test.
 const TTL: Duration = Duration::from_mins(10);
 const JUMP: Duration = Duration::from_mins(5);
-/// Longest expiry that a key can have after the jump, and shortest expiry of a key renewed after it.
+/// The longest expiry that a key can have after the jump. `NEARLY` is the shortest expiry of a key renewed after it.
 const AFTER: Duration = Duration::from_mins(5);
 const NEARLY: Duration = Duration::from_mins(8);
 
-/// Advances a node's clock, and waits until keys expire by it. Valkey 9.1 may use an earlier reading of its
-/// clock for a short time.
+/// Advances a node's clock and waits until the node's keys expire by the new time. Valkey 9.1 may use an earlier
+/// reading of its clock for a short time.
 async fn jump(node: &Server, by: Duration) {
     let before = node.pttl("r");
     node.clock().jump(by);
@@ -38,7 +38,7 @@ fn suspects(redlock: &Redlock) -> usize {
     (0..redlock.nodes().len()).filter(|node| is_suspect(redlock, *node)).count()
 }
 
-/// A free lock cannot be acquired, because the grant of `node` does not count.
+/// Checks that a free lock cannot be acquired, because the grant of `node` does not count.
 async fn expect_refused_for_suspect(redlock: &Redlock, node: usize) {
     let refused = redlock.try_acquire("third").await.expect_err("too few nodes count");
     let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
@@ -69,10 +69,10 @@ async fn node_whose_clock_jumps_forward_does_not_grant() {
         text().contains(" suspect: its clock stepped forward or runs fast (by about ")
     })
     .await;
-    // With only this node and another one, a new lock has no quorum.
+    // With only this node and one other, a new lock has no quorum.
     cluster[2].kill();
     expect_refused_for_suspect(&redlock, 1).await;
-    // Extensions and releases of this node count, because they write or delete the key.
+    // Extensions and releases on this node count, because they write or delete the key.
     lease.extend(TTL).await.expect("two nodes hold the key");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     drop(other);
@@ -102,13 +102,13 @@ async fn node_behind_a_slow_network_is_not_suspect() {
     let redlock = Redlock::builder().nodes(urls).node_timeout(ms(5_000)).build();
     let redlock = redlock.expect("valid settings");
     let lease = granted_by_all(&redlock, "r").await;
-    // Far longer than the drift allowance of a tenth of a second.
+    // The delay is far longer than the drift allowance of 0.1 s.
     for direction in [Direction::Requests, Direction::Replies] {
         let asked = Instant::now();
         proxy.delay(direction, ms(1_000));
         lease.extend(ms(10_000)).await.expect("two nodes reply");
         eventually("the node extends", || cluster[0].pttl("r") > 9_000).await;
-        // Replies arrive in order, so a later time shows that the delayed reply was read.
+        // Replies arrive in order, so the delayed reply was read before this time.
         eventually("the reply has arrived", || asked.elapsed() > ms(2_500)).await;
         assert_eq!(suspects(&redlock), 0, "{:?}", redlock.nodes());
         proxy.heal();
@@ -127,7 +127,7 @@ async fn node_stops_being_suspect() {
     jump(&cluster[1], ms(2_000)).await;
     lease.extend(ms(5_000)).await.expect("two nodes hold the key");
     eventually("the node is suspect", || is_suspect(&redlock, 1)).await;
-    // The clock runs at normal speed, so keys set since the step do not expire early.
+    // The clock runs at normal speed, so keys set after the step do not expire early.
     while is_suspect(&redlock, 1) {
         lease.extend(ms(5_000)).await.expect("two nodes hold the key");
         sleep(ms(100)).await;
@@ -159,7 +159,7 @@ async fn equal_jumps_of_all_clocks_renew_all_leases() {
     eventually("the lease is extended", || left("renewed") > NEARLY).await;
     // The next regular renewal is minutes away.
     eventually("the lease is renewed at once", || renewed.valid_until() > until + ms(1)).await;
-    // All nodes may have stepped, so keys of earlier leases may expire early.
+    // All nodes may have stepped, so the keys of earlier leases may expire early.
     eventually("all nodes are suspect", || suspects(&redlock) == 5).await;
     for lease in [extended, untouched, renewed] {
         lease.extend(TTL).await.expect("all nodes hold the key");
@@ -168,11 +168,11 @@ async fn equal_jumps_of_all_clocks_renew_all_leases() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Arguments with which this program runs as a child, and the environment variable with its nodes.
+/// The arguments with which this program runs as a child. `NODES` is the environment variable with its nodes.
 const CHILD: &[&str] = &["--ignored", "--exact", "suspects::holder", "--nocapture"];
 const NODES: &str = "QUORLOCK_HOLDER_NODES";
 
-/// Holds two locks while its wall clock jumps an hour forward, and then two hours back.
+/// Holds two locks while the wall clock of this process jumps one hour forward and then two hours back.
 #[tokio::test]
 #[ignore = "runs as a child process of the test below"]
 async fn holder() {
@@ -205,7 +205,6 @@ async fn holder() {
     }
 }
 
-/// Waits until the child has printed `word`.
 async fn printed(child: &Rerun, word: &str) {
     let has_ended = || child.output().lines().any(|line| line == word) || child.has_ended();
     eventually(word, has_ended).await;
@@ -218,7 +217,7 @@ async fn wall_clock_jumps_of_a_client_have_no_effect() {
     printed(&child, "held").await;
     child.clock().jump(HOUR);
     printed(&child, "first").await;
-    // While the child is stopped, its keys age, and so does the monotonic clock of its leases.
+    // While the child is stopped, its keys age, and the monotonic clock of its leases continues.
     child.stop();
     sleep(ms(4_000)).await;
     child.cont();

@@ -1,4 +1,4 @@
-//! Servers and proxies of other vendors: real servers behind a proxy that changes commands or replies.
+//! Servers and proxies of other vendors, simulated by real servers behind a proxy that changes commands or replies.
 
 use crate::tampering::{Action, TamperingProxy};
 use crate::{SOON, builder, builder_of, eventually, ms, through};
@@ -8,7 +8,8 @@ use quorlock::{
     VoteEligibility,
 };
 
-/// Starts a proxy for each server of `cluster`, and configures a client that connects through them.
+/// Starts a proxy for each server of `cluster`. Returns the proxies and settings of a client that connects through
+/// them.
 fn behind(
     cluster: &Cluster,
     decide: impl Fn(&[String]) -> Action + Send + Sync + Copy + 'static,
@@ -36,9 +37,9 @@ async fn release_that_closes_connections_does_not_block_others() {
         let lease = redlock.acquire("other").wait(SOON).await.expect("the lock is free");
         failed += usize::from(lease.release().await.is_err());
     }
-    // The release of "poison" is isolated after it has closed two connections to a node.
+    // The client isolates the release of "poison" after it has closed two connections to a node.
     assert!(failed <= 2, "{failed} of 20");
-    // The release is pending until the key must have expired.
+    // The release stays pending until the key must have expired.
     let started = std::time::Instant::now();
     while let Err(error) = redlock.close().await {
         assert!(started.elapsed() < 3 * SOON, "{error}");
@@ -107,7 +108,8 @@ async fn endless_reply_ends_the_connection_and_is_reported() {
     let (_proxies, builder) = behind(&cluster, decide);
     let redlock = builder.node_timeout(ms(20_000)).build().expect("valid settings");
     redlock.ready().await.expect("the node is up");
-    // A connection that lasts this long is replaced without a pause if it is only closed.
+    // After a connection of this duration, the client reconnects without a pause if the server only closed the
+    // connection.
     tokio::time::sleep(ms(1_200)).await;
     let refused = redlock.try_acquire("r").await.expect_err("the reply does not end");
     assert!(refused.to_string().contains("reply longer than its command allows"), "{refused}");
@@ -129,7 +131,7 @@ async fn long_foreign_value_is_not_fetched() {
     for acquire in
         [redlock.acquire("r"), redlock.acquire("r").fenced(), redlock.acquire_all(["r", "s"])]
     {
-        // The last attempt reads the holder.
+        // The acquire's last attempt reads the holder.
         let refused =
             acquire.wait(SOON).retry(RetryPolicy::none()).await.expect_err("the key is taken");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");

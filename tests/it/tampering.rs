@@ -6,20 +6,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Treatment of a command.
 pub(crate) enum Action {
     Pass,
-    /// Closes the connection without a reply.
+    /// The proxy closes the connection without a reply.
     Close,
-    /// Replies with these bytes instead of the server's reply.
+    /// The proxy replies with these bytes instead of the server's reply.
     Answer(&'static str),
-    /// Changes the server's reply.
+    /// The proxy changes the server's reply with this function.
     Edit(fn(&str) -> String),
-    /// Replies with a very long string.
+    /// The proxy replies with a very long string.
     Flood,
 }
 
-/// Chooses the action for the words of a command.
 type Decide = dyn Fn(&[String]) -> Action + Send + Sync;
 
 pub(crate) struct TamperingProxy {
@@ -53,7 +51,7 @@ impl TamperingProxy {
         Self { url, streams }
     }
 
-    /// Closes all connections. New ones can be made.
+    /// Closes all connections. Clients can open new ones.
     pub(crate) fn cut(&self) {
         self.streams.lock().expect("no panic").drain(..).for_each(|stream| close(&stream));
     }
@@ -85,7 +83,8 @@ fn forward_commands(
         if matches!(action, Action::Close) {
             break;
         }
-        // A command with an own reply is replaced by `PING`, so that replies keep their order.
+        // If the proxy answers a command itself, it sends `PING` to the server in place of that command, so that
+        // replies keep their order.
         let frame =
             if let Action::Answer(_) = action { b"*1\r\n$4\r\nPING\r\n".into() } else { frame };
         if sender.send(action).is_err() || server.write_all(&frame).is_err() {
@@ -121,7 +120,6 @@ fn forward_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiv
     close(server);
 }
 
-/// The bytes of the next command or reply.
 fn frame(stream: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.read_until(b'\n', &mut bytes).ok().filter(|read| *read > 0)?;
@@ -144,7 +142,6 @@ fn frame(stream: &mut impl BufRead) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The words of a command.
 fn words(command: &[u8]) -> Vec<String> {
     let mut rest = command;
     let mut words = Vec::new();

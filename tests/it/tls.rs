@@ -1,4 +1,4 @@
-//! Nodes over TLS.
+//! Nodes that are connected over TLS.
 
 use crate::{SOON, eventually, is_down, is_up, ms};
 use kit::{Rerun, Server, ServerBuilder, TlsFiles};
@@ -14,21 +14,20 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Environment variable with the node's URL for the child.
+/// The environment variable that passes the node's URL to the child.
 const URL: &str = "QUORLOCK_TEST_TLS_NODE";
 
 fn builder() -> Builder {
     Redlock::builder().node_timeout(ms(1_000)).ttl(ms(30_000))
 }
 
-/// A self-signed certificate for `names`, and its key.
 fn certificate(names: &[&str]) -> CertifiedKey<KeyPair> {
     let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     generate_simple_self_signed(names).expect("a certificate")
 }
 
-/// A server with this certificate that trusts `clients`. Returns `None` if the servers here were built without
-/// TLS.
+/// Returns settings of a server that presents `own` and trusts `clients`. Returns `None` if the installed server was
+/// built without TLS.
 fn server(
     dir: &Path,
     own: &CertifiedKey<KeyPair>,
@@ -45,7 +44,6 @@ fn server(
     Some(Server::builder().tls(TlsFiles { cert, key, ca }))
 }
 
-/// Client configuration that trusts only `root`.
 fn trusting(root: &CertifiedKey<KeyPair>) -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let mut roots = RootCertStore::empty();
     roots.add(root.cert.der().clone()).expect("a certificate");
@@ -56,7 +54,7 @@ fn trusting(root: &CertifiedKey<KeyPair>) -> ConfigBuilder<ClientConfig, WantsCl
         .with_root_certificates(roots)
 }
 
-/// Client configuration that presents `own` to servers that require a certificate.
+/// Returns a client configuration that trusts `root`, and presents `own` to servers that require a certificate.
 fn presenting(root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPair>) -> ClientConfig {
     let chain: Vec<CertificateDer<'static>> = vec![own.cert.der().clone()];
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).expect("a key");
@@ -70,7 +68,7 @@ async fn lock_and_release(redlock: &Redlock, server: &Server) {
     assert!(server.get("r").is_none());
 }
 
-/// The reason why the only node of `builder` is unreachable.
+/// Returns the reason why the only node of `builder` is unreachable.
 async fn failure(builder: Builder) -> String {
     let redlock = builder.build().expect("valid settings");
     let refused = redlock.try_acquire("r").await.expect_err("no connection");
@@ -137,13 +135,13 @@ async fn untrusted_certificate_is_refused_with_the_reason() {
     let Some(server) = server(dir.path(), &own, &own) else { return };
     let server = server.start();
     let url = server.url_tls();
-    // With the system's roots, and with other roots.
+    // The client trusts the system's roots first, and then another root.
     let another = trusting(&certificate(&["127.0.0.1"])).with_no_client_auth();
     for builder in [builder(), builder().tls(another)] {
         let why = failure(builder.nodes([&url])).await;
         assert!(why.starts_with("invalid peer certificate"), "{why}");
     }
-    // With the certificate of another host.
+    // The certificate belongs to another host name.
     let elsewhere = url.replace("127.0.0.1", "localhost");
     let config = trusting(&own).with_no_client_auth();
     let why = failure(builder().nodes([elsewhere]).tls(config)).await;
@@ -167,7 +165,6 @@ async fn insecure_url_is_refused() {
     }
 }
 
-/// A client with certificate files that contain `root` and `own`.
 fn with_files(dir: &Path, root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPair>) -> Builder {
     let [ca, cert, key] = ["roots.pem", "client.pem", "client.key"].map(|name| dir.join(name));
     fs::write(&ca, root.cert.pem()).expect("a writable directory");
@@ -187,7 +184,7 @@ async fn certificate_files_are_read_for_each_connection() {
     let redlock = builder.clone().build().expect("valid settings");
     lock_and_release(&redlock, &server).await;
 
-    // The certificate is replaced by one that the server does not trust, and then restored.
+    // The test replaces the certificate by one that the server does not trust, and then restores it.
     let _ = with_files(dir.path(), &own, &other);
     server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
     eventually("the node refuses the certificate", || is_down(&redlock, 0)).await;
@@ -195,7 +192,7 @@ async fn certificate_files_are_read_for_each_connection() {
     eventually("the node is up", || is_up(&redlock, 0)).await;
     lock_and_release(&redlock, &server).await;
 
-    // The last setting applies.
+    // If `tls` and certificate files are both set, the last setting applies.
     let refused = builder.clone().tls(trusting(&client).with_no_client_auth());
     assert!(failure(refused).await.starts_with("invalid peer certificate"));
     let path = dir.path().join("roots.pem");
@@ -240,7 +237,7 @@ fn unusable_certificate_files_are_refused() {
     }
 }
 
-/// Redis replies to a handshake that contains a line end, and waits for more bytes otherwise.
+/// The server replies to a TLS handshake that contains a line end, and otherwise waits for more bytes.
 #[tokio::test]
 async fn rediss_url_of_plain_server_names_redis_scheme() {
     let server = Server::start();
@@ -268,7 +265,6 @@ async fn redis_url_of_tls_server_names_rediss_scheme() {
     );
 }
 
-/// Runs in a separate process, with other system roots.
 #[test]
 fn system_roots_are_read_when_connecting() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -292,7 +288,7 @@ async fn locks_with_the_systems_roots() {
     let roots = env::var("SSL_CERT_FILE").expect("set by the parent");
     let redlock = builder().nodes([&url]).build().expect("valid settings");
     let refused = redlock.try_acquire("r").await.expect_err("there are no roots");
-    // A missing roots file must not be reported as an unreachable server.
+    // The error must name the missing roots file, not report an unreachable server.
     let shown = refused.to_string();
     assert!(!shown.contains("refused") && shown.contains("roots.pem"), "{shown}");
     fs::copy(Path::new(&roots).with_file_name("cert.pem"), &roots).expect("a writable directory");

@@ -1,4 +1,4 @@
-//! Work under a lock.
+//! Work that runs under a lock.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -42,7 +42,6 @@ async fn using_can_be_spawned() {
     assert_eq!(spawned.await.expect("no panic").expect("the work succeeds"), b"r");
 }
 
-/// Set when dropped.
 struct Flag(Arc<AtomicBool>);
 
 impl Drop for Flag {
@@ -88,7 +87,6 @@ async fn output_of_finished_work_is_returned_after_a_loss() {
     }
 }
 
-/// Records the results of releases.
 #[derive(Default)]
 struct Releases(Mutex<Vec<ReleaseResult>>);
 
@@ -132,7 +130,7 @@ async fn finished_work_with_an_unconfirmed_release_is_ok() {
     }
 }
 
-/// Generic code that spawns work under a lock.
+/// Spawns work under a lock from generic code.
 fn spawned<F, Fut>(redlock: quorlock::Redlock, work: F) -> tokio::task::JoinHandle<Fut::Output>
 where
     F: FnOnce(quorlock::LeaseRef) -> Fut + Send + 'static,

@@ -6,7 +6,7 @@ use quorlock::{Lease, Redlock};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
-/// A client without drift allowance: a lease is valid exactly as long as its keys must exist.
+/// Creates a client without a drift allowance. Its leases are valid exactly as long as their keys must exist.
 fn exact(cluster: &Cluster) -> Redlock {
     let drift = builder(cluster).drift_factor(0.0).drift_constant(Duration::ZERO);
     drift.build().expect("valid settings")
@@ -16,12 +16,12 @@ fn wall_clock() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().expect("after 1970")
 }
 
-/// Lower bound of the time by which the key on `node` expires before the lease. The server uses whole
-/// milliseconds of the wall clock, which the test reads before and after it.
+/// Returns a lower bound of the time by which the key on `node` expires before the lease. The server uses whole
+/// milliseconds of the wall clock, so the test reads this clock before and after the server.
 fn ends_before(lease: &Lease, node: &Server) -> Duration {
     let valid_until = wall_clock() + lease.validity();
     let left_ms = u128::try_from(node.pttl(lease.resource())).expect("the key exists");
-    // A key exists through the millisecond in which it expires.
+    // A key exists until the end of the millisecond in which it expires.
     let expires_at_ms = wall_clock().as_millis() + left_ms + 1;
     let expires_at = Duration::from_millis(u64::try_from(expires_at_ms).expect("below 2^64"));
     valid_until.saturating_sub(expires_at)
@@ -34,7 +34,7 @@ async fn keys_outlive_the_lease_without_drift_allowance() {
     let mut early = Vec::new();
     for round in 0..60 {
         let lease = redlock.acquire("r").await.expect("the lock is free");
-        // Extended at different fractions of a millisecond.
+        // Each round extends the lease at a different fraction of a millisecond.
         sleep(Duration::from_micros(round * 37)).await;
         lease.extend(ms(31_000)).await.expect("nodes are up");
         eventually("all nodes have extended the key", || {
@@ -52,11 +52,11 @@ async fn keys_outlive_the_lease_without_drift_allowance() {
 async fn check_restores_the_expiry_with_drift_allowance() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).build().expect("valid settings");
-    // The lease is not renewed during the test.
+    // With this ttl, the lease is not renewed during the test.
     let lease =
         redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("the lock is free");
     eventually("all nodes have the key", || cluster.all_have("r")).await;
-    // Another client shortens the keys. The nodes push this, and a check follows.
+    // Another client shortens the keys. The nodes push this change, and the client checks the keys.
     let before = lease.valid_until();
     for node in &cluster {
         node.cmd(&["PEXPIRE", "r", "600000"]);

@@ -1,4 +1,4 @@
-//! A client configured by environment variables.
+//! A client that is configured by environment variables.
 
 use crate::{SOON, ms};
 use kit::{Cluster, Rerun};
@@ -21,7 +21,6 @@ fn client_is_configured_by_environment_variables() {
     assert!(rerun.output().contains("1 passed"), "{}", rerun.output());
 }
 
-/// Runs in the other process.
 #[tokio::test]
 #[ignore = "runs in a process that the test above starts"]
 async fn worker() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// A client whose retry delay exceeds every test, so only an event can wake its waiters.
+/// Creates a client whose retry delay exceeds every test, so only an event can wake its waiters.
 fn patient(cluster: &Cluster) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     builder(cluster).retry(never).wait(SOON).build().expect("valid settings")
@@ -60,7 +60,7 @@ async fn waiter_with_pushes_sends_few_commands() {
     let (redlock, other_client) = (client(&cluster), client(&cluster));
     let held = other_client.try_acquire("r").await.expect("the lock is free");
     let waiting = tokio::spawn(redlock.acquire("r").wait(SOON).into_future());
-    // `PTTL` is part of each attempt, also of those that contact only one node.
+    // Every attempt sends `PTTL`, even an attempt that contacts only one node.
     let asked = |node: &Server| node.calls("pttl");
     eventually("the acquire is refused twice", || cluster.iter().all(|node| asked(node) == 2))
         .await;
@@ -69,7 +69,7 @@ async fn waiter_with_pushes_sends_few_commands() {
     let seconds = started.elapsed().as_secs() + 1;
     let times: Vec<_> = cluster.iter().map(asked).collect();
     assert!(times.iter().all(|times| *times <= 2 + seconds), "{times:?} times in {seconds} s");
-    // The third node may reply after the attempt is refused.
+    // The third node may reply after the attempt was refused.
     let releases: u64 = cluster.iter().map(|node| node.calls("evalsha")).sum();
     assert!(releases <= times[0].max(times[1]).max(times[2]), "{releases} after {times:?}");
     let attempts: Vec<_> = cluster.iter().map(|node| node.calls("set") - 1).collect();
@@ -103,7 +103,7 @@ async fn waiter_with_lost_pushes_acquires_the_lock() {
     let held = client(&cluster).try_acquire("r").await.expect("the lock is free");
     let waiting = tokio::spawn(redlock.acquire("r").wait(SOON));
     sleep(ms(300)).await;
-    // Pushes are lost with broken connections.
+    // Broken connections lose their pushes.
     for proxy in &proxies {
         proxy.refuse(true);
         proxy.reset();
@@ -186,7 +186,7 @@ async fn split_votes_of_even_numbers_of_nodes_settle() {
     for nodes in [2, 4] {
         let cluster = Cluster::start(nodes);
         let tasks = (0..4).map(|_| {
-            // Each task has its own client, so all compete on the nodes.
+            // Each task has its own client, so all tasks compete on the nodes.
             let redlock = client(&cluster);
             tokio::spawn(async move {
                 for _ in 0..10 {
@@ -205,12 +205,12 @@ async fn split_votes_of_even_numbers_of_nodes_settle() {
 
 #[tokio::test]
 async fn retry_policy_determines_the_attempts() {
-    // Without pushes and without a ttl, only the retry policy wakes the acquire.
+    // Without pushes and without a ttl on the key, only the retry policy wakes the acquire.
     let silent = Server::builder().arg("--rename-command").arg("CLIENT").arg("");
     let cluster = Cluster::start_with(3, &silent);
     cluster.iter().for_each(|node| node.set("r", "no expiry"));
     let redlock = client(&cluster);
-    // A node that is not connected when an attempt ends receives no command of it.
+    // A node that is not connected when an attempt ends receives no command of that attempt.
     drop(redlock.try_acquire("other").await.expect("the lock is free"));
     eventually("all nodes are up", || all_up(&redlock)).await;
     let policies = [
@@ -226,7 +226,7 @@ async fn retry_policy_determines_the_attempts() {
         let shown = format!("{policy:?}");
         let refused = redlock.acquire("r").wait(SOON).retry(policy).await.expect_err("held");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{shown}: {refused}");
-        // Votes of the last round may still be outstanding.
+        // Some votes of the last round may still be outstanding.
         let made = |node: &Server| node.calls("set") == attempts;
         eventually(&format!("{attempts} attempts: {shown}"), || cluster.iter().all(made)).await;
     }
@@ -243,8 +243,8 @@ async fn waiter_with_suppressed_pushes_acquires_by_timer() {
         |retry| through(&proxies).retry(retry).wait(SOON).build().expect("valid settings");
     let other_client = client(&cluster);
 
-    // After a release, the timer of the retry policy wakes the waiter. Repeated, because a node that receives
-    // a command at the time of the release pushes no deletion.
+    // After a release, the timer of the retry policy wakes the waiter. The test repeats this, because a node that
+    // receives a command at the time of the release pushes no deletion.
     for _ in 0..3 {
         let held = other_client.acquire("r").wait(SOON).await.expect("the lock is free");
         let waiting = tokio::spawn(redlock(RetryPolicy::fixed(ms(200))).acquire("r"));
@@ -258,7 +258,7 @@ async fn waiter_with_suppressed_pushes_acquires_by_timer() {
     eventually("pushes of each node are lost", || proxies.iter().all(|p| p.discarded_pushes() > 0))
         .await;
 
-    // After an expiry, whose push may be late or missing, the timer of the holder's ttl wakes the waiter.
+    // After an expiry, whose push may be late or missing, the timer for the holder's ttl wakes the waiter.
     let held = other_client.acquire("r").ttl(ms(1_500)).wait(SOON).await.expect("the lock is free");
     std::mem::forget(held); // Simulates a crashed process.
     let waiting = redlock(RetryPolicy::fixed(Duration::from_mins(10))).acquire("r");
@@ -270,8 +270,8 @@ async fn waiter_with_suppressed_pushes_acquires_by_timer() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// After NOSCRIPT, a repeated release runs after the command of the next acquire. Nodes push no changes of the
-/// client's own connection.
+/// After a NOSCRIPT error, the repeated release runs after the command of the next acquire. Nodes do not push changes
+/// by the client's own connection.
 #[tokio::test]
 async fn repeated_release_notifies_the_next_waiter() {
     let cluster = Cluster::start(3);
@@ -285,7 +285,7 @@ async fn repeated_release_notifies_the_next_waiter() {
     drop(waiting.await.expect("no panic").expect("the waiter is notified"));
 }
 
-/// With two nodes, one refusal decides. A later grant of the other node may complete a quorum.
+/// With two nodes, one refusal decides the attempt. A later grant by the other node may complete a quorum.
 #[tokio::test]
 async fn late_grant_notifies_the_waiter() {
     let cluster = Cluster::start(2);
@@ -308,7 +308,7 @@ async fn late_grant_notifies_the_waiter() {
     let waiting = tokio::spawn(redlock.acquire("r").into_future());
     eventually("the acquire is refused", || cluster[0].calls("pttl") > asked).await;
     held.release().await.expect("nodes are up");
-    // The node that refused pushes the deletion at once.
+    // The node that refused the acquire pushes the deletion at once.
     sleep(ms(200)).await;
     proxy.heal();
     let lease = waiting.await.expect("no panic").expect("the waiter is notified");

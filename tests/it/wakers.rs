@@ -1,4 +1,4 @@
-//! Wakers that panic. They are user code, and run on threads shared by all leases.
+//! Wakers that panic. A waker is user code and runs on threads that all leases share.
 
 use crate::{SOON, builder, eventually, ms};
 use kit::Cluster;
@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use tokio::time::{sleep, timeout};
 
-/// Counts its wake-ups, and panics each time.
 #[derive(Default)]
 struct Broken(AtomicUsize);
 
@@ -24,7 +23,7 @@ fn client(cluster: &Cluster) -> Redlock {
     builder(cluster).node_timeout(ms(200)).ttl(ms(3_000)).build().expect("valid settings")
 }
 
-/// Starts waiting for the loss with a waker that panics.
+/// Polls `lost()` once with a waker that panics. Returns the pending future.
 fn wait_with_broken_waker(
     lease: &Lease,
     broken: &Arc<Broken>,
@@ -43,7 +42,7 @@ async fn panicking_waker_does_not_affect_others_or_renewal() {
     let kept = redlock.acquire("kept").auto_extend(SOON * 6).await.expect("the lock is free");
     let short = redlock.acquire("short").ttl(ms(1_000)).await.expect("the lock is free");
     let broken = Arc::new(Broken::default());
-    // Other tasks wait for the same loss, registered before and after the broken wakers.
+    // Two other tasks wait for the same loss, one registered before the broken wakers and one after them.
     let first = short.view();
     let first = tokio::spawn(async move { first.lost().await });
     sleep(ms(50)).await;
@@ -57,7 +56,7 @@ async fn panicking_waker_does_not_affect_others_or_renewal() {
         );
     }
     eventually("both were woken", || broken.0.load(Ordering::SeqCst) == 2).await;
-    // The timer thread survives: earlier leases are renewed, and later losses are reported.
+    // The timer thread survives: it renews earlier leases and reports later losses.
     let next = redlock.acquire("next").ttl(ms(600)).await.expect("the lock is free");
     assert_eq!(timeout(SOON, next.lost()).await.expect("the loss is reported"), Loss::Expired);
     sleep(ms(4_000)).await;

@@ -1,4 +1,4 @@
-//! Work under a lock that takes long or fails.
+//! Work under a lock that takes a long time or fails.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -9,7 +9,7 @@ use std::error::Error;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A client with a short ttl, and a duration of work that needs a renewal.
+/// Creates a client with a short ttl. Returns the client, and a duration for which work needs a renewal.
 fn with_short_ttl(cluster: &Cluster) -> (Redlock, Duration) {
     let redlock = builder(cluster).ttl(ms(3_000)).build().expect("valid settings");
     (redlock, ms(4_500))
@@ -86,7 +86,6 @@ async fn limit_ends_unresponsive_work() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Error of failing work.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("out of paper")]
 struct NoPaper;

@@ -7,19 +7,20 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// Number of the acquire and of its lease, unique within the client. Use it to correlate events. Zero if no
-    /// observer, subscriber or metrics recorder was active when the acquire started.
+    /// Identifier of the acquire and of its lease, unique within the client. All events of one acquire and its lease
+    /// have the same identifier. Zero if no observer, subscriber or metrics recorder was active when the acquire
+    /// started.
     pub id: u64,
     /// Resources of the lock.
     pub resources: Resources,
-    /// Class of the lock, as given to [`Acquire::class`](crate::Acquire::class). `None` if no class was given.
+    /// Class of the lock, as set with [`Acquire::class`](crate::Acquire::class). `None` if no class was set.
     pub class: Option<&'static str>,
 }
 
 /// Names of the resources of one acquire, sorted and without the key prefix.
 ///
-/// Displays as quoted and escaped names for logs, for example `"orders/42"`. The text contains at most three names, and
-/// at most 64 characters of each.
+/// The `Display` output contains quoted and escaped names for logs, for example `"orders/42"`. It shows at most three
+/// names, and at most 64 characters of each name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Resources {
     keys: Keys,
@@ -27,7 +28,7 @@ pub struct Resources {
     prefix: usize,
 }
 
-/// Data of an acquire for its events.
+/// The part of an acquire's [`LockInfo`] that does not depend on the keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tag {
     pub(crate) id: u64,
@@ -35,7 +36,6 @@ pub(crate) struct Tag {
 }
 
 impl Tag {
-    /// `prefix`: length of the key prefix in bytes.
     pub(crate) fn lock(self, keys: &Keys, prefix: usize) -> LockInfo {
         let resources = Resources { keys: keys.clone(), prefix };
         LockInfo { id: self.id, resources, class: self.class }
@@ -49,7 +49,6 @@ impl Resources {
     }
 }
 
-/// Maximum characters of a name, and maximum number of names.
 const MAX_SHOWN: usize = 64;
 const MAX_NAMES: usize = 3;
 
@@ -68,7 +67,7 @@ impl fmt::Display for Resources {
 
 debug_as_display!(Resources);
 
-/// Formats a resource or a part of it: escaped, on one line, truncated.
+/// Escapes a name for logs, and truncates the result to [`MAX_SHOWN`] characters.
 pub(crate) fn shown(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! Health of nodes, and commands to nodes.
+//! Event data about nodes: their health, and the kinds of commands that they receive.
 
 use super::outcome::labels;
 use std::fmt;
@@ -13,20 +13,20 @@ pub enum NodeHealth {
     Unknown,
     /// The node is connected and responsive, and its grants count towards the quorum.
     Counted,
-    /// The node is unresponsive: it has not replied to a command for longer than the node timeout.
+    /// The node is unresponsive: it did not reply to a command within the node timeout.
     Stalled,
     /// The client has no connection to the node.
     Down,
-    /// The node is connected, but it may have lost earlier locks in a restart or a flush. Its grants do not count for a
+    /// The node is connected, but a restart or a flush may have deleted its locks. Its grants do not count for a
     /// limited time; see [`RestartGuard`](crate::RestartGuard).
     Quarantined,
-    /// The node is connected, but its grants do not count because its clock is suspect; see
+    /// The node is connected, but its clock is suspect, so its grants do not count. See
     /// [`NodeFailure::Suspect`](crate::NodeFailure::Suspect).
     Suspect,
 }
 
 impl NodeHealth {
-    /// Returns the name of the state in snake case. `Display` writes the same name.
+    /// Returns the name of the variant in snake case, which is also its `Display` output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -43,7 +43,7 @@ impl NodeHealth {
         matches!(self, Self::Counted)
     }
 
-    /// Returns true if the node has stalled or is not connected.
+    /// Returns true if the node is [stalled](Self::Stalled) or [down](Self::Down).
     pub const fn is_unavailable(self) -> bool {
         matches!(self, Self::Stalled | Self::Down)
     }
@@ -55,11 +55,11 @@ impl fmt::Display for NodeHealth {
     }
 }
 
-/// Kind of a command to a node.
+/// Kind of a command that the client sends to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CommandKind {
-    /// A command that acquires or adopts a lock, or confirms its fencing token.
+    /// A command that acquires or adopts a lock, or confirms the lock's fencing token.
     Acquire,
     /// A command that extends a lock.
     Extend,

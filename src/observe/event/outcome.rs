@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Adds `as_str`, `Display`, and for metrics the list of all variants with their labels.
+/// Implements `as_str` and `Display`, and lists the variants with their labels for metrics.
 macro_rules! labels {
     ($name:ident { $($variant:ident: $label:literal),* $(,)? }) => {
         impl $name {
@@ -10,7 +10,7 @@ macro_rules! labels {
             pub(in crate::observe) const LABELS: &[(Self, &'static str)] =
                 &[$((Self::$variant, $label)),*];
 
-            /// Returns the name in snake case. `Display` writes the same name. It is used as a metric label.
+            /// Returns the name of the variant in snake case, which is also its `Display` output and its metric label.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $label,)*
@@ -35,7 +35,8 @@ pub enum AttemptOutcome {
     Won,
     /// The attempt did not acquire the lock.
     Refused,
-    /// The attempt was abandoned because its future was not polled in time, or because the client was closed.
+    /// The client abandoned the attempt because the acquire's future was not polled in time, or because the client was
+    /// closed.
     Abandoned,
 }
 
@@ -52,20 +53,20 @@ pub enum AcquireOutcome {
     NotHeld,
     /// Too few nodes replied to reach a quorum.
     NoQuorum,
-    /// A quorum granted the lock, but only after the validity had expired.
+    /// A quorum granted the lock, but only after its validity had expired.
     Expired,
     /// The wait time elapsed before an attempt completed.
     Timeout,
-    /// An attempt acquired the lock, but the future was not polled before the validity expired. The client therefore
-    /// released the lock.
+    /// An attempt acquired the lock, but the future was not polled before the validity expired, so the client released
+    /// the lock.
     NotPolled,
     /// This client was too busy to contact a quorum of nodes in time.
     Overloaded,
     /// The client is closed.
     Closed,
-    /// The client has failed internally; see [`AcquireError::Internal`](crate::AcquireError::Internal).
+    /// The client has an internal error; see [`AcquireError::Internal`](crate::AcquireError::Internal).
     Internal,
-    /// The runtime of the client was shut down or has not all drivers, or the library's own could not be started.
+    /// The client's runtime was shut down or lacks a driver, or the library's own runtime could not be started.
     NoRuntime,
     /// The future was dropped before the acquire completed.
     Dropped,
@@ -120,8 +121,8 @@ pub enum ReleaseResult {
     /// Too few nodes confirmed the release within the node timeout. The release continues in the background until each
     /// node has confirmed it, or until the lock expires.
     NoQuorum,
-    /// The lease or the future of the release was dropped, so no caller waits for the result. The release continues in
-    /// the background.
+    /// The lease or its release future was dropped, so no caller waits for the result. The release continues in the
+    /// background.
     InBackground,
 }
 

@@ -1,4 +1,4 @@
-//! Metrics of locks, by class.
+//! Metrics per class of locks.
 
 use super::families::{self, Counters};
 use crate::observe::event::{AcquireOutcome, ExtendOutcome, ReleaseResult};
@@ -9,17 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Maximum number of classes; further ones are counted as [`OTHER`].
+/// Maximum number of classes with their own label. Further classes share the label [`OTHER`].
 const MAX_CLASSES: usize = 100;
 
-/// Labels for locks without a class, and for classes above the maximum.
 const NONE: &str = "none";
 const OTHER: &str = "other";
 
-/// Metric handles of all classes.
 pub(super) struct Classes(Mutex<BTreeMap<&'static str, Arc<Class>>>);
 
-/// Metric handles of one class.
 pub(super) struct Class {
     pub(super) acquires: Counters<AcquireOutcome>,
     pub(super) wait_of_won: Histogram,
@@ -29,7 +26,7 @@ pub(super) struct Class {
     pub(super) hold: Histogram,
     pub(super) losses: Counters<Loss>,
     pub(super) extends: Counters<ExtendOutcome>,
-    /// By success.
+    /// Keyed by whether the renewal succeeded.
     pub(super) renewals: Counters<bool>,
     pub(super) slack: Histogram,
     pub(super) releases: Counters<ReleaseResult>,
@@ -40,7 +37,6 @@ impl Classes {
         Self(Mutex::new([(NONE, Arc::new(Class::new(recorder, NONE)))].into()))
     }
 
-    /// The handles of `class`, created on first use.
     pub(super) fn of(&self, class: Option<&'static str>) -> Arc<Class> {
         let mut known = lock(&self.0);
         let class = class.unwrap_or(NONE);
@@ -87,7 +83,6 @@ impl Class {
         }
     }
 
-    /// Counts a lease that is no longer held.
     pub(super) fn handle_end(&self, held_for: Duration) {
         self.held.decrement(1.0);
         self.hold.record(held_for.as_secs_f64());

@@ -1,8 +1,7 @@
-//! All metrics: name, unit and description.
+//! Names, units and descriptions of all metrics.
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 
-/// A metric, for all values of its labels.
 #[derive(Clone, Copy)]
 pub(super) struct Family {
     kind: Kind,
@@ -74,7 +73,6 @@ families! {
 
 const METADATA: Metadata<'static> = Metadata::new("quorlock", Level::INFO, Some("quorlock"));
 
-/// Registers the descriptions.
 pub(super) fn describe(recorder: &dyn Recorder) {
     for Family { kind, name, unit, meaning } in ALL {
         let (name, unit, meaning) = ((*name).into(), Some(*unit), (*meaning).into());
@@ -97,7 +95,7 @@ impl Family {
 
     pub(super) fn gauge(&self, recorder: &dyn Recorder, labels: &[Label]) -> Gauge {
         let gauge = recorder.register_gauge(&self.key(labels), &METADATA);
-        // Exports 0 instead of a missing metric. Does not reset the sum of other clients.
+        // A new gauge is exported as 0 instead of missing. `set(0.0)` would erase the contributions of other clients.
         gauge.increment(0.0);
         gauge
     }
@@ -106,8 +104,8 @@ impl Family {
         recorder.register_histogram(&self.key(labels), &METADATA)
     }
 
-    /// One counter for each value of the label `name`. All start at 0, so that the first event is visible as an
-    /// increase.
+    /// Creates one counter for each value of the label `name`. All counters start at 0, so that monitoring systems see
+    /// the first event as an increase.
     pub(super) fn counters<K: Copy>(
         &self,
         recorder: &dyn Recorder,
@@ -125,7 +123,7 @@ impl Family {
     }
 }
 
-/// Counters of one metric, by the value of one label.
+/// Counters of one metric, one for each value of a label.
 pub(super) struct Counters<K>(Box<[(K, Counter)]>);
 
 impl<K: PartialEq> Counters<K> {

@@ -1,7 +1,7 @@
-//! Events as metrics of the `metrics` crate.
+//! Metrics of a client for the `metrics` crate.
 //!
-//! docs/METRICS.md lists them. An [`Observer`] updates all of them. Handles are created with the client, or on the
-//! first use of a class, so an event only looks up its class or node.
+//! docs/METRICS.md lists the metrics. An [`Observer`] updates all of them. Metric handles are created with the client
+//! or at the first use of a class, so an event only looks up its class or node.
 
 mod classes;
 mod families;
@@ -15,14 +15,14 @@ use crate::sync::contain;
 use metrics::{Recorder, with_recorder};
 use std::sync::Arc;
 
-/// Records to the recorder that was installed when the client was built.
+/// Observer that updates the metrics of the recorder that was installed when the client was built.
 pub(super) struct Metrics {
     classes: Classes,
     nodes: Box<[Node]>,
 }
 
 impl Metrics {
-    /// `None` if no recorder is installed, or it panics.
+    /// Returns `None` if no recorder is installed, or if the recorder panics.
     pub(super) fn new(nodes: &[Arc<str>]) -> Option<Self> {
         let made = contain(|| {
             with_recorder(|recorder| is_recorder(recorder).then(|| Self::with(recorder, nodes)))
@@ -45,8 +45,8 @@ impl Metrics {
     }
 }
 
-/// True if a recorder is installed. Otherwise the facade returns a no-op recorder, which it does not identify. That one
-/// is zero-sized, and a recorder that stores metrics is not.
+/// Returns true if a recorder is installed. Otherwise the `metrics` crate passes a no-op recorder, and offers no way to
+/// identify it. The no-op recorder is zero-sized, while a recorder that stores metrics is not.
 fn is_recorder(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }
@@ -54,7 +54,7 @@ fn is_recorder(recorder: &dyn Recorder) -> bool {
 impl Observer for Metrics {
     fn on_event(&self, event: &Event) {
         match event {
-            // Exports 0 for all metrics of the class.
+            // Creates the handles of the class, so that all its metrics are exported as 0.
             Event::AcquireStarted { lock, .. } => {
                 self.class(lock);
             }

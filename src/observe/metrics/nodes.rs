@@ -1,4 +1,4 @@
-//! Metrics of nodes.
+//! Metrics per node.
 
 use super::families::{self, Counters};
 use crate::observe::event::{CommandKind, Event, NodeHealth};
@@ -8,17 +8,16 @@ use metrics::{Counter, Gauge, Histogram, Label, Recorder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Values of the label `reason` of closed connections.
+// Values of the label `reason` of closed connections.
 const DISCONNECTED: &str = "disconnected";
 const STALLED: &str = "stalled";
 const SHUT_DOWN: &str = "shut_down";
 const CLOSED: &str = "closed";
 
-/// Metric handles of one node of one client. Gauges are changed by differences, so that several clients of a process
-/// add up.
+/// Metric handles for one node of one client. Gauges are incremented and decremented instead of set, so that the values
+/// of several clients in a process add up.
 pub(super) struct Node {
     pub(super) name: Arc<str>,
-    /// By vote and kind of command.
     granted: Counters<CommandKind>,
     held: Counters<CommandKind>,
     missing: Counters<CommandKind>,
@@ -31,7 +30,7 @@ pub(super) struct Node {
     opened: Counter,
     closed: Counters<&'static str>,
     connect_failures: Counter,
-    /// This client's contribution to the gauges, which is subtracted when it ends.
+    // This client's contributions to the gauges, which `end` subtracts.
     is_known: AtomicBool,
     is_counted: AtomicUsize,
     owes: AtomicUsize,
@@ -109,7 +108,7 @@ impl Node {
         }
     }
 
-    /// Subtracts this client's contributions.
+    /// Subtracts this client's contributions from the gauges.
     pub(super) fn end(&self) {
         if self.is_known.swap(false, Ordering::Relaxed) {
             self.clients.decrement(1.0);
@@ -119,14 +118,14 @@ impl Node {
     }
 }
 
-/// Changes `gauge` and `sum` by the difference. Events of several threads may arrive in any order; the sum is correct
-/// in the end.
+/// Changes `gauge` and `sum` by the difference between `from` and `to`. The final values are correct even if events of
+/// several threads arrive out of order.
 fn change(gauge: &Gauge, sum: &AtomicUsize, from: usize, to: usize) {
     sum.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
     gauge.increment(float(to) - float(from));
 }
 
-#[allow(clippy::cast_precision_loss)] // Both are small.
+#[allow(clippy::cast_precision_loss)] // The counts are far below 2^53.
 fn float(count: usize) -> f64 {
     count as f64
 }

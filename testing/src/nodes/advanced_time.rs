@@ -1,17 +1,18 @@
-//! The time of in-process nodes and their clients.
+//! The monotonic time of in-process nodes and their clients.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Initial time (30 days): late enough that differences of times do not reach zero.
+/// Initial time: 30 days, so that subtracting a duration from a time does not saturate at zero.
 pub(super) const START: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// Maximum total advance (292 years), so that adding a timeout to a time does not overflow.
+/// Maximum total advance in nanoseconds (292 years), so that the sum of a time and a timeout does not
+/// overflow.
 const FARTHEST: u64 = u64::MAX / 2;
 
-/// Tokio's clock plus all advances. Never decreases, even if it is read in several runtimes of
-/// which one is paused.
+/// Tokio's clock plus all durations by which a test has advanced it. The time never decreases, even
+/// if several runtimes read the clock and the clock of one runtime is paused.
 pub(super) struct AdvancedTime {
     origin: Instant,
     ahead_ns: AtomicU64,
@@ -29,7 +30,6 @@ impl AdvancedTime {
         let _ = self.ahead_ns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
     }
 
-    /// The time since an arbitrary origin.
     pub(super) fn now(&self) -> Duration {
         let passed = Instant::now().saturating_duration_since(self.origin);
         let ahead = Duration::from_nanos(self.ahead_ns.load(Ordering::SeqCst));

@@ -1,4 +1,4 @@
-//! Alarms on a tokio runtime's clock.
+//! Alarms that follow the clock of a tokio runtime.
 
 use super::advanced_time::AdvancedTime;
 use super::lock::lock;
@@ -11,30 +11,32 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 
-/// Delay of the next ring after a callback has panicked.
+/// Time from a callback's panic to the next ring.
 const AFTER_PANIC: Duration = Duration::from_millis(10);
 
-/// Callback of an alarm. Receives the current time, and returns the time of the next call, if any.
+/// Callback of an alarm. It receives the current time, and returns the time of the next call, if any.
 pub(super) type Callback = Box<dyn Fn(Duration) -> Option<Duration> + Send + Sync>;
 
-/// One alarm. It waits in a task of the runtime in which it was set, so that a paused clock
-/// includes it. Without a runtime, or after its shutdown, the task runs on [`BACKGROUND`].
+/// State of one alarm. The alarm waits in a task of the runtime in which it was set, so that a
+/// runtime with a paused clock advances to it. Without a runtime, or after the runtime's shutdown,
+/// the task runs on [`BACKGROUND`].
 pub(super) struct AlarmState {
     time: Arc<AdvancedTime>,
     callback: Callback,
     due: Mutex<Duration>,
-    /// Notified when the time was advanced, or the alarm was moved or cancelled.
+    /// Notified when a test advances the time, and when the alarm is moved or cancelled.
     changed: Notify,
     is_over: AtomicBool,
 }
 
-/// Handle of an alarm. Dropping it cancels the alarm.
+/// Handle to an alarm. Dropping the handle cancels the alarm.
 pub(super) struct AlarmHandle(Arc<AlarmState>);
 
-/// The task of a [`AlarmState`]. If a runtime that shuts down drops it, it continues on [`BACKGROUND`].
+/// Task of an alarm. If a runtime drops the task at shutdown, the task restarts on [`BACKGROUND`].
 struct AlarmTask(Arc<AlarmState>);
 
-/// Runtime for alarms that have no other. Its clock is never paused.
+/// Runtime for alarms that were set outside a runtime, or whose runtime was shut down. The clock of
+/// this runtime is never paused.
 static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
     let runtime = runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime without I/O needs no resources");
@@ -56,12 +58,13 @@ impl AlarmState {
         })
     }
 
-    /// Makes the alarm's task read the clock again, after the clock or `due` has changed.
+    /// Wakes the alarm's task after the clock or `due` has changed.
     pub(super) fn clock_changed(&self) {
         self.changed.notify_one();
     }
 
-    /// Rings if due. Returns the time until the next ring; `None` if there is none.
+    /// Calls the callback if the alarm is due. Returns the time until the next ring, or `None` if the
+    /// alarm has ended.
     fn ring_if_due(&self) -> Option<Duration> {
         if self.is_over.load(Ordering::SeqCst) {
             return None;

@@ -1,4 +1,4 @@
-//! The clock that in-process nodes share with their clients.
+//! The clock that in-process nodes and their clients share.
 
 use super::advanced_time::{AdvancedTime, START};
 use super::alarm::{AlarmHandle, AlarmState, Callback};
@@ -6,10 +6,9 @@ use super::lock::lock;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// Wall clock at [`START`], as the time since 1970: 1 January 2026, 00:00 UTC.
+/// Time of the wall clock at [`START`], since the Unix epoch: 1 January 2026, 00:00 UTC.
 const START_WALL: Duration = Duration::from_secs(1_767_225_600);
 
-/// The clock of in-process nodes and their clients, with its alarms.
 pub(super) struct RuntimeClock {
     time: Arc<AdvancedTime>,
     alarms: Mutex<Vec<Weak<AlarmState>>>,
@@ -20,7 +19,7 @@ impl RuntimeClock {
         Self { time: Arc::new(AdvancedTime::new()), alarms: Mutex::default() }
     }
 
-    /// Advances the clock. Due alarms ring soon after.
+    /// Advances the clock. Alarms that are due ring soon after the call.
     pub(super) fn advance(&self, by: Duration) {
         self.time.advance(by);
         let alarms: Vec<_> = lock(&self.alarms).iter().filter_map(Weak::upgrade).collect();
@@ -33,7 +32,7 @@ impl RuntimeClock {
         self.time.now()
     }
 
-    /// The time since 1970.
+    /// Returns the time since the Unix epoch.
     pub(super) fn wall(&self) -> Duration {
         START_WALL + self.now().saturating_sub(START)
     }
@@ -42,7 +41,8 @@ impl RuntimeClock {
         u64::try_from(self.wall().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Calls `callback` at `at`, and then at each time that it returns, until the alarm is dropped.
+    /// Calls `callback` at time `at`, and again at each time that `callback` returns. Dropping the
+    /// handle cancels the alarm.
     pub(super) fn set_alarm(&self, at: Duration, callback: Callback) -> AlarmHandle {
         let state = AlarmState::new(self.time.clone(), at, callback);
         let mut alarms = lock(&self.alarms);
@@ -63,10 +63,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
     const SPAN: Duration = Duration::from_secs(70);
 
-    /// An alarm that is due after [`SPAN`], and the receiver of the times at which it rang.
     fn alarm(clock: &RuntimeClock) -> (AlarmHandle, Receiver<Duration>) {
         let (rang, rings) = channel();
-        // A closed receiver ends the alarm.
         let callback = move |now| rang.send(now).ok().map(|()| now + SPAN);
         (clock.set_alarm(clock.now() + SPAN, Box::new(callback)), rings)
     }

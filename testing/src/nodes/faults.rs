@@ -1,11 +1,11 @@
-//! Faults and other actions of a test on a node.
+//! Faults that a test injects into a node, and other actions of a test.
 
 use super::host::{Condition, NodeHost, run_id};
 use super::network::{Network, NetworkEvent, Turn};
 use crate::server_model::{Config, Fsync, Output, Trouble};
 use std::time::Duration;
 
-/// Value of another client's lock, in the format that clients set, with metadata.
+/// Value of the other client's lock. It has the format of a client's lock value, with metadata.
 const OTHER_VALUE: &[u8] = b"00000000000000000000000000000000:somebody else";
 
 impl Network {
@@ -107,7 +107,6 @@ impl Turn<'_> {
         self.wall_us().saturating_add_signed(self.hosts[node].ahead_us)
     }
 
-    /// Runs `act` on a node and delivers the server's output to its clients.
     pub(super) fn act_on(
         &mut self,
         node: usize,
@@ -119,7 +118,6 @@ impl Turn<'_> {
         self.plan_expiry(node);
     }
 
-    /// Schedules the removal of expired keys for the next expiry.
     fn plan_expiry(&mut self, node: usize) {
         let host = &self.hosts[node];
         let due = host.server.next_expiry().filter(|_| host.condition == Condition::Up);
@@ -131,7 +129,6 @@ impl Turn<'_> {
         }
     }
 
-    /// The server deletes expired keys and sends their invalidations.
     pub(super) fn expire(&mut self, node: usize) {
         self.hosts[node].expiry = None;
         if self.hosts[node].condition == Condition::Up {

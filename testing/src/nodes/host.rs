@@ -1,4 +1,4 @@
-//! A simulated host: its server, its wall clock, and its packets.
+//! A simulated host with its server, its wall clock and its queued packets.
 
 use super::alarm::AlarmHandle;
 use super::clock::RuntimeClock;
@@ -6,7 +6,7 @@ use crate::server_model::{Config, ConnId, Server};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Uptime of the nodes at the start of a test: one day, so the restart guard does not exclude any.
+/// Uptime of the nodes at the start of a test: one day, so that the restart guard excludes no node.
 const UP_FOR_US: u64 = 86_400 * 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,15 +17,13 @@ pub(super) enum Condition {
     Down,
 }
 
-/// A packet from a client to a node.
 pub(super) enum Packet {
     Open,
     Bytes(Vec<u8>),
-    /// The client has closed the connection.
     End,
 }
 
-/// A scheduled event of the network. Dropping it cancels it.
+/// A scheduled event of the network. Dropping this handle cancels the event.
 pub(super) struct Planned {
     pub(super) at: Duration,
     _alarm: AlarmHandle,
@@ -41,17 +39,16 @@ pub(super) struct NodeHost {
     pub(super) place: usize,
     pub(super) server: Server,
     pub(super) condition: Condition,
-    /// Delivery time of a packet to the host.
+    /// Transit time of a packet from a client to this host.
     pub(super) delay: Duration,
-    /// Offset of its wall clock from the clock of all nodes.
+    /// Offset of this host's wall clock from the clock of all nodes.
     pub(super) ahead_us: i64,
     /// Number of restarts.
     pub(super) runs: u64,
-    /// Keys survive a restart.
     pub(super) persists: bool,
-    /// Packets received while stalled, with their connections.
+    /// Packets that arrived while the host was hung, with their connections.
     pub(super) waiting: VecDeque<(usize, Packet)>,
-    /// The network's connection for each of the server's connections.
+    /// The network's connection number for each connection of the server.
     pub(super) peers: BTreeMap<ConnId, usize>,
     pub(super) expiry: Option<Planned>,
 }

@@ -1,4 +1,4 @@
-//! In-process nodes for tests, without servers and sockets. A test can inject faults.
+//! In-process nodes with fault injection, for tests without servers and sockets.
 
 mod advanced_time;
 mod alarm;
@@ -21,15 +21,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// In-process Redis nodes for testing your own code. A single call makes a lock contended, lost,
-/// slow or unavailable. [The crate's page](crate#faults) has an example of each fault.
+/// slow or unavailable. The [crate documentation](crate#faults) has an example of each fault.
 ///
 /// Create a client with [`client`](Self::client) or [`client_with`](Self::client_with). The client
 /// is the same as in production, except for its sockets and its clock. The nodes reply exactly as
-/// Redis 7.0 does, byte for byte. quorlock's own simulation uses the same model of a server, and
-/// its tests compare the model with real servers.
+/// Redis 7.0 does, byte for byte. quorlock's own simulation uses the same server model, and its
+/// tests compare the model with real servers.
 ///
-/// Methods act on all nodes, or on the nodes that were selected with [`only`](Self::only). They
-/// take effect immediately, never block, and can be called from any thread, with or without a
+/// Methods act on all nodes, or on the nodes that were selected with [`only`](Self::only). Methods
+/// take effect immediately and never block. They can be called from any thread, with or without a
 /// runtime.
 ///
 /// ```
@@ -42,7 +42,7 @@ use std::time::Duration;
 /// let nodes = Nodes::start(5);
 /// let redlock = nodes.client().build()?;
 ///
-/// nodes.hold("orders/42", Duration::from_secs(5)); // another client holds it
+/// nodes.hold("orders/42", Duration::from_secs(5)); // as another client
 /// let refused = redlock.try_acquire("orders/42").await;
 /// assert!(matches!(refused, Err(AcquireError::Contended { .. })));
 /// # Ok(())
@@ -52,12 +52,12 @@ use std::time::Duration;
 /// # Time
 ///
 /// Clients and nodes use tokio's clock. In a test with `start_paused = true`, waits take no real
-/// time, and every run is deterministic. This includes the timers of the test and of the code under
-/// test. In other tests, time passes normally. [`advance`](Self::advance) advances the clock in
-/// both cases.
+/// time, and every run is deterministic. The same applies to the timers of the test and of the code
+/// under test. In other tests, time passes normally. In both cases,
+/// [`Nodes::advance`](Self::advance) advances the clock.
 ///
-/// The function [`advance`](crate::advance) does not affect these clients. A client that is given
-/// its [own clock](Builder::clock) no longer uses the nodes' clock.
+/// The function [`quorlock_test::advance`](crate::advance) does not affect these clients. A client
+/// with its [own clock](Builder::clock) does not use the nodes' clock.
 ///
 /// # Randomness
 ///
@@ -78,14 +78,14 @@ impl Nodes {
 
     /// Returns a builder for a client of all nodes, with the default settings of
     /// [`Redlock::builder`]. Several clients compete for locks like clients in different processes.
-    /// The nodes are named `node0:6379`, `node1:6379` and so on.
+    /// The addresses of the nodes are `node0:6379`, `node1:6379` and so on.
     pub fn client(&self) -> Builder {
         self.client_with(Redlock::builder()).seed(self.network.next_seed())
     }
 
-    /// Replaces the nodes of `builder` with these nodes, and keeps the other settings. Use it if
-    /// the settings come from another source, such as a file. Otherwise use
-    /// [`client`](Self::client). TLS must be set before this call.
+    /// Replaces the nodes of `builder` with these nodes, and keeps all other settings. Use this
+    /// method if your code creates the builder, for example from a configuration file. Otherwise
+    /// use [`client`](Self::client). TLS must be configured before this call.
     ///
     /// ```
     /// use quorlock::Redlock;
@@ -110,10 +110,10 @@ impl Nodes {
 
     /// Selects some of the nodes, for example `2`, `..3` or `[0, 4]`. Methods of the returned value
     /// act only on the selected nodes. Node numbers start at 0 and refer to the full list of nodes,
-    /// regardless of an earlier selection.
+    /// regardless of any earlier selection.
     ///
     /// # Panics
-    /// Panics if a number is out of range.
+    /// Panics if a node number is out of range.
     #[must_use = "the returned handle acts on the selected nodes, the original on all"]
     #[track_caller]
     pub fn only(&self, which: impl Which) -> Self {
@@ -125,41 +125,39 @@ impl Nodes {
         Self { network: self.network.clone(), chosen: chosen.into() }
     }
 
-    /// Makes another client the holder of the lock for the duration `lasting`, regardless of the
-    /// current holder. The [metadata](quorlock::NodeReport::holder) of the other client's lock is
+    /// Makes another client the holder of the lock for the duration `lasting`. A current holder
+    /// loses the lock. The [metadata](quorlock::NodeReport::holder) of the other client's lock is
     /// `somebody else`. `key` is the client's key prefix followed by the resource.
     pub fn hold(&self, key: impl AsRef<[u8]>, lasting: Duration) {
         self.each(|network, node| network.hold(node, key.as_ref(), lasting));
     }
 
     /// Deletes the key regardless of its holder, to simulate a release, a `DEL` command or an
-    /// eviction. Waiters are notified, and so is the holder if its lease is renewed in the
-    /// background.
+    /// eviction. The nodes notify waiters, and the holder if its lease is renewed in the background.
     pub fn remove(&self, key: impl AsRef<[u8]>) {
         self.each(|network, node| network.remove(node, key.as_ref()));
     }
 
-    /// Stalls the nodes: they accept connections, but do not reply. They queue commands and execute
-    /// them after [`resume`](Self::resume) is called.
+    /// Stalls the nodes: they accept connections, but do not reply. Each node queues the commands
+    /// that it receives, and executes them when [`resume`](Self::resume) is called.
     pub fn hang(&self) {
         self.each(Network::hang);
     }
 
-    /// Resumes nodes that were stalled with [`hang`](Self::hang).
+    /// Resumes the nodes that were stalled with [`hang`](Self::hang).
     pub fn resume(&self) {
         self.each(Network::resume);
     }
 
-    /// Kills the nodes' processes. Connections break, and new connections are refused until
-    /// [`restart`](Self::restart) is called.
+    /// Kills the nodes' processes. Existing connections are closed, and new connections are refused
+    /// until [`restart`](Self::restart) is called.
     pub fn kill(&self) {
         self.each(Network::kill);
     }
 
     /// Restarts the nodes' processes. Running processes are killed first. All keys are lost unless
     /// the nodes [persist](Self::persist) them. Because of the [restart
-    /// guard](quorlock::RestartGuard), grants of a restarted node do not count until `max_ttl` has
-    /// elapsed.
+    /// guard](quorlock::RestartGuard), grants of a restarted node do not count for about `max_ttl`.
     pub fn restart(&self) {
         self.each(Network::restart);
     }
@@ -170,47 +168,48 @@ impl Nodes {
         self.each(Network::persist);
     }
 
-    /// Delays all data that clients send to the nodes from now on. Each reply then takes longer by
-    /// the given duration. A delay above the [node timeout](Builder::node_timeout) has the same
-    /// effect as a missing reply.
+    /// Delays all data that clients send to the nodes from now on, so each reply takes longer by the
+    /// given duration. A delay above the [node timeout](Builder::node_timeout) has the same effect
+    /// as a missing reply.
     pub fn delay(&self, by: Duration) {
         self.each(|network, node| network.delay(node, by));
     }
 
-    /// Makes the nodes reject commands as a server in the given state would, with the same error
-    /// messages.
+    /// Makes the nodes refuse commands with the same errors as a real server in the given state.
     pub fn refuse(&self, trouble: Trouble) {
         self.each(|network, node| network.refuse(node, Some(trouble)));
     }
 
     /// Ends all faults: stalled nodes resume, killed nodes restart, and delays and refusals end.
-    /// Killed nodes lose their keys unless they [persist](Self::persist) them. All other keys and
-    /// all clock steps remain.
+    ///
+    /// Killed nodes lose their keys unless the nodes [persist](Self::persist) them. Other nodes keep
+    /// their keys. Clocks that were stepped are not set back.
     pub fn heal(&self) {
         self.each(Network::heal);
     }
 
-    /// Steps the nodes' wall clocks forward by the given duration, so that keys expire that much
-    /// earlier.
+    /// Steps the nodes' wall clocks forward by the given duration. Existing keys then expire earlier
+    /// by this duration.
     pub fn step_ahead(&self, by: Duration) {
         self.each(|network, node| network.step(node, micros(by)));
     }
 
-    /// Steps the nodes' wall clocks back by the given duration, so that keys expire that much
-    /// later.
+    /// Steps the nodes' wall clocks back by the given duration. Existing keys then expire later by
+    /// this duration.
     pub fn step_back(&self, by: Duration) {
         self.each(|network, node| network.step(node, -micros(by)));
     }
 
-    /// Returns the number of nodes on which the key exists, regardless of its holder. Stalled nodes
-    /// are included. Killed nodes have no keys.
+    /// Returns the number of nodes on which the key exists, regardless of its holder. Keys of
+    /// stalled nodes are counted, keys of killed nodes are not.
     pub fn count(&self, key: impl AsRef<[u8]>) -> usize {
         let has = |node: &&usize| self.network.has(**node, key.as_ref());
         self.chosen.iter().filter(has).count()
     }
 
-    /// Advances the clock of all nodes and their clients by the given duration, in addition to the
-    /// runtime's time. Timers fire, and leases and keys expire, as soon as the tasks run.
+    /// Advances the clock of all nodes and their clients by the given duration, even if only some
+    /// nodes are [selected](Self::only). The time of the runtime does not change. Leases and keys
+    /// expire, and the clients' timers fire, as soon as the tasks run.
     pub fn advance(&self, by: Duration) {
         self.network.clock().advance(by);
     }
@@ -220,7 +219,7 @@ impl Nodes {
     }
 }
 
-/// Shows the selected nodes and the condition of each.
+/// Formats the selected nodes as a map from node number to condition.
 impl fmt::Debug for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.chosen.iter().map(|node| (node, self.network.condition(*node)));

@@ -1,4 +1,4 @@
-//! Connections to in-process nodes: packets in transit and their delivery.
+//! The network between clients and in-process nodes: connections and packets in transit.
 
 use super::clock::RuntimeClock;
 use super::host::{Condition, NodeHost, Packet, Planned};
@@ -30,8 +30,8 @@ struct State {
 struct Connection {
     node: usize,
     end: StreamEnd,
-    /// The server's connection. `None` before the open packet arrives, and after the server has
-    /// closed it.
+    /// The server's end of the connection. `None` until the open packet arrives, and after the
+    /// server has closed the connection.
     server: Option<ConnId>,
     /// Packets in transit to the node, with their arrival times.
     in_transit: VecDeque<(Duration, Packet)>,
@@ -39,16 +39,15 @@ struct Connection {
     arrival: Option<Planned>,
 }
 
-/// A scheduled event.
 #[derive(Clone, Copy)]
 pub(super) enum NetworkEvent {
-    /// A packet arrives on this connection.
+    /// A packet arrives on the connection with this number.
     Arrival(usize),
-    /// Keys of this node expire.
+    /// Keys expire on the node with this number.
     Expiry(usize),
 }
 
-/// Polls each task of a client when its runtime does.
+/// Gate that polls a task whenever the runtime polls it.
 pub struct OpenGate;
 
 /// Exclusive access to the network during one action.
@@ -57,7 +56,7 @@ pub(super) struct Turn<'a> {
     pub(super) hosts: &'a mut Vec<NodeHost>,
     connections: &'a mut BTreeMap<usize, Connection>,
     last_connection: &'a mut usize,
-    /// Wakers to call after the lock is released.
+    /// Wakers that the network wakes after it has released its lock.
     woken: Vec<Waker>,
 }
 
@@ -89,7 +88,6 @@ impl Network {
         lock(&self.state).hosts.len()
     }
 
-    /// Returns a different seed for each client of these nodes.
     pub(super) fn next_seed(&self) -> u64 {
         self.seeds.fetch_add(1, Ordering::Relaxed)
     }
@@ -98,7 +96,7 @@ impl Network {
         let network = self.this.clone();
         let handle = move |_| {
             network.upgrade()?.handle(event);
-            // The event has scheduled the next one itself.
+            // `Turn` plans the next event with a new alarm, so this alarm does not ring again.
             None
         };
         Planned::new(at, self.clock.set_alarm(at, Box::new(handle)))
@@ -111,7 +109,7 @@ impl Network {
         });
     }
 
-    /// Runs `act` under the lock, and then calls the wakers without it.
+    /// Runs `act` under the lock. Wakers are called after the lock is released.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
         let mut state = lock(&self.state);
         let State { hosts, connections, last_connection } = &mut *state;
@@ -185,7 +183,7 @@ impl Turn<'_> {
         self.network.clock.now()
     }
 
-    /// Wall clock of a host whose clock was never stepped.
+    /// Returns the wall clock of a host whose clock was never stepped.
     pub(super) fn wall_us(&self) -> u64 {
         self.network.clock.wall_us()
     }
@@ -212,7 +210,8 @@ impl Turn<'_> {
         Some(connection)
     }
 
-    /// Sends a packet. Packets of a connection arrive in order.
+    /// Sends a packet to the node. Packets of a connection arrive in order, even if the delay has
+    /// been reduced.
     fn send(&mut self, connection: usize, packet: Packet) {
         let now = self.now();
         let Some(it) = self.connections.get_mut(&connection) else { return };
@@ -224,7 +223,6 @@ impl Turn<'_> {
         }
     }
 
-    /// Delivers the packets of a connection that are due.
     fn deliver(&mut self, connection: usize) {
         let now = self.now();
         while let Some(it) = self.connections.get_mut(&connection) {
@@ -253,7 +251,6 @@ impl Turn<'_> {
         }
     }
 
-    /// The server reads a packet.
     pub(super) fn serve(&mut self, connection: usize, packet: Packet) {
         let Some(it) = self.connections.get_mut(&connection) else { return };
         let (node, server) = (it.node, it.server);
@@ -278,7 +275,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Delivers a server's output to its clients without delay.
+    /// Delivers the output of a server to the clients without a delay.
     pub(super) fn put_out(&mut self, node: usize, outputs: Vec<Output>) {
         for output in outputs {
             let peers = &mut self.hosts[node].peers;
@@ -302,8 +299,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The host's kernel closes all connections, because the process has ended. Packets in transit
-    /// are lost.
+    /// Closes all connections to a node whose process has ended. Packets in transit are lost.
     pub(super) fn close_all(&mut self, node: usize) {
         self.connections.retain(|_, it| it.node != node || it.end.phase != Phase::Dropped);
         for it in self.connections.values_mut().filter(|it| it.node == node) {
@@ -315,13 +311,13 @@ impl Turn<'_> {
         }
     }
 
-    /// The client closes the connection. Bytes that it has written still arrive, followed by the
-    /// end.
+    /// Closes a connection on behalf of the client. Bytes that the client has already written still
+    /// arrive before the end packet.
     fn close(&mut self, connection: usize) {
         let Some(it) = self.connections.get_mut(&connection) else { return };
         let before = std::mem::replace(&mut it.end, StreamEnd::new(Phase::Dropped));
         self.send(connection, Packet::End);
-        // The waker must be dropped without the lock, because its drop can run any code.
+        // Dropping a waker can run arbitrary code, so the waker must outlive the lock guard.
         self.woken.extend(before.reader);
     }
 }

@@ -1,4 +1,4 @@
-//! Selection of some of the nodes.
+//! Selection of nodes by number.
 
 use std::ops::{Bound, RangeBounds};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -9,19 +9,21 @@ pub trait Which: sealed::Sealed {}
 
 mod sealed {
     pub trait Sealed {
-        /// The selected numbers, of `count` nodes.
+        /// Returns the selected node numbers. `count` is the number of nodes. The result may contain
+        /// numbers out of range.
         fn places(self, count: usize) -> Vec<usize>;
     }
 }
 
-/// The numbers of a range. As for slices, the range may end at most at `count`.
+/// Returns the numbers of a range. If the range exceeds `count`, the result contains one number that
+/// is out of range. As for slices, an empty range may start at `count`.
 fn within(range: &impl RangeBounds<usize>, count: usize) -> Vec<usize> {
     let first = match range.start_bound() {
         Bound::Included(first) => *first,
         Bound::Excluded(before) => before.saturating_add(1),
         Bound::Unbounded => 0,
     };
-    // One out-of-range number suffices for the caller's error.
+    // The caller reports only the first number out of range.
     if first > count {
         return vec![first];
     }

@@ -1,4 +1,4 @@
-//! Table of the server's commands: arity, and the states in which a server refuses them.
+//! Table of the server's commands, with their arity and the states in which a server refuses them.
 
 use crate::server_model::commands::{client, configuration, info, keys, login, strings};
 use crate::server_model::config::Version;
@@ -8,34 +8,30 @@ use crate::server_model::turn::Turn;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// Properties of a command.
 pub(crate) struct CommandSpec {
-    /// Name in lower case, with its subcommand if it has one: `set`, `script|load`.
+    /// Name in lower case, with the subcommand if any: `set`, `script|load`.
     pub(crate) name: &'static str,
-    /// Number of arguments, including the name and the subcommand. If negative, its absolute value
-    /// is the minimum.
+    /// Number of arguments, including the name and the subcommand. A negative number `-n` means at
+    /// least `n` arguments.
     pub(crate) arity: i64,
     flags: u8,
-    /// The Redis version that introduced it.
     since: (u32, u32),
-    /// The Valkey version that introduced it, if Redis does not have it.
+    /// The Valkey version that introduced the command. If set, `since` (a Redis version) is ignored.
     since_valkey: Option<(u32, u32)>,
     pub(crate) run: fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply,
 }
 
-/// Changes keys.
 const WRITE: u8 = 1;
-/// Reads keys.
 const READ: u8 = 2;
-/// May allocate memory.
+/// Flag of commands that may allocate memory.
 const MEMORY: u8 = 4;
-/// Allowed while the server loads its data set.
+/// Flag of commands that are allowed while the server loads its data set.
 const LOADING: u8 = 8;
-/// Allowed on a replica that has lost its master.
+/// Flag of commands that are allowed on a replica that has lost its master.
 const STALE: u8 = 16;
-/// Allowed while a script exceeds its time limit.
+/// Flag of commands that are allowed while a script exceeds its time limit.
 const BUSY: u8 = 32;
-/// Allowed before authentication.
+/// Flag of commands that are allowed before authentication.
 const OPEN: u8 = 64;
 const ALWAYS: u8 = LOADING | STALE;
 
@@ -95,7 +91,6 @@ impl CommandSpec {
         self.flags & OPEN != 0
     }
 
-    /// The keys that the command reads.
     pub(crate) fn keys_read<'a>(&self, arguments: &'a [Vec<u8>]) -> &'a [Vec<u8>] {
         let end = if self.name == "exists" { arguments.len() } else { 2 };
         arguments.get(1..end).unwrap_or_default()
@@ -153,7 +148,8 @@ static COMMANDS: [CommandSpec; 39] = [
     spec("flushdb", -1, WRITE, keys::flushdb),
 ];
 
-/// Finds a command by its name, or by its name and subcommand.
+/// Finds the command of a request by its name, or by its name and subcommand. If this version has no
+/// such command, returns the error reply.
 pub(crate) fn find(
     arguments: &[Vec<u8>],
     version: &Version,
@@ -166,7 +162,7 @@ pub(crate) fn find(
     let Some(second) = arguments.get(1).filter(|_| has_subcommands(first)) else {
         return named(first).ok_or_else(|| unknown(arguments, version));
     };
-    // Redis before 7.0 treats the subcommand as an argument, and checks it last.
+    // Before 7.0, Redis treats a subcommand as an argument and checks it last.
     let whole = named(&[first, b"|", second].concat());
     let container = || named(first).filter(|_| !version.has((7, 0)));
     whole.or_else(container).ok_or_else(|| unknown_second(first, second, version))
@@ -210,7 +206,7 @@ fn unknown_second(first: &[u8], second: &[u8], version: &Version) -> String {
     format!("ERR {problem} '{second}'. Try {name} HELP.")
 }
 
-/// Replies to a container command, such as `CLIENT`, whose subcommand this version does not have.
+/// Replies to a container command, such as `CLIENT`, whose subcommand does not exist in this version.
 fn unknown_subcommand(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let version = &turn.server.config.version;
     Reply::Error(unknown_second(&arguments[0], &arguments[1], version))

@@ -1,4 +1,4 @@
-//! Configuration and identity of a server.
+//! Configuration, identity and version of a server.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,60 +9,62 @@ use std::fmt;
 pub struct Config {
     /// Identity of the process. quorlock treats two servers with the same `run_id` as one.
     pub run_id: String,
-    /// The product and version.
+    /// The product (Redis or Valkey) and its version.
     pub version: Version,
-    /// User and password that a client must send. `AUTH` without a user means `default`.
+    /// User and password that a client must send. `AUTH` without a user means `default`. `None` if
+    /// clients need no password.
     pub password: Option<(String, String)>,
-    /// True if the server is a replica whose master is unreachable. It refuses writes and replies
-    /// to reads.
+    /// Whether the server is a replica whose master is unreachable. Such a replica refuses writes and
+    /// serves reads.
     pub is_replica: bool,
     /// Number of connected replicas.
     pub replicas: u64,
     /// Number of Sentinels that subscribe to `__sentinel__:hello`.
     pub sentinels: u64,
-    /// True if the server writes an append-only file.
+    /// Whether the server writes an append-only file.
     pub appendonly: bool,
-    /// When the append-only file is synced to the disk.
+    /// Policy for syncing the append-only file to the disk.
     pub appendfsync: Fsync,
-    /// True if the append-only file is not synced during a rewrite or a snapshot.
+    /// Whether the server skips syncing the append-only file during a rewrite or a snapshot.
     pub no_appendfsync_on_rewrite: bool,
-    /// Schedule of snapshots. Empty if there are none.
+    /// Schedule of snapshots in the format of `CONFIG GET save`. Empty if the server saves none.
     pub save: String,
-    /// Memory limit in bytes; 0 means no limit. It is only reported: the model neither counts
-    /// memory nor evicts.
+    /// Memory limit in bytes, or 0 for no limit. The model only reports the limit: it neither counts
+    /// memory nor evicts keys.
     pub maxmemory: u64,
-    /// Eviction policy. It is only reported.
+    /// Eviction policy. The model only reports the policy.
     pub maxmemory_policy: String,
-    /// Number of keys evicted since the start. It is only reported.
+    /// Number of keys evicted since the start. The model only reports this number.
     pub evicted_keys: u64,
     /// Number of databases.
     pub databases: u32,
-    /// Commands that no user may run: `set`, `script|load`, or `script` for all its subcommands.
+    /// Commands that no user may run, for example `set`, `script|load`, or `script` for all its
+    /// subcommands.
     pub forbidden: BTreeSet<String>,
-    /// The client id of the first connection after a start.
+    /// The client ID of the first connection after a start.
     pub first_client_id: u64,
 }
 
-/// When an append-only file is synced to the disk.
+/// Policy for syncing an append-only file to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before each reply.
+    /// The server syncs the file before each reply.
     Always,
-    /// Every second.
+    /// The server syncs the file every second.
     EverySecond,
-    /// When the operating system decides to.
+    /// The operating system decides when to sync the file.
     Never,
 }
 
-/// Product and version of a server. Several properties depend on it:
+/// Product and version of a server. The version determines:
 /// - the commands `HELLO` and `CLIENT TRACKING` (6.0), `CLIENT SETINFO` (7.2), `DELEX` (8.4),
 ///   `DELIFEQ` (Valkey 9.0) and `MSETEX` (Redis 8.4 and Valkey 9.1),
 /// - whether `INFO` and `CONFIG GET` accept several names (7.0),
-/// - the commands that a busy server or a replica without its master refuses,
-/// - when a connection receives the push for its own change,
+/// - the commands that are refused by a busy server, or by a replica without its master,
+/// - whether a connection receives the push for its own change before or after the reply,
 /// - the first words of an error.
 ///
-/// The rest of an error is the text of Redis 7.0, except where quorlock reads it.
+/// The rest of an error is the text of Redis 7.0, except for text that quorlock parses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// The Redis version with which the server is compatible.
@@ -94,14 +96,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns true if no user may run the command, given as `set` or `script|load`.
+    /// Returns true if no user may run the command. `command` is a name such as `set` or
+    /// `script|load`.
     pub(crate) fn forbids(&self, command: &str) -> bool {
         let container = command.split('|').next().unwrap_or(command);
         self.forbidden.contains(command) || self.forbidden.contains(container)
     }
 
-    /// Checks a user and password. Without a configured password, only `default` may log in, with
-    /// any password.
+    /// Returns true if the user and password are valid. Without a configured password, only the user
+    /// `default` is valid, with any password.
     pub(crate) fn authenticates(&self, user: &[u8], password: &[u8]) -> bool {
         match &self.password {
             Some((name, secret)) => user == name.as_bytes() && password == secret.as_bytes(),
@@ -109,7 +112,6 @@ impl Config {
         }
     }
 
-    /// The value of a setting in the reply to `CONFIG GET`.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
         let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
         Some(match name {
@@ -125,22 +127,22 @@ impl Config {
 }
 
 impl Version {
-    /// A Redis version.
+    /// Creates a Redis version.
     pub const fn redis(major: u32, minor: u32, patch: u32) -> Self {
         Self { redis: [major, minor, patch], valkey: None }
     }
 
-    /// A Valkey version. Valkey reports compatibility with Redis 7.2.4.
+    /// Creates a Valkey version. All Valkey versions report compatibility with Redis 7.2.4.
     pub const fn valkey(major: u32, minor: u32, patch: u32) -> Self {
         Self { redis: [7, 2, 4], valkey: Some([major, minor, patch]) }
     }
 
-    /// Returns true if the model's errors equal this server's errors byte by byte.
+    /// Returns true if the model's errors for this version equal the real server's, byte for byte.
     pub fn has_exact_errors(&self) -> bool {
         self.redis[..2] == [7, 0] && !self.is_valkey()
     }
 
-    /// Returns true if the server has the features of this Redis version.
+    /// Returns true if the server has the features of the Redis version `since`.
     pub(crate) fn has(&self, since: (u32, u32)) -> bool {
         (self.redis[0], self.redis[1]) >= since
     }
@@ -149,13 +151,12 @@ impl Version {
         self.valkey.is_some()
     }
 
-    /// Returns true if the server has the features of this Valkey version.
     pub(crate) fn valkey_has(&self, since: (u32, u32)) -> bool {
         self.valkey.is_some_and(|[major, minor, _]| (major, minor) >= since)
     }
 
-    /// The command that deletes a key if it has a given value, without the value. `None` if this
-    /// version has none.
+    /// Returns the words of the command that deletes `key` if the key has a given value. The caller
+    /// appends the value. Returns `None` if this version has no such command.
     pub fn conditional_delete(&self, key: &str) -> Option<Vec<String>> {
         let words = if self.valkey_has((9, 0)) {
             vec!["DELIFEQ", key]
@@ -167,19 +168,20 @@ impl Version {
         Some(words.into_iter().map(str::to_owned).collect())
     }
 
-    /// Returns true if it sets several keys at once, and only if none exists: by `MSETEX`.
+    /// Returns true if the server supports `MSETEX`, which can atomically set several keys if none of
+    /// them exists.
     pub fn sets_all(&self) -> bool {
         self.has((8, 4)) || self.valkey_has((9, 1))
     }
 
-    /// Returns true if a connection receives the push for its own command before the reply. Before
-    /// Redis 7.0 it always does. From 7.4 on it does for a flush, whose reply waits until the
-    /// memory is freed.
+    /// Returns true if a connection receives the push for its own command before the reply.
+    ///
+    /// Before Redis 7.0, the push always precedes the reply. Since Redis 7.4, the push for a flush
+    /// precedes the reply, because the server delays the reply until the memory is freed.
     pub(crate) fn pushes_first(&self, is_flush: bool) -> bool {
         !self.has((7, 0)) || is_flush && self.has((7, 4))
     }
 
-    /// The version fields of `INFO`.
     pub(crate) fn fields(&self) -> String {
         let fields = format!("redis_version:{}\r\n", dotted(self.redis));
         match self.valkey {
@@ -190,7 +192,6 @@ impl Version {
         }
     }
 
-    /// Name and version in the reply to `HELLO`.
     pub(crate) fn greeting(&self) -> (&'static str, String) {
         match self.valkey {
             Some(valkey) => ("valkey", dotted(valkey)),

@@ -1,4 +1,4 @@
-//! Executes commands of a connection: their checks, in the order of Redis, and their replies.
+//! Execution of commands: the checks, in the same order as in Redis, and the replies.
 
 use crate::server_model::command::{self, CommandSpec};
 use crate::server_model::output::{ConnId, Output};
@@ -11,15 +11,15 @@ use crate::server_model::trouble::{
 use crate::server_model::turn::Turn;
 
 impl Server {
-    /// Receives bytes of a connection's stream, which may be split anywhere. Executes all complete
-    /// commands and keeps the rest. Bytes of a connection that the server has closed are dropped.
+    /// Receives bytes from a connection, which may be split anywhere. Executes all complete commands
+    /// and keeps the rest. If the server has closed the connection, the bytes are dropped.
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8], wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         if let Some(session) = self.sessions.get_mut(&conn) {
             session.requests.add(bytes);
         }
         while let Some(session) = self.sessions.get_mut(&conn) {
-            // Before 7.0, requests of unauthenticated clients have no size limit.
+            // Before 7.0, Redis does not limit the size of requests from unauthenticated clients.
             let is_limited = session.user.is_none() && self.config.version.has((7, 0));
             match session.requests.next(is_limited) {
                 Next::Part => break,
@@ -40,7 +40,6 @@ impl Server {
 }
 
 impl Turn<'_> {
-    /// Executes one command and sends its reply.
     pub(crate) fn take(mut self, arguments: &[Vec<u8>]) {
         let version = &self.server.config.version;
         // Valkey 9 does not report unknown commands to unauthenticated clients.
@@ -72,8 +71,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Executes a command that passed its checks. Tracking records `keys` as read: the command's
-    /// own key, or the keys of the script that calls it.
+    /// Executes a command that has passed its checks. If the command reads keys and the connection
+    /// tracks reads, `keys` are recorded. `keys` may include all keys of the calling script.
     pub(crate) fn run(
         &mut self,
         command: &CommandSpec,
@@ -89,8 +88,8 @@ impl Turn<'_> {
         reply
     }
 
-    /// The error that prevents the command, in the order of the checks of `processCommand` in
-    /// Redis.
+    /// Returns the error with which the server refuses the command, if any. The checks have the same
+    /// order as in `processCommand` of Redis.
     fn refusal(&mut self, command: &CommandSpec, arguments: &[Vec<u8>]) -> Option<String> {
         let is_unauthenticated = self.session().user.is_none();
         if is_unauthenticated && !command.is_open() && self.server.config.version.valkey_has((9, 0))
@@ -103,7 +102,7 @@ impl Turn<'_> {
         if is_unauthenticated && !command.is_open() {
             return Some(NOAUTH.to_owned());
         }
-        // Commands for authentication cannot be forbidden.
+        // Redis does not check permissions for authentication commands.
         if self.server.config.forbids(command.name) && !command.is_open() {
             return Some(format!("NOPERM {}", self.no_right(command)));
         }
@@ -129,8 +128,8 @@ impl Turn<'_> {
         Some(refusal.to_owned())
     }
 
-    /// The error that prevents a command in a script. After a write, only missing permissions
-    /// prevent it, because a script is atomic.
+    /// Returns the error with which the server refuses a command in a script, if any. After a write
+    /// of the script, only a missing permission is an error, because scripts are atomic.
     pub(crate) fn refusal_in_script(
         &mut self,
         command: &CommandSpec,

@@ -7,32 +7,31 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Kind {
     /// A string, such as the value of a lock.
     String(Vec<u8>),
-    /// A set. Locks do not use it.
+    /// A set. Locks do not use sets.
     Set(BTreeSet<Vec<u8>>),
-    /// A list, from head to tail. Locks do not use it.
+    /// A list, from head to tail. Locks do not use lists.
     List(Vec<Vec<u8>>),
 }
 
-/// Content of a key, as reported to users of the model.
+/// Content and expiry of a key, for users of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Database of the key.
+    /// Number of the database.
     pub db: u32,
-    /// Type and content.
+    /// Type and content of the key.
     pub kind: Kind,
-    /// The first microsecond of the server's wall clock at which the key is expired. `None` if it
-    /// has no ttl. A key still exists in the millisecond of its expiry time.
+    /// The first microsecond of the server's wall clock at which the key no longer exists. `None` if
+    /// the key has no TTL. A key still exists during the millisecond of its expiry time.
     pub expires_at_us: Option<u64>,
 }
 
-/// Content of a key, and the last millisecond in which it exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
+    /// The last millisecond in which the key exists.
     pub(crate) expires_ms: Option<i64>,
 }
 
-/// Keys of all databases.
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace(BTreeMap<u32, BTreeMap<Vec<u8>, Entry>>);
 
@@ -60,17 +59,15 @@ impl Keyspace {
         self.0.get_mut(&db)?.remove(key)
     }
 
-    /// Removes the keys of one database, or of all.
     pub(crate) fn clear(&mut self, db: Option<u32>) {
         self.0.retain(|one, _| db.is_some_and(|db| *one != db));
     }
 
-    /// The databases that have the key.
     pub(crate) fn databases_of(&self, key: &[u8]) -> Vec<u32> {
         self.0.iter().filter(|(_, keys)| keys.contains_key(key)).map(|(db, _)| *db).collect()
     }
 
-    /// The expired keys, earliest first.
+    /// Returns the expired keys in the order of their expiry.
     pub(crate) fn expired(&self, now_ms: i64) -> Vec<(u32, Vec<u8>)> {
         let expired = self.all().filter(|(_, _, entry)| entry.is_expired(now_ms));
         let mut expired: Vec<_> =
@@ -83,7 +80,7 @@ impl Keyspace {
         self.all().filter_map(|(_, _, entry)| entry.expires_at_us()).min()
     }
 
-    /// Keys that have not expired, sorted by database and name.
+    /// Returns the keys that have not expired, sorted by database and name.
     pub(crate) fn stored(&self, now_ms: i64) -> impl Iterator<Item = (&[u8], Stored)> {
         let existing = self.all().filter(move |(_, _, entry)| !entry.is_expired(now_ms));
         existing.map(|(db, key, entry)| {

@@ -1,11 +1,12 @@
-//! A model of a Redis server. It replies to quorlock's commands as Redis does, byte for byte.
+//! A model of a Redis server, which replies to quorlock's commands exactly as Redis does, byte for
+//! byte.
 //!
-//! The [in-process nodes](crate::Nodes) and the simulation use it. It shares no code with the
-//! client, so that a defect of one cannot hide a defect of the other. It only reads the sources of
-//! the client's scripts, to recognise them.
+//! The [in-process nodes](crate::Nodes) and the simulation use this model. The model shares no code
+//! with the client, so that a defect of one cannot hide a defect of the other. It only compares
+//! scripts with the sources of the client's scripts, to recognise them.
 //!
-//! The model is a pure function. It reads no clock, draws no random numbers and does no I/O: the
-//! caller passes the time of the server's wall clock, and transports the bytes.
+//! The model is deterministic. It reads no clock, uses no random numbers and does no I/O: the caller
+//! passes the time of the server's wall clock, and transports the bytes.
 //!
 //! ```
 //! use quorlock_test::internals::{Config, Output, Server};
@@ -17,20 +18,20 @@
 //! assert_eq!((*to, &reply[..]), (client, &b"*2\r\n$1\r\n2\r\n$1\r\n3\r\n"[..]));
 //! ```
 //!
-//! # What it supports
+//! # Supported features
 //!
-//! - RESP2 and RESP3; logging in; databases.
-//! - The commands that quorlock sends, and some that its tests send as other clients; see
-//!   `command.rs`. Options that none of them uses are syntax errors.
+//! - RESP2, RESP3, authentication and databases.
+//! - The commands that quorlock sends, and some commands that its tests send as other clients; see
+//!   `command.rs`. Unused options of these commands are syntax errors.
 //! - quorlock's own scripts, recognised by their source and reimplemented in Rust. Other scripts
-//!   can be loaded, but running one is an error.
-//! - Expiry in whole milliseconds of the wall clock: when a key is accessed, and when the caller
-//!   requests it.
+//!   can be loaded, but running them is an error.
+//! - Expiry of keys with a resolution of 1 ms of the wall clock. The server deletes an expired key
+//!   when a command accesses the key, or when the caller requests it.
 //! - Client-side caching with `OPTIN` and `NOLOOP`.
 //! - Servers that refuse commands: [`Trouble`] and [`Config::forbidden`].
 //!
 //! `tests/server` sends the same commands to the model and to a real server. The replies are
-//! identical for Redis 7.0; [`Version`] lists the differences for other versions.
+//! identical for Redis 7.0. [`Version`] lists the differences for other versions.
 
 mod command;
 mod commands;

@@ -1,14 +1,14 @@
-//! Output of the server.
+//! Output of the server to its clients.
 
-/// A connection to a [`Server`](super::Server). Identifiers are not reused.
+/// Identifier of a connection to a [`Server`](super::Server). Identifiers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub(super) u64);
 
-/// An action of the server. Actions are returned in order.
+/// An action of the server on one connection. The caller must perform the actions in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Sends bytes.
+    /// Sends bytes to the client.
     Bytes(ConnId, Vec<u8>),
-    /// Closes the connection after the bytes that were sent before, and forgets it.
+    /// Closes the connection after all bytes that were sent before this action.
     Close(ConnId),
 }

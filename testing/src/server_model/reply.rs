@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 
-/// A reply, independent of the protocol version.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Status(&'static str),
@@ -12,9 +11,9 @@ pub(crate) enum Reply {
     Bulk(Vec<u8>),
     Null,
     Array(Vec<Reply>),
-    /// Names and values. An array of both in RESP2.
+    /// A map in RESP3, and an array of alternating names and values in RESP2.
     Map(Vec<(Reply, Reply)>),
-    /// A long text: a verbatim string in RESP3.
+    /// A verbatim string in RESP3, and a bulk string in RESP2.
     Text(String),
 }
 
@@ -29,7 +28,6 @@ impl Reply {
         Self::Bulk(text.as_ref().to_vec())
     }
 
-    /// Appends the encoded reply.
     pub(crate) fn write(&self, resp3: bool, out: &mut Vec<u8>) {
         match self {
             Self::Status(text) => line(out, '+', text),
@@ -60,7 +58,7 @@ impl Reply {
     }
 }
 
-/// The push that reports a change of `key`, or a flush if it is `None`.
+/// Encodes the push that invalidates `key`, or all keys if `key` is `None`.
 pub(crate) fn invalidation(key: Option<&[u8]>) -> Vec<u8> {
     let mut out = b">2\r\n".to_vec();
     Reply::text("invalidate").write(true, &mut out);

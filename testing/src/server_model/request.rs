@@ -1,37 +1,32 @@
 //! Reader of commands from a byte stream that may be split anywhere.
 
-/// Maximum number of arguments from an unauthenticated client.
 const UNAUTHENTICATED_ARGUMENTS: i64 = 10;
 /// Maximum length of an argument from an unauthenticated client, in bytes.
 const UNAUTHENTICATED_BYTES: i64 = 16_384;
 const MOST_ARGUMENTS: i64 = i32::MAX as i64;
 const MOST_BYTES: i64 = 512 * 1024 * 1024;
 
-/// Received bytes that are not executed yet.
 #[derive(Debug, Default)]
 pub(crate) struct RequestReader {
     bytes: Vec<u8>,
-    /// Number of bytes that belong to returned commands.
+    /// Number of bytes in `bytes` that belong to commands already returned.
     read: usize,
 }
 
-/// The next element of the stream.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Next {
     Command(Vec<Vec<u8>>),
     /// The next command is incomplete.
     Part,
-    /// A protocol error, with its error reply. The connection must be closed.
+    /// A protocol error, with the text of the error reply. The caller must close the connection.
     Broken(String),
 }
 
-/// A position in the stream while a command is parsed.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// Reason why no command was parsed.
 enum Stop {
     Part,
     Broken(String),
@@ -44,7 +39,7 @@ impl RequestReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes the next command, without the empty ones, which Redis ignores, too.
+    /// Removes and returns the next command. Like Redis, this method skips empty commands.
     pub(crate) fn next(&mut self, is_unauthenticated: bool) -> Next {
         loop {
             let mut cursor = Cursor { bytes: &self.bytes[self.read..], at: 0 };
@@ -88,7 +83,7 @@ impl Cursor<'_> {
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let rest = &self.bytes[self.at..];
-        // Redis does not check the two bytes of the line end.
+        // Redis does not check that the two bytes after the argument are CR LF.
         if rest.len() < length + 2 {
             return Err(Stop::Part);
         }
@@ -96,7 +91,7 @@ impl Cursor<'_> {
         Ok(rest[..length].to_vec())
     }
 
-    /// An inline command: words on a line.
+    /// Parses an inline command: words on one line, separated by white space.
     fn inline(&mut self) -> Result<Vec<Vec<u8>>, Stop> {
         let end = self.bytes.iter().position(|byte| *byte == b'\n').ok_or(Stop::Part)?;
         self.at = end + 1;
@@ -116,12 +111,11 @@ fn broken(why: &str) -> Stop {
     Stop::Broken(format!("ERR Protocol error: {why}"))
 }
 
-/// The number after the type byte of a line.
 fn number(line: &[u8], most: i64) -> Option<i64> {
     integer(line.get(1..)?).filter(|number| *number <= most)
 }
 
-/// A canonical integer, as Redis accepts it: no plus sign, leading zeros or white space.
+/// Parses an integer as Redis does: a plus sign, leading zeros and white space are invalid.
 pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(digits).ok()?;
     let number: i64 = text.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The server and its public methods.
+//! The server model: its state, and the methods for users of the model.
 
 use crate::server_model::config::Config;
 use crate::server_model::keyspace::{Entry, Keyspace, Kind, Stored};
@@ -10,9 +10,10 @@ use crate::server_model::tracking::Tracking;
 use crate::server_model::trouble::Trouble;
 use std::collections::BTreeMap;
 
-/// A Redis server.
+/// Model of one Redis server process.
 ///
-/// Times are readings of the server's wall clock, in microseconds since 1970. They may decrease.
+/// The parameter `wall_us` is the current time of the server's wall clock, in microseconds since the
+/// Unix epoch. The time may decrease from call to call.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) config: Config,
@@ -23,8 +24,8 @@ pub struct Server {
     pub(crate) tracking: Tracking,
     pub(crate) scripts: Scripts,
     pub(crate) sessions: BTreeMap<ConnId, ClientSession>,
-    /// Pushes for the connection whose command runs, to be sent before or after its reply: a key,
-    /// or `None` for a flush.
+    /// Invalidations for the connection whose command is running, sent before or after the reply.
+    /// `None` reports a flush.
     pub(crate) own_pushes: Vec<Option<Vec<u8>>>,
     outbox: Vec<Output>,
     next_conn: u64,
@@ -32,7 +33,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server when its clock shows `wall_us`.
+    /// Starts a server without keys at time `wall_us`.
     pub fn new(config: Config, wall_us: u64) -> Self {
         Self {
             trouble: None,
@@ -50,7 +51,7 @@ impl Server {
         }
     }
 
-    /// A client connects.
+    /// Opens a connection for a client.
     pub fn connect(&mut self) -> ConnId {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
@@ -60,13 +61,13 @@ impl Server {
         conn
     }
 
-    /// The client has closed the connection. Data in transit is never executed.
+    /// Closes a connection on behalf of the client. Commands in transit are never executed.
     pub fn disconnect(&mut self, conn: ConnId) {
         self.sessions.remove(&conn);
     }
 
-    /// Deletes expired keys, as the server does periodically, and returns the invalidations. A
-    /// replica deletes none, and neither does a busy or loading server.
+    /// Deletes expired keys, as a real server does periodically, and returns the invalidations. A
+    /// replica and a busy or loading server delete no keys.
     pub fn expire(&mut self, wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         if self.deletes_expired_keys() {
@@ -78,14 +79,14 @@ impl Server {
         self.outputs()
     }
 
-    /// The time from which [`expire`](Self::expire) deletes a key. It may have passed. `None` if no
-    /// key has a ttl, or if the server deletes none.
+    /// Returns the earliest time at which [`expire`](Self::expire) deletes a key, which may be in the
+    /// past. Returns `None` if no key has a TTL, or if the server deletes no expired keys.
     pub fn next_expiry(&self) -> Option<u64> {
         self.keyspace.next_end_us().filter(|_| self.deletes_expired_keys())
     }
 
-    /// Replaces the process by a new one. All connections, the scripts and, unless `keeps_keys`,
-    /// the keys are lost. The server's trouble remains.
+    /// Replaces the server process with a new one. All connections and scripts are lost, and also the
+    /// keys unless `keeps_keys` is true. The server's [`Trouble`], if any, persists.
     pub fn restart(&mut self, config: Config, keeps_keys: bool, wall_us: u64) {
         let old = std::mem::replace(self, Self::new(config, wall_us));
         self.next_conn = old.next_conn;
@@ -95,35 +96,35 @@ impl Server {
         }
     }
 
-    /// Begins or ends (`None`) a trouble of the server.
+    /// Sets the state in which the server refuses commands. `None` ends the state.
     pub fn set_trouble(&mut self, trouble: Option<Trouble>) {
         self.trouble = trouble;
     }
 
     /// Changes the configuration, as `CONFIG SET` and `ACL SETUSER` do. Authenticated connections
-    /// remain so.
+    /// stay authenticated.
     pub fn configure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
     }
 
-    /// The configuration.
+    /// Returns the server's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The keys that exist at `wall_us`, sorted by database and name.
+    /// Returns the keys that exist at `wall_us`, sorted by database and name.
     pub fn keys(&self, wall_us: u64) -> impl Iterator<Item = (&[u8], Stored)> {
         self.keyspace.stored(millis(wall_us))
     }
 
-    /// Another client deletes all keys of all databases.
+    /// Deletes all keys of all databases on behalf of another client.
     pub fn flush(&mut self, wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         self.flush_keys(None, None);
         self.outputs()
     }
 
-    /// Another client sets the key in database 0, with a ttl of `ttl_ms` milliseconds.
+    /// Sets a key in database 0 on behalf of another client, with a TTL of `ttl_ms` milliseconds.
     pub fn put(&mut self, key: &[u8], value: &[u8], ttl_ms: i64, wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         let expires_ms = Some(self.now_ms().saturating_add(ttl_ms));
@@ -132,7 +133,7 @@ impl Server {
         self.outputs()
     }
 
-    /// Deletes the key in every database, as an eviction or another client does.
+    /// Deletes a key in every database, as an eviction or another client does.
     pub fn delete(&mut self, key: &[u8], wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         for db in self.keyspace.databases_of(key) {
@@ -142,12 +143,13 @@ impl Server {
         self.outputs()
     }
 
-    /// Number of open connections.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.sessions.len()
     }
 
-    /// The id of a connection for `CLIENT KILL`. `None` if the connection does not exist.
+    /// Returns the client ID of a connection, for `CLIENT KILL`. Returns `None` if the connection
+    /// does not exist.
     pub fn client_id(&self, conn: ConnId) -> Option<u64> {
         Some(self.sessions.get(&conn)?.client_id)
     }
@@ -165,8 +167,8 @@ impl Server {
         !self.is_replica() && !matches!(self.trouble, Some(Trouble::Busy | Trouble::Loading))
     }
 
-    /// Pushes the change of a key to the connections that have read it. `by` made the change; with
-    /// `NOLOOP` it receives no push.
+    /// Sends an invalidation of `key` to the connections that have read `key`. `by` is the connection
+    /// that changed the key. In `NOLOOP` mode, `by` receives no invalidation.
     pub(crate) fn invalidate(&mut self, key: &[u8], by: Option<ConnId>) {
         for reader in self.tracking.take(key) {
             let mode = self.sessions.get(&reader).and_then(|session| session.tracking);
@@ -179,8 +181,8 @@ impl Server {
         }
     }
 
-    /// Removes all keys, and pushes a flush to every tracking connection, including `by`, which
-    /// caused it.
+    /// Deletes the keys of one database, or of all databases. Sends a flush to every connection with
+    /// tracking, including the connection `by`, which caused the flush.
     pub(crate) fn flush_keys(&mut self, db: Option<u32>, by: Option<ConnId>) {
         self.keyspace.clear(db);
         self.tracking.clear();
@@ -195,7 +197,7 @@ impl Server {
     }
 
     pub(crate) fn push(&mut self, conn: ConnId, key: Option<&[u8]>) {
-        // RESP2 has no pushes.
+        // Only RESP3 supports pushes.
         if self.sessions.get(&conn).is_some_and(|session| session.resp3) {
             self.send(conn, invalidation(key));
         }
@@ -208,13 +210,13 @@ impl Server {
         self.send(conn, bytes);
     }
 
-    /// Closes a connection after the pending replies.
+    /// Closes a connection after the pending replies are sent.
     pub(crate) fn close(&mut self, conn: ConnId) {
         self.sessions.remove(&conn);
         self.outbox.push(Output::Close(conn));
     }
 
-    /// Closes a connection at once, without the replies that the server has not written yet.
+    /// Closes a connection immediately, and discards its pending replies.
     pub(crate) fn kill(&mut self, conn: ConnId) {
         self.outbox.retain(|output| !matches!(output, Output::Bytes(to, _) if *to == conn));
         self.close(conn);

@@ -1,4 +1,4 @@
-//! State of one connection.
+//! State of one client connection.
 
 use crate::server_model::request::RequestReader;
 use crate::server_model::tracking::Mode;
@@ -10,13 +10,13 @@ pub(crate) struct ClientSession {
     pub(crate) name: String,
     pub(crate) requests: RequestReader,
     pub(crate) resp3: bool,
-    /// The authenticated user. `None` before that.
     pub(crate) user: Option<String>,
     pub(crate) db: u32,
     pub(crate) tracking: Option<Mode>,
-    /// True from `CLIENT CACHING YES` until the end of the next command other than `CLIENT`.
+    /// True from `CLIENT CACHING YES` until the end of the next command other than a `CLIENT`
+    /// command.
     pub(crate) is_caching: bool,
-    /// The connection is to be closed after the reply.
+    /// True if the server closes the connection after the current reply.
     pub(crate) is_ending: bool,
 }
 
@@ -35,7 +35,6 @@ impl ClientSession {
         }
     }
 
-    /// Returns true if the keys that the current command reads are tracked.
     pub(crate) fn tracks_reads(&self) -> bool {
         self.tracking.is_some_and(|mode| !mode.opt_in || self.is_caching)
     }

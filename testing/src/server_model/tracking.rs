@@ -3,16 +3,16 @@
 use crate::server_model::output::ConnId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The connections that have read each key since its last change. An invalidation is sent once.
+/// For each key, the connections that have read the key since its last change. Each of them receives
+/// one invalidation.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking(BTreeMap<Vec<u8>, BTreeSet<ConnId>>);
 
-/// Options of `CLIENT TRACKING`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
-    /// `OPTIN`: only keys that are read right after `CLIENT CACHING YES` are tracked.
+    /// `OPTIN`: only reads by the command after `CLIENT CACHING YES` are tracked.
     pub(crate) opt_in: bool,
-    /// `NOLOOP`: a connection's own changes are not pushed to it.
+    /// `NOLOOP`: a connection receives no invalidations for its own changes.
     pub(crate) no_loop: bool,
 }
 
@@ -21,7 +21,6 @@ impl Tracking {
         self.0.entry(key.to_vec()).or_default().insert(reader);
     }
 
-    /// Removes and returns the readers of the key.
     pub(crate) fn take(&mut self, key: &[u8]) -> BTreeSet<ConnId> {
         self.0.remove(key).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Troubles: states in which a server refuses commands.
+//! States in which a server refuses commands, and the text of its errors.
 
 /// A state in which a server refuses commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,17 +6,18 @@ pub enum Trouble {
     /// A script exceeds its time limit. The server replies `BUSY` to all commands except
     /// authentication and `SCRIPT KILL`.
     Busy,
-    /// The server loads its data set. It replies `LOADING` to commands that access keys.
+    /// The server is loading its data set. It replies `LOADING` to commands that access keys.
     Loading,
     /// The server is a replica without a connection to its master. It replies `READONLY` to writes,
     /// and serves reads.
     ReadOnly,
-    /// The memory is full and no key may be evicted. The server replies `OOM` to commands that may
-    /// need memory.
+    /// The server's memory is full, and no key may be evicted. The server replies `OOM` to commands
+    /// that may allocate memory.
     OutOfMemory,
-    /// Saving a snapshot has failed. The server replies `MISCONF` to writes and to `PING`.
+    /// The server failed to save a snapshot. It replies `MISCONF` to writes and to `PING`.
     Misconf,
-    /// Like [`ReadOnly`](Self::ReadOnly), but the server replies `MASTERDOWN` to reads, too.
+    /// The server is a replica without a connection to its master, and does not serve stale data. It
+    /// replies `READONLY` to writes, and `MASTERDOWN` to reads.
     MasterDown,
 }
 

@@ -1,11 +1,10 @@
-//! Execution of one command of one connection, at one time.
+//! Context in which the server executes one command.
 
 use crate::server_model::keyspace::Entry;
 use crate::server_model::output::ConnId;
 use crate::server_model::server::Server;
 use crate::server_model::session::ClientSession;
 
-/// Context of a running command.
 pub(crate) struct Turn<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) conn: ConnId,
@@ -24,7 +23,7 @@ impl Turn<'_> {
         self.session().db
     }
 
-    /// Reads a key. An expired key is deleted now, except on a replica.
+    /// Reads a key. If the key has expired, deletes the key, except on a replica, and returns `None`.
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<Entry> {
         let (db, now) = (self.db(), self.server.now_ms());
         let entry = self.server.keyspace.get(db, key)?;
@@ -50,8 +49,8 @@ impl Turn<'_> {
         self.touch(key, false);
     }
 
-    /// Sends the invalidations for a changed key. Before 7.0, neither an expiry nor a change by a
-    /// script counts as the connection's own change.
+    /// Sends the invalidations of a changed key. Before Redis 7.0, neither an expiry nor a change by
+    /// a script counts as the connection's own change.
     fn touch(&mut self, key: &[u8], is_expired: bool) {
         let is_own = self.server.config.version.has((7, 0)) || !is_expired && !self.is_in_script;
         self.server.invalidate(key, is_own.then_some(self.conn));

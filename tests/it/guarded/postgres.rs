@@ -20,16 +20,15 @@ const STATEMENTS: [(&str, &str); 3] = [
     ("read(bigint, text)", include_str!("../../../examples/fencing/read.sql")),
 ];
 
-/// The server listens only on a socket in its own directory.
+/// A server that listens only on a Unix socket in its own directory.
 pub(super) struct Postgres {
     programs: PathBuf,
-    /// User that the server runs as, if the test runs as root.
+    /// The user ID that the server runs as, if the test runs as root.
     user: Option<u32>,
     dir: TempDir,
     _server: (Child, Pipes),
 }
 
-/// A `psql` session that executes statements one by one.
 pub(super) struct PgSession {
     _child: Child,
     pipes: Pipes,
@@ -41,7 +40,7 @@ impl PgSession {
     }
 }
 
-/// Reports why a test is skipped. Panics if `TESTS_POSTGRES=required`.
+/// Prints why a test is skipped. Panics if `TESTS_POSTGRES=required`.
 fn skip(reason: &str) {
     let is_required = env::var_os("TESTS_POSTGRES").is_some_and(|is| is == "required");
     assert!(
@@ -49,13 +48,13 @@ fn skip(reason: &str) {
         "TESTS_POSTGRES=required, but {reason}: correct this, or unset the variable"
     );
     let test = thread::current().name().unwrap_or("guarded").to_owned();
-    // Written directly to stderr, because the test harness hides captured output of passing tests.
+    // Written directly to stderr, because the test harness hides the captured output of passing tests.
     let _ = io::stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
 }
 
 impl Postgres {
-    /// Starts a server with the table of the example and a row `old`. Returns `None` and reports the reason if
-    /// the programs are missing. Panics instead if the environment variable `TESTS_POSTGRES` is `required`.
+    /// Starts a server with the example's table and a row `old`. If the programs are missing, prints the reason and
+    /// returns `None`, or panics if the environment variable `TESTS_POSTGRES` is `required`.
     pub(super) fn start() -> Option<Self> {
         let Some(programs) = programs() else {
             skip("no initdb, postgres and psql to test with");
@@ -92,13 +91,13 @@ impl Postgres {
         Some(postgres)
     }
 
-    /// Runs one statement in a new session, in which the statements of the example are prepared. Returns the
-    /// rows and the command tag, as psql prints them.
+    /// Runs one statement in a new session in which the example's statements are prepared. Returns the rows and the
+    /// command tag as `psql` prints them.
     pub(super) fn run(&self, statement: &str) -> String {
         self.ask(statement).unwrap_or_else(|error| panic!("{statement}: {error}"))
     }
 
-    /// Directory of the Unix socket that the server listens on.
+    /// Returns the directory of the Unix socket that the server listens on.
     pub(super) fn directory(&self) -> String {
         self.dir.path().display().to_string()
     }
@@ -134,7 +133,7 @@ impl Postgres {
     }
 }
 
-/// Stops the server, because a killed one would leave shared memory behind.
+/// Stops the server with `pg_ctl`, because a killed server would leave shared memory behind.
 impl Drop for Postgres {
     fn drop(&mut self) {
         let mut stop = command(&self.programs.join("pg_ctl"), self.user, self.dir.path());
@@ -164,14 +163,13 @@ fn is_root() -> bool {
     own == Some(0)
 }
 
-/// The unprivileged user `nobody`.
 fn nobody() -> u32 {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let nobody = users.lines().find_map(|line| line.strip_prefix("nobody:"));
     nobody.and_then(|line| line.split(':').nth(1)?.parse().ok()).unwrap_or(65_534)
 }
 
-/// Directory that contains all programs: from `PATH`, or Debian's.
+/// Returns the first directory that contains all programs, from `PATH` or from Debian's PostgreSQL packages.
 fn programs() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let on_path = env::split_paths(&path).filter_map(|dir| {

@@ -9,20 +9,20 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-/// The directory is kept for later test runs.
+/// The directory of the environment, which later test runs reuse.
 const PLACE: &str = env!("CARGO_TARGET_TMPDIR");
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 const REQUIREMENTS_PATH: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop/requirements.txt");
-/// File with the requirements that a complete environment was created from.
+/// The file with the requirements from which a complete environment was created.
 const MARK: &str = "made-of.txt";
-/// Time limit of one step. Packages are downloaded.
+/// The time limit of one step, which may download packages.
 const STEP_LIMIT: Duration = Duration::from_mins(5);
-/// Time limit for another test process that creates the environment, for all of its steps.
+/// The time limit for all steps of another test process that creates the environment.
 const LOCK_LIMIT: Duration = Duration::from_mins(15);
 
-/// The environment's interpreter. Returns `None` and reports the reason if there is none. Panics instead if the
-/// environment variable `TESTS_INTEROP` is `required`.
+/// Returns the path of the environment's interpreter. If it is not available, prints the reason and returns `None`, or
+/// panics if the environment variable `TESTS_INTEROP` is `required`.
 pub(super) fn python() -> Option<&'static Path> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let reason = match PYTHON.get_or_init(find_or_create) {
@@ -39,7 +39,7 @@ pub(super) fn python() -> Option<&'static Path> {
     let thread = thread::current();
     let test = thread.name().unwrap_or("interop");
     let line = format!("skipped: {test}: no Python to test with: {reason}\n");
-    // Written directly to stderr, because the test harness hides captured output of passing tests.
+    // Written directly to stderr, because the test harness hides the captured output of passing tests.
     let _ = io::stderr().write_all(line.as_bytes());
     None
 }
@@ -51,7 +51,7 @@ fn find_or_create() -> Result<PathBuf, String> {
     let _lock = lock(&place.join("interop-python.lock"))?;
     let home = place.join("interop-python");
     if !works(&home) {
-        // Created under another name and renamed when complete, so a partial environment is never used.
+        // Created under another name and renamed when complete, so that no test uses a partial environment.
         let fresh = place.join("interop-python.new");
         remove(&fresh).map_err(shown)?;
         create(&fresh).inspect_err(|_| drop(remove(&fresh)))?;
@@ -61,7 +61,7 @@ fn find_or_create() -> Result<PathBuf, String> {
     Ok(interpreter(&home))
 }
 
-/// Locks the file against other processes until it is dropped or this process ends.
+/// Locks the file against other processes. The lock ends when the file is dropped or this process ends.
 fn lock(path: &Path) -> Result<File, String> {
     let shown = |why: &str| format!("cannot lock {}: {why}", path.display());
     let file = File::options().create(true).truncate(false).write(true).open(path);
@@ -77,7 +77,6 @@ fn lock(path: &Path) -> Result<File, String> {
     Err(shown("timed out while another process holds the lock"))
 }
 
-/// Also false if the environment's Python has been removed or replaced since.
 fn works(home: &Path) -> bool {
     let made_of = fs::read_to_string(home.join(MARK));
     made_of.is_ok_and(|made_of| made_of == REQUIREMENTS)
@@ -86,7 +85,7 @@ fn works(home: &Path) -> bool {
 
 fn create(home: &Path) -> Result<(), String> {
     run(Command::new("python3").args(["-I", "-m", "venv"]).arg(home))?;
-    // No C code is compiled, because there may be no compiler; and no bytecode for unused modules.
+    // A compiler may be missing, so no C code is compiled. Bytecode is not needed for unused modules.
     run(Command::new(interpreter(home))
         .args(["-I", "-m", "pip", "install", "--quiet", "--no-input", "--no-compile"])
         .args(["--disable-pip-version-check", "--only-binary", ":all:"])
@@ -106,11 +105,10 @@ fn remove(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Runs a program within the time limit. The error contains its output.
 fn run(command: &mut Command) -> Result<(), String> {
     let name = format!("{command:?}");
     let output = Path::new(PLACE).join("interop-python.log");
-    // A file instead of a pipe, because a surviving grandchild would keep a pipe open.
+    // The output is a file, because a surviving grandchild would keep a pipe open.
     let log = File::create(&output).and_then(|log| Ok((log.try_clone()?, log)));
     let (log, same_log) = log.map_err(|error| format!("{}: {error}", output.display()))?;
     let child = command.stdin(Stdio::null()).stdout(log).stderr(same_log).spawn();

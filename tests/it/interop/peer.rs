@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop/peer.py");
-/// Longer than the program's own time limit, so that it can report its error.
+/// The time limit of a reply. It is longer than the program's own limit, so that the program can report its error.
 const REPLY_LIMIT: Duration = Duration::from_mins(1);
 
-/// A process that runs `peer.py`. Dropping kills it. If the test process is killed, the end of its stdin ends
-/// it.
+/// A process that runs `peer.py`. Dropping this value kills the process. If the test process is killed, the end of its
+/// standard input ends the Python process.
 pub(super) struct Peer {
     child: Child,
     commands: ChildStdin,
@@ -31,7 +31,7 @@ impl Peer {
         let commands = child.stdin.take().expect("stdin is piped");
         let stdout = child.stdout.take().expect("stdout is piped");
         let (sender, replies) = mpsc::channel();
-        // A thread, because reading from a pipe has no time limit. It ends with the process.
+        // A separate thread, because reading from a pipe has no time limit. The thread ends with the process.
         thread::spawn(move || {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             lines.for_each(|line| drop(sender.send(line)));
@@ -39,12 +39,11 @@ impl Peer {
         Self { child, commands, replies }
     }
 
-    /// Sends a command without waiting for its reply.
     pub(super) fn send(&mut self, command: &str) {
         writeln!(self.commands, "{command}").expect("Python has ended; see its message above");
     }
 
-    /// Reply to the earliest command that has none yet.
+    /// Returns the reply to the earliest command whose reply has not been received.
     pub(super) fn receive(&mut self) -> String {
         let reply = self.replies.recv_timeout(REPLY_LIMIT);
         reply.unwrap_or_else(|why| panic!("no reply from Python, see its message above: {why}"))

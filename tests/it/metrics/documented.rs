@@ -1,4 +1,4 @@
-//! docs/METRICS.md describes exactly the existing metrics, and the alerts use no others.
+//! Tests that docs/METRICS.md describes exactly the existing metrics, and that the alerts use only documented metrics.
 
 use super::HOUR;
 use super::recorder::{Family, Recorder};
@@ -13,16 +13,13 @@ const METRICS: &str = include_str!("../../../docs/METRICS.md");
 const ALERTS: &str = include_str!("../../../docs/alerts.yml");
 const ALERT_TESTS: &str = include_str!("../../../docs/alerts.test.yml");
 
-/// A row of the table of metrics.
 struct Row {
     kind: String,
     unit: String,
     labels: BTreeSet<String>,
-    /// Every text in backticks.
     words: BTreeSet<String>,
 }
 
-/// All texts in backticks.
 fn quoted(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(ToOwned::to_owned).collect()
 }
@@ -39,7 +36,7 @@ fn rows() -> BTreeMap<String, Row> {
     rows.map(row).collect()
 }
 
-/// Causes an update of every metric.
+/// Updates every metric at least once.
 async fn everything(recorder: &Recorder) {
     let cluster = Cluster::start(3);
     let settings = builder(&cluster).restart_guard(RestartGuard::Off).ttl(ms(6_000));
@@ -97,7 +94,7 @@ async fn metrics_match_their_documentation() {
     }
 }
 
-/// The metrics that an expression uses, each with the content of its braces.
+/// Returns the metrics that an expression uses, each with the content of its braces.
 fn used_metrics(text: &str) -> Vec<(String, String)> {
     let starts = text.match_indices("quorlock_").map(|(at, _)| &text[at..]);
     let used = starts.map(|rest| {

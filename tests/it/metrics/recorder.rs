@@ -1,4 +1,4 @@
-//! A recorder whose records tests can read.
+//! A metrics recorder whose records tests can read.
 
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata,
@@ -7,7 +7,7 @@ use metrics::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Clones share their records.
+/// A recorder. Its clones share their records.
 #[derive(Clone, Default)]
 pub(super) struct Recorder(Arc<Mutex<Records>>);
 
@@ -19,7 +19,6 @@ struct Records {
 
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// Description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Family {
     pub(super) kind: &'static str,
@@ -27,7 +26,7 @@ pub(super) struct Family {
     pub(super) meaning: String,
 }
 
-/// All recorded values in order. For counters and gauges: the changes.
+/// All recorded values of a series, in order. Counters and gauges record their changes.
 #[derive(Default)]
 struct Series(Mutex<Vec<f64>>);
 
@@ -92,14 +91,14 @@ impl Recorder {
         self.0.lock().expect("no panic").families.clone()
     }
 
-    /// Label sets of all series that were registered under this name.
+    /// Returns the label sets of all series with this name.
     pub(super) fn labels(&self, name: &str) -> BTreeSet<Labels> {
         let records = self.0.lock().expect("no panic");
         let of_it = records.series.keys().filter(|(known, _)| known == name);
         of_it.map(|(_, labels)| labels.clone()).collect()
     }
 
-    /// All values recorded under this name, of the series with these labels.
+    /// Returns all values of the series that have this name and these labels.
     pub(super) fn recorded(&self, name: &str, labels: &[(&str, &str)]) -> Vec<f64> {
         let records = self.0.lock().expect("no panic");
         let has = |of: &Labels| {
@@ -111,12 +110,11 @@ impl Recorder {
         of_it.flat_map(|(_, series)| series.recorded()).collect()
     }
 
-    /// Value of a counter or gauge: the sum over all series with these labels.
+    /// Returns the value of a counter or gauge, summed over all series with these labels.
     pub(super) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.recorded(name, labels).iter().sum()
     }
 
-    /// Like [`Self::value`], as an integer.
     #[allow(clippy::cast_possible_truncation)] // Counts are small.
     pub(super) fn count(&self, name: &str, labels: &[(&str, &str)]) -> i64 {
         self.value(name, labels).round() as i64

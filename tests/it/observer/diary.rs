@@ -1,11 +1,12 @@
-//! An observer that records events as lines, and calls its client at each event.
+//! An observer that records events as lines and calls its client at each event.
 
 use quorlock::event::{Event, LockInfo, NodeHealth};
 use quorlock::{Observer, Redlock, Report};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Events, one per line. Lines of locks begin with `acquire` or `lease`, lines of nodes with the node's name.
+/// A list of events, one per line. Lines about locks begin with `acquire` or `lease`, and lines about nodes begin with
+/// the node's name.
 #[derive(Default)]
 pub(super) struct Diary {
     lines: Mutex<Vec<String>>,
@@ -22,8 +23,8 @@ fn quorum_of(report: Option<&Report>) -> &'static str {
 }
 
 impl Diary {
-    /// Calls this client at each event. If the client held its mutex while it emits events, the call would
-    /// never return.
+    /// Makes this observer call `redlock` at each event. If the client emitted an event while it held its mutex, the
+    /// call would never return.
     pub(super) fn call_at_each_event(&self, redlock: &Redlock) {
         assert!(self.client.set(redlock.clone()).is_ok(), "set once");
     }
@@ -39,25 +40,21 @@ impl Diary {
         self.lines.lock().expect("no panic").clone()
     }
 
-    /// Lines of locks.
     pub(super) fn of_locks(&self) -> Vec<String> {
         let mut lines = self.all();
         lines.retain(|line| line.starts_with("acquire") || line.starts_with("lease"));
         lines
     }
 
-    /// Number of lines that contain `part`.
     pub(super) fn count(&self, part: &str) -> usize {
         self.all().iter().filter(|line| line.contains(part)).count()
     }
 
-    /// Remaining validity at each failed renewal.
     pub(super) fn left(&self) -> Vec<Duration> {
         self.left.lock().expect("no panic").clone()
     }
 }
 
-/// Resources and class of a lock.
 fn of(lock: &LockInfo) -> String {
     format!("{} {}", lock.resources, lock.class.unwrap_or("-"))
 }

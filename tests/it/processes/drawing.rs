@@ -1,4 +1,4 @@
-//! Fencing tokens drawn by several processes from the same counters.
+//! Fencing tokens that several processes draw from the same counters.
 
 use super::skewed::{Acquired, Assignment, Contender, LIBRARY, LibraryClient, Scenario, Setup};
 use crate::ms;
@@ -6,13 +6,12 @@ use futures::future::join_all;
 use quorlock::Lease;
 use redis::aio::MultiplexedConnection;
 
-/// Arguments with which this program runs as a child.
+/// The arguments with which this program runs as a child.
 const CHILD: &[&str] = &["--ignored", "--exact", "processes::drawing::drawer", "--nocapture"];
 
-/// Name of the [`CounterChanger`].
 const COUNTER_CHANGER: &str = "counter_changer";
 
-/// A client of the library that increments the counters of two nodes while it holds the lock. This simulates
+/// A client of the library that increments the counters of two nodes while it holds the lock. The increments simulate
 /// acquires that drew a number and failed.
 struct CounterChanger {
     ours: LibraryClient,
@@ -35,7 +34,7 @@ impl Contender for CounterChanger {
     async fn acquire(&mut self, key: &str) -> Acquired<Lease> {
         let won = self.ours.acquire(key).await;
         let first = usize::try_from(won.token % 5).expect("below 5");
-        // Smaller than the number of microseconds until the next draw.
+        // Each increment is smaller than the number of microseconds until the next draw.
         for (node, by) in [(first, 40), ((first + 2) % 5, 80)] {
             let mut increment = redis::cmd("INCRBY");
             increment.arg(format!("{key}#quorlock:token:{{{key}}}")).arg(by);
@@ -64,7 +63,7 @@ async fn drawer() {
     }
 }
 
-/// Share of tokens without a second round. The benchmarks measure it on an idle machine.
+/// Returns the share of tokens that needed only one round. The benchmarks measure this share on an idle machine.
 fn share_at_once(contender: &str, apart_ms: u64) -> f64 {
     let (apart, hold, lasting) = (ms(apart_ms), ms(1), ms(3_000));
     let turns = Setup::new(CHILD).play(&Scenario { contender, apart, hold, lasting });
@@ -73,7 +72,7 @@ fn share_at_once(contender: &str, apart_ms: u64) -> f64 {
     share
 }
 
-/// A client whose clock is behind draws the counter's value plus one, and all nodes agree on it. Measured
+/// A client whose clock is behind draws the counter's value plus one, and all nodes agree on this number. Measured
 /// shares are 0.74 to 0.97 under any load, and below 0.56 without a hint.
 #[test]
 fn most_tokens_need_one_round_with_different_wall_clocks() {
@@ -81,7 +80,8 @@ fn most_tokens_need_one_round_with_different_wall_clocks() {
     assert!(share >= 0.6, "{share}");
 }
 
-/// If clocks agree, the hint is above all counters: 0.86 to 1. Without the hint, about 0.4 or less.
+/// If the clocks agree, the hint is above all counters. Measured shares are 0.86 to 1, and about 0.4 or less without
+/// the hint.
 #[test]
 fn diverged_counters_agree_on_the_next_token() {
     let share = share_at_once(COUNTER_CHANGER, 0);

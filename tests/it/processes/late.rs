@@ -10,12 +10,13 @@ use std::process::Command;
 const NODES: &str = "QUORLOCK_LATE_NODES";
 const RESOURCE: &str = "QUORLOCK_LATE_RESOURCE";
 
-/// The protected resource: a hash that stores the highest token and refuses lower ones.
+/// A script that writes to the protected resource, a hash. The hash stores the highest token, and the script refuses
+/// lower tokens.
 const WRITE: &str = "local seen = tonumber(redis.call('HGET', KEYS[1], 'token') or '0') \
                      if tonumber(ARGV[1]) < seen then return 0 end \
                      redis.call('HSET', KEYS[1], 'token', ARGV[1], 'text', ARGV[2]) return 1";
 
-/// Writes to the resource. Returns false if the resource refuses.
+/// Writes to the resource. Returns false if the resource refuses the token.
 async fn write(resource: &str, token: FencingToken, text: &str) -> bool {
     let connection = redis::Client::open(resource).expect("a URL");
     let mut connection =
@@ -32,7 +33,7 @@ async fn text_of(resource: &str) -> Option<String> {
     connection.hget("document", "text").await.expect("the server is up")
 }
 
-/// Reads lines up to the next one that contains `word`, and returns the text after it.
+/// Reads lines until one contains `word`. Returns the text after `word` in that line.
 pub(super) fn read_value(lines: &mut impl BufRead, word: &str) -> String {
     let mut line = String::new();
     loop {
@@ -54,7 +55,7 @@ async fn holder() {
     let lease = redlock.acquire("r").ttl(ms(3_000)).fenced().await.expect("the lock is free");
     let token = lease.token().expect("the lease is fenced");
     println!("token {token}");
-    // The parent stops this process here, before it writes a line.
+    // The parent stops this process at this point, before it sends a line.
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("text");
     println!("valid {}", lease.is_valid());

@@ -9,11 +9,10 @@ mod work;
 use crate::ms;
 use work::{Scenario, percentile};
 
-/// Arguments with which this program runs as a child.
+/// The arguments with which this program runs as a child.
 const CHILD: &[&str] = &["--ignored", "--exact", "processes::worker", "--nocapture"];
 
-/// Limit of the 99th percentile of waits, in fair shares. On an idle machine it is about 2, as the benchmarks
-/// show.
+/// The limit of the 99th percentile of waits, in fair shares. On an idle machine, the benchmarks show about 2.
 const MAX_UNFAIRNESS: f64 = 6.0;
 
 #[tokio::test]
@@ -37,8 +36,8 @@ fn commands_per_turn_do_not_grow_with_the_number_of_tasks() {
     assert!(unfairness <= MAX_UNFAIRNESS, "p99 {late:?} is {unfairness:.2} fair shares ({fair:?})");
 }
 
-/// Before clients knew each other's turns, one of two processes had 2 to 5 % of the turns: it paused while the
-/// other one passed the lock on in its own queue.
+/// Before clients knew each other's turns, one of two processes had only 2 to 5 % of the turns. It paused while the
+/// other process passed the lock on in its own queue.
 #[test]
 fn competing_processes_get_similar_numbers_of_turns() {
     for (processes, hold) in [(2, 20), (2, 2), (4, 10)] {

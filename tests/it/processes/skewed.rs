@@ -1,8 +1,7 @@
-//! Processes that compete for one lock with a fencing token, while their wall clocks differ. The benchmarks use
-//! this file too.
+//! Processes that compete for one lock with a fencing token while their wall clocks differ. The benchmarks also use
+//! this file.
 //!
-//! Each process runs this program again, with its own wall clock. A child reads its [`Assignment`] from the
-//! environment.
+//! Each process runs this program again with its own wall clock. A child reads its [`Assignment`] from the environment.
 
 use kit::{Cluster, Rerun, Server};
 use quorlock::{Lease, Redlock};
@@ -13,54 +12,48 @@ use std::env;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
-/// Environment variables of a child.
+/// The environment variable with a child's assignment. `NODES` and `SERVER` contain URLs.
 const ASSIGNMENT: &str = "QUORLOCK_SKEWED_ASSIGNMENT";
 const NODES: &str = "QUORLOCK_SKEWED_NODES";
 const SERVER: &str = "QUORLOCK_SKEWED_BOARD";
 
 const PROCESSES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long a failing run waits before it gives up. A passing run waits less, even on a busy machine.
+/// The time limit of a failing run. A passing run waits less, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Name of the [`Contender`] that uses this library.
 pub(crate) const LIBRARY: &str = "library";
 
-/// A client that acquires the lock repeatedly.
 pub(crate) trait Contender {
     type Held;
 
-    /// Waits for the lock.
     async fn acquire(&mut self, key: &str) -> Acquired<Self::Held>;
 
     async fn release(&mut self, held: Self::Held);
 }
 
-/// A lock that was acquired.
 pub(crate) struct Acquired<H> {
     pub(crate) held: H,
     pub(crate) token: u64,
-    /// False if the token needed a second round.
     pub(crate) is_one_round: bool,
 }
 
-/// Instructions for one child.
+/// The instructions for one child.
 pub(crate) struct Assignment {
     pub(crate) contender: String,
     pub(crate) nodes: Vec<String>,
     key: String,
     hold: Duration,
     lasting: Duration,
-    /// Offset of its wall clock ahead of the machine's.
+    /// How far the child's wall clock is ahead of the machine's clock.
     ahead: Duration,
 }
 
-/// Parameters of one run.
 pub(crate) struct Scenario<'a> {
     pub(crate) contender: &'a str,
-    /// Greatest difference between wall clocks. The clocks are spread evenly over it.
+    /// The greatest difference between two wall clocks. The clocks are spread evenly over this range.
     pub(crate) apart: Duration,
-    /// Minimum time for which each process holds the lock.
+    /// The minimum time for which each process holds the lock.
     pub(crate) hold: Duration,
     pub(crate) lasting: Duration,
 }
@@ -73,13 +66,12 @@ pub(crate) struct Setup {
     scenarios: Cell<u32>,
 }
 
-/// Result of a run: the number of acquires.
+/// The result of a run: the number of tokens, and the number of tokens that needed only one round.
 pub(crate) struct Turns {
     pub(crate) tokens: u32,
     pub(crate) one_round: u32,
 }
 
-/// The library, used by a process with a single task.
 pub(crate) struct LibraryClient(Redlock);
 
 impl LibraryClient {
@@ -113,7 +105,7 @@ impl Contender for LibraryClient {
 }
 
 impl Assignment {
-    /// Parses the environment. Returns `None` if this process is not a child.
+    /// Parses the assignment from the environment. Returns `None` if this process is not a child.
     pub(crate) fn given() -> Option<Self> {
         let assignment = env::var(ASSIGNMENT).ok()?;
         let parts: Vec<_> = assignment.split(' ').collect();
@@ -132,7 +124,7 @@ impl Assignment {
         })
     }
 
-    /// Takes turns with the other processes, and prints each turn.
+    /// Takes turns with the other processes and prints each turn.
     pub(crate) async fn play<C: Contender>(self, mut contender: C) {
         self.wait_for_clock().await;
         let server = redis::Client::open(env::var(SERVER).expect("set by the parent"));
@@ -157,7 +149,6 @@ impl Assignment {
         }
     }
 
-    /// Waits until the wall clock has the intended offset.
     async fn wait_for_clock(&self) {
         let started = Instant::now();
         loop {
@@ -176,13 +167,13 @@ impl Assignment {
 }
 
 impl Setup {
-    /// `args` are the arguments with which this program executes its [`Assignment`] only.
+    /// Creates a set-up. With `args`, this program only executes its [`Assignment`].
     pub(crate) fn new(args: &'static [&'static str]) -> Self {
         let scenarios = Cell::new(0);
         Self { cluster: Cluster::start(5), server: Server::start(), args, scenarios }
     }
 
-    /// Eight processes take turns on a new lock. Panics if a token is not above the previous holder's token.
+    /// Runs eight processes that take turns on a new lock. Panics if a token is not above the previous holder's token.
     pub(crate) fn play(&self, scenario: &Scenario<'_>) -> Turns {
         self.server.flushall();
         self.scenarios.set(self.scenarios.get() + 1);
@@ -212,7 +203,7 @@ impl Setup {
         Turns { tokens: count(turns.len()), one_round: count(one_round) }
     }
 
-    /// The clocks of the processes differ by equal distances.
+    /// Starts a child. The clocks of consecutive children differ by equal distances.
     fn child(&self, scenario: &Scenario<'_>, number: u32) -> Rerun {
         let &Scenario { contender, apart, hold, lasting } = scenario;
         let ahead = apart * number / (PROCESSES - 1);
@@ -228,13 +219,12 @@ impl Setup {
 }
 
 impl Turns {
-    /// Share of the tokens without a second round.
     pub(crate) fn share(&self) -> f64 {
         f64::from(self.one_round) / f64::from(self.tokens)
     }
 }
 
-/// Time of the acquire, token, and whether the token needed only one round.
+/// Parses a line into the time of the acquire, the token, and whether the token needed only one round.
 fn turn(line: &str) -> (u64, u64, bool) {
     let mut words = line.split(' ');
     let mut next = || words.next().expect("three words");
@@ -242,7 +232,7 @@ fn turn(line: &str) -> (u64, u64, bool) {
     (at, token, next() == "true")
 }
 
-/// A clock that all processes of a machine share and that is never set.
+/// Reads a clock that all processes of a machine share and that is never set.
 fn monotonic() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).expect("not negative")
 }

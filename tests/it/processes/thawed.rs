@@ -10,7 +10,6 @@ use std::process::Command;
 const NODES: &str = "QUORLOCK_THAWED_NODES";
 const THREADS: &str = "QUORLOCK_THAWED_THREADS";
 
-/// Number of suspensions.
 const ROUNDS: usize = 4;
 
 #[test]
@@ -34,14 +33,14 @@ fn locker() {
             drop(tried);
             eventually("all nodes are up", || all_up(&redlock)).await;
             println!("outcome {outcome}");
-            // The parent suspends the process here.
+            // The parent suspends the process at this point.
             let mut line = String::new();
             std::io::stdin().read_line(&mut line).expect("text");
         }
     });
 }
 
-/// Outcomes of the first attempt after each suspension.
+/// Returns the outcome of the first attempt after each suspension.
 async fn outcomes(threads: &str) -> Vec<String> {
     let cluster = Cluster::start_with(3, &Server::builder().arg("--timeout").arg("1"));
     let mut command = Command::new(std::env::current_exe().expect("the executable has a path"));

@@ -1,7 +1,7 @@
-//! Processes that compete for the same lock, and their measurements. The benchmarks use this file too.
+//! Processes that compete for the same lock, and their measurements. The benchmarks also use this file.
 //!
-//! The processes run this program again; [`work`] does what the environment says. They synchronize on a
-//! separate server, the board.
+//! Each process runs this program again and calls [`work`], which reads its task from the environment. The processes
+//! synchronize on a separate server, the board.
 
 use futures::FutureExt;
 use kit::{Cluster, Rerun, Server};
@@ -14,44 +14,41 @@ use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
-/// Environment variables of a child.
+/// The environment variable with a child's task. `NODES` and `BOARD` contain URLs.
 const WORK: &str = "QUORLOCK_WORK";
 const NODES: &str = "QUORLOCK_NODES";
 const BOARD: &str = "QUORLOCK_BOARD";
 
-/// Upper bound for the time in which a child's acquire has been refused and waits for a push.
+/// The time after which a child's acquire has certainly been refused and waits for a push.
 const SETTLED: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(1);
-/// Limits the waits of a failing run. A busy machine needs less.
+/// The time limit of waits in a failing run. A busy machine needs less.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Five nodes, the board, and the arguments of a child.
 pub(crate) struct Scenario {
     cluster: Cluster,
     board: Server,
     args: &'static [&'static str],
 }
 
-/// Measurements of competing processes.
 pub(crate) struct Measurements {
     turns: Vec<Turn>,
     tasks: usize,
     processes: usize,
-    /// Commands per turn and node that set, read or delete a key.
+    /// The number of commands per turn and node that set, read or delete a key.
     pub(crate) commands_per_turn: f64,
 }
 
-/// One acquire of a task.
 #[derive(Clone, Copy)]
 struct Turn {
-    /// Process id of the task.
+    /// The ID of the task's process.
     process: u32,
-    /// Time of the acquire, by a clock that all processes of a machine share.
+    /// The time of the acquire, by a clock that all processes of a machine share.
     at: Duration,
     waited: Duration,
 }
 
-/// Does what the environment says. Returns false if this process is not a child.
+/// Executes the task from the environment. Returns false if this process is not a child.
 pub(crate) async fn work() -> bool {
     let Ok(work) = env::var(WORK) else { return false };
     let (kind, numbers) = work.split_once(' ').expect("a kind of work, then numbers");
@@ -74,13 +71,13 @@ pub(crate) async fn work() -> bool {
     true
 }
 
-/// A client whose timeouts a busy machine does not exceed.
+/// Creates a client whose timeouts a busy machine does not exceed.
 fn client(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Redlock {
     let builder = Redlock::builder().nodes(nodes).node_timeout(Duration::from_secs(5));
     builder.ttl(Duration::from_secs(30)).wait(LIMIT).build().expect("valid settings")
 }
 
-/// Competes with `tasks` tasks, each of which holds the lock for `hold`, until the parent ends the run.
+/// Competes with `tasks` tasks until the parent ends the run. Each task holds the lock for `hold`.
 async fn compete(redlock: &Redlock, mut board: MultiplexedConnection, tasks: u64, hold: Duration) {
     let _: i64 = board.incr("ready", 1).await.expect("the board is up");
     while !board.exists::<_, bool>("begin").await.expect("the board is up") {
@@ -93,7 +90,7 @@ async fn compete(redlock: &Redlock, mut board: MultiplexedConnection, tasks: u64
     }
 }
 
-/// Acquires the lock repeatedly, and checks each time that no other task holds it.
+/// Acquires the lock repeatedly and checks each time that no other task holds it.
 async fn take_turns(redlock: Redlock, mut board: MultiplexedConnection, hold: Duration) {
     let mut turns = Vec::new();
     while turns.is_empty() || !board.exists::<_, bool>("end").await.expect("the board is up") {
@@ -113,8 +110,8 @@ async fn take_turns(redlock: Redlock, mut board: MultiplexedConnection, hold: Du
     let _: i64 = board.rpush("turns", turns).await.expect("the board is up");
 }
 
-/// Waits `times` times for the lock that the parent holds, and reports when it was acquired. The retry delay is
-/// longer than the run, so only pushes wake it.
+/// Waits `times` times for the lock that the parent holds, and reports the time of each acquire. The retry delay is
+/// longer than the run, so only pushes wake the acquire.
 async fn acquire_after_parent(redlock: &Redlock, mut board: MultiplexedConnection, times: u64) {
     for time in 0..times {
         while board.get::<_, Option<u64>>("held").await.expect("the board is up") != Some(time) {
@@ -133,7 +130,7 @@ async fn acquire_after_parent(redlock: &Redlock, mut board: MultiplexedConnectio
 }
 
 impl Scenario {
-    /// `args` are the arguments with which this program calls [`work`] only.
+    /// Creates a scenario. With `args`, this program only calls [`work`].
     pub(crate) fn new(args: &'static [&'static str]) -> Self {
         Self { cluster: Cluster::start(5), board: Server::start(), args }
     }
@@ -143,14 +140,14 @@ impl Scenario {
         Rerun::start(self.args, &[(WORK, work), (NODES, &nodes), (BOARD, &board)])
     }
 
-    /// Four processes with `tasks` tasks in total, each of which holds the lock for 10 ms.
+    /// Runs four processes with `tasks` tasks in total. Each task holds the lock for 10 ms.
     pub(crate) fn run_four_processes(&self, tasks: usize, lasting: Duration) -> Measurements {
         self.run_tasks(4, tasks, Duration::from_millis(10), lasting)
     }
 
-    /// `tasks` tasks in `processes` processes compete for one lock without a pause. Each holds it for `hold`.
-    /// Panics if two tasks hold it at the same time, if a task never acquires it, or if a key is left at the
-    /// end.
+    /// Runs `tasks` tasks in `processes` processes, which compete for one lock without a pause. Each task holds the
+    /// lock for `hold`. Panics if two tasks hold the lock at the same time, if a task never acquires it, or if a key
+    /// remains.
     pub(crate) fn run_tasks(
         &self,
         processes: usize,
@@ -183,8 +180,8 @@ impl Scenario {
         Measurements { turns, tasks, processes, commands_per_turn }
     }
 
-    /// Repeats `times` times: the parent holds the lock, a child waits for it, and the parent releases it.
-    /// Returns the times from the release to the child's acquire, in ascending order.
+    /// Hands the lock over to a child `times` times: the parent holds the lock, a child waits for it, and the parent
+    /// releases it. Returns the times from the release to the child's acquire, in ascending order.
     pub(crate) async fn hand_over(&self, times: usize) -> Vec<Duration> {
         let redlock = client(self.cluster.urls());
         let child = self.child(&format!("successor {times}"));
@@ -212,7 +209,7 @@ impl Scenario {
     }
 }
 
-/// Waits until `condition` holds. Panics if the child ends first.
+/// Waits until `condition` is true. Panics if the child ends first, or after [`LIMIT`].
 async fn until(child: &Rerun, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
@@ -222,22 +219,20 @@ async fn until(child: &Rerun, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Number of commands that set, read or delete locks on a node.
+/// Returns the number of commands on a node that set, read or delete locks.
 fn lock_commands(node: &Server) -> u64 {
     ["set", "pttl", "evalsha", "eval"].map(|name| node.calls(name)).iter().sum()
 }
 
 impl Measurements {
-    /// The mean wait with a single queue and no other delay: as many turns as there are tasks, each as long as
-    /// the mean time between acquires in this run. (All tasks compete all the time, except in the first and
-    /// last wait of each.)
+    /// Returns the mean wait for a single queue without other delays: one turn per task, each as long as the mean time
+    /// between acquires in this run. All tasks compete all the time, except in the first and last wait of each task.
     pub(crate) fn fair_share(&self) -> Duration {
         let first = self.turns.iter().map(|turn| turn.at).min().expect("a turn");
         let last = self.turns.iter().map(|turn| turn.at).max().expect("a turn");
         last.saturating_sub(first).mul_f64(ratio(self.tasks as u64, self.turns.len() as u64 - 1))
     }
 
-    /// Number of turns of each process, in ascending order.
     pub(crate) fn turns_by_process(&self) -> Vec<usize> {
         let mut turns = BTreeMap::new();
         self.turns.iter().for_each(|turn| *turns.entry(turn.process).or_default() += 1);
@@ -247,7 +242,6 @@ impl Measurements {
         turns
     }
 
-    /// The waits, in ascending order.
     pub(crate) fn waits(&self) -> Vec<Duration> {
         let mut waits: Vec<_> = self.turns.iter().map(|turn| turn.waited).collect();
         waits.sort_unstable();
@@ -274,12 +268,11 @@ impl Turn {
     }
 }
 
-/// Time of a clock that all processes of a machine share.
+/// Reads a clock that all processes of a machine share.
 fn shared_now() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().expect("after 1970")
 }
 
-/// The percentile `share` of sorted values.
 pub(crate) fn percentile(sorted: &[Duration], share: usize) -> Duration {
     sorted[(sorted.len() - 1) * share / 100]
 }

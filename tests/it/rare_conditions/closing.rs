@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-/// Much longer than any `close()` takes.
+/// A limit much longer than any `close()` takes.
 pub(super) const LONG: Duration = Duration::from_mins(2);
 
 fn tasks() -> usize {
@@ -18,7 +18,7 @@ pub(super) async fn close(redlock: &Redlock) -> Result<(), CloseError> {
     timeout(LONG, redlock.close()).await.expect("close() ends within its bound")
 }
 
-/// Closes a client whose nodes are reachable. No key, task or connection may be left, although a handle exists.
+/// Closes a client whose nodes are reachable. Checks that no key, task or connection is left, although a handle exists.
 async fn expect_clean(cluster: &Cluster, redlock: &Redlock) {
     close(redlock).await.expect("all nodes can be reached");
     assert!(cluster.is_empty(), "a key is left: {:?}", cluster.keys_per_node());
@@ -34,7 +34,7 @@ async fn expect_nothing_runs(cluster: &Cluster) {
     eventually("the connections are closed", || cluster.iter().all(is_left)).await;
 }
 
-/// Closes a client with `releases` pending releases for each of exactly these nodes.
+/// Closes a client and checks that the error reports `releases` pending releases for each of exactly these nodes.
 async fn expect_pending(redlock: &Redlock, nodes: &[Server], releases: usize) {
     let error = close(redlock).await.expect_err("releases are pending");
     let expected: Vec<_> = nodes.iter().map(|node| (node.addr().to_string(), releases)).collect();
@@ -49,7 +49,7 @@ fn patient_through(proxies: &[Proxy]) -> Redlock {
     through(proxies).ttl(ms(60_000)).connect_timeout(LONG).build().expect("valid settings")
 }
 
-/// A client whose `close()` may take long.
+/// Creates a client whose `close()` may take a long time.
 pub(super) fn patient(cluster: &Cluster) -> Redlock {
     builder(cluster).connect_timeout(LONG).build().expect("valid settings")
 }
@@ -176,7 +176,7 @@ async fn close_ends_acquires_in_every_state() {
         tokio::spawn(redlock.acquire_all(["held", "free"]).wait(LONG).retry(slowly)),
     ];
     sleep(ms(300)).await;
-    // Votes are slow from now on, so these acquires are in a round when the client closes.
+    // The next votes are slow, so the following acquires are in a round when the client closes.
     for proxy in &proxies {
         proxy.delay(Direction::Replies, ms(400));
     }
@@ -246,7 +246,7 @@ async fn close_keeps_at_least_keys_without_an_owner() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
     let lease = redlock.acquire("r").at_least(ms(25_000)).wait(SOON).await.expect("free");
-    // `at_least` only applies to nodes that have granted the lock.
+    // `at_least` applies only to nodes that have granted the lock.
     eventually("all nodes have granted", || lease.report().granted() == 3).await;
     let value = lease.value().as_bytes().to_vec();
     close(&redlock).await.expect("all nodes can be reached");
@@ -279,7 +279,7 @@ async fn concurrent_and_dropped_closes_complete() {
     assert_eq!(dropped.try_acquire("r").await.expect_err("closed"), AcquireError::Closed);
     assert_eq!(leases[1].loss(), Some(Loss::Closed));
     eventually("the releases are delivered", || cluster.is_empty()).await;
-    // A later `close()` waits for the result of the dropped one.
+    // A later `close()` waits for the result of the dropped call.
     expect_clean(&cluster, &dropped).await;
     expect_clean(&cluster, &thrice).await;
 }

@@ -5,7 +5,8 @@ use kit::{Cluster, Server};
 use quorlock::{NodeState, ReleaseOutcome};
 use std::sync::Arc;
 
-/// Loading takes about 3 s: `KEYS` times `DELAY_US`. The server answers clients after every 1,024 keys.
+/// The number of keys that a server loads. Loading takes about 3 s: `KEYS` times `DELAY_US`. The server answers clients
+/// after every 1,024 keys.
 const KEYS: usize = 20_000;
 const DELAY_US: &str = "150";
 
@@ -25,7 +26,7 @@ async fn loading_server_is_retried_and_counts_once_loaded() {
 
     cluster[0].kill();
     eventually("the node is down", || is_down(&redlock, 0)).await;
-    // The release is pending, and the durable node has the key after its restart.
+    // The release is pending, and the durable node still has the key after its restart.
     drop(dropped);
     let servers = cluster.clone();
     let restarting = tokio::task::spawn_blocking(move || servers[0].restart());

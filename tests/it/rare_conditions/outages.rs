@@ -1,4 +1,4 @@
-//! Nodes that are not reachable yet, or not for a short time.
+//! Nodes that are not reachable yet, or briefly unreachable.
 
 use crate::{SOON, all_down, all_up, client, eventually, ms, through};
 use kit::{Cluster, Proxy};
@@ -56,8 +56,8 @@ async fn waiter_tries_again_after_reconnecting() {
 async fn cancelled_command_is_never_written() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    // The command waits for the connection to this node, and the attempt succeeds without it. With the restart
-    // guard, the attempt would wait for the node, because all nodes have just started.
+    // The command waits for the connection to this node, and the attempt succeeds without it. With the restart guard,
+    // the attempt would wait for the node, because all nodes have just started.
     proxies[2].hold_connects(true);
     let builder = through(&proxies).connect_timeout(LONG).restart_guard(RestartGuard::Off);
     let redlock = builder.build().expect("valid settings");

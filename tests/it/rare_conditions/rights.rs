@@ -1,4 +1,4 @@
-//! Users without permission for one command: on one node of three, and on all nodes.
+//! Users that lack permission for one command, on one node of three and on all nodes.
 
 use crate::{SOON, builder_of, eventually, ms};
 use futures::future::join_all;
@@ -32,18 +32,18 @@ const COMMANDS: [&str; 19] = [
     "time",
 ];
 
-/// Short enough to wait for, and longer than the operations of a lease in this test.
+/// A TTL short enough to wait for, but longer than the operations of a lease in this test.
 const TTL: Duration = ms(12_000);
 
-/// More commands per second, over all clients, would be a retry loop without a pause. Refused releases are
-/// repeated about twice per second, and each runs a script of several commands.
+/// The limit of commands per second over all clients. A higher rate would mean a retry loop without a pause. Clients
+/// repeat refused releases about twice per second, and each release runs a script of several commands.
 const MAX_PER_SECOND: u64 = 2_000;
 
 fn user(command: &str) -> String {
     format!("no-{}", command.replace('|', "-"))
 }
 
-/// Servers with one user per command, which lacks permission for this command only.
+/// Starts servers with one user per command. Each user lacks permission for this command only.
 fn cluster() -> Cluster {
     let cluster = Cluster::start(3);
     for node in &cluster {
@@ -63,8 +63,8 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// A client whose user lacks `command` on the first `nodes` nodes. It has the same key prefix as the clients with
-/// all permissions.
+/// Creates a client whose user lacks `command` on the first `nodes` nodes. It has the same key prefix as the clients
+/// with all permissions.
 fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     let user = user(command);
     let url = |(at, node): (usize, &Server)| {
@@ -75,7 +75,7 @@ fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     builder.build().expect("valid settings")
 }
 
-/// The keys of locks, without counters, with the prefix for `command`, on each node.
+/// Returns the keys of locks that have the prefix for `command`, without counters, on each node.
 fn keys(cluster: &Cluster, command: &str) -> Vec<Vec<String>> {
     let prefix = format!("{}:", user(command));
     let is_lock = |key: &String| key.starts_with(&prefix) && !key.contains("#quorlock:");
@@ -115,7 +115,7 @@ async fn all_operations_work(redlock: &Redlock, other: &Redlock, command: &str) 
     release(set, command).await;
 
     let given = other.acquire("given").wait(SOON).await.expect("free");
-    // The nodes on which the key can be adopted must have it.
+    // The key must exist on every node on which `redlock` can adopt it.
     eventually("all nodes have granted", || given.report().granted() == 3).await;
     let adopted = redlock.adopt("given", given.value()).await;
     let adopted = adopted.unwrap_or_else(|error| panic!("{command}: adopt: {error}"));
@@ -132,7 +132,7 @@ async fn all_operations_work(redlock: &Redlock, other: &Redlock, command: &str) 
     release(acquired, command).await;
 }
 
-/// Closes the client within the time limit, and checks that every node with a key left is reported.
+/// Closes the client within the time limit. Checks that the error names every node with a leftover key.
 async fn close(redlock: &Redlock, cluster: &Cluster, command: &str, restricted: usize) {
     let closed = timeout(SOON, redlock.close()).await;
     let left = keys(cluster, command);
@@ -172,7 +172,6 @@ async fn operations_succeed_if_one_node_forbids_a_command() {
     expect_keys_to_expire(&cluster).await;
 }
 
-/// Waits until keys that could not be released have expired.
 async fn expect_keys_to_expire(cluster: &Cluster) {
     let started = std::time::Instant::now();
     while COMMANDS.iter().any(|command| keys(cluster, command).iter().any(|keys| !keys.is_empty()))
@@ -182,7 +181,6 @@ async fn expect_keys_to_expire(cluster: &Cluster) {
     }
 }
 
-/// Checks that no retry loop runs while no operation is active.
 async fn expect_no_retry_loop(cluster: &Cluster, clients: &[Redlock]) {
     let before = total_calls(cluster);
     sleep(ms(1_000)).await;
@@ -191,7 +189,7 @@ async fn expect_no_retry_loop(cluster: &Cluster, clients: &[Redlock]) {
     assert!(calls < MAX_PER_SECOND, "{calls} commands in a second without an active operation");
 }
 
-/// Calls each operation, and checks that it ends. Returns the number of successful ones.
+/// Calls each operation and checks that it ends. Returns the number of successful operations.
 async fn all_operations_end(redlock: &Redlock, other: &Redlock, command: &str) -> usize {
     let hangs = |what: &str| -> ! { panic!("{command}: {what} does not end") };
     let mut works = 0;
@@ -241,7 +239,7 @@ async fn operations_end_if_all_nodes_forbid_a_command() {
     });
     let works = join_all(verbs).await;
     println!("verbs that work: {works:?}");
-    // 19 operations: six acquires, each with an extension and a release, and one adoption.
+    // The 19 operations are six acquires, each with an extension and a release, and one adoption.
     let optional = ["script|load", "client", "client|id", "ping", "hello", "config|get", "time"];
     for (command, works) in works.iter().filter(|(command, _)| optional.contains(command)) {
         assert_eq!(*works, 19, "{command}");

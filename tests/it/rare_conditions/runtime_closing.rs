@@ -1,4 +1,4 @@
-//! `close()` on another runtime than the acquires', and outside of runtimes.
+//! `close()` outside any runtime, and on a runtime that the acquires do not use.
 
 use super::closing::{LONG, close, patient};
 use crate::{SOON, client, current_thread, eventually, multi_thread};
@@ -43,7 +43,7 @@ fn close_reports_pending_releases_if_runtime_is_idle() {
     let (first, second) = (current_thread(), current_thread());
     let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
     let closed = second.block_on(close(&redlock));
-    // Releases that were written but not confirmed are reported as pending, although they may have run.
+    // The error names releases that were written but not confirmed, although they may have run.
     let named = closed.err().map_or_else(Vec::new, |error| error.undelivered().to_vec());
     for (node, keys) in cluster.iter().zip(cluster.keys_per_node()) {
         let is_named = named.iter().any(|(name, _)| *name == node.addr().to_string());
@@ -87,7 +87,7 @@ fn close_outside_of_runtimes_ends_at_once() {
         kit::eventually(SOON, "close() ends", || closing.is_finished());
         closing.join().expect("no panic")
     });
-    // Outside of a runtime, `close()` cannot wait for replies.
+    // Outside a runtime, `close()` cannot wait for replies.
     assert!(closed.is_err() || cluster.is_empty(), "{closed:?}");
     kit::eventually(SOON, "the releases are delivered", || cluster.is_empty());
     first.block_on(close(&redlock)).expect("no release is pending");

@@ -1,4 +1,4 @@
-//! Settings of a server.
+//! Settings of a server process.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,16 +14,17 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
-    /// Certificates of the authorities that the server trusts; `cert` itself is sufficient.
+    /// The certificates of the authorities that the server trusts. The certificate in `cert` itself
+    /// is sufficient.
     pub ca: PathBuf,
 }
 
-/// Settings of a [`Server`], created by [`Server::builder`]. Can be cloned and used for several
-/// servers.
+/// Settings of a [`Server`], created by [`Server::builder`]. A clone can start another server with
+/// the same settings.
 ///
 /// # Default
 ///
-/// - a free port on 127.0.0.1, a fresh directory
+/// - a free port on 127.0.0.1 and a new directory
 /// - no persistence (`--save "" --appendonly no`): a restarted server is empty
 /// - no users and no password: every client may run every command
 /// - otherwise the defaults of Redis
@@ -42,7 +43,6 @@ pub struct ServerBuilder {
     clock: bool,
 }
 
-/// Ports, socket and directory of a server.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) port: u16,
@@ -52,14 +52,14 @@ pub(crate) struct Place<'a> {
 }
 
 impl ServerBuilder {
-    /// Starts a server; see [`Server::start`].
+    /// Starts a server with these settings. See [`Server::start`].
     #[track_caller]
     #[must_use = "a server that is dropped ends"]
     pub fn start(&self) -> Server {
         Server::with(self.clone())
     }
 
-    /// The program, in place of `REDIS_SERVER` or the `redis-server` on the `PATH`.
+    /// Sets the program to run, in place of `REDIS_SERVER` or the `redis-server` on the `PATH`.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
         self
@@ -85,13 +85,13 @@ impl ServerBuilder {
         self
     }
 
-    /// Also listens on a Unix socket; see [`Server::url_unix`].
+    /// Makes the server also listen on a Unix socket. See [`Server::url_unix`].
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
     }
 
-    /// The number of databases; Redis's default is 16.
+    /// Sets the number of databases. Redis's default is 16.
     pub fn databases(mut self, count: u32) -> Self {
         self.databases = Some(count);
         self
@@ -103,22 +103,22 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds a user with all permissions. Can be called several times. Clients without a user name
-    /// are still accepted, unless [`password`](Self::password) is set.
+    /// Adds a user with all permissions. Can be called several times. The server still accepts
+    /// clients without a user name, unless [`password`](Self::password) is set.
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.users.push((name.into(), password.into()));
         self
     }
 
-    /// Also listens for TLS on a second port, without client certificates; see [`Server::url_tls`].
-    /// Requires a `redis-server` that was built with TLS.
+    /// Makes the server also listen for TLS on a second port, without client certificates. See
+    /// [`Server::url_tls`]. Requires a `redis-server` that was built with TLS.
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.tls = Some(files);
         self
     }
 
-    /// Returns true if the program was built with TLS. Without TLS, it reports an unknown option or
-    /// missing support; with TLS, it reports the missing certificate.
+    /// Returns true if the program was built with TLS. A program without TLS reports an unknown
+    /// option or missing support. A program with TLS reports the missing certificate.
     #[must_use]
     pub fn supports_tls(&self) -> bool {
         let mut command = Command::new(self.program_name());
@@ -130,8 +130,8 @@ impl ServerBuilder {
         !output.contains("Failed finding TLS support") && !output.contains("Bad directive")
     }
 
-    /// Gives the server its own wall clock, which can drift and jump; see [`Server::clock`].
-    /// Requires 64-bit Linux, a C compiler and a dynamically linked `redis-server`; otherwise
+    /// Gives the server its own wall clock, which can drift and jump. See [`Server::clock`].
+    /// Requires 64-bit Linux, a C compiler and a dynamically linked `redis-server`; otherwise,
     /// starting the server panics. Uses the environment variable `LD_PRELOAD`.
     pub fn clock(mut self) -> Self {
         self.clock = true;
@@ -142,8 +142,8 @@ impl ServerBuilder {
         self.clock
     }
 
-    /// The program: from [`program`](Self::program), else from the environment variable
-    /// `REDIS_SERVER`, else `redis-server`. A relative path with a directory is made absolute,
+    /// Returns the program from [`program`](Self::program), else from the environment variable
+    /// `REDIS_SERVER`, else `redis-server`. A relative path with a directory becomes absolute,
     /// because the server runs in its own directory.
     pub(crate) fn program_name(&self) -> OsString {
         let chosen = self.program.as_ref().map(|path| path.as_os_str().to_owned());
@@ -162,12 +162,12 @@ impl ServerBuilder {
         self.tls.is_some()
     }
 
-    /// The password of the default user.
     pub(crate) fn default_password(&self) -> Option<&str> {
         self.password.as_deref()
     }
 
-    /// Name and password of the last added user, else of the default user, whose name is "".
+    /// Returns the name and password of the user that was added last, or else of the default user,
+    /// whose name is "".
     pub(crate) fn credentials(&self) -> Option<(&str, &str)> {
         let user = self.users.last().map(|(name, password)| (name.as_str(), password.as_str()));
         user.or_else(|| self.default_password().map(|password| ("", password)))
@@ -181,8 +181,8 @@ impl ServerBuilder {
         let mut line = CommandLine(Vec::new());
         line.option("--bind", ["127.0.0.1"]);
         line.option("--port", [place.port.to_string()]);
-        // Always enabled: the kit connects through the socket, because no other server can listen
-        // on it.
+        // The socket is always enabled. The kit connects through it, because no other server can
+        // listen on it.
         line.option("--unixsocket", [place.socket]);
         line.option("--dir", [place.dir]);
         line.option("--daemonize", ["no"]);

@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 
 use crate::process::Process;
 
-/// Interval between checks whether a process has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A process that a test starts, such as a client of the servers. It does not outlive the test.
+/// A process that a test starts, such as a client of the servers. The process does not outlive the
+/// test.
 ///
-/// It leads its own process group, so a Ctrl-C in the terminal does not reach it: the reaper ends
-/// it. The program should also exit at the end of its standard input, which covers the moment
-/// before the reaper knows the process.
+/// The process leads its own process group, so a Ctrl-C in the terminal does not reach it. The
+/// reaper ends the process instead. The program should also exit at the end of its standard input,
+/// which covers the moment before the reaper knows the process.
 ///
-/// Dropping it kills the process, even if it is stopped.
+/// Dropping a `Child` kills the process, even if the process is stopped.
 #[derive(Debug)]
 #[must_use = "a child that is dropped ends"]
 pub struct Child {
     process: Process,
 }
 
-/// Pipes of a [`Child`].
+/// The pipes of a [`Child`].
 #[derive(Debug)]
 pub struct Pipes {
-    /// Standard input. Dropping it closes the pipe.
+    /// The standard input. Dropping it closes the pipe.
     pub stdin: ChildStdin,
-    /// Standard output, to be read to its end.
+    /// The standard output, which the test must read to its end.
     pub stdout: ChildStdout,
-    /// Standard error, to be read to its end.
+    /// The standard error, which the test must read to its end.
     pub stderr: ChildStderr,
 }
 
@@ -39,7 +39,7 @@ impl Child {
     ///
     /// # Panics
     ///
-    /// If the process cannot be started.
+    /// Panics if the process cannot be started.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> (Self, Pipes) {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -52,13 +52,14 @@ impl Child {
         (Self { process: Process::watch(child) }, pipes)
     }
 
-    /// The process id.
+    /// Returns the process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Stops the process (SIGSTOP). Returns when all its threads have stopped, or it has ended.
+    /// Stops the process (SIGSTOP). Returns when all threads of the process have stopped or the
+    /// process has ended.
     #[track_caller]
     pub fn stop(&self) {
         self.process.stop();
@@ -70,14 +71,14 @@ impl Child {
         self.process.cont();
     }
 
-    /// The exit code, or the negated number of the signal that ended the process. `None` while it
-    /// runs or is stopped.
+    /// Returns the exit code, or the negated number of the signal that ended the process. Returns
+    /// `None` while the process runs or is stopped.
     #[must_use]
     pub fn exit_code(&self) -> Option<i32> {
         self.process.exit_code()
     }
 
-    /// Waits until the process has ended, for at most `limit`. Returns the same as
+    /// Waits for at most `limit` until the process has ended. Returns the result of
     /// [`exit_code`](Self::exit_code).
     #[must_use]
     pub fn wait(&self, limit: Duration) -> Option<i32> {

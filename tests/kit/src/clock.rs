@@ -1,8 +1,8 @@
 //! The wall clock of a server, which can drift and jump.
 //!
-//! A small C library, `clock/shim.c`, is preloaded into the server's process. It reads the clock's
-//! settings from a memory-mapped file. This module writes the file, so a change takes effect at the
-//! next reading of the clock, without cooperation of the process.
+//! A small C library, `clock/shim.c`, is preloaded into the server's process and reads the clock's
+//! settings from a memory-mapped file. This module writes the file. A change takes effect when the
+//! process reads its clock the next time, without cooperation of the process.
 
 mod shim;
 
@@ -15,18 +15,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Both files are in the server's directory, which is the working directory of its process. So
-/// `LD_PRELOAD` never contains the path of a temporary directory, which may have spaces or colons.
+/// The preloaded library's file name. Both files are in the server's directory, which is the
+/// working directory of the server's process. `LD_PRELOAD` therefore never contains the path of a
+/// temporary directory, which may contain spaces or colons.
 const LIBRARY: &str = "clock.so";
 const CONTROL: &str = "clock";
 
 /// The wall clock of a [`Server`](crate::Server) with
-/// [`ServerBuilder::clock`](crate::ServerBuilder::clock). It determines the reply to `TIME` and the
-/// expiry of keys.
+/// [`ServerBuilder::clock`](crate::ServerBuilder::clock). This clock determines the reply to `TIME`
+/// and the expiry of keys.
 ///
-/// It starts with the true time, and continues through [`kill`](crate::Server::kill) and
-/// [`restart`](crate::Server::restart). Changes take effect immediately, also in a stopped process.
-/// The monotonic clock of the process is not changed. All methods can be called from any thread.
+/// The clock starts with the true time, and continues through [`kill`](crate::Server::kill) and
+/// [`restart`](crate::Server::restart). Changes take effect immediately, even in a stopped process.
+/// The monotonic clock of the process does not change. All methods can be called from any thread.
 #[derive(Debug)]
 pub struct Clock {
     control: File,
@@ -35,13 +36,13 @@ pub struct Clock {
 
 #[derive(Debug)]
 struct State {
-    /// Number of writes. Its parity selects the valid one of the two settings in the file.
+    /// The number of writes. Its parity selects the valid one of the two settings in the file.
     version: u8,
     setting: Setting,
 }
 
-/// The clock shows the true time + offset + (monotonic clock - since) * `parts_per_million`. If it
-/// is stopped, it shows only the offset.
+/// The settings of a clock, which shows the true time + offset + (monotonic clock - since) *
+/// `parts_per_million`. A stopped clock shows only the offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Setting {
     offset: i64,
@@ -51,7 +52,8 @@ struct Setting {
 }
 
 impl Setting {
-    /// Difference to the true time in nanoseconds, computed like in the library.
+    /// Returns the difference from the true time in nanoseconds. The C library uses the same
+    /// formula.
     fn off(&self, monotonic: i64) -> i64 {
         let (passed, million) = (monotonic - self.since, 1_000_000);
         let drift = passed / million * self.parts_per_million
@@ -61,7 +63,7 @@ impl Setting {
 }
 
 impl Clock {
-    /// A true clock, for a server whose process will run in `dir`.
+    /// Creates a clock with the true time for a server whose process will run in `dir`.
     #[track_caller]
     pub(crate) fn new(dir: &Path) -> Self {
         fs::write(dir.join(LIBRARY), shim::library()).expect("cannot write a library");
@@ -74,19 +76,18 @@ impl Clock {
         clock
     }
 
-    /// Environment variables for the process.
     pub(crate) fn environment() -> [(OsString, OsString); 2] {
         let library = format!("./{LIBRARY}");
         [("LD_PRELOAD".into(), library.into()), ("QUORLOCK_KIT_CLOCK".into(), CONTROL.into())]
     }
 
-    /// Panics if the process does not use the clock, because the loader ignores libraries that it
-    /// cannot load.
+    /// Panics if the process does not use the clock. This check is needed because the loader
+    /// ignores libraries that it cannot load.
     #[track_caller]
     pub(crate) fn assert_followed_by(process: u32, dir: &Path) {
         let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-        // The path is the last field of a mapping. Without the file or the list, there is no
-        // mapping.
+        // The path is the last field of a mapping. If the file or the list is missing, no line
+        // matches.
         let control = format!("{}/{CONTROL}", dir.display());
         assert!(
             maps.lines().any(|line| line.ends_with(&control)),
@@ -98,12 +99,11 @@ impl Clock {
     }
 
     /// Sets the rate at which the clock gains time, in parts per million (10 000 are 1 %). A
-    /// negative rate loses time, 0 ends the drift. The difference that has accumulated so far
-    /// remains.
+    /// negative rate loses time, and 0 ends the drift. The difference accumulated so far remains.
     ///
     /// # Panics
     ///
-    /// If the clock would run backwards (-1 000 000 or less), or is stopped.
+    /// Panics if the clock would run backwards (-1 000 000 or less) or is stopped.
     #[track_caller]
     pub fn drift(&self, parts_per_million: i32) {
         assert!(parts_per_million > -1_000_000, "a drift must be greater than -1,000,000 ppm");
@@ -123,12 +123,12 @@ impl Clock {
         self.set(|setting| setting.offset -= nanos(back));
     }
 
-    /// Sets the clock to `at` and stops it permanently. Only jumps and another call of this method
-    /// change it. So times in the server's replies are exact.
+    /// Sets the clock to `at` and stops it permanently, so that times in the server's replies are
+    /// exact. Only jumps and another call of this method change a stopped clock.
     ///
     /// # Panics
     ///
-    /// If `at` is before 1970 or more than a hundred years later.
+    /// Panics if `at` is before 1970 or more than a hundred years later.
     #[track_caller]
     pub fn stop_at(&self, at: SystemTime) {
         let at = at.duration_since(UNIX_EPOCH).expect("a time after 1970");
@@ -137,7 +137,7 @@ impl Clock {
         });
     }
 
-    /// The current reading of the clock.
+    /// Returns the current reading of the clock.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         let setting = self.state().setting;
@@ -149,8 +149,9 @@ impl Clock {
         if off < 0 { SystemTime::now() - distance } else { SystemTime::now() + distance }
     }
 
-    /// Writes the new settings to the invalid place of the file, and then makes it valid by a
-    /// single byte, which cannot be read half written. Readers never wait for this process.
+    /// Writes the new settings to the invalid place of the file. A write of a single byte, which
+    /// cannot be read half written, then makes this place valid. Readers never wait for this
+    /// process.
     fn set(&self, change: impl FnOnce(&mut Setting)) {
         let mut state = self.state();
         let now = monotonic();
@@ -174,7 +175,6 @@ impl Clock {
     }
 }
 
-/// A duration in nanoseconds, at most a hundred years.
 fn nanos(duration: Duration) -> i64 {
     const MOST: Duration = Duration::from_hours(100 * 365 * 24);
     assert!(duration <= MOST, "a jump of {duration:?} exceeds a hundred years");

@@ -1,4 +1,4 @@
-//! Several servers.
+//! A group of independent servers.
 
 use std::ops::Deref;
 use std::slice::{Iter, IterMut};
@@ -21,18 +21,18 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If a server does not start; see [`Server::start`].
+    /// Panics if a server does not start. See [`Server::start`].
     #[track_caller]
     pub fn start(nodes: usize) -> Self {
         Self::start_with(nodes, &Server::builder())
     }
 
-    /// Starts `nodes` servers in parallel, with the same settings: `Cluster::start_with(3,
+    /// Starts `nodes` servers in parallel with the same settings: `Cluster::start_with(3,
     /// &Server::builder().durable())`.
     ///
     /// # Panics
     ///
-    /// If a server does not start; see [`Server::start`].
+    /// Panics if a server does not start. See [`Server::start`].
     #[track_caller]
     pub fn start_with(nodes: usize, setup: &ServerBuilder) -> Self {
         let servers = thread::scope(|scope| {
@@ -43,18 +43,18 @@ impl Cluster {
         Self { servers: servers.expect("a server did not start; see its message above") }
     }
 
-    /// The servers.
+    /// Returns the servers.
     #[must_use]
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
 
-    /// The servers, mutable for replacement.
+    /// Returns the servers for replacement.
     pub fn servers_mut(&mut self) -> &mut [Server] {
         &mut self.servers
     }
 
-    /// The [`Server::url`] of each server.
+    /// Returns the [`Server::url`] of each server.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(Server::url).collect()
@@ -80,7 +80,8 @@ impl Cluster {
         self.servers.iter().all(|server| server.get(&key).is_none())
     }
 
-    /// The [`Server::keys`] of each server, in order. Empty for servers that are killed or stopped.
+    /// Returns the [`Server::keys`] of each server, in order. The list of a killed or stopped
+    /// server is empty.
     #[track_caller]
     #[must_use]
     pub fn keys_per_node(&self) -> Vec<Vec<Vec<u8>>> {
@@ -91,7 +92,7 @@ impl Cluster {
     }
 
     /// Returns true if no server has a key. Ignores servers that are killed or stopped. Unlike a
-    /// slice's `is_empty`, this does not count servers.
+    /// slice's `is_empty`, this method does not count servers.
     #[track_caller]
     #[must_use]
     pub fn is_empty(&self) -> bool {

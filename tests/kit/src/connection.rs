@@ -10,7 +10,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use crate::Direction;
 use crate::flow::{Delivery, Flow, Wire};
 
-/// A connection that was accepted from a client, and its connection to the server.
+/// A connection accepted from a client, with its connection to the server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     client: TcpStream,
@@ -21,7 +21,7 @@ pub(crate) struct Connection {
 
 #[derive(Debug)]
 enum SocketState {
-    /// The connection to the server must not be opened yet.
+    /// The proxy must not connect to the server yet.
     Parked,
     Connecting(TcpStream),
     Open(TcpStream),
@@ -29,15 +29,16 @@ enum SocketState {
 }
 
 impl Connection {
-    /// Creates a connection without a connection to the server.
+    /// Creates a proxied connection without a connection to the server.
     pub(crate) fn parked(client: TcpStream) -> Self {
-        // Fails only if the client has already closed the connection, which reading detects.
+        // An error means that the client has already closed the connection, which the next read
+        // detects.
         let _ = client.set_nonblocking(true);
         let _ = client.set_nodelay(true);
         Self { client, server: SocketState::Parked, requests: Flow::new(), replies: Flow::new() }
     }
 
-    /// Starts to connect to the server, unless that has already been done.
+    /// Starts to connect to the server, unless the connection has already been started.
     pub(crate) fn connect(&mut self, target: SocketAddr) {
         if matches!(self.server, SocketState::Parked) {
             self.server =
@@ -63,7 +64,6 @@ impl Connection {
         }
     }
 
-    /// Poll flags for the client's and the server's socket.
     pub(crate) fn wanted(&self, requests: &Wire, replies: &Wire) -> (PollFlags, PollFlags) {
         match self.server {
             SocketState::Parked | SocketState::Failed => (PollFlags::empty(), PollFlags::empty()),
@@ -75,7 +75,8 @@ impl Connection {
         }
     }
 
-    /// Time of the next call of [`deliver`](Self::deliver), if no socket is ready before that.
+    /// Returns the time of the next call of [`deliver`](Self::deliver), if no socket is ready
+    /// before that time.
     pub(crate) fn next_due(&self, requests: &Wire, replies: &Wire) -> Option<Instant> {
         let due = [self.requests.next_due(requests), self.replies.next_due(replies)];
         due.into_iter().flatten().min()
@@ -87,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// Reads from the server. Also detects that its socket has been connected.
+    /// Reads from the server. Also detects when the server's socket becomes connected.
     pub(crate) fn read_server(
         &mut self,
         replies: &mut Wire,
@@ -108,7 +109,6 @@ impl Connection {
         }
     }
 
-    /// Writes the data that is due by `now`, in both directions.
     pub(crate) fn deliver(&mut self, requests: &Wire, replies: &Wire, now: Instant) -> Delivery {
         let server = match &self.server {
             SocketState::Parked | SocketState::Connecting(_) => return Delivery::Open,
@@ -127,16 +127,17 @@ impl Connection {
     /// Resets both sides: closing a socket with a linger time of zero sends a reset.
     pub(crate) fn reset(self) {
         for socket in [Some(&self.client), self.server()].into_iter().flatten() {
-            // Fails if the peer has already reset the connection.
+            // An error means that the peer has already reset the connection.
             let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
         }
     }
 
-    /// Closes both sides in order.
+    /// Closes both sides in order, with FIN.
     pub(crate) fn close(self, buffer: &mut [u8]) {
         for mut socket in [Some(&self.client), self.server()].into_iter().flatten() {
-            // Closing a socket with unread bytes would send a reset. A socket's buffer has far
-            // fewer chunks. A peer that continues to send receives a reset.
+            // Closing a socket with unread bytes would send a reset, so the bytes are read first. A
+            // socket's buffer has far fewer chunks than this limit. A peer that continues to send
+            // receives a reset.
             let chunks = (0..1024).map(|_| socket.read(buffer));
             let _ = chunks.take_while(|read| matches!(read, Ok(1..))).count();
             let _ = socket.shutdown(Shutdown::Write);

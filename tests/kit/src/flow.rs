@@ -7,42 +7,37 @@ use std::time::{Duration, Instant};
 
 use crate::frames::Frames;
 
-/// A flow stops reading at this number of undelivered bytes.
+/// The number of undelivered bytes at which a flow stops reading.
 const QUEUE_LIMIT_BYTES: usize = 64 << 20;
 
-/// Treatment of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Delivered when due.
+    /// Bytes are delivered when their delay ends.
     #[default]
     Pass,
-    /// Kept until the mode changes.
+    /// Bytes are kept until the mode changes.
     Hold,
-    /// Discarded.
+    /// Bytes are discarded.
     BlackHole,
 }
 
-/// Settings and counters of all flows in one direction.
+/// The settings and counters of all flows in one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     pub(crate) mode: Mode,
     pub(crate) delay: Duration,
-    /// Number of bytes read so far.
+    /// The number of bytes read so far.
     pub(crate) bytes: u64,
-    /// Push messages are discarded.
     pub(crate) discards_pushes: bool,
-    /// Number of discarded push messages.
     pub(crate) discarded_pushes: u64,
 }
 
-/// Result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// More data may follow, now or later.
     Open,
-    /// The flow has ended.
     Ended,
-    /// The connection must be reset.
+    /// The caller must reset the connection.
     Reset,
 }
 
@@ -59,13 +54,13 @@ struct Parcel {
     content: Content,
 }
 
-/// Reads from a source and writes to a destination, both non-blocking.
+/// A flow of data from one non-blocking socket to another.
 #[derive(Debug)]
 pub(crate) struct Flow {
     frames: Frames,
     queue: VecDeque<Parcel>,
     queued_bytes: usize,
-    /// Number of delivered bytes of the first parcel.
+    /// The number of bytes of the first parcel that have been delivered.
     sent: usize,
     source_ended: bool,
     destination: Destination,
@@ -74,11 +69,10 @@ pub(crate) struct Flow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
-    /// May accept bytes.
     Open,
-    /// Did not accept bytes at the last write.
+    /// The socket did not accept bytes at the last write.
     Full,
-    /// Will never accept bytes again.
+    /// The socket will never accept bytes again.
     Gone,
 }
 
@@ -106,14 +100,14 @@ impl Flow {
         self.destination == Destination::Full && wire.mode == Mode::Pass
     }
 
-    /// Time of the next call of [`deliver`](Self::deliver), if there is no other event.
+    /// Returns the time of the next call of [`deliver`](Self::deliver), if no other event happens.
     pub(crate) fn next_due(&self, wire: &Wire) -> Option<Instant> {
         let timed = wire.mode == Mode::Pass && self.destination != Destination::Full;
         self.queue.front().filter(|_| timed).map(|parcel| parcel.due)
     }
 
-    /// Reads one chunk from the source. With `cut`, forwards only that number of its bytes,
-    /// followed by a reset. `cut` is consumed unless the whole chunk is discarded.
+    /// Reads one chunk from the source. With `cut`, forwards only that number of bytes of the
+    /// chunk, followed by a reset. Consumes `cut` unless the whole chunk is discarded.
     pub(crate) fn read(
         &mut self,
         mut source: &TcpStream,
@@ -143,7 +137,6 @@ impl Flow {
         }
     }
 
-    /// Writes the data that is due by `now`, until the destination accepts no more.
     pub(crate) fn deliver(
         &mut self,
         mut destination: &TcpStream,
@@ -175,7 +168,8 @@ impl Flow {
                     self.queue.pop_front();
                 }
                 Content::Fin => {
-                    // Fails only if the destination is closed, which its own flow detects.
+                    // An error means that the destination is closed, which the destination's own
+                    // flow detects.
                     let _ = destination.shutdown(Shutdown::Write);
                     self.queue.clear();
                     self.ended = true;
@@ -194,7 +188,6 @@ impl Flow {
         self.expect_room();
     }
 
-    /// Makes all data due.
     pub(crate) fn make_due(&mut self, now: Instant) {
         for parcel in &mut self.queue {
             parcel.due = now;
@@ -213,7 +206,7 @@ impl Flow {
     }
 
     fn push(&mut self, content: Content, wire: &Wire) {
-        // A shorter delay does not reorder data: the first parcel blocks the others.
+        // A shorter delay does not reorder data, because the first parcel blocks the others.
         let due = Instant::now() + wire.delay;
         self.queue.push_back(Parcel { due, content });
     }

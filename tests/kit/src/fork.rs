@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use fork::{Fork, fork, waitpid, waitpid_nohang};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Interval between checks whether a process has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Forks, runs `work` in the child, and waits for its end. Returns true if it did not panic.
+/// Forks this process, runs `work` in the child, and waits until the child ends. Returns true if
+/// `work` did not panic.
 ///
-/// The child has a copy of this process's memory, but only the calling thread: mutexes that other
-/// threads had locked stay locked. Call it in a process with few threads, such as a
+/// The child has a copy of this process's memory, but only the calling thread. Mutexes that other
+/// threads had locked stay locked. Call this function in a process with few threads, such as a
 /// [`Rerun`](crate::Rerun), whose end also ends the child. The child does not run destructors after
 /// `work`.
 ///
 /// # Panics
 ///
-/// If the child has not ended within `limit`. It is killed then.
+/// Kills the child and panics if the child has not ended within `limit`.
 #[track_caller]
 pub fn forked(limit: Duration, work: impl FnOnce()) -> bool {
     let pid = match fork().expect("the system forks") {
@@ -37,7 +37,7 @@ pub fn forked(limit: Duration, work: impl FnOnce()) -> bool {
         }
         if begun.elapsed() > limit {
             let known = Pid::from_raw(pid).expect("a process id is positive");
-            // Fails only if the process has just ended.
+            // An error means that the process has just ended.
             let _ = kill_process(known, Signal::KILL);
             let _ = waitpid(pid);
             panic!("the forked process has not ended in {limit:?}");

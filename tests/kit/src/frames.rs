@@ -1,28 +1,29 @@
-//! Frame boundaries in a stream of replies, and which frames are push messages.
+//! Frame boundaries in a stream of replies, and the frames that are push messages.
 //!
-//! The first byte of a frame shows whether it is a push message, so no byte has to be kept until
-//! its frame is complete. The stream may be split anywhere.
+//! The first byte of a frame shows whether the frame is a push message, so the parser keeps no byte
+//! until its frame is complete. The stream may be split anywhere.
 
-/// Parser of one stream of replies, RESP2 or RESP3, from its first byte on.
+/// A parser of one stream of replies, RESP2 or RESP3, from its first byte.
 #[derive(Debug)]
 pub(crate) struct Frames {
     place: Place,
-    /// Number of frames that must end, including nested ones, before the top-level frame ends.
+    /// The number of frames, including nested frames, that must end before the top-level frame
+    /// ends.
     open: u64,
-    /// The current frame is being discarded.
+    /// Whether the current frame is being discarded.
     is_discarded: bool,
 }
 
-/// Position within a frame.
+/// The position within a frame.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// At the first byte of a frame.
+    /// The first byte of a frame.
     Start,
-    /// In the first line, with the part that has been parsed.
+    /// The first line of a frame, with the part that has been parsed.
     Line { kind: u8, number: u64, is_null: bool },
-    /// In the bytes of a string, of which `left` remain, including the line end.
+    /// The bytes of a string, with the number of remaining bytes, including the line end.
     Text { left: u64 },
-    /// The stream is not RESP; it is forwarded unchanged.
+    /// A stream that is not RESP, which is forwarded unchanged.
     Lost,
 }
 
@@ -31,8 +32,8 @@ impl Frames {
         Self { place: Place::Start, open: 0, is_discarded: false }
     }
 
-    /// Parses the next `bytes` of the stream, and returns the bytes to forward. With
-    /// `without_pushes`, push messages that begin in `bytes` are discarded and counted in
+    /// Parses the next `bytes` of the stream and returns the bytes to forward. With
+    /// `without_pushes`, discards push messages that begin in `bytes` and counts them in
     /// `discarded`. A push message is either forwarded or discarded as a whole.
     pub(crate) fn filter(
         &mut self,
@@ -110,7 +111,6 @@ impl Frames {
         }
     }
 
-    /// Handles the end of a frame, except for its `nested` frames.
     fn end(&mut self, nested: u64) {
         self.place = Place::Start;
         self.open = (self.open - 1).saturating_add(nested);
@@ -125,7 +125,7 @@ fn start(kind: u8) -> Place {
     }
 }
 
-/// Returns true if the first line of such a frame has a length.
+/// Returns true if the first line of a frame of this kind contains a length.
 fn is_counted(kind: u8) -> bool {
     b"$!=*~>%|".contains(&kind)
 }
@@ -136,16 +136,16 @@ mod tests {
 
     const INVALIDATION: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nr>1\r\n";
 
-    /// The rest of `stream` without push messages, and their number, if it is read in chunks of
-    /// `len`.
+    /// Splits `stream` into chunks of `len` bytes. Returns the stream without push messages, and
+    /// the number of push messages.
     fn filtered(stream: &[u8], len: usize) -> (Vec<u8>, u64) {
         let (mut frames, mut pushes) = (Frames::new(), 0);
         let chunks = stream.chunks(len).map(|chunk| frames.filter(chunk, true, &mut pushes));
         (chunks.collect::<Vec<_>>().concat(), pushes)
     }
 
-    /// Asserts that push messages are found between any two of `replies`, and nowhere else, for
-    /// every split of the stream.
+    /// Asserts that the parser finds push messages between any two of `replies`, and nowhere else,
+    /// for every split of the stream.
     #[track_caller]
     fn finds_pushes_between(replies: &[&str]) {
         let plain = replies.concat();
@@ -215,7 +215,7 @@ mod tests {
     fn pushes_are_forwarded_or_discarded_as_a_whole() {
         let stream = ["+a\r\n", INVALIDATION, "+b\r\n"].concat().into_bytes();
         for cut in 0..stream.len() {
-            // The setting changes between both parts, in either direction.
+            // The setting changes between the two parts, in either direction.
             let (mut frames, mut pushes) = (Frames::new(), 0);
             let mut kept = frames.filter(&stream[..cut], false, &mut pushes);
             kept.extend(frames.filter(&stream[cut..], true, &mut pushes));

@@ -1,4 +1,4 @@
-//! Inspection of a server.
+//! Commands that inspect a server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use redis::{
 
 use crate::Server;
 
-/// Timeout of a command.
 const REPLY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Each method opens its own connection to database 0 of the server, as the default user, and
-/// closes it again. It panics if the server is killed or stopped, or does not reply within 5 s.
+/// Methods that inspect the server. Each method opens its own connection to database 0 as the
+/// default user, and closes it again. A method panics if the server is killed or stopped, or does
+/// not reply within 5 s.
 impl Server {
     /// Executes a command: `server.cmd(&["SET", "k", "v"])`.
     ///
     /// # Panics
     ///
-    /// Also if the reply is an error; see [`try_cmd`](Self::try_cmd).
+    /// Also panics if the reply is an error. See [`try_cmd`](Self::try_cmd).
     #[track_caller]
     pub fn cmd<A: AsRef<[u8]>>(&self, args: &[A]) -> Value {
         self.query(&command(args))
@@ -30,13 +30,13 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// An error reply, or an error of the connection (no reply within 5 s).
+    /// Returns an error if the reply is an error, or if the connection fails (no reply within 5 s).
     #[track_caller]
     pub fn try_cmd<A: AsRef<[u8]>>(&self, args: &[A]) -> RedisResult<Value> {
         command(args).query(&mut self.connection())
     }
 
-    /// The value of a string. `None` if the key does not exist.
+    /// Returns the value of a string, or `None` if the key does not exist.
     #[track_caller]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.query(&command(&[b"GET", key.as_ref()]))
@@ -48,19 +48,20 @@ impl Server {
         self.query::<()>(&command(&[b"SET", key.as_ref(), value.as_ref()]));
     }
 
-    /// The remaining ttl in milliseconds; -1 without a ttl, -2 if the key does not exist.
+    /// Returns the remaining ttl in milliseconds, -1 without a ttl, or -2 if the key does not
+    /// exist.
     #[track_caller]
     pub fn pttl(&self, key: impl AsRef<[u8]>) -> i64 {
         self.query(&command(&[b"PTTL", key.as_ref()]))
     }
 
-    /// Deletes a key. Returns true if it existed.
+    /// Deletes a key. Returns true if the key existed.
     #[track_caller]
     pub fn del(&self, key: impl AsRef<[u8]>) -> bool {
         self.query(&command(&[b"DEL", key.as_ref()]))
     }
 
-    /// All keys of database 0, sorted.
+    /// Returns all keys of database 0, sorted.
     #[track_caller]
     #[must_use]
     pub fn keys(&self) -> Vec<Vec<u8>> {
@@ -69,7 +70,7 @@ impl Server {
         keys
     }
 
-    /// The fields of a section of `INFO`: `server.info("server")["redis_version"]`.
+    /// Returns the fields of a section of `INFO`: `server.info("server")["redis_version"]`.
     #[track_caller]
     #[must_use]
     pub fn info(&self, section: &str) -> BTreeMap<String, String> {
@@ -78,22 +79,22 @@ impl Server {
         fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// Number of calls of `command`, a lower-case name. Includes calls by scripts.
+    /// Returns the number of calls of `command`, a lower-case name. Includes calls by scripts.
     #[track_caller]
     #[must_use]
     pub fn calls(&self, command: &str) -> u64 {
         self.command_stat(command, "calls")
     }
 
-    /// Number of calls of `command` that the server rejected.
+    /// Returns the number of calls of `command` that the server rejected.
     #[track_caller]
     #[must_use]
     pub fn rejected_calls(&self, command: &str) -> u64 {
         self.command_stat(command, "rejected_calls")
     }
 
-    /// Number of calls of all commands since [`reset_stats`](Self::reset_stats). Includes calls by scripts and rejected
-    /// calls.
+    /// Returns the number of calls of all commands since [`reset_stats`](Self::reset_stats).
+    /// Includes calls by scripts and rejected calls.
     #[track_caller]
     #[must_use]
     pub fn all_calls(&self) -> u64 {
@@ -101,13 +102,14 @@ impl Server {
         stats.values().map(|stats| stat(stats, "calls") + stat(stats, "rejected_calls")).sum()
     }
 
-    /// Sets the numbers of calls to 0.
+    /// Resets the call counters of all commands to 0.
     #[track_caller]
     pub fn reset_stats(&self) {
         self.query::<()>(&command(&["CONFIG", "RESETSTAT"]));
     }
 
-    /// The lines of `CLIENT LIST` for connections over TCP. The kit connects through a unix socket.
+    /// Returns the lines of `CLIENT LIST` for connections over TCP. The kit's own connections use a
+    /// Unix socket.
     #[track_caller]
     #[must_use]
     pub fn clients(&self) -> Vec<String> {
@@ -150,7 +152,8 @@ impl Server {
     }
 
     fn connect(&self) -> RedisResult<Connection> {
-        // No command is sent while connecting, so the timeouts apply from the first command on.
+        // The client sends no command while it connects, so the timeouts apply from the first
+        // command.
         let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
         let socket = ConnectionAddr::Unix(self.socket())
             .into_connection_info()?
@@ -165,7 +168,7 @@ impl Server {
     }
 }
 
-/// A field in a line of `INFO commandstats`: `calls=21,usec=175,rejected_calls=0`.
+/// Parses a field in a line of `INFO commandstats`: `calls=21,usec=175,rejected_calls=0`.
 fn stat(stats: &str, field: &str) -> u64 {
     let number = stats.split(',').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('='));
     number.map_or(0, |number| number.parse().expect("a number"))

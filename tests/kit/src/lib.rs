@@ -5,15 +5,15 @@
 //!
 //! let cluster = kit::Cluster::start(3);
 //! let proxy = kit::Proxy::start(cluster[0].addr());
-//! proxy.hold(kit::Direction::Replies); // commands run, their replies are withheld
+//! proxy.hold(kit::Direction::Replies); // commands run, but their replies are withheld
 //! cluster[1].stop(); // SIGSTOP: accepts connections, sends no replies
 //! cluster[2].kill(); // SIGKILL: refuses connections
 //! cluster[2].restart(); // the same port; empty, as it was not durable
 //! kit::eventually(Duration::from_secs(5), "no key is left", || cluster.is_empty());
 //! ```
 //!
-//! - [`Server`]: one `redis-server` process with its own port and directory; [`ServerBuilder`] has
-//!   its settings.
+//! - [`Server`]: one `redis-server` process with its own port and directory. [`ServerBuilder`] has
+//!   the settings.
 //! - [`Cluster`]: several independent servers, started in parallel.
 //! - [`Proxy`]: a TCP proxy that delays, withholds, discards, cuts and resets data, by
 //!   [`Direction`].
@@ -23,11 +23,10 @@
 //! - [`forked`]: work in a process that is forked from this one.
 //! - [`eventually`]: polls a condition, so that no test needs to sleep.
 //!
-//! All functions are synchronous and can be used with any async runtime. A call blocks for
-//! microseconds, except for starting, stopping and restarting a process (milliseconds, at most 20
-//! s) and inspecting a server (at most 5 s). All methods take `&self`, so one thread can inject
-//! faults while others work. The kit is a test tool: it panics with a message instead of returning
-//! errors.
+//! All functions are synchronous and can be used with any async runtime. A call usually blocks for
+//! microseconds. Starting, stopping and restarting a process takes milliseconds (at most 20 s), and
+//! inspecting a server takes at most 5 s. All methods take `&self`, so one thread can inject faults
+//! while others work. The kit is a test tool: it panics with a message instead of returning errors.
 //!
 //! # Requirements
 //!
@@ -38,10 +37,11 @@
 //!
 //! # Cleanup
 //!
-//! Dropping a [`Server`] or a [`Child`] kills its process and removes its directory. If a test
-//! process cannot drop (because it aborted, called `exit`, or was killed with SIGKILL), a small
-//! `sh` process, the reaper, notices its end, kills its processes, including stopped ones, and
-//! removes their directories. The kit only touches processes and directories that it created.
+//! Dropping a [`Server`] or a [`Child`] kills its process and removes its directory. A test process
+//! may end without drops, because it aborted, called `exit`, or was killed with SIGKILL. In this
+//! case, a small `sh` process, the reaper, notices the end of the test process. The reaper kills the
+//! remaining processes, including stopped ones, and removes their directories. The kit only touches
+//! processes and directories that it created.
 
 #![allow(
     clippy::missing_panics_doc,

@@ -1,13 +1,13 @@
-//! A TCP port for one server.
+//! TCP ports for servers.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 
-/// First port of the range. The range is below those from which Linux (32768) and macOS (49152)
-/// choose ports for outgoing connections: a client that reconnects to a killed server must not get
-/// the server's port.
+/// The first port of the range. Linux (from 32768) and macOS (from 49152) choose ports above this
+/// range for outgoing connections. A client that reconnects to a killed server must not get the
+/// server's port.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
@@ -15,14 +15,14 @@ const COUNT: u16 = 12_000;
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    /// On Linux, reserves the port while the server is down: other test runs find it in use, but a
-    /// server can listen on it, because both sockets set `SO_REUSEADDR`. BSD systems would refuse
-    /// the server.
+    /// On Linux, a socket that reserves the port while the server is down. Other test runs find the
+    /// port in use, but a server can listen on it, because both sockets set `SO_REUSEADDR`. BSD
+    /// systems would refuse the server.
     _reservation: Option<Socket>,
 }
 
 impl Port {
-    /// Picks a random free port. Concurrent test runs rarely try the same one.
+    /// Picks a random free port. Concurrent test runs rarely try the same port.
     pub(crate) fn pick() -> Self {
         (0..1000)
             .find_map(|_| Self::reserve(FIRST + random_below(COUNT)))
@@ -33,11 +33,11 @@ impl Port {
         self.number
     }
 
-    /// Reserves a port. `None` if it is in use.
+    /// Reserves a port. Returns `None` if the port is in use.
     fn reserve(number: u16) -> Option<Self> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("cannot make a socket");
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
-        // Without SO_REUSEADDR, which would allow two reservations of a port.
+        // Bound without SO_REUSEADDR, which would allow two reservations of a port.
         socket.bind(&addr.into()).ok()?;
         let reservation = cfg!(target_os = "linux").then(|| {
             socket.set_reuse_address(true).expect("cannot set SO_REUSEADDR");
@@ -47,7 +47,8 @@ impl Port {
     }
 }
 
-/// A random number below `limit`. The hash maps of std use the system's source of randomness.
+/// Returns a random number below `limit`. The hash maps of std use the system's source of
+/// randomness.
 fn random_below(limit: u16) -> u16 {
     let random = RandomState::new().build_hasher().finish();
     u16::try_from(random % u64::from(limit)).expect("the remainder is below a u16")

@@ -1,4 +1,4 @@
-//! Preloaded libraries, compiled on demand.
+//! Libraries that are compiled on demand and preloaded into a process.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 
 use crate::scratch::Scratch;
 
-/// Compiles a C source to a shared library, and returns its bytes.
 pub(crate) fn compile(source: &str) -> Result<Vec<u8>, String> {
     if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
         return Err("only 64-bit Linux is supported".to_owned());
@@ -27,7 +26,7 @@ pub(crate) fn compile(source: &str) -> Result<Vec<u8>, String> {
     ))
 }
 
-/// `None` if the compiler does not exist.
+/// Compiles with one compiler. Returns `None` if this compiler does not exist.
 fn compile_with(compiler: &OsStr, source: &str) -> Option<Result<Vec<u8>, String>> {
     let scratch = Scratch::new();
     let built = scratch.path().join("built.so");
@@ -45,7 +44,7 @@ fn compile_with(compiler: &OsStr, source: &str) -> Option<Result<Vec<u8>, String
         Err(error) => return Some(Err(format!("{} cannot be run: {error}", compiler.display()))),
     };
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // Fails only if the compiler has exited; its own message explains that.
+    // An error means that the compiler has exited. The compiler's own message explains the reason.
     let _ = stdin.write_all(source.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("a child can be waited for");

@@ -1,4 +1,4 @@
-//! Child processes that do not outlive this one.
+//! Child processes that do not outlive this process.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,7 +14,9 @@ use rustix::process::{
 
 use crate::{eventually, reaper};
 
-/// A child starts as this shell, which replaces itself by the program after it has read a line:
+/// The shell as which each child starts. It reads a line and then replaces itself by the program.
+/// This covers the following case:
+///
 /// 1. The test process forks a child.
 /// 2. The test process is killed before it could report the child to the reaper.
 /// 3. The reaper does not know the child.
@@ -22,10 +24,8 @@ use crate::{eventually, reaper};
 /// In step 3, `read` reaches the end of its input, and the shell exits.
 const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
 
-/// Maximum time for a signal to take effect.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(20);
 
-/// Program, arguments, environment and working directory.
 #[derive(Debug)]
 pub(crate) struct Program<'a> {
     pub(crate) name: &'a OsStr,
@@ -34,15 +34,15 @@ pub(crate) struct Program<'a> {
     pub(crate) dir: &'a Path,
 }
 
-/// A child process that leads a process group, running or ended. Dropping it kills the group with
-/// SIGKILL and reaps the child.
+/// A child process that leads a process group, running or ended. Dropping this value kills the
+/// group with SIGKILL and reaps the child.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
 }
 
 impl Process {
-    /// Starts `program`, with both of its outputs appended to `log`.
+    /// Starts `program`. Both outputs of the process are appended to `log`.
     pub(crate) fn spawn(program: &Program<'_>, log: File) -> Self {
         let stderr = log.try_clone().expect("cannot duplicate a file descriptor");
         let mut child = Command::new("sh")
@@ -59,12 +59,12 @@ impl Process {
             .expect("cannot start a process: is there an `sh` on the PATH?");
         let mut gate = child.stdin.take().expect("stdin is piped");
         let process = Self::watch(child);
-        // Fails only if the child has ended, which `has_exited` detects.
+        // An error means that the child has ended, which `has_exited` detects.
         let _ = gate.write_all(b"go\n");
         process
     }
 
-    /// Takes over a child that leads a process group.
+    /// Takes ownership of a child that leads a process group, and reports the child to the reaper.
     pub(crate) fn watch(child: Child) -> Self {
         let process = Self { child };
         reaper::watch_process(process.id());
@@ -75,12 +75,13 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns true if the process has ended. Does not reap it, so its id is not reused.
+    /// Returns true if the process has ended. Does not reap the process, so its ID is not reused.
     pub(crate) fn has_exited(&self) -> bool {
         !matches!(self.status(), Ok(None))
     }
 
-    /// The exit code, or the negated signal that ended the process. `None` while it exists.
+    /// Returns the exit code, or the negated number of the signal that ended the process. Returns
+    /// `None` while the process runs or is stopped.
     pub(crate) fn exit_code(&self) -> Option<i32> {
         let status = self.status().expect("the child is not reaped")?;
         status.exit_status().or_else(|| status.terminating_signal().map(|signal| -signal))
@@ -91,8 +92,8 @@ impl Process {
         waitid(WaitId::Pid(self.pid()), options)
     }
 
-    /// Sends SIGSTOP to the group. Returns when all threads of the process have stopped, or it has
-    /// ended.
+    /// Sends SIGSTOP to the group. Returns when all threads of the process have stopped or the
+    /// process has ended.
     #[track_caller]
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
@@ -107,7 +108,6 @@ impl Process {
         eventually(SIGNAL_LIMIT, "a process has continued after SIGCONT", || !self.is_stopped());
     }
 
-    /// Returns true if the process is stopped by SIGSTOP.
     pub(crate) fn is_stopped(&self) -> bool {
         if cfg!(target_os = "linux") {
             let states = thread_states(self.id());
@@ -133,17 +133,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The order matters. Killed first, so that the process does not remain if this process ends
-        // in between. Removed from the reaper's list before it is reaped, because its id can be
-        // reused after that.
+        // The order matters. The kill is first, so that the process does not remain if this process
+        // ends in between. The process is removed from the reaper's list before it is reaped,
+        // because its ID can be reused after that.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         reaper::forget_process(self.id());
         let _ = self.child.wait();
     }
 }
 
-/// The state letter of each thread: the field after the name in parentheses. The name may contain
-/// parentheses.
+/// Returns the state letter of each thread. The letter follows the name in parentheses, and the
+/// name may also contain parentheses.
 fn thread_states(process: u32) -> Vec<char> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
         return Vec::new();

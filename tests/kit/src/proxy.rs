@@ -1,4 +1,4 @@
-//! TCP proxy with faults.
+//! A TCP proxy that injects faults.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -12,12 +12,12 @@ use crate::relay::{Command, Relay};
 
 const LONGEST_DELAY: Duration = Duration::from_hours(1);
 
-/// Direction of data through a proxy.
+/// The direction of data through a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the client to the server.
+    /// Data from the client to the server.
     Requests,
-    /// From the server to the client.
+    /// Data from the server to the client.
     Replies,
 }
 
@@ -62,7 +62,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port of 127.0.0.1 and forwards to `target`, which need not exist yet.
+    /// Starts a proxy that listens on a free port of 127.0.0.1 and forwards to `target`. A server
+    /// on `target` need not exist yet.
     #[track_caller]
     #[must_use = "a proxy that is dropped ends"]
     pub fn start(target: SocketAddr) -> Self {
@@ -77,47 +78,48 @@ impl Proxy {
         Self { addr, commands, wake, thread: Some(thread) }
     }
 
-    /// The address for clients.
+    /// Returns the address for clients.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// `redis://127.0.0.1:PORT`
+    /// Returns the URL for clients: `redis://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
 
-    /// Delays data that arrives from now on (`Duration::ZERO` ends the delay). The order is kept,
-    /// and any number of chunks can be in transit, so throughput is not reduced.
+    /// Delays data that arrives after this call. `Duration::ZERO` ends the delay. The order is
+    /// kept, and any number of chunks can be in transit, so throughput is not reduced.
     ///
     /// # Panics
     ///
-    /// If `delay` is longer than an hour; use [`hold`](Self::hold) instead.
+    /// Panics if `delay` is longer than an hour. Use [`hold`](Self::hold) instead.
     #[track_caller]
     pub fn delay(&self, direction: Direction, delay: Duration) {
         assert!(delay <= LONGEST_DELAY, "a delay of more than {LONGEST_DELAY:?}");
         self.run(move |relay| relay.wire(direction).delay = delay);
     }
 
-    /// Keeps arriving and delayed data until [`heal`](Self::heal), which delivers it.
+    /// Keeps arriving and delayed data until [`heal`](Self::heal), which delivers the data.
     ///
-    /// `hold(Direction::Replies)` lets commands run and withholds their replies. A growing
+    /// With `hold(Direction::Replies)`, commands run and their replies are withheld. A growing
     /// [`bytes`](Self::bytes) shows that a command has run.
     pub fn hold(&self, direction: Direction) {
         self.run(move |relay| relay.set_mode(direction, Mode::Hold));
     }
 
     /// Accepts and DISCARDS arriving, delayed and held data until [`heal`](Self::heal). A
-    /// connection that survives this may have lost part of a command or reply.
+    /// connection that survives this fault may have lost part of a command or reply.
     pub fn black_hole(&self, direction: Direction) {
         self.run(move |relay| relay.set_mode(direction, Mode::BlackHole));
     }
 
-    /// `true`: discards the push messages among the replies (RESP3: top-level frames that begin
-    /// with `>`), such as invalidations, and forwards all other data. A push message that has been
-    /// partly forwarded is completed. Connections without RESP, such as TLS, are not affected.
+    /// Starts (`true`) or stops (`false`) discarding the push messages among the replies, such as
+    /// invalidations (RESP3: top-level frames that begin with `>`). The proxy forwards all other
+    /// data. A push message that has been partly forwarded is completed. Connections without RESP,
+    /// such as TLS, are not affected.
     pub fn discard_pushes(&self, on: bool) {
         self.run(move |relay| relay.wire(Direction::Replies).discards_pushes = on);
     }
@@ -133,14 +135,14 @@ impl Proxy {
         self.run(Relay::close);
     }
 
-    /// Stops forwarding on the live connections, in both directions, like a gateway that has lost its
-    /// connection table. Both sides stay connected until the proxy ends, and [`live`](Self::live) does not
-    /// count these connections. Later connections work.
+    /// Stops forwarding on the live connections in both directions, like a gateway that has lost
+    /// its connection table. Both sides stay connected until the proxy ends. [`live`](Self::live)
+    /// does not count these connections. Later connections work.
     pub fn forget(&self) {
         self.run(Relay::forget);
     }
 
-    /// Forwards only the first `bytes` bytes of the next chunk of replies, on any connection, and
+    /// Forwards only the first `bytes` bytes of the next chunk of replies on any connection, and
     /// then resets that connection. `0` discards the whole reply after the command has run. A chunk
     /// is the result of one `read`, usually all replies to a pipeline. Chunks that a black hole
     /// discards do not count.
@@ -148,50 +150,52 @@ impl Proxy {
         self.run(move |relay| relay.cut_next_reply(Some(bytes)));
     }
 
-    /// `true`: accepts new connections and closes them immediately. Existing connections are not
-    /// affected.
+    /// Starts (`true`) or stops (`false`) refusing new connections: the proxy accepts them and
+    /// closes them immediately. Existing connections are not affected.
     pub fn refuse(&self, on: bool) {
         self.run(move |relay| relay.refuse(on));
     }
 
-    /// `true`: accepts new connections without forwarding data and without connecting to the
-    /// server, until switched off. Existing connections are not affected.
+    /// Starts (`true`) or stops (`false`) holding new connections: the proxy accepts them but does
+    /// not forward data or connect to the server. When this fault ends, the proxy connects the held
+    /// connections. Existing connections are not affected.
     pub fn hold_connects(&self, on: bool) {
         self.run(move |relay| relay.hold_connects(on));
     }
 
     /// Forwards new and held connections to `target`, like an address after a failover. Existing
-    /// connections are not affected; [`reset`](Self::reset) ends them.
+    /// connections are not affected. [`reset`](Self::reset) ends them.
     pub fn set_target(&self, target: SocketAddr) {
         self.run(move |relay| relay.set_target(target));
     }
 
-    /// Ends all faults. Held and delayed data is delivered; data in a black hole is lost.
+    /// Ends all faults. The proxy delivers held and delayed data. Data in a black hole is lost.
     pub fn heal(&self) {
         self.run(Relay::heal);
     }
 
-    /// Number of accepted connections, including refused ones.
+    /// Returns the number of accepted connections, including refused connections.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.run(|relay| relay.accepted())
     }
 
-    /// Number of open connections, including held ones. A connection that the client has closed
-    /// counts until the server has closed it, too.
+    /// Returns the number of open connections, including held connections. A connection that the
+    /// client has closed counts until the server has also closed it.
     #[must_use]
     pub fn live(&self) -> usize {
         self.run(|relay| relay.live())
     }
 
-    /// Number of bytes that have ARRIVED from that direction's sender, including those that were
-    /// held or discarded.
+    /// Returns the number of bytes that have ARRIVED from the sender of that direction, including
+    /// held and discarded bytes.
     #[must_use]
     pub fn bytes(&self, direction: Direction) -> u64 {
         self.run(move |relay| relay.wire(direction).bytes)
     }
 
-    /// Number of push messages that [`discard_pushes`](Self::discard_pushes) has discarded.
+    /// Returns the number of push messages that [`discard_pushes`](Self::discard_pushes) has
+    /// discarded.
     #[must_use]
     pub fn discarded_pushes(&self) -> u64 {
         self.run(|relay| relay.wire(Direction::Replies).discarded_pushes)
@@ -201,7 +205,7 @@ impl Proxy {
     fn run<T: Send + 'static>(&self, action: impl FnOnce(&mut Relay) -> T + Send + 'static) -> T {
         let (reply, answer) = mpsc::channel();
         let command: Command = Box::new(move |relay| {
-            // Fails only if this call has panicked.
+            // An error means that the waiting call has panicked.
             let _ = reply.send(action(relay));
         });
         self.commands.send(command).expect("the proxy's thread has panicked");
@@ -211,7 +215,7 @@ impl Proxy {
 
     fn wake(&self) {
         match (&self.wake).write(&[0]) {
-            // The buffer is full: the thread is going to wake up anyway.
+            // If the buffer is full, the thread will wake up in any case.
             Err(error) if error.kind() != ErrorKind::WouldBlock => {
                 panic!("cannot wake the proxy's thread: {error}")
             }

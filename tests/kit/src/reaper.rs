@@ -1,15 +1,15 @@
 //! The reaper: a child process that cleans up after a test process that could not do so itself.
 //!
-//! It is a shell that reads the processes and directories from a pipe. When the last write end of
-//! the pipe is closed, which the kernel does at any end of a process, the shell kills the listed
-//! processes and removes the listed directories. Each test process has one reaper, started with the
-//! first server.
+//! The reaper is a shell that reads the processes and directories from a pipe. When a process ends
+//! for any reason, the kernel closes its write end of the pipe. After the last write end is closed,
+//! the shell kills the listed processes and removes the listed directories. Each test process has
+//! one reaper, started with the first server.
 //!
 //! - The write end is close-on-exec (like all pipes of `std`), so servers do not keep it open.
-//! - The reaper leads its own process group and ignores the signals of a terminal. So a Ctrl-C, or
-//!   a test runner that kills the group of a hung test, ends the test process but not the reaper.
-//! - A process is removed from the list before it is reaped, while its id cannot be reused. At the
-//!   end of the test process, the kernel closes the pipe before other processes can reap its
+//! - The reaper leads its own process group and ignores the signals of a terminal. A Ctrl-C, or a
+//!   test runner that kills the group of a hung test, ends the test process but not the reaper.
+//! - A process is removed from the list before it is reaped, while its ID cannot be reused. When
+//!   the test process ends, the kernel closes the pipe before other processes can reap its
 //!   children.
 
 use std::ffi::OsStr;
@@ -20,9 +20,9 @@ use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Input lines: `+ pid N`, `- pid N`, `+ dir PATH`, `- dir PATH`. The list is in the positional
-/// parameters. Each process leads a group, so `kill -9 -N` also ends its children. Only directories
-/// with a name of [`crate::scratch`] are removed.
+/// The reaper's program. Its input lines are `+ pid N`, `- pid N`, `+ dir PATH` and `- dir PATH`,
+/// and the positional parameters contain the list. Each process leads a group, so `kill -9 -N` also
+/// ends its children. The reaper removes only directories with a name of [`crate::scratch`].
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r sign kind name; do
@@ -48,14 +48,14 @@ static REAPER: LazyLock<Mutex<ChildStdin>> = LazyLock::new(|| Mutex::new(start()
 ///
 /// # Panics
 ///
-/// If the reaper does not run: no process may be started without cleanup.
+/// Panics if the reaper does not run, because no process may be started without cleanup.
 pub(crate) fn watch_process(pid: u32) {
     send("+ pid", pid.to_string().as_ref()).expect("the reaper has been killed");
 }
 
 /// Removes a process from the list. Must be called before the process is reaped.
 pub(crate) fn forget_process(pid: u32) {
-    // Called in destructors, so errors are ignored. Without a reaper there is no list.
+    // Called in destructors, so errors are ignored. Without a reaper, no list exists.
     let _ = send("- pid", pid.to_string().as_ref());
 }
 
@@ -63,19 +63,20 @@ pub(crate) fn forget_process(pid: u32) {
 ///
 /// # Panics
 ///
-/// If the reaper does not run.
+/// Panics if the reaper does not run.
 pub(crate) fn watch_dir(dir: &Path) {
     send("+ dir", dir.as_os_str()).expect("the reaper has been killed");
 }
 
-/// Removes a directory from the list, after it was deleted.
+/// Removes a directory from the list after the directory was deleted.
 pub(crate) fn forget_dir(dir: &Path) {
     let _ = send("- dir", dir.as_os_str());
 }
 
 fn send(entry: &str, name: &OsStr) -> std::io::Result<()> {
     let line = [entry.as_bytes(), b" ", name.as_bytes(), b"\n"].concat();
-    // One write under the mutex, shorter than PIPE_BUF: a line is written completely or not at all.
+    // The line is one write under the mutex, shorter than PIPE_BUF, so it is written completely or
+    // not at all.
     REAPER.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
 }
 
@@ -86,7 +87,8 @@ fn start() -> ChildStdin {
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::piped())
-        // Not inherited: a reader of the test's output must not wait for the reaper.
+        // The outputs are not inherited, because a reader of the test's output must not wait for
+        // the reaper.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -12,20 +12,18 @@ use crate::Direction;
 use crate::connection::Connection;
 use crate::flow::{Delivery, Mode, Wire};
 
-/// Maximum size of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// A command from a method of the proxy to its thread.
 pub(crate) type Command = Box<dyn FnOnce(&mut Relay) + Send>;
 
-/// State of a proxy, owned by its thread.
 pub(crate) struct Relay {
     listener: TcpListener,
     target: SocketAddr,
     sleeper: UnixStream,
     inbox: Receiver<Command>,
     connections: Vec<Connection>,
-    /// Open connections that are no longer read or written.
+    /// The open connections that are no longer read or written.
     forgotten: Vec<Connection>,
     requests: Wire,
     replies: Wire,
@@ -37,7 +35,6 @@ pub(crate) struct Relay {
     buffer: Vec<u8>,
 }
 
-/// Which socket of the relay is ready.
 #[derive(Clone, Copy, Debug)]
 enum Ready {
     Wake,
@@ -73,16 +70,16 @@ impl Relay {
         }
     }
 
-    /// Runs until [`end`](Self::end): delivers due data, waits for an event, reads, and executes
-    /// commands.
+    /// Runs until [`end`](Self::end): delivers the data whose delay has ended, waits for an event,
+    /// reads, and executes commands.
     pub(crate) fn run(mut self) {
         while !self.ended {
             self.deliver();
             let ready = self.sleep();
             self.read(&ready);
-            // Commands are executed after reading, which uses the connections that existed before
-            // the wait, and before delivering. So a fault also applies to data that was read just
-            // before it was requested.
+            // Commands are executed after the read, which uses the connections that existed before
+            // the wait, and before the next delivery. A fault therefore also applies to data that
+            // was read just before the fault was requested.
             self.run_commands();
         }
         self.close();
@@ -177,7 +174,6 @@ impl Relay {
         }
     }
 
-    /// Waits until a socket is ready or a parcel is due.
     fn sleep(&self) -> Vec<Ready> {
         let mut names = vec![Ready::Wake, Ready::Accept];
         let mut sockets = vec![
@@ -225,7 +221,7 @@ impl Relay {
     fn read(&mut self, ready: &[Ready]) {
         for ready in ready {
             match *ready {
-                // The number of wake-ups does not matter: the commands are in the inbox.
+                // The number of wake-ups does not matter, because the commands are in the inbox.
                 Ready::Wake => drop(self.sleeper.read(&mut self.buffer)),
                 Ready::Accept => self.accept(),
                 Ready::Client(index) => {
@@ -243,7 +239,7 @@ impl Relay {
     }
 
     fn accept(&mut self) {
-        // Other errors than `WouldBlock` concern a connection that was closed before it was
+        // Any error except `WouldBlock` concerns a connection that was closed before it was
         // accepted.
         while let Ok((client, _)) = self.listener.accept() {
             self.accepted += 1;

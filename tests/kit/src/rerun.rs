@@ -1,4 +1,4 @@
-//! The running program, started again.
+//! The running program, started again as another process.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +13,6 @@ use crate::preload::compile;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
-/// Interval between checks whether a process has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The running program, started again as another process with other arguments, for tests with
@@ -28,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// print!("{}", rerun.output());
 /// ```
 ///
-/// Dropping it kills the process, even if it is stopped.
+/// Dropping a `Rerun` kills the process, even if the process is stopped.
 pub struct Rerun {
     // Fields are dropped in this order: the process ends before its directory is removed.
     process: Process,
@@ -37,25 +36,26 @@ pub struct Rerun {
 }
 
 impl Rerun {
-    /// Starts this program with `args`, and with `env` in addition to the current environment. Its
-    /// standard input is empty.
+    /// Starts this program with `args`, and with `env` in addition to the current environment. The
+    /// standard input of the process is empty.
     #[track_caller]
     #[must_use = "a process that is dropped ends"]
     pub fn start(args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::with(args, env, |_| None)
     }
 
-    /// Like [`start`](Self::start), with its own wall clock, which can drift and jump; see
-    /// [`Rerun::clock`]. The monotonic clocks are not changed. Has the requirements of
-    /// [`ServerBuilder::clock`](crate::ServerBuilder::clock).
+    /// Starts this program like [`start`](Self::start), with a separate wall clock that can drift
+    /// and jump. See [`Rerun::clock`]. The monotonic clocks do not change. Has the same
+    /// requirements as [`ServerBuilder::clock`](crate::ServerBuilder::clock).
     #[track_caller]
     #[must_use = "a process that is dropped ends"]
     pub fn start_with_clock(args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::with(args, env, |dir| Some(Clock::new(dir)))
     }
 
-    /// Like [`start`](Self::start), with a preloaded library that is compiled from this C source.
-    /// Has the requirements of [`ServerBuilder::clock`](crate::ServerBuilder::clock).
+    /// Starts this program like [`start`](Self::start), with a preloaded library that is compiled
+    /// from this C source. Has the same requirements as
+    /// [`ServerBuilder::clock`](crate::ServerBuilder::clock).
     #[track_caller]
     #[must_use = "a process that is dropped ends"]
     pub fn start_with_library(args: &[&str], env: &[(&str, &str)], source: &str) -> Self {
@@ -90,25 +90,25 @@ impl Rerun {
         Self { process, clock, scratch }
     }
 
-    /// Process id of the test process that runs again.
+    /// Returns the process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// The wall clock of the process. Whether the process uses the clock cannot be detected here:
-    /// let the process check whether a jump arrives.
+    /// Returns the wall clock of the process. The kit cannot detect whether the process uses this
+    /// clock, so the process itself should check whether a jump takes effect.
     ///
     /// # Panics
     ///
-    /// If the process was started without a clock.
+    /// Panics if the process was started without a clock.
     #[track_caller]
     #[must_use]
     pub fn clock(&self) -> &Clock {
         self.clock.as_ref().expect("the process was not started with a clock")
     }
 
-    /// Stops the process (SIGSTOP). Returns when all its threads have stopped.
+    /// Stops the process (SIGSTOP). Returns when all threads of the process have stopped.
     pub fn stop(&self) {
         self.process.stop();
     }
@@ -124,7 +124,7 @@ impl Rerun {
         self.process.has_exited()
     }
 
-    /// The output of the process so far, including standard error.
+    /// Returns the output of the process so far, including standard error.
     #[must_use]
     pub fn output(&self) -> String {
         let output = fs::read(self.scratch.path().join("output.log")).unwrap_or_default();
@@ -135,7 +135,8 @@ impl Rerun {
     ///
     /// # Panics
     ///
-    /// If the process fails, or does not end within `limit`. The message contains its output.
+    /// Panics if the process fails, or does not end within `limit`. The message contains the output
+    /// of the process.
     #[track_caller]
     pub fn finish(&self, limit: Duration) {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Temporary directories.
+//! Temporary directories of servers and other processes.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,11 @@ use tempfile::TempDir;
 
 use crate::reaper;
 
-/// Maximum length of the temporary directory's path, so that the path of a socket fits (104 bytes
-/// on macOS).
+/// The maximum length of the temporary directory's path in bytes, so that the path of a socket fits
+/// (104 bytes on macOS).
 const LONGEST_BASE: usize = 60;
 
-/// A temporary directory, removed on drop, or by the reaper if this process cannot drop it.
+/// A temporary directory that is removed on drop, or by the reaper if this process cannot drop it.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -20,8 +20,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Creates a directory with access for this user only, in the system's directory for temporary
-    /// files, or in `/tmp` if that path is too long for a Unix socket.
+    /// Creates a directory that only this user can access. The directory is in the system's
+    /// directory for temporary files, or in `/tmp` if that path is too long for a Unix socket.
     pub(crate) fn new() -> Self {
         let base = env::temp_dir()
             .canonicalize()

@@ -1,4 +1,4 @@
-//! A `redis-server` process.
+//! A `redis-server` process with its own port and directory.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -16,31 +16,30 @@ use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 use crate::{Clock, ServerBuilder};
 
-/// Maximum time until a server replies, including the time to load a large append-only file.
+/// The maximum time until a server replies, including the time to load a large append-only file.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Interval between checks whether a starting server replies.
 const START_PAUSE: Duration = Duration::from_millis(2);
-/// Maximum number of ports to try. Each was free when it was picked.
+/// The maximum number of ports to try. Each port was free when it was picked.
 const PORTS_TRIED: usize = 16;
-/// Size of the end of a server's log that a panic shows, in bytes.
 const LOG_TAIL_BYTES: usize = 4096;
 
-/// Persistent files of a server. Before Redis 7.0, the append-only file is a single file.
+/// The persistent files of a server. Before Redis 7.0, the append-only file is a single file.
 const SAVED: [&str; 3] = ["appendonlydir", "appendonly.aof", "dump.rdb"];
 
 /// A `redis-server` process with its own port and directory.
 ///
-/// - Getters: [`url`](Self::url) and its kin, [`port`](Self::port), [`addr`](Self::addr),
+/// - Getters: [`url`](Self::url) and its variants, [`port`](Self::port), [`addr`](Self::addr),
 ///   [`pid`](Self::pid), [`is_running`](Self::is_running), [`is_stopped`](Self::is_stopped),
 ///   [`log`](Self::log), [`directory`](Self::directory).
 /// - Faults: [`stop`](Self::stop) and [`cont`](Self::cont), [`kill`](Self::kill) and
-///   [`restart`](Self::restart), [`lose_disk`](Self::lose_disk), and the faults of its
-///   [`clock`](Self::clock). They take `&self` and can be called from any thread.
+///   [`restart`](Self::restart), [`lose_disk`](Self::lose_disk), and the faults of the server's
+///   [`clock`](Self::clock). These methods take `&self` and can be called from any thread.
 /// - Inspection: [`cmd`](Self::cmd), [`get`](Self::get), [`keys`](Self::keys) and others. Each call
 ///   opens its own connection, without any [`Proxy`](crate::Proxy), and panics without a reply
 ///   within 5 s.
 ///
-/// Dropping the server kills its process, even if it is stopped, and removes its directory.
+/// Dropping the server kills its process, even if the process is stopped, and removes its
+/// directory.
 #[derive(Debug)]
 pub struct Server {
     // Fields are dropped in this order: the process ends before its directory is removed.
@@ -58,12 +57,13 @@ enum Launch {
 }
 
 impl Server {
-    /// Starts a server with the defaults of [`ServerBuilder`]. Returns when it replies.
+    /// Starts a server with the defaults of [`ServerBuilder`]. Returns when the server replies.
     ///
     /// # Panics
     ///
-    /// If the server ends or does not reply within 20 s, with the end of its log. Also if there is
-    /// no `redis-server` on the `PATH` and `REDIS_SERVER` is not set.
+    /// Panics if the server ends or does not reply within 20 s. The message contains the end of the
+    /// server's log. Also panics if no `redis-server` is on the `PATH` and `REDIS_SERVER` is not
+    /// set.
     #[track_caller]
     #[must_use = "a server that is dropped ends"]
     pub fn start() -> Self {
@@ -97,18 +97,18 @@ impl Server {
         panic!("{PORTS_TRIED} ports in a row were taken before redis-server could listen on them");
     }
 
-    /// `redis://127.0.0.1:PORT`, without a password even if one is required.
+    /// Returns `redis://127.0.0.1:PORT`, without a password even if one is required.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr())
     }
 
-    /// `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the last user of
-    /// [`ServerBuilder::user`], or without a name for [`ServerBuilder::password`].
+    /// Returns `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the last user of
+    /// [`ServerBuilder::user`]. The URL for [`ServerBuilder::password`] has no name.
     ///
     /// # Panics
     ///
-    /// If neither was set.
+    /// Panics if neither a user nor a password was set.
     #[track_caller]
     #[must_use]
     pub fn url_with_auth(&self) -> String {
@@ -120,11 +120,11 @@ impl Server {
         format!("redis://{name}:{password}@{}", self.addr())
     }
 
-    /// `redis+unix:///PATH`.
+    /// Returns `redis+unix:///PATH`.
     ///
     /// # Panics
     ///
-    /// If the server was started without [`ServerBuilder::unix_socket`].
+    /// Panics if the server was started without [`ServerBuilder::unix_socket`].
     #[track_caller]
     #[must_use]
     pub fn url_unix(&self) -> String {
@@ -133,11 +133,11 @@ impl Server {
         format!("redis+unix://{}", socket.replace("%2F", "/"))
     }
 
-    /// `rediss://127.0.0.1:TLS-PORT`.
+    /// Returns `rediss://127.0.0.1:TLS-PORT`.
     ///
     /// # Panics
     ///
-    /// If the server was started without [`ServerBuilder::tls`].
+    /// Panics if the server was started without [`ServerBuilder::tls`].
     #[track_caller]
     #[must_use]
     pub fn url_tls(&self) -> String {
@@ -145,31 +145,31 @@ impl Server {
         format!("rediss://127.0.0.1:{}", port.number())
     }
 
-    /// The TCP port, which stays the same after a restart.
+    /// Returns the TCP port, which stays the same after a restart.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// The address 127.0.0.1 with the server's port.
+    /// Returns the address 127.0.0.1 with the server's port.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
-    /// The process id, which changes with a restart.
+    /// Returns the process ID, which changes with a restart.
     ///
     /// # Panics
     ///
-    /// If the server has been killed.
+    /// Panics if the server has been killed.
     #[track_caller]
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.slot().as_ref().expect("the server has been killed").id()
     }
 
-    /// Returns true if the process exists, even if it is stopped. False after [`kill`](Self::kill),
-    /// and if the server has ended by itself.
+    /// Returns true if the process exists, even if it is stopped. Returns false after
+    /// [`kill`](Self::kill), and if the server process has exited.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.slot().as_ref().is_some_and(|process| !process.has_exited())
@@ -181,35 +181,38 @@ impl Server {
         self.slot().as_ref().is_some_and(Process::is_stopped)
     }
 
-    /// Stops the process (SIGSTOP). Returns when all its threads have stopped. The kernel continues
-    /// to accept connections and data. No effect if it is already stopped.
+    /// Stops the process (SIGSTOP). Returns when all threads of the process have stopped. The
+    /// kernel continues to accept connections and data. Has no effect if the process is already
+    /// stopped.
     ///
     /// # Panics
     ///
-    /// If the server is not running.
+    /// Panics if the server is not running.
     #[track_caller]
     pub fn stop(&self) {
         self.signal(Process::stop);
     }
 
-    /// Continues a stopped process (SIGCONT). No effect if it is not stopped.
+    /// Continues a stopped process (SIGCONT). Has no effect if the process is not stopped.
     ///
     /// # Panics
     ///
-    /// If the server is not running.
+    /// Panics if the server is not running.
     #[track_caller]
     pub fn cont(&self) {
         self.signal(Process::cont);
     }
 
-    /// Kills the process (SIGKILL), even if it is stopped. Returns when it has ended. Connections
-    /// to its port are then refused. No effect if it has already been killed.
+    /// Kills the process (SIGKILL), even if the process is stopped. Returns when the process has
+    /// ended. Connections to its port are then refused. Has no effect if the server has already
+    /// been killed.
     pub fn kill(&self) {
         drop(self.slot().take());
     }
 
-    /// Kills the server and removes its persistent files. After [`restart`](Self::restart) it is
-    /// empty, even if it is [`durable`](ServerBuilder::durable). Its log and its clock remain.
+    /// Kills the server and removes its persistent files. After [`restart`](Self::restart), the
+    /// server is empty, even if it is [`durable`](ServerBuilder::durable). The server's log and
+    /// clock remain.
     pub fn lose_disk(&self) {
         self.kill();
         for saved in SAVED {
@@ -226,12 +229,12 @@ impl Server {
     }
 
     /// Kills the server if it is running, and starts it again with the same port, directory and
-    /// arguments. Returns when it replies. It is empty unless it is
+    /// arguments. Returns when the server replies. The server is empty unless it is
     /// [`durable`](ServerBuilder::durable).
     ///
     /// # Panics
     ///
-    /// If the server ends, or does not reply or get its port back within 20 s.
+    /// Panics if the server ends, or does not reply or get its port back within 20 s.
     #[track_caller]
     pub fn restart(&self) {
         let mut slot = self.slot();
@@ -247,24 +250,24 @@ impl Server {
         panic!("port {} was taken while the server was down", self.port());
     }
 
-    /// The wall clock of the server.
+    /// Returns the wall clock of the server.
     ///
     /// # Panics
     ///
-    /// If the server was started without [`ServerBuilder::clock`].
+    /// Panics if the server was started without [`ServerBuilder::clock`].
     #[track_caller]
     #[must_use]
     pub fn clock(&self) -> &Clock {
         self.clock.as_ref().expect("ServerBuilder::clock was not set")
     }
 
-    /// The server's output since its first start.
+    /// Returns the server's output since its first start.
     #[must_use]
     pub fn log(&self) -> String {
         self.log_from(0)
     }
 
-    /// The server's directory, with its log, its clock and its persistent files.
+    /// Returns the server's directory, with its log, its clock and its persistent files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.scratch.path()
@@ -274,7 +277,6 @@ impl Server {
         &self.setup
     }
 
-    /// Path of the Unix socket in the server's directory.
     pub(crate) fn socket(&self) -> PathBuf {
         self.scratch.path().join("redis.sock")
     }
@@ -290,7 +292,7 @@ impl Server {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Process>> {
-        // A panic of the kit leaves the slot valid: with a process or without.
+        // A panic of the kit leaves the slot valid, with or without a process.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -303,7 +305,6 @@ impl Server {
         }
     }
 
-    /// Starts the process and waits until it replies.
     #[track_caller]
     fn launch(&self) -> Launch {
         let path = self.log_path();
@@ -361,7 +362,7 @@ impl Server {
 }
 
 /// Returns true if the server on `socket`, a path that only this server uses, replies to `PING`.
-/// Any error except `LOADING` counts as a reply, because clients may lack a password or
+/// Any error except `LOADING` counts as a reply, because the kit may lack a password or
 /// permissions.
 fn answers(socket: &Path) -> bool {
     ping(socket).is_ok_and(|reply| !reply.is_empty() && !reply.starts_with(b"-LOADING"))
@@ -382,7 +383,6 @@ fn tail(log: &str) -> &str {
     &log[from..]
 }
 
-/// Percent-encodes all bytes except letters, digits and `-._~`.
 fn percent_encoded(bytes: &[u8]) -> String {
     let mut encoded = String::new();
     for &byte in bytes {

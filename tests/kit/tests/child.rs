@@ -1,4 +1,4 @@
-//! Tests of `Child`.
+//! Tests of `Child`: pipes, exit codes and signals.
 
 use kit::Child;
 use std::io::{BufRead, BufReader, Write};
@@ -36,7 +36,7 @@ fn dropping_a_stopped_child_kills_it() {
     let (child, pipes) = Child::spawn(Command::new("sh").args(["-c", "read x"]));
     child.stop();
     drop(child);
-    // Its output ends when the child has ended.
+    // The child's output ends when the child has ended.
     assert_eq!(BufReader::new(pipes.stdout).lines().count(), 0);
 }
 

@@ -8,18 +8,16 @@ use kit::{Cluster, Server, eventually};
 use redis::Value;
 
 const LIMIT: Duration = Duration::from_mins(1);
-/// Maximum difference between two readings of the same clock on a busy machine.
+/// The maximum difference between two readings of the same clock on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// The server's reply to `TIME`.
 fn time(server: &Server) -> SystemTime {
     let Value::Array(parts) = server.cmd(&["TIME"]) else { panic!("TIME is an array") };
     let part = |place: usize| -> u64 { redis::from_redis_value(parts[place].clone()).unwrap() };
     UNIX_EPOCH + Duration::from_secs(part(0)) + Duration::from_micros(part(1))
 }
 
-/// Absolute difference of two times.
 fn distance(one: SystemTime, other: SystemTime) -> Duration {
     one.duration_since(other).unwrap_or_else(|error| error.duration())
 }
@@ -49,7 +47,7 @@ fn clock_of_running_server_jumps_forward_and_back() {
     assert_true(&server);
 }
 
-/// Gain of the server's clock during `lasting`, as a fraction of that time.
+/// Returns the gain of the server's clock during `lasting`, as a fraction of this time.
 fn gain(server: &Server, lasting: Duration) -> f64 {
     let (begun, shown) = (Instant::now(), time(server));
     std::thread::sleep(lasting);
@@ -57,8 +55,8 @@ fn gain(server: &Server, lasting: Duration) -> f64 {
     shown.as_secs_f64() / begun.elapsed().as_secs_f64() - 1.0
 }
 
-/// Waits for a gain of about `expected` in one second. A delayed reading gives a wrong value, so
-/// several are tried.
+/// Waits for a gain of about `expected` in one second. A delayed reading gives a wrong value, so the test makes several
+/// measurements.
 fn eventually_gains(server: &Server, expected: f64) {
     let mut seen = Vec::new();
     eventually(LIMIT, "the clock has the expected rate", || {
@@ -88,7 +86,7 @@ fn change_of_drift_does_not_make_the_clock_jump() {
         let after = (clock.now(), time(&server));
         for (before, after) in [(before.0, after.0), (before.1, after.1)] {
             let moved = after.duration_since(before).expect("not back");
-            // At most six times as fast as the true clock.
+            // The clock may run at most six times as fast as the true clock.
             assert!(moved < 6 * SLACK, "{moved:?}");
         }
     }

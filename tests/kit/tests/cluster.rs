@@ -1,4 +1,4 @@
-//! Tests of `Cluster`.
+//! Tests of `Cluster`: independence and lists of the servers.
 
 use std::time::Duration;
 

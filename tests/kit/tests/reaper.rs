@@ -1,7 +1,6 @@
 //! Cleanup: regardless of how a test process ends, no server, reaper or directory remains.
 //!
-//! Each test runs this test program again as a helper, which starts servers and ends in a given
-//! way.
+//! Each test runs this test program again as a helper, which starts servers and ends in a given way.
 #![allow(clippy::unwrap_used, reason = "a failed test tool is a failed test")]
 
 use std::collections::BTreeSet;
@@ -16,16 +15,15 @@ use kit::{Cluster, Server, eventually};
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
 
-/// Environment variable with the helper's way to end. Not set in tests.
+/// The environment variable that selects how the helper ends. Tests do not set it for themselves.
 const HELPER: &str = "QUORLOCK_KIT_HELPER";
-/// Prefix of the lines with the process ids of the helper's servers.
+/// The prefix of the lines with the process IDs of the helper's servers.
 const PID: &str = "server process ";
-/// The line that the helper prints before its end.
 const READY: &str = "helper is ready";
-/// Bounds the duration of a failing test. The machine may be busy.
+/// The time limit of a failing test, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// The helper. As a test it has no effect.
+/// Runs as the helper. Without the environment variable, this test has no effect.
 #[test]
 fn helper() {
     let Ok(ending) = std::env::var(HELPER) else {
@@ -63,7 +61,7 @@ fn start_and_drop_indefinitely() -> ! {
                 loop {
                     let server = Server::start();
                     server.stop();
-                    // Drops the previous server.
+                    // The replacement drops the previous server.
                     kept.replace(server);
                 }
             });
@@ -72,7 +70,6 @@ fn start_and_drop_indefinitely() -> ! {
     unreachable!("the threads never end")
 }
 
-/// A running helper with its own directory for temporary files.
 struct Helper {
     child: Child,
     lines: Box<dyn Iterator<Item = String>>,
@@ -80,7 +77,7 @@ struct Helper {
 }
 
 impl Helper {
-    /// Starts the helper. Returns when it is ready, with the ids of its servers.
+    /// Starts the helper and waits until it is ready. Also returns the process IDs of the helper's servers.
     fn start(ending: &str) -> (Self, BTreeSet<u32>) {
         let temp = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -106,9 +103,8 @@ impl Helper {
         self.child.wait().unwrap();
     }
 
-    /// Waits until the helper has ended by itself.
     fn wait(&mut self) {
-        // The output ends even if the reaper still runs, because the reaper does not keep it open.
+        // The output ends even if the reaper still runs, because the reaper does not keep the output open.
         assert_eq!(self.lines.by_ref().filter(|line| line == READY).count(), 0);
         self.child.wait().unwrap();
     }
@@ -130,7 +126,7 @@ impl Helper {
 /// Returns true if the process exists and has not ended.
 fn exists(pid: u32) -> bool {
     if cfg!(target_os = "linux") {
-        // An ended process may still wait until process 1 reaps it.
+        // An ended process may still be waiting until process 1 reaps it.
         stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
     } else {
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -138,26 +134,23 @@ fn exists(pid: u32) -> bool {
     }
 }
 
-/// The state and the parent of a process, on Linux.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// All processes, on Linux.
 fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The processes whose working directory is in `dir`, on Linux.
+/// Returns the processes whose working directory is in `dir` on Linux.
 fn processes_in(dir: &Path) -> Vec<u32> {
     let cwd = |pid: u32| fs::read_link(format!("/proc/{pid}/cwd"));
     processes().filter(|pid| cwd(*pid).is_ok_and(|cwd| cwd.starts_with(dir))).collect()
 }
 
-/// The children of a process, on Linux.
 fn children(parent: u32) -> BTreeSet<u32> {
     processes().filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent)).collect()
 }
@@ -192,7 +185,7 @@ fn ended_process_leaves_no_processes_and_directories() {
     }
 }
 
-/// Kills the helper at a random point of starting, stopping and ending servers.
+/// Kills the helper at random points while it starts, stops and ends servers.
 #[test]
 fn process_killed_while_starting_servers_is_cleaned_up() {
     for round in 0..10 {
@@ -202,7 +195,7 @@ fn process_killed_while_starting_servers_is_cleaned_up() {
         eventually(LIMIT, "no process is left in the helper's directories", || {
             processes_in(helper.temp.path()).is_empty()
         });
-        // A directory that the helper had not reported to the reaper is still empty.
+        // If the helper had not reported a directory to the reaper, that directory is still empty.
         eventually(LIMIT, "all directories with files in them are removed", || {
             let dirs = names_in(helper.temp.path());
             dirs.iter().all(|dir| {
@@ -224,8 +217,8 @@ fn servers_do_not_inherit_the_pipe_to_the_reaper() {
         let files = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
         files.filter_map(|file| fs::read_link(file.path()).ok()).collect()
     };
-    // The reaper reads from a pipe to this process. So does, briefly, a server that another test in
-    // this process is starting.
+    // The reaper reads from a pipe to this process. A server that another test in this process is starting also does so
+    // briefly.
     let stdin = |pid: u32| fs::read_link(format!("/proc/{pid}/fd/0")).ok();
     let own = files(std::process::id());
     let pipes = children(std::process::id()).into_iter().filter_map(stdin);

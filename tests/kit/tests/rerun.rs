@@ -1,4 +1,4 @@
-//! Tests of `Rerun`.
+//! Tests of `Rerun`: output, failures and time limits.
 
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use kit::{Rerun, eventually};
 use rustix::process::{Pid, test_kill_process};
 
-/// Environment variable with the child's task. Not set in tests.
+/// The environment variable with the child's task. Tests do not set it for themselves.
 const WORK: &str = "QUORLOCK_KIT_CHILD";
-/// Bounds the duration of a failing test. The machine may be busy.
+/// The time limit of a failing test, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
 #[test]

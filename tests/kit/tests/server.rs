@@ -10,9 +10,9 @@ use std::time::Duration;
 use kit::{Server, TlsFiles, eventually};
 use redis::Value;
 
-/// Bounds the duration of a failing test. The machine may be busy.
+/// The time limit of a failing test, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Time for which a test checks that no reply arrives.
+/// The time for which a test checks that no reply arrives.
 const QUIET: Duration = Duration::from_millis(200);
 
 fn query<T: redis::FromRedisValue>(url: &str, args: &[&str]) -> redis::RedisResult<T> {
@@ -149,7 +149,7 @@ fn additional_arguments_are_applied() {
 
 #[test]
 fn environment_variables_are_applied() {
-    // With a process title, redis-server overwrites the memory that contains its environment.
+    // With a process title, `redis-server` overwrites the memory that contains its environment.
     let server =
         Server::builder().env("TZ", "Antarctica/Troll").arg("--set-proc-title").arg("no").start();
     let environment = Path::new("/proc").join(server.pid().to_string()).join("environ");
@@ -215,7 +215,7 @@ fn dropped_server_removes_its_directory() {
     assert!(!Path::new(&dir).exists());
 }
 
-/// Requires `openssl`, to create a certificate and as a TLS client.
+/// Requires `openssl` to create a certificate and as a TLS client.
 #[test]
 fn server_accepts_tls_connections() {
     if !Server::builder().supports_tls() {

@@ -11,7 +11,7 @@ pub(crate) fn id(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
     Reply::Int(i64::try_from(turn.session().client_id).unwrap_or(i64::MAX))
 }
 
-/// `CLIENT KILL ID`. The model supports it for other connections only.
+/// Executes `CLIENT KILL ID`. A connection cannot kill itself in this model.
 pub(crate) fn kill(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let id = match &arguments[2..] {
         [filter, id] if filter.eq_ignore_ascii_case(b"id") => integer(id),
@@ -74,7 +74,7 @@ pub(crate) fn caching(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-/// `CLIENT LIST`, with a few of the fields of a real server.
+/// Executes `CLIENT LIST`. The reply has only a few of a real server's fields.
 pub(crate) fn list(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     if arguments.len() > 2 {
         return Reply::error(SYNTAX);
@@ -91,7 +91,6 @@ pub(crate) fn setname(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
 }
 
 impl Turn<'_> {
-    /// Sets the connection's name. Returns the error reply if the name is invalid.
     pub(super) fn name(&mut self, name: &[u8]) -> Result<(), Reply> {
         if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
             let error = "ERR Client names cannot contain spaces, newlines or special characters.";

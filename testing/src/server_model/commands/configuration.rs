@@ -3,7 +3,6 @@
 use crate::server_model::reply::Reply;
 use crate::server_model::turn::Turn;
 
-/// Channel to which Sentinels subscribe.
 const SENTINELS: &[u8] = b"__sentinel__:hello";
 
 pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
@@ -18,7 +17,6 @@ pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::Map(settings.map(|(name, setting)| (name, Reply::text(setting))).collect())
 }
 
-/// `PUBSUB NUMSUB`: each channel with its number of subscribers.
 pub(crate) fn numsub(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let sentinels = i64::try_from(turn.server.config.sentinels).unwrap_or(i64::MAX);
     let subscribers = |channel: &Vec<u8>| if channel == SENTINELS { sentinels } else { 0 };

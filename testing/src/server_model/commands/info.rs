@@ -5,7 +5,6 @@ use crate::server_model::server::Server;
 use crate::server_model::trouble::{SYNTAX, Trouble};
 use crate::server_model::turn::Turn;
 
-/// Sections of `INFO`, in the order of the reply.
 const SECTIONS: [&str; 6] = ["server", "memory", "persistence", "stats", "replication", "cluster"];
 
 pub(crate) fn ping(_: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {

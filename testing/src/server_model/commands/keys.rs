@@ -1,4 +1,4 @@
-//! Commands for keys of every type, and for the types that locks do not use.
+//! Commands for keys of any type, for sets and lists, and for the whole keyspace.
 
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
@@ -22,12 +22,11 @@ pub(crate) fn exists(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::Int(count(arguments[1..].iter().filter(|key| turn.find(key).is_some()).count()))
 }
 
-/// `DELIFEQ key value`.
 pub(crate) fn delifeq(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     delete_if_equal(turn, &arguments[1], &arguments[2], WRONGTYPE)
 }
 
-/// `DELEX key IFEQ value`. Other conditions are not modelled.
+/// Executes `DELEX key [IFEQ value]`. Other conditions are not modelled.
 pub(crate) fn delex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     match &arguments[1..] {
         [_] => del(turn, arguments),
@@ -38,8 +37,6 @@ pub(crate) fn delex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     }
 }
 
-/// Deletes the key if it has the value. The reply for a key of another type is the error
-/// `other_kind`.
 fn delete_if_equal(turn: &mut Turn<'_>, key: &[u8], value: &[u8], other_kind: &str) -> Reply {
     match turn.find(key).map(|entry| entry.kind) {
         Some(Kind::String(current)) if current == value => {

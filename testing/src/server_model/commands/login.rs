@@ -100,7 +100,7 @@ pub(crate) fn quit(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
 }
 
 impl Turn<'_> {
-    /// Authenticates the connection. After a failure, it keeps its user.
+    /// Authenticates the connection. If the authentication fails, the connection keeps its user.
     fn log_in(&mut self, user: &[u8], password: &[u8]) -> bool {
         let is_authenticated = self.server.config.authenticates(user, password);
         if is_authenticated {

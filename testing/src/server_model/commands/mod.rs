@@ -1,4 +1,5 @@
-//! Implementations of the commands. Each receives all arguments, including the name.
+//! Implementations of the commands. Each function receives all words of a request, including the
+//! command's name.
 
 pub(crate) mod client;
 pub(crate) mod configuration;

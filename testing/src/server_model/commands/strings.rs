@@ -6,12 +6,9 @@ use crate::server_model::request::integer;
 use crate::server_model::trouble::{NO_INTEGER, SYNTAX, WRONGTYPE};
 use crate::server_model::turn::Turn;
 
-/// Options of `SET` and `MSETEX`.
 #[derive(Default)]
 struct Options<'a> {
-    /// Sets the key only if it does not exist.
     is_nx: bool,
-    /// Sets the key only if it exists.
     is_xx: bool,
     px: Option<&'a [u8]>,
 }
@@ -24,7 +21,8 @@ pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     }
 }
 
-/// `GETRANGE key start end`. Both positions are inclusive; negative ones count from the end.
+/// Executes `GETRANGE key start end`. Both positions are inclusive. A negative position counts from
+/// the end of the value.
 pub(crate) fn get_range(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let (Some(start), Some(end)) = (integer(&arguments[2]), integer(&arguments[3])) else {
         return Reply::error(NO_INTEGER);
@@ -59,7 +57,8 @@ pub(crate) fn set(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-/// `MSETEX numkeys key value [key value ...] [NX | XX] [PX milliseconds]`: all keys or none.
+/// Executes `MSETEX numkeys key value [key value ...] [NX | XX] [PX milliseconds]`, which sets all
+/// keys or none.
 pub(crate) fn msetex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let count = integer(&arguments[1]).and_then(|count| i32::try_from(count).ok());
     let count = count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
@@ -84,7 +83,6 @@ pub(crate) fn msetex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
 }
 
 impl<'a> Options<'a> {
-    /// When the key expires: `Err` if that is no valid time.
     fn expires_ms(&self, turn: &Turn<'_>, command: &str) -> Result<Option<i64>, Reply> {
         let Some(px) = self.px else { return Ok(None) };
         let ttl = integer(px).ok_or_else(|| Reply::error(NO_INTEGER))?;

@@ -3,7 +3,7 @@
 use super::run::{Answer, Held, MAX_VALUE, Run, argument};
 use crate::server_model::reply::Reply;
 
-/// The conflicting key with the longest remaining ttl.
+/// The conflicting key with the longest remaining TTL.
 struct LongestKey {
     left: i64,
     place: i64,

@@ -1,4 +1,4 @@
-//! `acquire_fenced.lua`: sets the key of one lock, and increments the fencing counter beside it.
+//! `acquire_fenced.lua`: sets the key of one lock and increments the lock's fencing counter.
 
 use super::fenced::{AT_END, counter};
 use super::number::{END, number};
@@ -31,6 +31,6 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let digits = format!("{drawn:.0}");
     let set = [b"SET", beside, digits.as_bytes(), b"PX", counter_ttl];
     run.call("redis.call('SET', KEYS[2]", &set)?;
-    #[allow(clippy::cast_possible_truncation)] // It is below 2^53, and whole.
+    #[allow(clippy::cast_possible_truncation)] // The number is whole and below 2^53.
     Ok(Reply::Int(drawn as i64))
 }

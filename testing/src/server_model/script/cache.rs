@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-/// The loaded scripts, by the SHA-1 of their source.
+/// Sources of the loaded scripts, by their SHA-1 digest in hexadecimal.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts(pub(super) BTreeMap<String, String>);
 
 impl Scripts {
     pub(super) fn add(&mut self, source: &[u8]) -> String {
-        // Each connection loads the same scripts, and a comparison is faster than a hash.
+        // Each connection loads the same scripts, and comparing sources is faster than hashing.
         if let Some((digest, _)) = self.0.iter().find(|(_, known)| known.as_bytes() == source) {
             return digest.clone();
         }

@@ -1,12 +1,12 @@
-//! Commands of a script: `redis.call` and `redis.pcall`.
+//! Commands that a script runs with `redis.call` and `redis.pcall`.
 
 use super::run::{Answer, Held, Run};
 use crate::server_model::command;
 use crate::server_model::reply::Reply;
 
 impl Run<'_, '_> {
-    /// `redis.pcall`: an error is a value. `at` is the beginning of the call in the script's
-    /// source.
+    /// Runs a command with `redis.pcall`, which returns an error as a value. `at` is the beginning of
+    /// the call in the script's source.
     pub(super) fn pcall(&mut self, at: &str, arguments: &[&[u8]]) -> Reply {
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_vec()).collect();
         let version = &self.turn.server.config.version;
@@ -15,7 +15,7 @@ impl Run<'_, '_> {
             Err(unknown) => return Reply::Error(unknown),
         };
         if let Some(error) = self.turn.refusal_in_script(command, self.has_written) {
-            // Before 7.2, Redis reports missing permissions as an error of the script.
+            // Before 7.2, Redis reports a missing permission as an error of the script.
             let is_own = error.starts_with("The user");
             let error =
                 if is_own { format!("@user_script: {}: {error}", self.line(at)) } else { error };
@@ -28,7 +28,7 @@ impl Run<'_, '_> {
         self.turn.run(command, &arguments, read)
     }
 
-    /// `redis.call`: an error ends the script.
+    /// Runs a command with `redis.call`. An error ends the script.
     pub(super) fn call(&mut self, at: &str, arguments: &[&[u8]]) -> Answer {
         match self.pcall(at, arguments) {
             Reply::Error(error) => Err(self.raised(at, &error)),
@@ -36,8 +36,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// `redis.pcall('GET', …)` of the key that is called `name` in the script. Any error other than
-    /// a wrong type ends the script.
+    /// Reads `key` with `redis.pcall('GET', name)`. `name` is the expression for the key in the
+    /// script's source. Any error except a wrong type ends the script.
     pub(super) fn held(&mut self, name: &str, key: &[u8]) -> Result<Held, Reply> {
         match self.pcall(&format!("redis.pcall('GET', {name})"), &[b"GET", key]) {
             Reply::Bulk(value) => Ok(Held::Value(value)),
@@ -47,7 +47,6 @@ impl Run<'_, '_> {
         }
     }
 
-    /// `redis.call('PTTL', key)`.
     pub(super) fn pttl(&mut self, key: &[u8]) -> Result<i64, Reply> {
         match self.call("redis.call('PTTL'", &[b"PTTL", key])? {
             Reply::Int(left) => Ok(left),
@@ -71,7 +70,7 @@ impl Run<'_, '_> {
         Reply::Error(format!("ERR Error running script ({call}): @user_script:{line}: {error}"))
     }
 
-    /// Line number of the call in the script's source.
+    /// Returns the line number of a call in the script's source. `at` is the beginning of the call.
     fn line(&self, at: &str) -> usize {
         let place = self.source.find(at).expect("the text of the script has this call");
         1 + self.source[..place].matches('\n').count()

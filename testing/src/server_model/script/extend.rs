@@ -1,5 +1,5 @@
-//! `extend.lua`: raises the remaining ttl to at least the given one, if every key has the given
-//! value.
+//! `extend.lua`: if all keys have the given value, raises their remaining TTL to at least the given
+//! TTL.
 
 use super::number::number;
 use super::run::{Answer, Held, Run, argument};

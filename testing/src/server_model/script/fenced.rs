@@ -1,11 +1,11 @@
-//! `fenced.lua`: runs another script on locks, and updates the fencing counter beside each lock.
+//! `fenced.lua`: runs another script on locks, and updates the fencing counter of each lock.
 
 use super::number::{END, number};
 use super::run::{Answer, Body, Run, argument};
 use crate::server_model::reply::Reply;
 
 pub(super) const AT_END: &str = "COUNTER a fencing counter has reached its maximum: delete its key";
-/// Number of arguments of the script itself. The rest belongs to the inner script.
+/// Number of arguments of `fenced.lua` itself. The other arguments belong to the inner script.
 const OWN: usize = 3;
 
 pub(super) fn run(
@@ -41,10 +41,10 @@ pub(super) fn run(
     Ok(Reply::Array(vec![answer, Reply::text(format!("{shown:.0}"))]))
 }
 
-/// The keys of valid counters, and their maximum.
+/// The keys of the valid counters, and the highest of their numbers.
 type Found<'a> = (Vec<&'a [u8]>, f64);
 
-/// Reads the counters. An invalid counter is an error, except in the mode `try`.
+/// Reads the fencing counters. An invalid counter is an error, unless the mode is `try`.
 fn read_counters<'a>(
     run: &mut Run<'_, '_>,
     beside: &'a [Vec<u8>],
@@ -65,7 +65,8 @@ fn read_counters<'a>(
     Ok((counters, shown))
 }
 
-/// The number of a counter, from the reply to `GET`, or the error that the script returns.
+/// Parses the reply to a `GET` of a fencing counter. If the counter is invalid, returns the error
+/// reply of the script.
 pub(super) fn counter(digits: &Reply) -> Result<f64, Reply> {
     let found = match digits {
         Reply::Bulk(digits) => number(digits),

@@ -1,4 +1,4 @@
-//! Script commands, and the implementation of quorlock's scripts.
+//! `EVAL`, `EVALSHA` and `SCRIPT` commands, and the implementation of quorlock's scripts.
 
 mod acquire;
 mod acquire_fenced;
@@ -39,8 +39,8 @@ pub(crate) fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-/// A busy server stays busy until the caller ends the trouble, because the script ends some time
-/// later.
+/// Replies `OK` on a busy server. The server stays busy until the caller ends the [`Trouble`], because
+/// on a real server the script ends some time after the reply.
 pub(crate) fn kill(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
     if turn.server.trouble == Some(Trouble::Busy) {
         return Reply::OK;
@@ -68,7 +68,6 @@ pub(crate) fn evalsha(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     }
 }
 
-/// Keys and arguments of a script call.
 struct Called<'a> {
     keys: &'a [Vec<u8>],
     args: &'a [Vec<u8>],
@@ -95,7 +94,7 @@ impl<'a> Called<'a> {
         };
         turn.is_in_script = true;
         let mut run = Run { turn, keys: self.keys, source: &source, digest, has_written: false };
-        // An error that was raised is sent like an error that was returned.
+        // The server sends raised and returned errors in the same form.
         script.run(&mut run, self.keys, self.args).unwrap_or_else(|raised| raised)
     }
 }

@@ -1,9 +1,10 @@
-//! Numbers in strings, as Lua 5.1 parses them.
+//! Parsing of numbers in strings, as in Lua 5.1.
 
-/// 2^53. From there on, a double does not represent every integer.
+/// 2^53. A double cannot represent every integer above this number.
 pub(super) const END: f64 = 9_007_199_254_740_992.0;
 
-/// The result of `tonumber`. `None` also for infinite numbers and NaN. A zero byte ends the string.
+/// Parses a number like Lua's `tonumber`. Returns `None` if the number is invalid, infinite or NaN. A
+/// zero byte ends the string.
 pub(super) fn number(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = std::str::from_utf8(text).ok()?.trim_matches(is_white_space);
@@ -26,7 +27,6 @@ fn decimal(digits: &str) -> Option<f64> {
     digits.parse().ok().filter(|_| is_digit)
 }
 
-/// Hexadecimal digits, with an optional fraction and binary exponent.
 fn hexadecimal(digits: &str) -> Option<f64> {
     let (digits, power) = match digits.split_once(['p', 'P']) {
         Some((digits, power)) => (digits, power.parse::<i32>().ok()?),

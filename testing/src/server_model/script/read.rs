@@ -1,4 +1,4 @@
-//! `read.lua`: returns a lock's value and remaining ttl.
+//! `read.lua`: returns the value and the remaining TTL of a lock.
 
 use super::run::{Answer, Held, MAX_VALUE, Run};
 use crate::server_model::reply::Reply;

@@ -1,4 +1,4 @@
-//! `release.lua`: deletes or replaces each key that has the given value.
+//! `release.lua`: deletes each key that has the given value, or replaces the value.
 
 use super::run::{Answer, Held, Run, argument};
 use crate::server_model::reply::Reply;

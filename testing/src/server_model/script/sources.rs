@@ -1,17 +1,17 @@
-//! quorlock's own scripts, recognised by their source.
+//! Recognition of quorlock's own scripts by their source.
 
 use super::run::{Answer, Body, Run};
 use super::{acquire, acquire_fenced, extend, fenced, read, release};
 use quorlock::test_util::scripts::{ACQUIRE, ACQUIRE_FENCED, EXTEND, FENCED, READ, RELEASE};
 
-/// A script that the model implements.
 pub(super) struct Script {
     body: Body,
     is_fenced: bool,
 }
 
 impl Script {
-    /// Finds the script with this source, which `src/wire/script.rs` of quorlock composes.
+    /// Finds the script with the given source. `src/wire/script.rs` of quorlock composes the source of
+    /// fenced scripts.
     pub(super) fn of(source: &str) -> Option<Self> {
         let inside = source.strip_prefix("local function unfenced(KEYS, ARGV)\n");
         let inside = inside.and_then(|rest| rest.strip_suffix(FENCED)?.strip_suffix("\nend\n"));

@@ -1,15 +1,14 @@
-//! The preloaded library, compiled when the first server needs it.
+//! The preloaded library, which is compiled when the first server needs it.
 
 use std::sync::LazyLock;
 
 use crate::preload::compile;
 
-/// Compiled once per test process, in less than 0.1 s, and kept in memory, so that no file on disk
-/// can be outdated, shared with other users, or left behind.
+/// The compiled library. It is compiled once per test process, in less than 0.1 s, and kept in
+/// memory. No file on disk can be outdated, shared with other users, or left behind.
 static LIBRARY: LazyLock<Result<Vec<u8>, String>> =
     LazyLock::new(|| compile(include_str!("shim.c")));
 
-/// The bytes of the library.
 #[track_caller]
 pub(super) fn library() -> &'static [u8] {
     match &*LIBRARY {

@@ -1,4 +1,4 @@
-//! Faults of data.
+//! Faults that affect the proxied data.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ fn proxy_buffers_up_to_the_limit_and_forwards_everything() {
         }
         assert_eq!(total, BYTES);
     });
-    // The other direction of a half-closed connection works.
+    // The other direction of a half-closed connection still works.
     sends(server, "reply");
     receives(client, "reply");
 }
@@ -69,7 +69,7 @@ fn delay_applies_to_chunks_in_parallel() {
     let line = Line::open();
     line.proxy.delay(Requests, DELAY);
     let start = Instant::now();
-    // With one delay after the other, this would take at least 10 s.
+    // With one delay after another, the chunks would take at least 10 s.
     for number in 10..30 {
         sends(&line.client, &format!("request {number},"));
         let arrived = (number - 9) * 11;

@@ -1,4 +1,4 @@
-//! Faults of connections.
+//! Faults that affect the proxied connections.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -114,7 +114,7 @@ fn drop_ends_held_connections() {
     TcpStream::connect(addr).unwrap_err();
 }
 
-/// An idle proxy sleeps, and so does one that holds data of closed connections.
+/// An idle proxy sleeps, even if it holds data of closed connections.
 #[test]
 fn idle_proxy_uses_no_processor_time() {
     let line = Line::open();
@@ -138,7 +138,7 @@ fn idle_proxy_uses_no_processor_time() {
             threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
         let stat = stats.into_iter().find(|stat| stat.contains(&name)).expect("the proxy's thread");
         let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-        // User and system time in ticks of 10 ms.
+        // User and system time are in ticks of 10 ms.
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
     let before = ticks();

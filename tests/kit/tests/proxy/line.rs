@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use kit::Proxy;
 
-/// Bounds the duration of a failing test. The machine may be busy.
+/// The time limit of a failing test, long enough for a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
-/// Time for which a test checks that no data arrives.
+/// The time for which a test checks that no data arrives.
 const QUIET: Duration = Duration::from_millis(150);
 
 /// A proxy with one open connection between a client and a server.
@@ -28,7 +28,6 @@ impl Line {
         Self { proxy, listener, client, server }
     }
 
-    /// Opens another connection through the same proxy.
     pub(crate) fn another(&self) -> (TcpStream, TcpStream) {
         (connect(&self.proxy), accept(&self.listener))
     }

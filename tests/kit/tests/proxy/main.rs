@@ -1,4 +1,4 @@
-//! Faults of the proxy.
+//! Tests of the proxy's faults.
 #![allow(clippy::unwrap_used, reason = "a failed test tool is a failed test")]
 
 mod bytes;

@@ -64,7 +64,7 @@ fn discard_pushes_discards_pushes_and_no_replies() {
         greeting.extend(byte);
     }
     let change = |discarded_pushes: u64| {
-        // Changes are only pushed for keys that were read.
+        // The server pushes changes only for keys that the client has read.
         sends(&client, "GET k\r\n");
         receives(&client, if discarded_pushes == 0 { "_\r\n" } else { "$1\r\nv\r\n" });
         sends(&other, "SET k v\r\n");
