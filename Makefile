@@ -1,16 +1,16 @@
-# The short way to everything. GNU make 3.81 or later; `make` alone lists the targets.
+# Development commands. Needs GNU make 3.81 or later. `make` without a target lists the targets.
 #
-# ARGS is handed on: to the test binaries (make test ARGS=name), to the simulation, to the torture, to the
-# program of benches/peers, to the player of mutations. SEEDS is how many runs the simulation plays. How long the torture lasts, and its seed:
-# make torture SECONDS=600 SEED=7 ARGS="--mode outside".
+# ARGS is passed to the program of a target: the test binaries (make test ARGS=name), the simulation, the torture,
+# benches/peers, or the mutations. SEEDS is the number of runs of the simulation. SECONDS and SEED are the duration and
+# the seed of the torture: make torture SECONDS=600 SEED=7 ARGS="--mode outside".
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
-# Checks what is needed, installs what is missing, then runs what follows.
+# Checks the requirements, installs missing ones, then runs the command that follows.
 WITH := ./scripts/setup.sh
 PEERS := --manifest-path benches/peers/Cargo.toml
-# One target directory for the crate and for benches/peers, which is not of its workspace.
+# One target directory for this workspace and for benches/peers, which is not part of the workspace.
 TARGET := --target-dir $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: help

@@ -1,8 +1,8 @@
-# Shared by .ci/run and .ci/nightly: steps with a summary, the setup, and a check that no server is left.
+# Functions of .ci/run and .ci/nightly: steps with a summary, the setup, and a check that no server is left.
 # shellcheck shell=bash
 
 export CARGO_INCREMENTAL=0
-# Line tables are enough for backtraces, and smaller.
+# Line tables suffice for backtraces, and are smaller.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only
 # The tests on servers mostly wait.
 export RUST_TEST_THREADS=6
@@ -10,9 +10,9 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 export peers=benches/peers/Cargo.toml
 export fuzz=fuzz/Cargo.toml
 
-# One line for each step.
+# A file with one line per step.
 summary=$(mktemp)
-# Process that runs beside the steps, if any.
+# The process ID of the job that runs beside the steps, if any.
 beside_job=
 
 setup() {
@@ -29,8 +29,8 @@ setup() {
     done
     rustc --version
     "$REDIS_SERVER" --version
-    # Tests put the directories of their servers below TMPDIR, so that no_server_left can find these servers. The path
-    # is short, because the path of a Unix socket is limited to 107 bytes.
+    # Tests create the directories of their servers below TMPDIR, so that no_server_left can find these servers. The
+    # path is short, because the path of a Unix socket is limited to 107 bytes.
     TMPDIR=$(mktemp -d /tmp/quorlock.XXXXXX)
     export TMPDIR
     # Some servers run as another user and need access to their directories.
@@ -39,7 +39,7 @@ setup() {
     servers_before=$(servers)
 }
 
-# Checks for left servers, prints the summary and fails if a step has failed.
+# Checks that no servers are left, prints the summary, and fails if a step has failed.
 finish() {
     step "no Redis server is left" no_server_left "$servers_before"
     header "summary"
@@ -53,12 +53,12 @@ header() {
     printf '\n==== %s\n' "$1"
 }
 
-# Runs a step. A failure does not stop the steps that follow.
+# Runs a step. After a failure, the following steps still run.
 step() {
     local name=$1 start=$SECONDS result=ok status
     shift
     header "$name"
-    # In a subshell: `set -e` has no effect in a function that is called in a condition.
+    # In a subshell, because `set -e` has no effect in a function that is called in a condition.
     set +e
     (set -e; "$@")
     status=$?
@@ -68,7 +68,7 @@ step() {
     printf '%6d s  %-6s  %s\n' $((SECONDS - start)) "$result" "$name" >>"$summary"
 }
 
-# Runs a function with steps beside those that follow, at idle priority, until `join`.
+# Runs a function in the background, at idle priority, beside the steps that follow. `join` waits for this function.
 beside() {
     beside_output=$(mktemp)
     (set -e; trap - EXIT; idle; "$@") >"$beside_output" 2>&1 &
@@ -79,7 +79,7 @@ idle() {
     if [[ -n $(command -v chrt) ]]; then chrt --idle --pid 0 "$BASHPID"; else renice -n 19 -p "$BASHPID"; fi
 }
 
-# Waits for that function, and shows its output.
+# Waits for the function that `beside` started, and prints its output.
 join() {
     local status=0
     wait "$beside_job" || status=$?
@@ -88,13 +88,14 @@ join() {
     [[ $status -eq 0 ]] || step "the steps beside others" exit "$status"
 }
 
-# The process IDs of running Redis and Valkey servers.
+# Prints the process IDs of running Redis and Valkey servers.
 servers() {
     ps -A -o pid= -o comm= | awk '$2 ~ /(redis|valkey)-server/ { print $1 }'
 }
 
-# Ends servers that the tests left behind, and fails if there are any: servers that did not run before ($1), and whose
-# directory or arguments are below TMPDIR or this directory. A server renames itself, so its arguments may not show it.
+# Kills servers that the tests left behind, and fails if any exist. A left server did not run before the tests ($1),
+# and its directory or arguments are below TMPDIR or this directory. A server renames its process, so its arguments
+# may not contain the path.
 no_server_left() {
     local pid place left=0
     for pid in $(servers); do
@@ -109,8 +110,8 @@ no_server_left() {
     echo "none"
 }
 
-# Checks the library with sets of its features. $1: `each` feature alone, or `all` combinations. No features and all
-# features are checked by clippy.
+# Checks the library with sets of its features. $1 is `each` for each feature alone, or `all` for all combinations.
+# Clippy checks the library without features and with all features.
 features() {
     local names=(blocking metrics rustls-0-23 serde test-util tls-rustls tracing) set bit chosen
     for ((set = 1; set < 1 << ${#names[@]}; set++)); do

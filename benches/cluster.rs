@@ -1,8 +1,8 @@
-//! Duration of acquires and releases on five real servers, with and without a fault, in percentiles:
+//! Measures how long acquires and releases take on five real servers, with and without a fault, in percentiles:
 //! `cargo bench --bench cluster [-- part-of-a-row's-name]`.
 //!
-//! The last columns show requirements with an unresponsive node: the 99th percentile of every operation is at
-//! most the node timeout + 20 ms, no operation fails, and after the node resumes no key is left.
+//! The last columns show the requirements if a node is unresponsive: the 99th percentile of every operation is at most
+//! the node timeout plus 20 ms, no operation fails, and no key is left after the node resumes.
 
 use kit::Cluster;
 use quorlock::Redlock;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const BOUND: Duration = Duration::from_millis(70);
 
-/// Fault of the fifth node.
+/// The fault of the fifth node.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
@@ -28,7 +28,6 @@ struct Row {
     warm: bool,
 }
 
-/// Measurements of one task.
 #[derive(Default)]
 struct Measured {
     acquires: Vec<Duration>,
@@ -70,7 +69,7 @@ async fn task(redlock: Redlock, key: String, end: Instant) -> Measured {
     measured
 }
 
-/// Runs the tasks of a row for `lasting`. Returns their measurements, and the number of keys left.
+/// Runs the tasks of a row for `lasting`. Returns their measurements and the number of keys that are left.
 async fn run(row: &Row, lasting: Duration) -> (Measured, usize) {
     let cluster = Cluster::start(5);
     let builder = Redlock::builder().nodes(cluster.urls()).node_timeout(NODE_TIMEOUT).ttl(row.ttl);
@@ -109,7 +108,7 @@ fn ms(duration: Duration) -> String {
     format!("{:.2}", duration.as_secs_f64() * 1e3)
 }
 
-/// p50, p99 and the maximum, in milliseconds.
+/// Returns p50, p99 and the maximum in milliseconds, and p99 as a duration.
 fn percentiles(mut durations: Vec<Duration>) -> ([String; 3], Duration) {
     durations.sort_unstable();
     let last = durations.len().saturating_sub(1);
@@ -127,7 +126,7 @@ fn main() {
     let lasting = Duration::from_secs(3);
     for row in rows().iter().filter(|row| row.name.contains(&only)) {
         let (measured, left) = runtime.block_on(run(row, lasting));
-        #[allow(clippy::cast_precision_loss)] // far below 2^52
+        #[allow(clippy::cast_precision_loss)] // The count is far below 2^52.
         let rate = measured.releases.len() as f64 / lasting.as_secs_f64();
         let (acquire, slow_acquire) = percentiles(measured.acquires);
         let (release, slow_release) = percentiles(measured.releases);

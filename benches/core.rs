@@ -1,10 +1,10 @@
-//! Cost of a round in the protocol, without I/O: `cargo bench --bench core`.
+//! Measures the CPU time of a round in the protocol code, without I/O: `cargo bench --bench core`.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::time::Duration;
 
-// The protocol imports no other module of the crate, so it can be compiled here without being public.
+// The protocol imports no other module of the crate, so this file can compile the protocol although it is not public.
 #[allow(dead_code, unreachable_pub, unused_imports)]
 #[path = "../src/protocol/mod.rs"]
 mod protocol;
@@ -17,7 +17,6 @@ fn ttl() -> Ttl {
     Ttl::from_duration(Duration::from_secs(10)).expect("a valid ttl")
 }
 
-/// A round that all of `nodes` grant.
 fn round(c: &mut Criterion) {
     for nodes in [1, 3, 5, 31] {
         let quorum = Quorum::majority(nodes);
@@ -34,7 +33,7 @@ fn round(c: &mut Criterion) {
     }
 }
 
-/// An acquire that is refused once and then won, five nodes.
+/// Measures an acquire on five nodes that is refused once and then succeeds.
 fn acquisition(c: &mut Criterion) {
     let policy = RetryPolicy::default();
     c.bench_function("acquisition, one retry, 5 nodes", |b| {

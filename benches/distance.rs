@@ -1,8 +1,8 @@
-//! Duration of acquires, releases and hand-overs on distant nodes:
+//! Measures how long acquires, releases and hand-overs take on distant nodes:
 //! `cargo bench --bench distance [-- part-of-a-row's-name]`.
 //!
-//! A proxy before each node delays each direction by half of the round trip. The TCP handshake, which costs a
-//! new connection one more round trip, is not delayed.
+//! A proxy in front of each node delays each direction by half of the round-trip time. The TCP handshake is not
+//! delayed, although it would cost a new connection one more round trip.
 
 use kit::{Cluster, Direction, Proxy};
 use quorlock::Redlock;
@@ -13,7 +13,6 @@ const CYCLES: usize = 100;
 const HAND_OVERS: usize = 30;
 const CLIENTS: usize = 15;
 
-/// Five nodes, each behind a proxy.
 struct DistantNodes {
     proxies: Vec<Proxy>,
     _cluster: Cluster,
@@ -26,7 +25,7 @@ struct Row {
     node_timeout: Duration,
 }
 
-/// Measurements of a row. Durations of failed operations are not included.
+/// The measurements of a row. Durations of failed operations are not included.
 #[derive(Default)]
 struct Measured {
     firsts: Vec<Duration>,
@@ -70,7 +69,6 @@ impl DistantNodes {
 }
 
 impl Measured {
-    /// One cycle of a client whose connections are open.
     async fn cycle(&mut self, redlock: &Redlock, key: &str) {
         let started = Instant::now();
         let Ok(lease) = redlock.try_acquire(key).await else {
@@ -85,7 +83,7 @@ impl Measured {
         }
     }
 
-    /// Time from the release by one client until another client, which waits, has acquired the lock.
+    /// Measures the time from the release by one client until a waiting client has acquired the lock.
     async fn hand_over(&mut self, [from, to]: [&Redlock; 2]) {
         let Ok(lease) = from.try_acquire("handed over").await else {
             self.failures += 1;
@@ -93,7 +91,7 @@ impl Measured {
         };
         let to = to.clone();
         let waiter = tokio::spawn(async move { (to.acquire("handed over").await, Instant::now()) });
-        // By the end of this pause the waiter has been refused, and receives pushes.
+        // After this pause, the waiter has been refused and receives pushes.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let started = Instant::now();
         let released = lease.release().await;
@@ -134,7 +132,7 @@ async fn run(row: Row) -> Measured {
     measured
 }
 
-/// p50 and p99 in milliseconds, or a dash if no operation succeeded.
+/// Formats p50 and p99 in milliseconds, or a dash if no operation succeeded.
 fn percentiles(mut durations: Vec<Duration>) -> String {
     durations.sort_unstable();
     let last = durations.len().saturating_sub(1);

@@ -1,7 +1,7 @@
-//! Cost of a fencing token: `cargo bench --bench fencing [-- part-of-a-row's-name]`.
+//! Measures the cost of a fencing token: `cargo bench --bench fencing [-- part-of-a-row's-name]`.
 //!
-//! Acquires with and without a token alternate in slices of one second on the same five servers, so both run
-//! under the same load. Exits with an error if too many tokens need a second round. Durations are only printed.
+//! Acquires with and without a token alternate in slices of one second on the same five servers, so both run under the
+//! same load. The benchmark exits with an error if too many tokens need a second round. Durations are only printed.
 
 use kit::Cluster;
 use quorlock::{Acquire, Redlock};
@@ -11,18 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Number of pairs of slices per row.
 const PAIRS: usize = 8;
 const SLICE: Duration = Duration::from_secs(1);
 
-/// Concurrent tasks that do the same.
 struct Row {
     name: &'static str,
     clients: usize,
     tasks: usize,
     /// True if all tasks use the same lock.
     one_key: bool,
-    /// Minimum share of tokens without a second round.
+    /// The minimum share of tokens that needed no second round.
     min_one_round: f64,
 }
 
@@ -34,19 +32,17 @@ const ROWS: [Row; 5] = [
     Row { name: "one key, 8 clients", clients: 8, tasks: 8, one_key: true, min_one_round: 0.90 },
 ];
 
-/// Measurements of a slice.
 #[derive(Default)]
 struct Slice {
     cycles: usize,
     failed: usize,
-    /// Durations of successful acquires and releases, in microseconds.
+    /// The durations of successful acquires and releases, in microseconds.
     acquires_us: Vec<f64>,
     releases_us: Vec<f64>,
-    /// Processing time per cycle and server, in microseconds.
+    /// The servers' processing time per cycle and server, in microseconds.
     server_us: f64,
 }
 
-/// Measurements of one kind of acquire, per slice.
 #[derive(Default)]
 struct Side {
     slices: Vec<Slice>,
@@ -77,7 +73,6 @@ fn percentile(values: &mut [f64], share: f64) -> f64 {
     values.get(place).copied().unwrap_or(f64::NAN)
 }
 
-/// Acquires and releases in `tasks` tasks until the end of the slice.
 async fn play(row: &Row, clients: &[Redlock], fenced: bool) -> Slice {
     let end = Instant::now() + SLICE;
     let failed = Arc::new(AtomicUsize::new(0));
@@ -117,9 +112,9 @@ async fn play(row: &Row, clients: &[Redlock], fenced: bool) -> Slice {
     }
 }
 
-/// Processing time of the servers since the last call. `INFO commandstats` counts commands of a script twice:
-/// as part of the script and individually. The individual counts are skipped, and with them the same commands
-/// that waiting clients sent directly.
+/// Returns the processing time of the servers since the last call, in microseconds. `INFO commandstats` counts a
+/// command of a script twice: in the script's time and under its own name. This function therefore skips the names of
+/// such commands, and also misses those commands if waiting clients sent them directly.
 fn server_us(cluster: &Cluster, fenced: bool) -> f64 {
     let counts = |command: &str| match command {
         // With tokens, every `SET` is part of a script.
@@ -139,7 +134,7 @@ fn server_us(cluster: &Cluster, fenced: bool) -> f64 {
     spent.sum()
 }
 
-/// Prints the row. Returns true if enough tokens needed only one round.
+/// Measures and prints a row. Returns true if enough tokens needed only one round.
 #[allow(clippy::cast_precision_loss)] // Counts are below 2^53.
 fn run(row: &Row, runtime: &Runtime) -> bool {
     let cluster = Cluster::start(5);
@@ -151,7 +146,7 @@ fn run(row: &Row, runtime: &Runtime) -> bool {
             server_us(&cluster, is_fenced);
             let mut slice = runtime.block_on(play(row, &clients, is_fenced));
             slice.server_us = server_us(&cluster, is_fenced) / (5 * slice.cycles.max(1)) as f64;
-            // The first pair is the warm-up.
+            // The first pair is a warm-up.
             if pair > 0 {
                 side.slices.push(slice);
             }

@@ -1,9 +1,9 @@
-//! Cost of holding many leases, of losses, hand-overs and waits:
-//! `cargo bench --bench leases [-- part-of-a-row's-name] [seconds]`. The seconds apply to rows of variable
-//! length.
+//! Measures the cost of many held leases, and of losses, hand-overs and waits:
+//! `cargo bench --bench leases [-- part-of-a-row's-name] [seconds]`. The seconds set the duration of the rows that run for
+//! a variable time.
 //!
-//! Exits with an error if a lease is lost without a cause, a loss is reported late, renewals use half a core,
-//! or waiters send too many commands. Results that depend on the machine's load are only printed.
+//! The benchmark exits with an error if a lease is lost without a cause, a loss is reported late, renewals use half a
+//! core, or waiters send too many commands. Results that depend on the machine's load are only printed.
 
 #[path = "../tests/it/processes/work.rs"]
 mod work;
@@ -22,25 +22,24 @@ use work::{Scenario, percentile};
 
 const LEASES: usize = 10_000;
 const EARLY_LEASES: usize = 1_000;
-/// Number of concurrent acquires, so that a burst of them does not determine the memory.
+/// The number of concurrent acquires. Without this limit, a burst of acquires would determine the memory usage.
 const BATCH: usize = 500;
 const MAX_CORES: f64 = 0.5;
 
-/// Limit of probes per second of a waited-for lock: one by the head of its queue, and one by the next waiter if
-/// the machine delays the head.
+/// The maximum number of probes per second for a lock with waiters. The head of the queue sends one. The next waiter
+/// sends another if the machine delays the head.
 const MAX_PROBES: f64 = 2.0;
 
 const STOPS: u32 = 10;
 const LEASES_PER_STOP: usize = 10;
 const WORKERS: usize = 4;
-/// Time in milliseconds by which a loss is reported before the validity ends.
-const EARLY_MS: f64 = 2.0;
+/// How long before the end of the validity a loss is reported, in milliseconds.
+const LOSS_LEAD_MS: f64 = 2.0;
 
-/// Result of a row.
 struct Verdict {
     text: String,
     is_good: bool,
-    /// False if the machine's load affects the result.
+    /// True if the result decides the exit code. False if the machine's load affects the result.
     is_required: bool,
 }
 
@@ -63,15 +62,14 @@ fn rows() -> [Row; 6] {
     ]
 }
 
-/// One client renews all leases in the background.
 fn hold_many(runtime: &Runtime, lasting: Duration) -> Verdict {
     let cluster = Cluster::start(5);
     // Leases are renewed in large batches, for which a busy machine needs more than 50 ms.
     let builder = Redlock::builder().nodes(cluster.urls()).ttl(Duration::from_secs(10));
     let redlock = builder.node_timeout(Duration::from_millis(500)).build();
     let redlock = redlock.expect("valid settings");
-    // Connections, buffers and threads are excluded from the cost per lease: they exist after the first leases
-    // have been renewed.
+    // The cost per lease excludes connections, buffers and threads, which exist after the first leases have been
+    // renewed.
     let mut leases = runtime.block_on(acquire(&redlock, "early", EARLY_LEASES));
     std::thread::sleep(Duration::from_secs(5));
     let before = resident_bytes();
@@ -94,7 +92,6 @@ fn hold_many(runtime: &Runtime, lasting: Duration) -> Verdict {
     }
 }
 
-/// Acquires leases that are renewed in the background.
 async fn acquire(redlock: &Redlock, name: &str, many: usize) -> Vec<Lease> {
     let mut leases = Vec::with_capacity(many);
     while leases.len() < many {
@@ -106,11 +103,11 @@ async fn acquire(redlock: &Redlock, name: &str, many: usize) -> Vec<Lease> {
     leases
 }
 
-/// Measures losses while all nodes are stopped and tasks block all workers but one.
+/// Measures how early losses are reported while all nodes are stopped and all worker threads but one are blocked.
 ///
-/// For each lease, a plain thread wakes a task at the time at which the loss is reported. This shows the delay
-/// of the machine at that moment. Losses are counted if all these tasks were woken at least half of that time
-/// before the end.
+/// For each lease, a plain thread wakes a task at the time at which the loss should be reported. This shows how much
+/// the machine delays threads at that moment. Losses are only counted if all these tasks were woken at least
+/// `LOSS_LEAD_MS / 2` before the end of the validity.
 fn report_losses(_: &Runtime, _: Duration) -> Verdict {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(WORKERS).enable_all().build().expect("a runtime");
@@ -122,10 +119,10 @@ fn report_losses(_: &Runtime, _: Duration) -> Verdict {
     let (mut count, mut late) = (0, 0);
     for stop in 0..STOPS {
         let leases = runtime.block_on(acquire(&redlock, &format!("stop/{stop}"), LEASES_PER_STOP));
-        // At a different time between two renewals in each iteration.
+        // Each iteration stops the nodes at a different time between two renewals.
         std::thread::sleep(Duration::from_secs(1) + Duration::from_millis(67) * stop);
         cluster.servers().iter().for_each(Server::stop);
-        // Extensions that were already sent may still count. This waits until none can.
+        // Extensions that were already sent may still count. After this pause, no extension can count.
         std::thread::sleep(Duration::from_millis(300));
         let blockers = block_workers(&runtime);
         let woken: Vec<_> =
@@ -140,7 +137,7 @@ fn report_losses(_: &Runtime, _: Duration) -> Verdict {
         let lost: Vec<_> = lost.collect();
         let both = futures::future::try_join(try_join_all(lost), try_join_all(woken));
         let (lost, woken) = runtime.block_on(both).expect("no task panics");
-        if woken.iter().all(|left| *left >= EARLY_MS / 2.0) {
+        if woken.iter().all(|left| *left >= LOSS_LEAD_MS / 2.0) {
             count += lost.len();
             late += lost.iter().filter(|left| **left < 0.0).count();
         }
@@ -160,20 +157,20 @@ fn report_losses(_: &Runtime, _: Duration) -> Verdict {
     }
 }
 
-/// Minimum, p5, p50 and maximum of `ms`.
 fn spread(ms: &mut [f64]) -> String {
     ms.sort_unstable_by(f64::total_cmp);
     let at = |share: usize| ms[(ms.len() - 1) * share / 100];
     format!("{:.2} / {:.2} / {:.2} / {:.2} ms", at(0), at(5), at(50), at(100))
 }
 
-/// Spawns a task that a thread wakes at the time at which a loss before `end` is reported. Returns the
-/// remaining milliseconds.
+/// Spawns a task that a plain thread wakes at the time at which the client should report a loss before `end`. The task
+/// returns the time left until `end`, in milliseconds.
 fn wake(runtime: &Runtime, end: Instant) -> JoinHandle<f64> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        let at =
-            end.checked_sub(Duration::from_secs_f64(EARLY_MS / 1e3)).expect("later than the boot");
+        let at = end
+            .checked_sub(Duration::from_secs_f64(LOSS_LEAD_MS / 1e3))
+            .expect("later than the boot");
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
         sender.send(())
     });
@@ -183,14 +180,15 @@ fn wake(runtime: &Runtime, end: Instant) -> JoinHandle<f64> {
     })
 }
 
-/// Milliseconds until `end`, negative after it.
+/// Returns the time until `end` in milliseconds. The result is negative after `end`.
 fn left(end: Instant) -> f64 {
     let now = Instant::now();
     let (left, over) = (end.saturating_duration_since(now), now.saturating_duration_since(end));
     (left.as_secs_f64() - over.as_secs_f64()) * 1e3
 }
 
-/// Blocks all workers but one for longer than the ttl. Returns once they are blocked.
+/// Blocks all worker threads but one for 2 s, which is longer than the leases remain valid. Returns when the threads
+/// are blocked.
 fn block_workers(runtime: &Runtime) -> Vec<JoinHandle<()>> {
     let blocked = Arc::new(AtomicUsize::new(0));
     let block = |_| {
@@ -207,7 +205,8 @@ fn block_workers(runtime: &Runtime) -> Vec<JoinHandle<()>> {
     blockers
 }
 
-/// Hand-over from this process to a waiter in another process, which only a push can wake.
+/// Measures how long a hand-over takes from this process to a waiter in another process. Only a notification from the
+/// nodes can wake the waiter.
 fn hand_over(runtime: &Runtime, _: Duration) -> Verdict {
     let took = runtime.block_on(Scenario::new(&[]).hand_over(300));
     let (half, most) = (percentile(&took, 50), percentile(&took, 95));
@@ -219,7 +218,7 @@ fn hand_over(runtime: &Runtime, _: Duration) -> Verdict {
     }
 }
 
-/// One lock for all tasks, held for 10 ms each.
+/// Measures 100 tasks that compete for one lock and hold it for 10 ms each.
 fn compete(_: &Runtime, lasting: Duration) -> Verdict {
     let measured = Scenario::new(&[]).run_four_processes(100, lasting);
     let (waits, fair) = (measured.waits(), measured.fair_share());
@@ -236,17 +235,16 @@ fn compete(_: &Runtime, lasting: Duration) -> Verdict {
     }
 }
 
-/// Tasks wait for many locks, which another client holds: one task per lock.
+/// Measures the cost of tasks that wait for many locks, one task per lock. Another client holds the locks.
 fn wait_for_many(runtime: &Runtime, lasting: Duration) -> Verdict {
     wait(runtime, lasting, LEASES)
 }
 
-/// The same number of tasks waits for one lock.
 fn wait_for_one(runtime: &Runtime, lasting: Duration) -> Verdict {
     wait(runtime, lasting, 1)
 }
 
-/// Holds `count` locks all the time, while [`LEASES`] tasks wait for them.
+/// Measures the cost of [`LEASES`] tasks that wait for `count` locks. Another client holds the locks until the end.
 fn wait(runtime: &Runtime, lasting: Duration, count: usize) -> Verdict {
     let cluster = Cluster::start(5);
     let hour = Duration::from_secs(60 * 60);
@@ -267,7 +265,7 @@ fn wait(runtime: &Runtime, lasting: Duration, count: usize) -> Verdict {
             runtime.spawn(waiter.acquire(format!("lock/{}", i % count)).wait(hour).into_future())
         })
         .collect();
-    // Waits until the first attempts have ended, and pushes are armed.
+    // After this pause, the first attempts have ended and pushes are armed.
     std::thread::sleep(Duration::from_secs(15));
     let bytes = resident_bytes().saturating_sub(before) / LEASES;
     let (sent, cpu, started) = (probes(&cluster), process_cpu(), Instant::now());
@@ -286,25 +284,25 @@ fn wait(runtime: &Runtime, lasting: Duration, count: usize) -> Verdict {
     }
 }
 
-/// Number of probes so far. Each attempt of a waiter and each separate probe contains one `PTTL`.
+/// Returns the number of probes so far. Each attempt of a waiter sends one `PTTL`, and so does each separate probe.
 fn probes(cluster: &Cluster) -> u64 {
     cluster.iter().map(|node| node.calls("pttl")).sum()
 }
 
-/// Number of commands so far that set, extend or release locks.
+/// Returns the number of commands so far that set, extend or release locks.
 fn lock_commands(cluster: &Cluster) -> u64 {
     let calls =
         |node: &Server| ["set", "evalsha", "eval"].map(|name| node.calls(name)).iter().sum::<u64>();
     cluster.iter().map(calls).sum()
 }
 
-/// User and system time of all threads of this process. The nodes are separate processes.
+/// Returns the user and system time of all threads of this process. The nodes are separate processes.
 fn process_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).expect("CPU time is never negative")
 }
 
-/// Resident memory of this process, or 0 if the system does not report it.
+/// Returns the resident memory of this process in bytes, or 0 if the system does not report it.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,10 +1,10 @@
-//! Share of fencing tokens that need only one round, if eight processes compete for one lock and their wall
-//! clocks differ: `cargo bench --bench tokens [-- how-a-row-begins] [seconds]`.
+//! Measures the share of fencing tokens that need only one round. Eight processes, whose wall clocks differ, compete
+//! for one lock: `cargo bench --bench tokens [-- how-a-row-begins] [seconds]`.
 //!
-//! The library is compared with two minimal clients, which draw tokens by the library's script or by a rejected
-//! alternative. All three alternate in slices on the same five servers. Exits with an error if a token is not
-//! above the one before it. The shares and the number of tokens depend on the machine's load, and are only
-//! printed.
+//! The library is compared with two minimal clients. One obtains tokens with the library's script, the other with a
+//! method that was rejected. All three contenders alternate in slices on the same five servers. The benchmark exits
+//! with an error if a token is not higher than the previous token. The shares and the number of tokens depend on the
+//! machine's load, and are only printed.
 
 #[path = "tokens/bare.rs"]
 mod bare;
@@ -15,17 +15,17 @@ use bare::{Bare, Method};
 use skewed::{Assignment, LIBRARY, LibraryClient, Scenario, Setup, Turns};
 use std::time::Duration;
 
-/// Slices per row and contender.
 const SLICES: usize = 3;
 const SCRIPT: &str = "script";
 const TRANSACTION: &str = "transaction";
 const CONTENDERS: [&str; 3] = [LIBRARY, SCRIPT, TRANSACTION];
 
-/// Differences between clocks, and durations of holds, in milliseconds.
-const APART: [u64; 3] = [0, 5, 20];
+/// The differences between the clocks, in milliseconds. `HOLDS` contains the durations for which a client holds the
+/// lock.
+const CLOCK_DIFFERENCES_MS: [u64; 3] = [0, 5, 20];
 const HOLDS: [u64; 4] = [0, 1, 5, 20];
 
-/// Does what the environment says. Returns false if this process is not a child.
+/// Executes the assignment from the environment. Returns false if this process is not a child process.
 fn is_child() -> bool {
     let Some(assignment) = Assignment::given() else { return false };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -33,19 +33,19 @@ fn is_child() -> bool {
         match assignment.contender.as_str() {
             LIBRARY => {
                 let client = LibraryClient::new(&assignment).await;
-                assignment.play(client).await;
+                assignment.take_turns(client).await;
             }
             method => {
                 let method = if method == SCRIPT { Method::Script } else { Method::Transaction };
                 let bare = Bare::connect(method, &assignment.nodes).await;
-                assignment.play(bare).await;
+                assignment.take_turns(bare).await;
             }
         }
     });
     true
 }
 
-/// Share over all slices, minimum and maximum share of a slice, and median rate.
+/// Formats the share over all slices, the minimum and maximum share of a slice, and the median rate.
 fn cell(slices: &[Turns], lasting: Duration) -> String {
     let shares = slices.iter().map(Turns::share);
     let min = shares.clone().fold(1.0, f64::min);
@@ -68,12 +68,11 @@ fn share(slices: &[Turns]) -> f64 {
     sum(|slice| slice.one_round) / sum(|slice| slice.tokens)
 }
 
-/// Plays one scenario with each contender, and prints the row of the results.
 fn run(setup: &Setup, name: &str, apart: Duration, hold: Duration, lasting: Duration) {
     let mut results = CONTENDERS.map(|_| Vec::new());
     for _ in 0..SLICES {
         for (contender, slices) in CONTENDERS.iter().zip(&mut results) {
-            slices.push(setup.play(&Scenario { contender, apart, hold, lasting }));
+            slices.push(setup.run_processes(&Scenario { contender, apart, hold, lasting }));
         }
     }
     println!("| {name} | {} |", results.map(|slices| cell(&slices, lasting)).join(" | "));
@@ -90,7 +89,9 @@ fn main() {
     let columns = CONTENDERS.map(|name| format!("{name}: one round | acquires/s"));
     println!("| clocks apart, hold | {} |", columns.join(" | "));
     println!("|---|{}", "---|".repeat(2 * CONTENDERS.len()));
-    for (apart, hold) in APART.iter().flat_map(|apart| HOLDS.map(|hold| (*apart, hold))) {
+    for (apart, hold) in
+        CLOCK_DIFFERENCES_MS.iter().flat_map(|apart| HOLDS.map(|hold| (*apart, hold)))
+    {
         let name = format!("{apart} ms, {hold} ms");
         if name.starts_with(&prefix) {
             let [apart, hold] = [apart, hold].map(Duration::from_millis);

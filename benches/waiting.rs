@@ -1,19 +1,19 @@
-//! Clients that wait for one lock, each in a separate process with its own connections:
+//! Measures clients that wait for one lock, each in a separate process with its own connections:
 //! `cargo bench --bench waiting [-- part-of-a-row's-name]`.
 //!
-//! - "once": all clients start together, and each acquires the lock once. Prints the time until the last
+//! - "once": all clients start together, and each acquires the lock once. The row shows the time until the last
 //!   acquire.
-//! - "set": the same with three locks together.
+//! - "set": as "once", but each acquire takes three locks together.
 //! - "loop": each client acquires the lock again directly after its release, for three seconds.
-//! - "queue": the same for ten seconds with ten tasks per client, which queue for the lock.
-//! - "queue of sets": the same with three locks together.
-//! - "greedy": one client loops. The others pause for 10 to 30 ms after each release, and only their waits
+//! - "queue": the clients loop for ten seconds, each with ten tasks that queue for the lock.
+//! - "queue of sets": as "queue", but each acquire takes three locks together.
+//! - "greedy": one client loops. The other clients pause for 10 to 30 ms after each release, and only their waits
 //!   count.
-//! - "alone": one client holds the lock, and another waits for it. Prints the time from the release to the
-//!   acquire.
+//! - "alone": one client holds the lock, and another client waits for it. The row shows the time from the release to
+//!   the acquire.
 //!
-//! "By client" shows the minimum and maximum number of turns of a client. Commands are all commands that the
-//! nodes have run, by `INFO commandstats`, per hand-over and summed over the nodes.
+//! The column "by client" shows the smallest and greatest number of acquires of a client. The commands per acquire are
+//! all commands that the nodes have executed, by `INFO commandstats`, summed over the nodes.
 
 use futures::future::join_all;
 use kit::{Cluster, Rerun, Server};
@@ -27,13 +27,13 @@ const ASSIGNMENT: &str = "QUORLOCK_ASSIGNMENT";
 const NODES: &str = "QUORLOCK_NODES";
 const BOARD: &str = "QUORLOCK_BOARD";
 const LIMIT: Duration = Duration::from_secs(60);
-/// Upper bound of the time until all clients wait.
+/// The time after which all clients have certainly been refused and wait.
 const ALL_WAIT: Duration = Duration::from_millis(500);
 const LOOPS_FOR: Duration = Duration::from_secs(3);
 const QUEUES_FOR: Duration = Duration::from_secs(10);
-/// Tasks per client in a row of the kind "queue".
+/// The number of tasks of each client in a "queue" row.
 const TASKS: usize = 10;
-/// Number of measured releases in a row of the kind "alone".
+/// The number of measured releases in an "alone" row.
 const RELEASES: usize = 100;
 
 struct Row {
@@ -74,7 +74,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// One acquire: its time, by a clock that all processes of a machine share, and its wait.
+/// One acquire: its client, its time, and how long the client waited. All processes of the machine share the clock.
 struct Turn {
     client: usize,
     at: Duration,
@@ -90,7 +90,6 @@ fn connect(nodes: &str) -> Redlock {
     builder.wait(LIMIT).build().expect("valid settings")
 }
 
-/// Runs one client.
 async fn play(assignment: &str) {
     let of = |name| env::var(name).expect("set by the parent");
     let redlock = connect(&of(NODES));
@@ -108,7 +107,7 @@ async fn play(assignment: &str) {
     let (kind, number) = (words.next().expect("a kind"), words.next().expect("a number"));
     let hold = Duration::from_micros(words.next().expect("a hold").parse().expect("a number"));
     let number: u64 = number.parse().expect("a number");
-    // All connections are open before the start.
+    // All connections are opened before the start.
     drop(redlock.acquire(format!("own {number}")).await.expect("the lock is free"));
     let all_up = || redlock.nodes().iter().all(|node| *node.state() == quorlock::NodeState::Up);
     while !all_up() {
@@ -126,7 +125,7 @@ async fn play(assignment: &str) {
     redlock.close().await.expect("nodes are up");
 }
 
-/// Acquires the lock as described for the row. Returns each turn as text.
+/// Acquires the lock in the way that `kind` names. Returns a line of text for each acquire.
 async fn take_turns(redlock: &Redlock, kind: &str, number: u64, hold: Duration) -> Vec<String> {
     let lasting = if kind.starts_with("queue") { QUEUES_FOR } else { LOOPS_FOR };
     let end = Instant::now() + ALL_WAIT + lasting;
@@ -142,7 +141,7 @@ async fn take_turns(redlock: &Redlock, kind: &str, number: u64, hold: Duration) 
         }
         sleep(hold).await;
         assert!(lease.is_valid(), "the lease expired");
-        // On a busy machine, nodes confirm some releases only after the node timeout.
+        // On a busy machine, some nodes confirm releases only after the node timeout.
         let _ = lease.release().await;
         if kind == "once" || kind == "set" || Instant::now() >= end {
             return turns;
@@ -168,8 +167,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
 }
 
-/// Runs the row, and prints it.
-#[allow(clippy::cast_precision_loss)] // far below 2^52
+#[allow(clippy::cast_precision_loss)] // Counts are far below 2^52.
 async fn run(row: &Row) {
     let (cluster, board) = (Cluster::start(row.nodes), Server::start());
     let (nodes, url) = (cluster.urls().join(","), board.url());
@@ -183,7 +181,7 @@ async fn run(row: &Row) {
     kit::eventually(LIMIT, "all clients are ready", || {
         number(&board, "ready") == row.clients || has_failed().is_some()
     });
-    // All clients wait for a lock that is held.
+    // The lock is held until all clients wait for it.
     let lease = connect(&nodes).acquire("r").await.expect("the lock is free");
     board.cmd(&[&["RPUSH", "begin"][..], &vec!["x"; row.clients]].concat());
     sleep(ALL_WAIT).await;
@@ -251,7 +249,7 @@ fn main() {
     }
 }
 
-/// Measures a single waiting client: the time from each release to its acquire.
+/// Measures the time from a release until a single waiting client has acquired the lock.
 async fn alone(row: &Row) {
     let cluster = Cluster::start(row.nodes);
     let nodes = cluster.urls().join(",");

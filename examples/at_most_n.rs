@@ -1,4 +1,4 @@
-//! At most N holders at a time, in all processes together, over N plain locks:
+//! Limits the number of holders to N at a time, in all processes together, with N plain locks:
 //! `cargo run --example at_most_n redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 
 use quorlock::{AcquireError, Lease, Redlock};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// The same number in every process.
+/// The number of permits. It must be the same in every process.
 const PERMITS: usize = 3;
 
-/// Acquires one of the locks `NAME/0` to `NAME/(PERMITS - 1)`.
+/// Acquires one permit: any of the locks `NAME/0` to `NAME/(PERMITS - 1)`. Waits at most `wait`.
 async fn permit(redlock: &Redlock, name: &str, wait: Duration) -> Result<Lease, AcquireError> {
     let deadline = Instant::now() + wait;
-    // A random start spreads the clients over the locks.
+    // A random first slot distributes the clients over the locks.
     let mut slot = rand::random_range(0..PERMITS);
     loop {
         for _ in 0..PERMITS {
@@ -24,7 +24,7 @@ async fn permit(redlock: &Redlock, name: &str, wait: Duration) -> Result<Lease, 
                 acquired_or_failed => return acquired_or_failed,
             }
         }
-        // All are held: wait for one of them, and check the others again after half a second.
+        // All locks are held: waits for one of them, and tries the others again after half a second.
         let remaining = deadline.saturating_duration_since(Instant::now());
         let turn = remaining.min(Duration::from_millis(500));
         match redlock.acquire(format!("{name}/{slot}")).wait(turn).await {
@@ -45,14 +45,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         downloads.spawn(async move {
             let lease = permit(&redlock, "downloads", Duration::from_secs(30)).await?;
             peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            sleep(Duration::from_millis(50)).await; // The work.
+            sleep(Duration::from_millis(50)).await; // A placeholder for the work.
             running.fetch_sub(1, Ordering::SeqCst);
             drop(lease);
             Ok::<_, AcquireError>(())
         });
     }
     let finished = downloads.join_all().await;
-    redlock.close().await?; // Also after a failed download: releases what is still held.
+    redlock.close().await?; // Releases the remaining locks, even after a failed download.
     finished.into_iter().collect::<Result<(), _>>()?;
     println!("12 downloads, at most {} at a time", peak.load(Ordering::SeqCst));
     Ok(())

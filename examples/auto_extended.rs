@@ -1,4 +1,4 @@
-//! A job of unknown length, in steps, under a lock that is renewed in the background. If renewal fails, the job is
+//! Runs a job of unknown length in steps, under a lock that is renewed in the background. If renewal fails, the job is
 //! notified while the lock is still valid, and stops between two steps:
 //! `cargo run --example auto_extended redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 const STEPS: usize = 30;
 
-/// Remaining validity at which the job must stop: enough for one step and for cleaning up.
+/// The remaining validity at which the job must stop. It is enough for one step and for cleaning up.
 const MARGIN: Duration = Duration::from_millis(800);
 
 #[tokio::main]
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = std::env::args().skip(1);
     let redlock = Redlock::builder().nodes(nodes).ttl(Duration::from_secs(2)).build()?;
 
-    // Renewed for at most ten minutes, so that a stuck job does not keep the lock.
+    // The lease is renewed for at most ten minutes, so that a stuck job does not keep the lock.
     let job = redlock.acquire("rebuild-index").auto_extend(Duration::from_secs(600));
     match job.stop_before(MARGIN).using(rebuild).await {
         Ok(STEPS) => println!("finished {STEPS} steps"),
@@ -32,9 +32,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Returns the number of finished steps.
+/// Rebuilds the index step by step, until it is complete or the lease is about to end. Returns the number of finished
+/// steps.
 async fn rebuild(lease: &Lease) -> usize {
-    // One future for all steps: `select!` must not create a new one for each step.
+    // All steps share one future: `select!` must not create a new one for each step.
     let mut stopping = pin!(lease.stopping());
     for step in 1..=STEPS {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! A batch of 200 orders, 32 at a time, each under its own lock. Orders that another process has locked are
+//! Processes a batch of 200 orders, 32 at a time, each under its own lock. Orders that another process has locked are
 //! skipped: `cargo run --example batch redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 
 use quorlock::{Lease, Redlock, UsingError};
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 const ORDERS: usize = 200;
 
-/// Maximum number of locks that this process holds or acquires at a time.
+/// The maximum number of locks that this process holds or acquires at the same time.
 const CONCURRENCY: usize = 32;
 
 #[tokio::main]
@@ -34,17 +34,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         match outcome? {
             Ok(()) => billed += 1,
             Err(UsingError::NotAcquired(error)) if error.is_contended() => skipped += 1,
-            // No quorum, or a lock lost during the work.
+            // No quorum, or a lock that was lost during the work.
             Err(other) => failure = Some(other),
         }
     }
-    // Also after a failure: otherwise, locks may remain until they expire.
+    // Closes the client even after a failure. Otherwise, locks may remain until they expire.
     redlock.close().await?;
     println!("billed {billed}, skipped {skipped}");
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Another process may have billed the order before this one acquired the lock: check that first.
+/// Bills an order. Real code must first check whether another process has already billed the order.
 async fn bill(_order: usize, _lease: &Lease) {
     sleep(Duration::from_millis(5)).await;
 }

@@ -1,14 +1,15 @@
-//! A holder that sleeps longer than its lease lasts, then writes. The resource rejects the write, because it has
-//! recorded a higher token: `cargo run --example fenced redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
+//! Simulates a holder that sleeps until its lease has expired and then writes. The resource rejects the write, because
+//! it has recorded a higher token:
+//! `cargo run --example fenced redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 //!
-//! A lock that expires cannot prevent such a late write; only the resource can. The directory `examples/fencing` of
-//! the repository has resources in memory, in Redis and in `PostgreSQL`.
+//! A lock that expires cannot prevent late writes; only the resource can reject them. The directory `examples/fencing`
+//! of the repository contains resources in memory, in Redis and in `PostgreSQL`.
 
 use quorlock::{FencingToken, Lease, Redlock};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A balance, and the highest token that was used to read or write it.
+/// A balance, with the highest token that was used to change it.
 #[derive(Default)]
 struct Account {
     balance: i64,
@@ -16,7 +17,8 @@ struct Account {
 }
 
 impl Account {
-    /// Checks the token and writes. A database does both in one statement or one transaction.
+    /// Adds `amount` to the balance, and returns the new balance. Fails if the account has recorded a higher token. A
+    /// database must check the token and change the balance in one statement or one transaction.
     fn add(&mut self, token: FencingToken, amount: i64) -> Result<i64, String> {
         if let Some(highest) = self.highest.filter(|highest| token < *highest) {
             return Err(format!("token {token} is stale: {highest} has been used"));
@@ -34,14 +36,14 @@ fn token(lease: &Lease) -> Result<FencingToken, &'static str> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = std::env::args().skip(1);
-    // Every lease of this client gets a token: fencing only works if all holders use tokens.
+    // Every lease of this client gets a token, because fencing works only if all holders use tokens.
     let redlock =
         Redlock::builder().nodes(nodes).ttl(Duration::from_millis(500)).fenced().build()?;
     let mut account = Account::default();
 
     let ann = redlock.acquire("account/7").await?;
     println!("ann has token {}: balance {}", token(&ann)?, account.add(token(&ann)?, 100)?);
-    sleep(ann.validity() + Duration::from_millis(200)).await; // Stands for a long pause of ann's process.
+    sleep(ann.validity() + Duration::from_millis(200)).await; // Simulates a long pause of ann's process.
 
     let bob = redlock.acquire("account/7").await?;
     println!("bob has token {}: balance {}", token(&bob)?, account.add(token(&bob)?, -30)?);

@@ -1,9 +1,9 @@
-//! Leader election. One process leads while it can renew its lease. When it exits or loses its nodes, another process
-//! takes over with a higher fencing token:
+//! Leader election. A process leads as long as it can renew its lease. When the leader exits or loses its nodes,
+//! another process takes over with a higher fencing token:
 //! `cargo run --example leader redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 //!
-//! A process that was paused for longer than its lease does not know that it lost the election. Send the token with
-//! every write, so that the resource rejects a former leader (see the example `fenced`).
+//! A process that was paused for longer than its lease does not know that it is no longer the leader. Send the token
+//! with every write, so that the resource rejects a former leader (see the example `fenced`).
 
 use quorlock::{AcquireError, FencingToken, Lease, Redlock};
 use std::process;
@@ -13,7 +13,7 @@ use tokio::time::interval;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = std::env::args().skip(1);
-    // After a leader crashed, its lock expires within this ttl.
+    // If the leader crashes, its lock expires within this ttl.
     let redlock = Redlock::builder().nodes(nodes).ttl(Duration::from_secs(2)).owner().build()?;
     println!("process {} is a candidate; press Ctrl-C to stop", process::id());
 

@@ -1,7 +1,8 @@
 //! One managed Redis behind one address: `cargo run --example managed redis://redis.example.com`
 //!
-//! Such an endpoint fails over to a replica, which may lack the newest locks. A client that was connected before
-//! ignores the endpoint until those locks have expired: for `max_ttl` x 1.02 + 1 s. A small `max_ttl` shortens that.
+//! A managed endpoint fails over to a replica, which may lack the newest locks. A client that was connected before the
+//! failover ignores the endpoint until those locks have expired, for `max_ttl` x 1.02 + 1 s. A small `max_ttl` shortens
+//! this time.
 
 use quorlock::{Lease, Redlock, RestartGuard, UsingError};
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .nodes(std::env::args().skip(1))
         .ttl(TTL)
         .max_ttl(TTL)
-        // Several round trips to the endpoint.
+        // Enough for several round trips to the endpoint.
         .node_timeout(Duration::from_millis(200))
-        // The default: ignores a server whose restart or failover this client has seen.
+        // The default guard, which ignores a server after this client has observed its restart or failover.
         .restart_guard(RestartGuard::Observed)
         .build()?;
 
@@ -41,6 +42,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn work(lease: &Lease) {
-    sleep(Duration::from_millis(200)).await; // The work.
+    sleep(Duration::from_millis(200)).await; // A placeholder for the work.
     println!("worked; the lock is valid for {:?}", lease.validity());
 }

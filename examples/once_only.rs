@@ -1,19 +1,20 @@
-//! A job that every host starts at the same time, and that runs on one of them:
+//! A job that every host starts at the same time, and that only one of them runs:
 //! `cargo run --example once_only redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 //!
-//! Run it twice within 30 seconds: the second run skips the job, although the first has already finished.
+//! Run the program twice within 30 seconds: the second run skips the job, although the first run has already finished.
 
 use quorlock::{Lease, Redlock, TryUsingError, UsingError};
 use std::time::Duration;
 
-/// Minimum time between two runs. Longer than the hosts' clocks can differ, shorter than the interval of the job.
+/// The minimum time between two runs of the job. It must be longer than the hosts' clocks can differ, and shorter than
+/// the interval of the job.
 const PERIOD: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let redlock = Redlock::builder().nodes(std::env::args().skip(1)).build()?;
 
-    // One attempt without waiting. `at_least` is limited by the ttl, and the ttl by `Builder::max_ttl` (60 s).
+    // One attempt, without waiting. The ttl limits `at_least`, and `Builder::max_ttl` (60 s) limits the ttl.
     let job = redlock.try_acquire("daily-import").ttl(PERIOD).at_least(PERIOD);
     // The lease is renewed if the job takes longer than the ttl.
     let outcome = job.try_using(import).await;
@@ -25,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(TryUsingError::Lock(UsingError::NotAcquired(error))) if error.is_contended() => {
             println!("skipped: another host runs the job or has finished it");
         }
-        // After a failed job, too, the lock stays until the end of the period.
+        // Even if the job fails, the lock stays until the end of the period.
         Err(TryUsingError::Work { error, .. }) => return Err(error.into()),
         Err(other) => return Err(other.into()),
     }

@@ -1,5 +1,5 @@
-//! Transfers between accounts. Each one locks both accounts under one lease, all or nothing. The order of the names
-//! does not matter, so transfers in opposite directions cannot deadlock:
+//! Transfers money between accounts. Each transfer locks both accounts or neither, under one lease. The order of the
+//! names does not matter, so transfers in opposite directions cannot deadlock:
 //! `cargo run --example several_resources redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 
 use quorlock::{AcquireError, Redlock};
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         transfers.spawn(transfer(redlock.clone(), accounts.clone(), from, to));
     }
     let finished = transfers.join_all().await;
-    redlock.close().await?; // Also after a failed transfer.
+    redlock.close().await?; // Closes the client even after a failed transfer.
     finished.into_iter().collect::<Result<(), _>>()?;
     let balances = accounts.each_ref().map(|account| account.load(Ordering::Relaxed));
     println!("{TRANSFERS} transfers: {balances:?}, total {}", balances.iter().sum::<i64>());
@@ -39,12 +39,12 @@ async fn transfer(
 ) -> Result<(), AcquireError> {
     // If the nodes run in cluster mode, the names need a common hash tag: {accounts}/7.
     let both = redlock.acquire_all([from, to].map(|account| format!("account/{account}"))).await?;
-    // Read, pause, write: without the locks, concurrent transfers would overwrite each other.
+    // Reads, yields and writes. Without the locks, concurrent transfers would overwrite each other's balances.
     let (source, target) =
         (accounts[from].load(Ordering::Relaxed), accounts[to].load(Ordering::Relaxed));
     tokio::task::yield_now().await;
     accounts[from].store(source - 10, Ordering::Relaxed);
     accounts[to].store(target + 10, Ordering::Relaxed);
-    drop(both); // Released in the background; `close` waits for it.
+    drop(both); // The release runs in the background, and `close` waits for it.
     Ok(())
 }

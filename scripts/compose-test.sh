@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Starts the five nodes of docker-compose.yml under a separate project name, ports and network. Lets
-# `quorlock torture` pause, kill, shut down and disconnect them, and exits with its verdict. Removes
-# the nodes, also after a failure or Ctrl-C. Skipped without a Docker engine. Arguments are passed
-# on: --for 5m, --seed 7.
+# Runs `quorlock torture` on the five nodes of docker-compose.yml, under a separate project name,
+# ports and network. The torture run pauses, kills, shuts down and disconnects the nodes. The exit
+# code is the verdict of the torture run. Removes the nodes, even after a failure or Ctrl-C. Skips the
+# test without a Docker engine. Arguments are passed to `quorlock torture`: --for 5m, --seed 7.
 #
-# If the image is neither present nor can be pulled, a small one is created from this machine's
-# redis-server and removed afterwards. NODES_IMAGE names another image, which must be present or
-# available. A pulled image is kept.
+# If the image is not present and cannot be pulled, the script creates a small image from this
+# machine's redis-server, and removes it afterwards. NODES_IMAGE names another image, which must be
+# present or available. A pulled image is kept.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly project=quorlock-test-$$
 readonly label=com.docker.compose.project=$project
 readonly own_image=$project
-# Maximum number of attempts with other ports and networks, because these may be in use.
+# Maximum number of attempts to find free ports and a free network.
 readonly tries=10
 compose=()
 torture=
@@ -35,7 +35,7 @@ main() {
     local also=() faults=() node
     urls 127.0.0.1 "$NODES_PORTS" >"$work/nodes"
     # Half of the clients connect directly if this machine is on the nodes' network, as on Linux.
-    # Then packets to a disconnected node are lost, and connections are not refused.
+    # Packets to a disconnected node are then lost, and connections are not refused.
     if timeout 2 bash -c "</dev/tcp/$NODES_NET.11/6379" 2>/dev/null; then
         urls "$NODES_NET" >"$work/direct"
         also=(--also-nodes-file "$work/direct")
@@ -43,8 +43,8 @@ main() {
     for node in 1 2 3 4 5; do
         faults_of "$node"
     done
-    # In the background, because bash handles signals only after a foreground command has ended.
-    # A machine with five containers and the clients replies slowly.
+    # In the background, because bash handles signals only after a foreground command has ended. The
+    # node timeout is long, because a machine with five containers and the clients is slow.
     QUORLOCK_NODE_TIMEOUT=100ms "${CARGO_TARGET_DIR:-target}/debug/quorlock" torture --nodes-file "$work/nodes" \
         "${also[@]}" "${faults[@]}" --for 75s --out "${CARGO_TARGET_DIR:-target}/torture" "$@" &
     torture=$!
@@ -54,7 +54,7 @@ main() {
     return "$verdict"
 }
 
-# Prints one URL per node: with ports of one host, or with one address per node.
+# Prints one URL per node: with the ports of one host, or with one address per node.
 urls() {
     local node
     for node in 1 2 3 4 5; do
@@ -62,7 +62,7 @@ urls() {
     done
 }
 
-# Adds the faults of a node. A mend command returns when the node replies again.
+# Adds the faults of a node. Each mend command returns when the node replies again.
 faults_of() {
     local container
     container=$(docker ps --quiet --filter "label=$label" --filter "label=com.docker.compose.service=n$1")
@@ -109,8 +109,8 @@ choose_image() {
     export NODES_IMAGE=$image
 }
 
-# Creates an image of both programs, under their names in docker-compose.yml, and of their shared
-# libraries.
+# Creates an image of redis-server and redis-cli, under their names in docker-compose.yml, and of
+# their shared libraries.
 make_image() {
     local server cli library
     server=$(command -v "${REDIS_SERVER:-redis-server}") || fail "no redis-server for an image"
@@ -119,7 +119,7 @@ make_image() {
     root=$(mktemp -d)
     mkdir -p "$root/usr/local/bin"
     cp -L "$server" "$root/usr/local/bin/redis-server"
-    # Only used by the health check.
+    # Only the health check uses redis-cli.
     [[ -z $cli ]] || cp -L "$cli" "$root/usr/local/bin/redis-cli"
     # A static program has no libraries.
     for library in $({ ldd "$server"; [[ -z $cli ]] || ldd "$cli"; } | grep -o '/[^ ]*' | sort -u || true); do
@@ -131,7 +131,7 @@ make_image() {
     root=
 }
 
-# Only Docker can detect whether a port or a network is available, so random ones are tried.
+# Only Docker can detect whether a port or a network is available, so the script tries random ones.
 start_nodes() {
     local try output
     for ((try = 1; try <= tries; try++)); do

@@ -1,9 +1,9 @@
-# Reads names of source files, one per line, and (in `info`) the execution counts of their lines.
-# Prints a table by module and file, and with `lines` the lines that were not executed. Called by
-# coverage.sh.
+# Reads the names of source files, one per line, and the execution counts of their lines from the
+# file `info`. Prints a table by module and file. With `lines`, also prints the lines that were not
+# executed. Called by coverage.sh.
 #
 # Test code is recognised in the source: an item after `#[cfg(test)]`, up to the brace or semicolon
-# that ends it in a formatted file, and a file whose `mod` is such an item.
+# that ends the item in a formatted file, and a file whose `mod` is such an item.
 
 BEGIN { read_counts() }
 
@@ -17,7 +17,7 @@ END {
     if (lines != "") print_lines()
 }
 
-# The same file may have the path of another crate: tests/model/src/../../../src/protocol/mod.rs.
+# A file may have a path through another crate: tests/model/src/../../../src/protocol/mod.rs.
 function of_this_crate(path,    at) {
     while (match(path, /[^\/]+\/\.\.\//)) path = substr(path, 1, RSTART - 1) substr(path, RSTART + RLENGTH)
     at = root "/"
@@ -53,7 +53,7 @@ function read_source(file,    text, number, inside, indent, path, name) {
             name = substr(text, RSTART + 4, RLENGTH - 5) ".rs"
             is_test_file[path == "" ? below(file) name : beside(file) path] = 1
         }
-        # An item ends with its brace, or on its only line.
+        # An item ends with its closing brace, or on its only line.
         if (text ~ /^ *\}/ || text ~ /[;}]$/) inside = 0
     }
     close(file)
@@ -64,7 +64,7 @@ function beside(file) {
     return file
 }
 
-# Directory of a file's modules.
+# Returns the directory of the modules that a file declares.
 function below(file) {
     if (file ~ /\/(mod|lib)\.rs$/) return beside(file)
     sub(/\.rs$/, "/", file)
@@ -109,7 +109,7 @@ function print_table(    which, at, module) {
     row("all", of_all, missed_all)
 }
 
-# Prints ranges, each with the text of its first line.
+# Prints ranges of lines, each with the text of its first line.
 function print_lines(    at, file, count, part, which, from, to, range) {
     for (at = 1; at <= known; at++) {
         file = files[at]

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Line coverage of src/, by module and file. Test code (`#[cfg(test)]`) is not counted.
+# Prints the line coverage of src/, by module and file. Test code (`#[cfg(test)]`) is not counted.
 #
 #   scripts/coverage.sh            by all tests: unit, on servers (it/), in paused time (paused/)
 #   SIM=1 scripts/coverage.sh      by the simulation alone, with SEEDS seeds of each mode (2000)
 #   LINES=1 scripts/coverage.sh    also lists the lines that were not reached, file by file
 #
-# ARGS is passed to the test programs (a filter), or to the simulation. An uncovered line is not
-# necessarily a defect. Examples in the documentation are not measured, because that needs a nightly
-# compiler.
+# ARGS is passed to the test programs, as a filter, or to the simulation. An uncovered line is not
+# necessarily a defect. Examples in the documentation are not measured, because their measurement
+# needs a nightly compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 by=tests
 [[ -z ${SIM:-} ]] || by=sim
 out=${CARGO_TARGET_DIR:-$PWD/target}/coverage/$by
-# The directory is separate, because instrumented programs differ from those of `cargo test`. Data
-# of an earlier run is removed.
+# A separate directory, because instrumented programs differ from those of `cargo test`. The script
+# removes the data of an earlier run.
 export CARGO_LLVM_COV_TARGET_DIR=$out
 read -ra args <<<"${ARGS:-}"
 
@@ -39,8 +39,8 @@ install() {
     cargo llvm-cov --version >/dev/null 2>&1 || cargo install cargo-llvm-cov --locked
 }
 
-# Uses the tools of LLVM directly, because `cargo llvm-cov report` omits files that are compiled
-# through tests/, such as src/protocol for the model. Killed processes leave a truncated profile, or
+# Uses the LLVM tools directly, because `cargo llvm-cov report` omits files that are compiled
+# through tests/, such as src/protocol for the model. Killed processes leave truncated profiles, or
 # none.
 export_lines() {
     local objects=() object profile=$out/all.profdata
@@ -60,8 +60,8 @@ by_tests() {
     return "$status"
 }
 
-# The unit tests are built but not run: their program contains all lines of src/, including those
-# that the simulation does not contain.
+# Builds the unit tests without running them. Their program contains all lines of src/, including
+# lines that the simulation does not contain.
 by_sim() {
     local status=0
     cargo llvm-cov test --no-report --release --all-features --lib -- --list >/dev/null

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the commands in the documents below, in this order, like a new user in a clean clone. For
-# steps of CI, it only checks that the step exists, and for benchmarks that the file exists, because
-# they take long. An unknown command fails: add a case to `play` for it.
+# Runs the commands in the documents below, in this order, like a new user in a clean clone. Steps of
+# CI and benchmarks take long: for a step, the script only checks that the step exists, and for a
+# benchmark, that its file exists. An unknown command fails: add a case to `play` for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,8 +22,8 @@ main() {
     done
 }
 
-# Prints the lines of ```sh blocks, the lines that begin with $ in ```text blocks, the commands of
-# crontabs there, and the commands in the text.
+# Prints the commands of a document: the lines of ```sh blocks, the lines that begin with $ and the
+# crontab commands in ```text blocks, and the commands in the text.
 commands() {
     awk '
         /^```sh$/ { block = "sh"; next }
@@ -48,10 +48,10 @@ play() {
         "make "*) is_step "$1" ;;
         # A part of `make test`.
         "cargo test --all-features --test "*) is_step "make test" ;;
-        # The same on another server.
+        # `make test` on another server.
         "REDIS_SERVER=path make test") is_step "make test" ;;
         "cargo install --locked --path cli")
-            # Without optimisation, because the tests have already built it so.
+            # A debug build, because the tests have already built the command without optimisation.
             cargo install --quiet --locked --path cli --debug --root "$work"
             PATH=$work/bin:$PATH
             ;;
@@ -66,7 +66,7 @@ play() {
         # Two hosts, one after the other.
         "quorlock run -n -q "*" report -- ./report.sh")
             local words
-            # Each document shows the line, and the lock of the previous document is still held.
+            # Several documents show this line, and the lock of the previous document is still held.
             read -ra words <<<"${1#quorlock }"
             words[${#words[@]} - 3]=report-$((++reports))
             expect 0 "${words[@]}"
@@ -79,7 +79,7 @@ play() {
         "quorlock release backup --force; echo"*) while_held backup expect 0 release backup --force ;;
         "quorlock --help") expect 0 --help ;;
         "quorlock torture") expect 0 torture --help ;;
-        # Nodes without containers: another one is stopped.
+        # The nodes here are not containers, so the fault suspends a server process.
         "quorlock torture --for 30s"*)
             expect 0 torture --for 5s --seed 5 --fault "3: kill -STOP ${servers[2]}" --mend "kill -CONT ${servers[2]}"
             ;;
@@ -94,7 +94,7 @@ play() {
     esac
 }
 
-# Checks that the command is a step of CI, with or without arguments.
+# Checks that a command is a step of CI, with or without arguments.
 is_step() {
     grep -Eq "(^|[ \"])$1( |\$)" .ci/run .ci/nightly || { echo "  no step of .ci/run or .ci/nightly" >&2; return 1; }
     echo "  a step of CI"
@@ -108,7 +108,8 @@ exists() {
     echo "  exists"
 }
 
-# README.md promises five servers. `make compose-test` starts the containers of the file.
+# Counts the servers in docker-compose.yml, because README.md promises five. `make compose-test`
+# starts the containers.
 five_services() {
     local services
     services=$(grep -c '^  n[0-9]:$' docker-compose.yml)
@@ -116,7 +117,7 @@ five_services() {
     echo "  $services servers"
 }
 
-# Compares the number of packages on Linux with docs/PLATFORMS.md.
+# Compares the number of packages on Linux with the number in docs/PLATFORMS.md.
 count_packages() {
     local documented counted
     documented=$(sed -n 's/^A default build has \([0-9]*\) packages.*/\1/p' docs/PLATFORMS.md)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Changes the rules of src/protocol one small piece at a time, and runs their unit tests on each
-# change. A surviving mutant is a behaviour without a unit test.
+# Runs cargo-mutants on src/protocol: changes one small piece of the rules at a time, and runs the
+# unit tests on each change. A surviving mutant is a behaviour without a unit test.
 #
 #   scripts/protocol-mutants.sh                    all mutants (about half an hour on one core)
 #   SHARD=1/8 scripts/protocol-mutants.sh          the first eighth
 #   ARGS="--file '**/round.rs'" scripts/protocol-mutants.sh
 #
-# The protocol does not import the rest of the crate, so it is built as a separate crate: in two
-# seconds per mutant, instead of a minute for all of quorlock. Equivalent mutants are listed, with
-# the reason, in .cargo/mutants.toml.
+# The protocol does not import the rest of the crate, so the script builds it as a separate crate.
+# A build takes two seconds per mutant, instead of a minute for all of quorlock. .cargo/mutants.toml
+# lists equivalent mutants, with the reasons.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ main() {
     cd "$crate"
     # A separate target directory, so that `cargo build` does not find these files.
     unset CARGO_TARGET_DIR
-    # A failing case suffices; minimising it would only take time.
+    # A failing case suffices, so test cases are not minimised.
     export PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_FAILURE_PERSISTENCE=off
     # shellcheck disable=SC2086  # words, quoted by the caller
     eval exec nice cargo mutants --in-place --baseline run --shard $((part - 1))/$parts --timeout 20 \

@@ -1,4 +1,4 @@
 #!/bin/sh
-# rustc with the cfg of `make loom`. Used as cargo's wrapper for workspace packages, so other
-# packages need not be built again.
+# Runs rustc with the cfg of `make loom`. cargo uses this wrapper for workspace packages only, so
+# other packages are not rebuilt.
 exec "$@" --cfg quorlock_loom

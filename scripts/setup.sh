@@ -1,14 +1,15 @@
 #!/bin/sh
 # Ensures that the requirements of the demo, the tests and the benchmarks are installed: cargo, a C
-# compiler (for linking, and for the TLS feature) and a Redis server. Python is optional: it is used
-# by the tests with libraries of other languages.
+# compiler (for linking, and for the TLS feature) and a Redis server. Python is optional: the
+# tests with libraries of other languages use it.
 #
 #   scripts/setup.sh               check, and install what is missing (not cargo)
-#   scripts/setup.sh COMMAND...    the same, then run COMMAND; if the server is not called redis-server,
-#                                  COMMAND receives its name in REDIS_SERVER
+#   scripts/setup.sh COMMAND...    do this, then run COMMAND; if the server is not called redis-server,
+#                                  COMMAND receives the server's name in REDIS_SERVER
 #
-# Silent if all requirements are met. REDIS_SERVER=/path/to/redis-server selects another server than
-# the one on the PATH. Never starts a system service, and does not change an installed server.
+# Prints nothing if all requirements are met. REDIS_SERVER=/path/to/redis-server selects a server
+# other than the one on the PATH. Never starts a system service, and does not change an installed
+# server.
 set -eu
 
 policy=/usr/sbin/policy-rc.d
@@ -47,7 +48,7 @@ has() {
 
 need_cargo() {
     has cargo && return
-    # A shell that did not read the profile: the directory of rustup is not on the PATH yet.
+    # In a shell that did not read the profile, the directory of rustup is not on the PATH yet.
     cargo_bin=${CARGO_HOME:-${HOME:-}/.cargo}/bin
     if [ -x "$cargo_bin/cargo" ]; then
         PATH=$cargo_bin:$PATH
@@ -95,7 +96,7 @@ need_server() {
         "  - elsewhere:      set REDIS_SERVER=/path/to/redis-server (or to a valkey-server)"
 }
 
-# Valkey speaks the same protocol, and replaces Redis if only Valkey is packaged.
+# Valkey supports the same protocol, and replaces Redis if only Valkey is packaged.
 find_server() {
     has redis-server && return
     has valkey-server || return 1
@@ -104,8 +105,8 @@ find_server() {
     say "no redis-server found: using valkey-server (REDIS_SERVER=valkey-server)"
 }
 
-# Only tests use Python, and they are skipped without it. So a missing Python is no failure, and
-# this script asks for no password.
+# Only tests use Python, and without Python they are skipped. Therefore a missing Python is not an
+# error, and the script does not ask for a password.
 want_python() {
     find_python && return
     if [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null || [ "$(manager)" = brew ]; then
@@ -118,7 +119,7 @@ want_python() {
     find_python || say "no python3 with the venv module: the tests with Python libraries are skipped"
 }
 
-# Debian packages the module ensurepip, which venv needs, in python3-venv.
+# On Debian, the package python3-venv contains the module ensurepip, which venv needs.
 find_python() {
     python3 -c 'import ensurepip, venv' 2>/dev/null
 }
@@ -133,8 +134,8 @@ manager() {
     echo none
 }
 
-# Debian starts and enables the service of an installed package. Both are prevented, but only here,
-# where no server was installed before.
+# Debian starts and enables the service of an installed package. This function prevents both, but
+# only here, where no server was installed before.
 install_service_apt() {
     forbid_services || return 1
     for package in redis-server valkey-server; do
@@ -146,7 +147,7 @@ install_service_apt() {
     return 1
 }
 
-# An existing policy of the administrator stays in force. `set -C` fails if the file exists.
+# Keeps an existing policy of the administrator: `set -C` fails if the file exists.
 forbid_services() {
     [ -e "$policy" ] && return
     # shellcheck disable=SC2016  # expanded by the inner shell
@@ -183,7 +184,7 @@ as_root() {
     fi
 }
 
-# Runs a command quietly, and prints its output if it failed.
+# Runs a command, and prints its output only if the command fails.
 logged() {
     [ -n "$log" ] || log=$(mktemp)
     "$@" >"$log" 2>&1 && return

@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The lines of libtest are not part of the table.
+# Removes the lines of libtest, which are not part of the table.
 cargo test --quiet --test tidy -- --ignored --exact tokens::print_token_counts --nocapture | grep '^|'

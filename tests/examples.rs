@@ -1,7 +1,8 @@
-//! Runs the programs of `examples/` on real servers and checks their output and exit codes. Also checks that
-//! docs/RECIPES.md shows them word for word.
+//! Runs the programs of `examples/` on real servers, and checks their output and exit codes. Also checks that
+//! docs/RECIPES.md contains these programs word for word.
 //!
-//! `cargo test` builds the programs first. To run this file alone: `cargo build --all-features --examples`.
+//! `cargo test` builds the programs first. To run this file alone, first build the programs: `cargo build
+//! --all-features --examples`.
 
 #[path = "../examples/testing/static_client.rs"]
 mod static_client;
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::process::{ChildStdout, Command};
 use std::time::Duration;
 
-/// Far longer than any program takes.
+/// A time limit that is far above the duration of any program.
 const LIMIT: Duration = Duration::from_secs(60);
 
 struct Example {
@@ -37,7 +38,7 @@ impl Example {
         Self { child, printed: BufReader::new(stdout).lines() }
     }
 
-    /// Runs a program that prints lines with these words, in this order, and exits with success.
+    /// Runs a program, and checks that it prints lines with `words`, in this order, and exits successfully.
     fn run(name: &str, nodes: &Cluster, words: &[&str]) {
         let mut example = Self::start(name, nodes);
         for words in words {
@@ -46,7 +47,7 @@ impl Example {
         example.exits_with_success();
     }
 
-    /// Returns the next line that contains `words`. Panics when the process ends without it.
+    /// Returns the next printed line that contains `words`. Panics if the process ends without this line.
     fn line_with(&mut self, words: &str) -> String {
         let mut before = Vec::new();
         for line in self.printed.by_ref().map(|line| line.expect("text")) {
@@ -58,7 +59,8 @@ impl Example {
         panic!("no {words:?} in {before:#?}")
     }
 
-    /// Sends SIGINT, as Ctrl-C does, to the process whose id is the second word of `line`, once it has a handler.
+    /// Sends SIGINT, as Ctrl-C does, to the process whose ID is the second word of `line`. First waits until
+    /// the process has a handler for SIGINT.
     fn interrupt(line: &str) {
         let id = line.split(' ').nth(1).expect("`process 7 ...`");
         kit::eventually(LIMIT, "the process handles SIGINT", || handles_sigint(id));
@@ -70,7 +72,7 @@ impl Example {
     }
 }
 
-/// True if the process has a handler for SIGINT, or if the system has no `/proc` to ask.
+/// Returns whether the process has a handler for SIGINT. Returns true on systems without `/proc`.
 fn handles_sigint(id: &str) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{id}/status")) else { return true };
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
@@ -169,7 +171,7 @@ fn restarted_process_gets_its_lock_back() {
     let mut crashed = Example::start_in(directory.path(), "resume", &nodes);
     crashed.line_with("acquired the lock");
     crashed.line_with("is running");
-    drop(crashed); // Kills the process: it releases nothing.
+    drop(crashed); // Kills the process before it can release the lock.
     assert!(!nodes.is_empty());
     let mut restarted = Example::start_in(directory.path(), "resume", &nodes);
     restarted.line_with("got the lock back");

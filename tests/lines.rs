@@ -1,4 +1,4 @@
-//! Output of the feature `tracing` during an outage, at the default level and at the most verbose level. These tests
+//! Log output of the feature `tracing` during outages, at the default and the most verbose level. These tests
 //! are a separate target, because their subscriber is global.
 
 use kit::{Cluster, Server};
@@ -15,16 +15,14 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Held by the running test: all tests share the log.
+/// Locked by the running test, because all tests share the log.
 static RUNNING: Mutex<()> = Mutex::new(());
 static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
-/// 3 for `INFO` and above, the usual level of a service; 5 for everything.
+/// The log level: 3 for `INFO` and above, the usual level of a service, or 5 for all levels.
 static LEVEL: AtomicUsize = AtomicUsize::new(3);
 
-/// Records spans and events in [`LINES`].
 struct Log(AtomicU64);
 
-/// The fields of an event or span, as text.
 struct Fields(String);
 
 impl Visit for Fields {
@@ -75,10 +73,10 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// Runs `test`, and records the lines up to `level`. The runtime is dropped before the next test starts.
+/// Runs `test`, and records the lines up to `level`. Drops the runtime before the next test starts.
 fn run(level: usize, test: impl Future<Output = ()>) {
     let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    // Only the first test sets the subscriber.
+    // Succeeds only in the first test.
     let _ = tracing::subscriber::set_global_default(Log(AtomicU64::new(0)));
     LEVEL.store(level, Ordering::Relaxed);
     LINES.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -90,13 +88,11 @@ fn lines() -> Vec<(Level, String)> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Joins the lines with newlines.
 fn shown(lines: &[(Level, String)]) -> String {
     let lines: Vec<_> = lines.iter().map(|(level, line)| format!("{level} {line}")).collect();
     lines.join("\n")
 }
 
-/// Returns the number of lines that contain `part`.
 fn count(part: &str) -> usize {
     lines().iter().filter(|(_, line)| line.contains(part)).count()
 }
@@ -109,7 +105,7 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Builds a client that ends with the runtime of its test, so that it adds no lines to later tests.
+/// Builds a client that ends with the runtime of its test, so that the client adds no lines to later tests.
 async fn client(builder: Builder) -> Redlock {
     let builder = builder.runtime(tokio::runtime::Handle::current());
     let redlock = builder.build().expect("valid settings");
@@ -119,8 +115,8 @@ async fn client(builder: Builder) -> Redlock {
     redlock
 }
 
-/// A service holds a hundred locks and keeps acquiring another. When `stop` stops three of its five nodes, it
-/// logs at most ten lines in the first minute and twenty in an hour.
+/// Checks the log of a service that holds a hundred locks and keeps acquiring another, while `stop` stops three
+/// of five nodes. The service may log at most ten lines in the first minute and twenty in an hour.
 async fn outage_of_three_nodes(stop: impl Fn(&Server), is_down: impl Fn(&NodeState) -> bool) {
     const LEASES: usize = 100;
     let cluster = Cluster::start(5);

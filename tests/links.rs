@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the documents: the Markdown files in these directories.
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files =
@@ -29,12 +28,11 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Removes inline code from a line.
 fn unquoted(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// Returns the targets of links, `[…](target)` and `[…]: target`.
+/// Returns the targets of the links in a line: `[…](target)` and `[…]: target`.
 fn targets(line: &str) -> Vec<&str> {
     let inline = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let mut targets: Vec<_> = inline.map(|(target, _)| target).collect();
@@ -57,7 +55,7 @@ fn headings(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the problem with `target`, a link in the document `from`.
+/// Returns a description of the problem with `target`, a link in the document `from`, if any.
 fn problem(from: &Path, target: &str) -> Option<String> {
     if target.starts_with("http://") || target.starts_with("https://") {
         return None;
@@ -107,7 +105,7 @@ fn reference_links_are_defined() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Phrases that follow a quoted count of the mutation patches.
+/// Phrases that follow the number of mutation patches in a document.
 const PATCHES: [&str; 3] = ["mutation patches", "plausible defects", "ways to break"];
 
 fn patches(dir: &Path) -> usize {
@@ -119,7 +117,7 @@ fn patches(dir: &Path) -> usize {
     counts.sum()
 }
 
-/// Returns the numbers in `text` that one of `nouns` follows, each with the word before it.
+/// Returns each number in `text` that one of `nouns` follows, with the word before the number.
 fn quoted_counts<'a>(text: &'a str, nouns: &[&str]) -> Vec<(&'a str, usize)> {
     let words: Vec<_> = text.split_whitespace().collect();
     let counts = words.windows(4).filter_map(|words| {
@@ -130,8 +128,9 @@ fn quoted_counts<'a>(text: &'a str, nouns: &[&str]) -> Vec<(&'a str, usize)> {
     counts.collect()
 }
 
-/// Returns whether a document may quote this number for `count` items. "About" allows 5 %.
-fn is_true(before: &str, quoted: usize, count: usize) -> bool {
+/// Returns whether `quoted` is correct for `count` items. After the word "about", "some" or "over", an error of
+/// 5 % is allowed.
+fn is_correct_count(before: &str, quoted: usize, count: usize) -> bool {
     let is_rough = ["about", "some", "over"].contains(&&*before.to_lowercase());
     quoted.abs_diff(count) * 20 <= if is_rough { count } else { 0 }
 }
@@ -146,7 +145,8 @@ fn quoted_numbers_of_patches_are_correct() {
     for path in documents() {
         let text = fs::read_to_string(&path).expect("a readable document");
         let quoted = quoted_counts(&text, &PATCHES);
-        let quoted = quoted.into_iter().filter(|(before, number)| !is_true(before, *number, count));
+        let quoted =
+            quoted.into_iter().filter(|(before, number)| !is_correct_count(before, *number, count));
         wrong.extend(quoted.map(|(_, number)| format!("{}: {number}", path.display())));
     }
     assert!(wrong.is_empty(), "there are {count} patches: {wrong:#?}");

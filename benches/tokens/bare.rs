@@ -1,9 +1,10 @@
-//! Minimal clients that compare two methods to draw a token: the library's script, and a transaction without a
-//! script.
+//! Minimal clients that compare two methods of obtaining a fencing token from the nodes' counters: the library's
+//! script, and a transaction without a script.
 //!
-//! Everything else is the same for both. They send to five nodes concurrently and wait for all replies. Their
-//! hint is the highest known number plus one, or the wall clock if that is greater. They wait until a node
-//! pushes a change of the key.
+//! Apart from the method, both clients are identical. A client sends commands to five nodes concurrently and waits for
+//! all replies. It asks the nodes for a minimum counter value, the hint: the highest known value plus one, or the wall
+//! clock in microseconds if that is greater. After a refusal, the client waits until a node reports that the key has
+//! changed.
 
 use crate::skewed::{Acquired, Contender, LIMIT};
 use futures::future::join_all;
@@ -16,18 +17,19 @@ use tokio::time::{sleep, timeout};
 const QUORUM: usize = 3;
 const TTL_MS: u64 = 30_000;
 const COUNTER_TTL_MS: u64 = 86_400_000;
-/// Member of the sorted set whose score is the counter.
+/// The member of the sorted set whose score is the counter.
 const MEMBER: &str = "t";
-/// Maximum random delay after a push, so that clients do not all try at the same time.
+/// The maximum random delay after a node has reported a change. The delay keeps clients from trying at the same time.
 const JITTER: Duration = Duration::from_millis(1);
-/// Retry delay without a push.
+/// The retry delay if no node reports a change.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Maximum number of raises of a token before its holder releases the lock.
+/// How often a client raises the counters for one token before it gives up and releases the lock.
 const MAX_RAISES: usize = 16;
 
 const DRAW: &str = include_str!("../../src/wire/scripts/acquire_fenced.lua");
 
-/// Both scripts raise the counter if the client holds the lock, and return its previous value.
+/// A script that raises a node's counter, if the client holds the lock there. Returns the counter's previous value.
+/// `RAISE_SCORE` does the same for a counter in a sorted set.
 const RAISE_STRING: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end \
      local old = redis.call('GET', KEYS[2]) or '0' \
      if tonumber(old) < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) end \
@@ -40,13 +42,14 @@ const RAISE_SCORE: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 
 const RELEASE: &str =
     "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
 
-/// Method of a node to draw a number.
+/// How a node's counter is increased and read in an acquire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// With a grant: the counter plus one, or the hint if that is greater.
+    /// A script. If the node grants the lock, the counter becomes the hint, or the counter plus one if that is greater.
     Script,
-    /// `MULTI` of `SET NX PX` and `ZADD GT CH`: the hint, if that is greater than the counter; also with a
-    /// refusal. The transaction also reads the counter, for the next hint and for raising it.
+    /// `MULTI` with `SET NX PX` and `ZADD GT CH`. The counter becomes the hint if the hint is greater, even if the node
+    /// refuses the lock. The transaction also reads the counter, which the client needs for its next hint and for
+    /// raising the counters.
     Transaction,
 }
 
@@ -57,17 +60,15 @@ pub(crate) struct Bare {
     release: Script,
     nodes: Vec<MultiplexedConnection>,
     pushes: UnboundedReceiver<PushInfo>,
-    /// Highest known number of a counter.
+    /// The highest counter value that any node has reported.
     highest: u64,
     attempts: u64,
 }
 
-/// A node's reply to an acquire.
 struct Reply {
     is_granted: bool,
-    /// Value of the counter.
     number: u64,
-    /// True if the value is the hint, and was lower before.
+    /// True if the command raised the counter to the hint.
     is_hint: bool,
 }
 
@@ -97,14 +98,13 @@ impl Bare {
         Self { method, draw, raise, release, nodes: nodes.await, pushes, highest: 0, attempts: 0 }
     }
 
-    /// The same hint as in the library.
     fn hint(&self) -> u64 {
         let wall_clock = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
         u64::try_from(wall_clock.as_micros()).expect("within u64").max(self.highest + 1)
     }
 
-    /// Sends one acquire to all nodes, and raises the drawn numbers if necessary. Returns `None` if the lock is
-    /// held.
+    /// Sends one acquire to all nodes. Raises the counters in a second round if the nodes' values do not agree on a
+    /// token. Returns `None` if the lock is held, or if raising the counters failed.
     async fn attempt(&mut self, key: &str) -> Option<Acquired<Held>> {
         self.attempts += 1;
         let value = format!("{}/{}", std::process::id(), self.attempts);
@@ -130,7 +130,6 @@ impl Bare {
         None
     }
 
-    /// Sends an acquire to one node.
     async fn draw(&self, mut node: MultiplexedConnection, held: &Held, hint: u64) -> Reply {
         let (Held { key, value }, counter) = (held, counter(&held.key));
         match self.method {
@@ -163,8 +162,9 @@ impl Bare {
         }
     }
 
-    /// The library's rule: the highest of the lowest numbers of a quorum. A node confirms it unless it has
-    /// drawn a higher one.
+    /// Raises the counters by the library's rule, and returns the token. The token is the smallest number that a quorum
+    /// of the granted counters does not exceed. A node confirms the token unless its counter was already higher.
+    /// Returns `None` if no quorum confirms it.
     async fn raise_drawn(&mut self, held: &Held, replies: &[Reply]) -> Option<u64> {
         let granted = replies.iter().filter(|reply| reply.is_granted);
         let mut numbers: Vec<_> = granted.map(|reply| reply.number).collect();
@@ -175,8 +175,9 @@ impl Bare {
         (confirm.count() >= QUORUM).then_some(token)
     }
 
-    /// The alternative: a number above all known ones. A node confirms it if the hint was stored with the
-    /// grant, or if its counter has been below one of this client's numbers since.
+    /// Raises the counters by the rule of the transaction, and returns the token. The token is above all known counter
+    /// values. A node confirms the token if the acquire raised its counter to the hint, or if its counter was below a
+    /// token that this client has tried. Returns `None` if no quorum confirms a token.
     async fn raise_hint(&mut self, held: &Held, replies: &[Reply], hint: u64) -> Option<u64> {
         let mut confirm: Vec<_> =
             replies.iter().map(|reply| reply.is_granted && reply.is_hint).collect();
@@ -194,7 +195,8 @@ impl Bare {
         None
     }
 
-    /// Previous values of the counters, `None` on nodes where the client does not hold the lock.
+    /// Raises the counter on all nodes to `token`. Returns each counter's previous value, or `None` for a node on which
+    /// the client does not hold the lock.
     async fn raise(&self, held: &Held, token: u64) -> Vec<Option<u64>> {
         join_all(self.nodes.iter().map(async |node| {
             let mut raise = self.raise.key(&held.key);
@@ -211,14 +213,14 @@ impl Bare {
     /// Waits until the key may be free.
     async fn wait(&mut self, key: &str) {
         while self.pushes.try_recv().is_ok() {}
-        // This read arms the tracking of the key.
+        // The `GET` enables tracking of the key.
         let values = join_all(self.nodes.iter().map(async |node| {
             let value: Result<Option<String>, _> =
                 redis::cmd("GET").arg(key).query_async(&mut node.clone()).await;
             value.expect("nodes are up")
         }));
         if values.await.iter().flatten().count() >= QUORUM {
-            // The timeout means that no push arrived.
+            // A timeout means that no push arrived.
             let _ = timeout(RETRY_DELAY, self.pushes.recv()).await;
         }
         sleep(JITTER.mul_f64(rand::random::<f64>())).await;
@@ -251,12 +253,11 @@ impl Contender for Bare {
     }
 }
 
-/// Name of the counter, in the slot of its key, as in the library.
+/// Returns the name of the counter of `key`. As in the library, both are in the same cluster slot.
 fn counter(key: &str) -> String {
     format!("{key}#counter:{{{key}}}")
 }
 
-/// The token, if it needs no second round.
 fn one_round(method: Method, replies: &[Reply], hint: u64) -> Option<u64> {
     let granted = || replies.iter().filter(|reply| reply.is_granted);
     let drew = |number: u64| granted().filter(|reply| reply.number == number).count();
@@ -268,7 +269,7 @@ fn one_round(method: Method, replies: &[Reply], hint: u64) -> Option<u64> {
     }
 }
 
-/// Scores are doubles. These are far below 2^53.
+/// Converts a score, which Redis stores as a double. All numbers here are far below 2^53, so the conversion is exact.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn number(score: f64) -> u64 {
     score as u64

@@ -1,6 +1,6 @@
-//! Exit codes, failures with their messages, and the tables of exit codes in the help.
+//! Exit codes, the failures that carry them, and the examples and exit codes in the help.
 
-use crate::settings::{self, VerbOptions};
+use crate::settings::{self, AvailableOptions};
 use crate::{output, resource};
 use clap::builder::StyledStr;
 use quorlock::{AcquireError, ClientError, ConfigError, ReleaseError};
@@ -8,31 +8,30 @@ use std::fmt::Write as _;
 use std::io;
 use std::process::ExitCode;
 
-/// Exit code of the command. `run` and `lead` also pass on the exit code of the command they ran.
+/// An exit code of `quorlock`. `run` and `lead` also pass on the exit code of the command that they ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u8);
 
 impl Code {
-    /// Success; `status`: the lock is free.
+    /// Success. For `status`, the lock is free.
     pub(crate) const OK: Self = Self(0);
-    /// Another client holds the lock; `check`, `torture`: findings; `release`: no lock to release.
-    pub(crate) const NEGATIVE: Self = Self(1);
+    /// A negative result: another client holds the lock, `check` or `torture` has findings, or `release` found no such
+    /// lock.
+    pub(crate) const NEGATIVE_RESULT: Self = Self(1);
     /// An invalid option, variable, settings file or name.
     pub(crate) const USAGE: Self = Self(2);
-    /// Too few nodes reply (`EX_UNAVAILABLE` of `sysexits.h`).
+    /// No quorum: too few nodes reply, or too many are excluded. The value is `EX_UNAVAILABLE` of `sysexits.h`.
     pub(crate) const NO_QUORUM: Self = Self(69);
-    /// The lock was lost and the command was terminated. timeout(1) uses the same code.
+    /// The lock was lost, or `--max-hold` was reached. timeout(1) uses the same code.
     pub(crate) const LOST: Self = Self(124);
     /// quorlock itself failed.
     pub(crate) const FAILED: Self = Self(125);
-    /// The command to run cannot be executed.
     pub(crate) const CANNOT_EXECUTE: Self = Self(126);
-    /// The command to run was not found.
     pub(crate) const NOT_FOUND: Self = Self(127);
-    /// The reader of the output has closed the pipe: the code of a process that SIGPIPE killed.
+    /// The reader of the output closed the pipe. The value is the exit code of a process that SIGPIPE killed.
     pub(crate) const BROKEN_PIPE: Self = Self::of_signal(13);
 
-    /// The code that shells report for a process killed by `signal`.
+    /// Returns the code that shells report for a process killed by `signal`.
     pub(crate) const fn of_signal(signal: u8) -> Self {
         Self(signal.saturating_add(128))
     }
@@ -44,7 +43,7 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// An error that ends the command: exit code and message. An empty message is not printed.
+/// An error that ends the command, with an exit code and a message. An empty message is not printed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
@@ -60,15 +59,14 @@ impl Failure {
         Self::new(Code::USAGE, message)
     }
 
-    /// Names the resources in the message, unless it is about the options.
+    /// Puts the names of the resources before the message, unless the failure is a usage error.
     pub(crate) fn about(mut self, resources: &[&[u8]]) -> Self {
         if self.code != Code::USAGE {
-            self.message = format!("{}: {}", resource::all_shown(resources), self.message);
+            self.message = format!("{}: {}", resource::display_names(resources), self.message);
         }
         self
     }
 
-    /// Prints the message on stderr.
     pub(crate) fn print(&self) -> ExitCode {
         if !self.message.is_empty() {
             output::print_message(&self.message);
@@ -76,16 +74,16 @@ impl Failure {
         self.code.into()
     }
 
-    /// An invalid setting, in a verb with these `options`.
-    pub(crate) fn setting(error: &ConfigError, options: VerbOptions) -> Self {
+    /// Creates the failure for an invalid setting. `options` determines how the message names the setting.
+    pub(crate) fn setting(error: &ConfigError, options: AvailableOptions) -> Self {
         Self::usage(settings::message(error, options))
     }
 
-    /// A failed acquire, in a verb with these `options`.
-    pub(crate) fn acquire(error: &AcquireError, options: VerbOptions) -> Self {
+    /// Creates the failure for a failed acquire. `options` determines how the message names settings.
+    pub(crate) fn acquire(error: &AcquireError, options: AvailableOptions) -> Self {
         let code = match error {
             AcquireError::Invalid(error) => return Self::setting(error, options),
-            AcquireError::Contended { .. } | AcquireError::NotHeld { .. } => Code::NEGATIVE,
+            AcquireError::Contended { .. } | AcquireError::NotHeld { .. } => Code::NEGATIVE_RESULT,
             outage if outage.is_unavailable() => Code::NO_QUORUM,
             _ => Code::FAILED,
         };
@@ -93,8 +91,8 @@ impl Failure {
     }
 }
 
-/// The message of `error`, with advice for users of the command.
-fn acquire_message(error: &AcquireError, options: VerbOptions) -> String {
+/// Returns the message for `error`, with advice for users of the command.
+fn acquire_message(error: &AcquireError, options: AvailableOptions) -> String {
     let ttl = settings::named("ttl", options);
     match error {
         AcquireError::Expired { report } => format!(
@@ -114,11 +112,11 @@ fn acquire_message(error: &AcquireError, options: VerbOptions) -> String {
     }
 }
 
-/// The names of the resources are the only settings of these requests.
+/// Converts the error of a request whose only settings are the names of resources.
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::Invalid(error) => Self::setting(&error, VerbOptions::Nodes),
+            ClientError::Invalid(error) => Self::setting(&error, AvailableOptions::Nodes),
             other => Self::new(Code::FAILED, other.to_string()),
         }
     }
@@ -127,7 +125,7 @@ impl From<ClientError> for Failure {
 impl From<ReleaseError> for Failure {
     fn from(error: ReleaseError) -> Self {
         let code = match &error {
-            ReleaseError::Invalid(error) => return Self::setting(error, VerbOptions::Nodes),
+            ReleaseError::Invalid(error) => return Self::setting(error, AvailableOptions::Nodes),
             ReleaseError::NoQuorum { .. } => Code::NO_QUORUM,
             _ => Code::FAILED,
         };
@@ -135,7 +133,7 @@ impl From<ReleaseError> for Failure {
     }
 }
 
-/// An error while printing results.
+/// Converts an error that occurred while results were printed.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -145,16 +143,14 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// An exit code or an example, and its explanation.
 pub(crate) type Row = (&'static str, &'static str);
 
-/// Exit codes of every subcommand.
 pub(crate) const COMMON_CODES: [Row; 2] = [
     ("2", "usage error: invalid option, variable, settings file or name"),
     ("125", "quorlock itself failed"),
 ];
 
-/// The examples and exit codes below the main help.
+/// Builds the examples and exit codes below the main help.
 pub(crate) fn overview() -> StyledStr {
     help(
         &[
@@ -181,7 +177,8 @@ pub(crate) fn overview() -> StyledStr {
     )
 }
 
-/// The text below the options in a subcommand's help: examples, then `codes` and the common exit codes, sorted.
+/// Builds the text below the options in the help: the examples, then `codes` and the common exit codes in ascending
+/// order.
 pub(crate) fn help(examples: &[Row], codes: &[Row]) -> StyledStr {
     let mut text = StyledStr::new();
     // Writing to a StyledStr cannot fail.
@@ -192,13 +189,14 @@ pub(crate) fn help(examples: &[Row], codes: &[Row]) -> StyledStr {
     text
 }
 
-/// The number at the start of a code. Text sorts last.
+/// Returns the number at the start of an exit code in the help. Codes without a number are sorted last.
 fn number(code: &str) -> u8 {
     let end = code.find(|it: char| !it.is_ascii_digit()).unwrap_or(code.len());
     code[..end].parse().unwrap_or(u8::MAX)
 }
 
-/// Each command follows its explanation: next to each other, they would exceed the width of a terminal.
+/// Writes each example on two lines: the explanation, then the command. On one line, both would exceed the width of a
+/// terminal.
 fn write_examples(text: &mut StyledStr, examples: &[Row]) -> std::fmt::Result {
     let head = output::HEADER;
     write!(text, "{head}Examples:{head:#}")?;
@@ -224,9 +222,10 @@ mod tests {
     #[test]
     fn timeout_names_the_wait_option_of_the_verb() {
         let timeout = AcquireError::Timeout { report: None };
-        for (options, name) in
-            [(VerbOptions::Lock, "--wait (QUORLOCK_WAIT)"), (VerbOptions::Nodes, "QUORLOCK_WAIT")]
-        {
+        for (options, name) in [
+            (AvailableOptions::Lock, "--wait (QUORLOCK_WAIT)"),
+            (AvailableOptions::Nodes, "QUORLOCK_WAIT"),
+        ] {
             let failure = Failure::acquire(&timeout, options);
             assert_eq!(failure.code, Code::NO_QUORUM);
             let message = format!("the wait ended before an attempt completed; increase {name}");

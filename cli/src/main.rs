@@ -1,11 +1,11 @@
-//! `quorlock`: locks across N independent Redis masters, for scripts and operators.
+//! The `quorlock` command: distributed locks on N independent Redis masters, for scripts and operators.
 
 #[cfg(not(unix))]
 compile_error!("the command quorlock supports only Unix: `run` uses process groups and signals");
 
 mod exit;
 mod guard;
-mod held;
+mod locked_work;
 mod nodes;
 mod notify;
 mod options;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Adds a tip if `<CMD>` is missing: usually it was given without the `--` before it.
+/// Adds a tip to the error for a missing `<CMD>`. The usual cause is a missing `--` before the command.
 fn with_tip(mut error: Error) -> Error {
     let is_command = |missing: &String| missing.starts_with("<CMD>");
     let lacks_command = match error.get(ContextKind::InvalidArg) {

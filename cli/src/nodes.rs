@@ -1,10 +1,10 @@
-//! The client, with nodes and settings from options, a file and the environment.
+//! Builds the Redlock client from options, the settings file and environment variables.
 
 use crate::exit::Failure;
 use crate::options::{LockOptions, NodeOptions, RestartOptions};
 use crate::output;
 use crate::renewals::Renewals;
-use crate::settings::VerbOptions;
+use crate::settings::AvailableOptions;
 use quorlock::{Builder, Config, NodeState, Redlock, RestartGuard};
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, MapDeserializer};
@@ -15,16 +15,15 @@ use std::time::Duration;
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
-/// Prefix of the environment variables.
+/// The prefix of the environment variables that contain settings.
 const PREFIX: &str = "QUORLOCK";
 
-/// Default ttl of [`Builder`].
+/// The default ttl of [`Builder`].
 const TTL: Duration = Duration::from_secs(10);
 
-/// Written by some editors at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Interval at which `settle` reads the nodes' states.
+/// The interval at which `settle` polls the nodes' states.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 const NO_NODES: &str = "no nodes given: use --node URL (once per node) or --nodes-file FILE, or set \
@@ -33,25 +32,25 @@ const NO_NODES: &str = "no nodes given: use --node URL (once per node) or --node
 const SECRET_IN_URL: &str = "contains a user or a password, which ps shows to all users of this machine: pass the URLs in --nodes-file \
                              FILE or in the environment variable QUORLOCK_NODES";
 
-/// A client of the nodes, with the settings that the command uses itself.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) redlock: Redlock,
     pub(crate) ttl: Duration,
-    /// The setting `wait` of the file or the environment.
+    /// The `wait` setting from the file or the environment, which `--wait` overrides.
     pub(crate) wait: Option<Duration>,
-    /// Limit of [`settle`](Self::settle).
+    /// The maximum duration of [`settle`](Self::settle).
     pub(crate) connect_timeout: Duration,
     pub(crate) config: Config,
 }
 
 impl Client {
-    /// A client that acquires no locks. `guard` overrides the settings.
+    /// Creates a client for commands that acquire no locks. `guard` overrides the restart guard in the settings, unless
+    /// it is `None`.
     pub(crate) fn new(options: &NodeOptions, guard: Option<RestartGuard>) -> Result<Self, Failure> {
-        Self::build(config(options)?, guard, VerbOptions::Nodes)
+        Self::build(config(options)?, guard, AvailableOptions::Nodes)
     }
 
-    /// A client that acquires locks.
+    /// Creates a client for commands that acquire locks. The options override the settings.
     pub(crate) fn for_locks(
         options: &NodeOptions,
         restarts: &RestartOptions,
@@ -65,15 +64,15 @@ impl Client {
         } else if config.metadata.is_none() {
             config.owner = config.owner.or(Some(true));
         }
-        Self::build(config, restarts.guard(), VerbOptions::Lock)
+        Self::build(config, restarts.guard(), AvailableOptions::Lock)
     }
 
-    /// Builds the client. The restart guard is strict unless an option or a setting names another, because a new client
-    /// has observed no restarts. Errors name the `options` of the verb.
+    /// Builds the client. The default restart guard is strict, because a new client has observed no restarts. `options`
+    /// determines how error messages name the settings.
     fn build(
         mut config: Config,
         guard: Option<RestartGuard>,
-        options: VerbOptions,
+        options: AvailableOptions,
     ) -> Result<Self, Failure> {
         config.restart_guard = guard.or(config.restart_guard).or(Some(RestartGuard::Strict));
         let builder = Builder::from_config(config.clone());
@@ -88,16 +87,16 @@ impl Client {
         })
     }
 
-    /// True for the guard that excludes every recently started node, even if all nodes started recently.
+    /// Returns true if the restart guard excludes every recently started node, even if all nodes started recently.
     pub(crate) fn is_strict(&self) -> bool {
         self.config.restart_guard == Some(RestartGuard::Strict)
     }
 
-    /// Waits until every connection attempt has succeeded or failed, at most one connect timeout. Without this, a new
-    /// client would report on the nearest nodes only.
+    /// Waits until every connection attempt has succeeded or failed, for at most one connect timeout. Without this
+    /// wait, a new client would only report on the nodes that connect fastest.
     ///
     /// # Errors
-    /// If the connection to every node has failed.
+    /// Fails if no node could be connected.
     pub(crate) async fn settle(&self) -> Result<(), Failure> {
         let mut ready = pin!(self.redlock.ready());
         let mut connecting = pin!(async {
@@ -107,19 +106,19 @@ impl Client {
         });
         let settled = async {
             select! {
-                // Stays pending without a quorum.
+                // `ready` stays pending while no quorum is connected.
                 is_ready = &mut ready => is_ready?,
                 () = &mut connecting => return Ok(()),
             }
             connecting.await;
             Ok(())
         };
-        // The result of the request reports nodes that are still connecting.
+        // After a timeout, the result of the next request reports the nodes that are still connecting.
         timeout(self.connect_timeout, settled).await.unwrap_or(Ok(()))
     }
 
-    /// Delivers pending releases, for at most one connect timeout. Prints a message about locks that could not be
-    /// released; they expire after their ttl.
+    /// Closes the client, which delivers pending releases for at most one connect timeout. If locks could not be
+    /// released, prints a message; their keys expire after the ttl.
     pub(crate) async fn close(&self) {
         if let Err(error) = self.redlock.close().await {
             output::print_message(format_args!(
@@ -129,17 +128,17 @@ impl Client {
     }
 }
 
-/// Merges the sources. The nodes come from one source: `--node`, the file, or else the environment. For other settings,
-/// the environment overrides the file.
+/// Merges the settings from all sources. The nodes come from one source only: `--node`, the file, or else the
+/// environment. For other settings, the environment overrides the file, and the TLS options override both.
 fn config(options: &NodeOptions) -> Result<Config, Failure> {
     let mut given = match &options.nodes_file {
         Some(file) => read("--nodes-file", file)?,
         None => Config::new(urls_without_secrets(&options.node)?),
     };
     let nodes = std::mem::take(&mut given.nodes);
-    // The errors are about variables only.
+    // Only an invalid environment variable causes an error here.
     let config = given.with_env(PREFIX);
-    let mut config = config.map_err(|error| Failure::setting(&error, VerbOptions::Nodes))?;
+    let mut config = config.map_err(|error| Failure::setting(&error, AvailableOptions::Nodes))?;
     if !nodes.is_empty() {
         config.nodes = nodes;
     }
@@ -158,7 +157,8 @@ fn config(options: &NodeOptions) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Checks the URLs of `--node`. A URL with a secret is rejected, and not printed.
+/// Returns the URLs of `--node`. Fails if a URL contains a user or a password. The error names the URL's position and
+/// does not print the URL.
 fn urls_without_secrets(urls: &[String]) -> Result<&[String], Failure> {
     let has_secret = |url: &String| {
         let url = url.to_ascii_lowercase();
@@ -170,7 +170,7 @@ fn urls_without_secrets(urls: &[String]) -> Result<&[String], Failure> {
     }
 }
 
-/// Reads a settings file. No error message contains a URL, because it may have a password.
+/// Reads a settings file. Error messages contain no URL, because a URL may contain a password.
 pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
     let failure =
         |what: &dyn std::fmt::Display| Failure::usage(format!("{option} {}{what}", file.display()));
@@ -190,8 +190,8 @@ pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The non-empty lines without comments. A `#` begins a comment at the start of a line or after white space; elsewhere
-/// it is a part of the URL.
+/// Returns the lines of `text` that are not empty after comments are removed. A `#` begins a comment at the start of a
+/// line or after white space; elsewhere, it is part of a URL.
 fn uncommented_lines(text: &str) -> impl Iterator<Item = &str> {
     let uncommented = |line: &str| {
         let mut marks = line.match_indices('#').map(|(at, _)| at);
@@ -202,13 +202,14 @@ fn uncommented_lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(move |line| line[..uncommented(line)].trim()).filter(|line| !line.is_empty())
 }
 
-/// The URLs of a line, separated by commas or white space as in `QUORLOCK_NODES`.
+/// Splits a line into URLs, which are separated by commas or white space as in `QUORLOCK_NODES`.
 fn urls(line: &str) -> Vec<String> {
     let nodes = MapDeserializer::<_, ValueError>::new([("nodes", line)].into_iter());
     Config::deserialize(nodes).map_or_else(|_| vec![line.to_owned()], |config| config.nodes)
 }
 
-/// True for a list of URLs: its first line begins with a scheme or cannot be the first line of a TOML file.
+/// Returns true if `text` is a list of URLs, and false if it is a TOML file. The first line of a list begins with a URL
+/// scheme, or contains no `=` and does not begin with `[`.
 fn is_list(text: &str) -> bool {
     let Some(line) = uncommented_lines(text).next() else { return true };
     let is_part = |it: char| it.is_ascii_alphanumeric() || it == '+';
@@ -216,7 +217,8 @@ fn is_list(text: &str) -> bool {
     has_scheme || !(line.contains('=') || line.starts_with('['))
 }
 
-/// The database number in a valid URL, 0 by default. Locks in different databases are independent.
+/// Returns the database number in a valid URL, or 0 if the URL contains none. Locks in different databases are
+/// independent.
 pub(crate) fn database(url: &str) -> u32 {
     let (scheme, place) = url.trim().split_once("://").unwrap_or_default();
     let (place, query) = place.split_once('?').unwrap_or((place, ""));

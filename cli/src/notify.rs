@@ -1,11 +1,10 @@
-//! Service notifications for systemd, as in `sd_notify(3)`.
+//! Sends service notifications to systemd, as specified in `sd_notify(3)`.
 
 use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The variable with the socket's name.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +13,7 @@ pub(crate) enum State {
     Stopping,
 }
 
-/// Sends the state to the socket in `NOTIFY_SOCKET`; has no effect if the variable is unset or empty.
+/// Sends `state` to the socket that `NOTIFY_SOCKET` names. Has no effect if the variable is unset or empty.
 pub(crate) fn send(state: State) -> io::Result<()> {
     let named = env::var_os(SOCKET).filter(|name| !name.is_empty());
     named.map_or(Ok(()), |name| send_to(&name, state))
@@ -28,7 +27,8 @@ fn send_to(name: &OsStr, state: State) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(text, &address(name)?).map(drop)
 }
 
-/// A path, or with a leading `@` an abstract name, which containers and older systems use.
+/// Parses the socket's address: a path, or an abstract name if it begins with `@`. Containers and older systems use
+/// abstract names.
 fn address(name: &OsStr) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = name.as_encoded_bytes().strip_prefix(b"@") {

@@ -49,7 +49,6 @@ pub(crate) struct RestartOptions {
     restart_guard: Option<RestartChoice>,
 }
 
-/// [`RestartGuard`] as an option.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum RestartChoice {
     /// Excludes each node with an uptime below the maximum ttl plus a margin (62.2 s by default)
@@ -61,7 +60,6 @@ enum RestartChoice {
 }
 
 impl RestartOptions {
-    /// The guard that the option names, if it was given.
     pub(crate) fn guard(&self) -> Option<RestartGuard> {
         self.restart_guard.map(|choice| match choice {
             RestartChoice::Strict => RestartGuard::Strict,
@@ -113,14 +111,14 @@ pub(crate) struct WaitOptions {
     #[arg(short, long, value_name = "DUR", visible_alias = "timeout", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
     /// Exit code if another client holds the lock
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = Code::NEGATIVE.0)]
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = Code::NEGATIVE_RESULT.0)]
     pub(crate) conflict_exit_code: u8,
 }
 
 impl WaitOptions {
     pub(crate) fn unlimited() -> Self {
         let wait = Some(Duration::MAX);
-        Self { no_wait: false, wait, conflict_exit_code: Code::NEGATIVE.0 }
+        Self { no_wait: false, wait, conflict_exit_code: Code::NEGATIVE_RESULT.0 }
     }
 }
 
@@ -148,15 +146,15 @@ pub(crate) enum OnLost {
     Kill,
 }
 
-/// Default of `--grace`.
+/// The default of `--grace`.
 const GRACE: Duration = Duration::from_secs(3);
 
 impl ChildOptions {
-    /// Time between TERM and the end of the validity.
+    /// Returns the time between TERM and the end of the validity.
     ///
     /// # Errors
-    /// If it exceeds half of the `ttl`, because failing renewals need time for retries before the signal. If it is not
-    /// shorter than `max_hold`, because the command would be terminated at its start.
+    /// Fails if the grace exceeds half of the `ttl`, because failing renewals need time for retries before the signal.
+    /// Also fails if the grace is not shorter than `max_hold`, because the command would be terminated at its start.
     pub(crate) fn grace(&self, ttl: Duration, max_hold: Duration) -> Result<Duration, Failure> {
         let most = ttl / 2;
         match self.grace {
@@ -173,7 +171,7 @@ impl ChildOptions {
     }
 }
 
-/// Parses a duration, in the format of settings files and variables.
+/// Parses a duration in the format of settings files and environment variables.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let read = humantime::parse_duration(text.trim());
     read.map_err(|_| "must be a duration with its unit, such as 10s, 250ms or 1m 30s".to_owned())

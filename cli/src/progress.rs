@@ -1,20 +1,21 @@
-//! The waiting time and its reason, while the command waits for a lock.
+//! Shows how long the command has been waiting for a lock, and why.
 
 use crate::nodes::Client;
-use crate::{held, output, resource};
+use crate::{locked_work, output, resource};
 use quorlock::{NodeInfo, NodeState};
 use std::convert::Infallible;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Delay before the progress line appears, and interval of its updates.
+/// The delay before the progress line appears, and the interval between its updates.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Delay before the first message if stderr is not a terminal. Each later pause is ten times as long, up to the longest.
+/// The delay before the first message if stderr is not a terminal. Each later pause is ten times as long as the one
+/// before, up to `LONGEST_PAUSE`.
 const FIRST_MESSAGE: Duration = Duration::from_secs(3);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// A line that each write replaces. Dropping it clears the line.
+/// A line of the terminal whose text can be replaced. Dropping the `Line` clears the text.
 #[derive(Default)]
 struct Line {
     width: usize,
@@ -36,8 +37,8 @@ impl Drop for Line {
     }
 }
 
-/// Shows the waiting time and its reason until the future is dropped: on a terminal in a line that is updated, otherwise
-/// in a few messages.
+/// Shows how long and why the command has been waiting, until the future is dropped. Updates one line on a terminal,
+/// and otherwise prints a message at growing intervals.
 pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     let begun = Instant::now();
     let waited = || humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
@@ -66,12 +67,16 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     }
 }
 
-/// Why the lock is not acquired yet.
+/// Describes why the lock is not acquired yet.
 async fn reason(client: &Client, resources: &[&[u8]]) -> String {
-    if let Some((resource, holder)) = held::find_holder(client, resources).await {
-        return format!("{} is {}", resource::shown(resource), held::described(&holder));
+    if let Some((resource, holder)) = locked_work::find_holder(client, resources).await {
+        return format!(
+            "{} is {}",
+            resource::display_name(resource),
+            locked_work::described(&holder)
+        );
     }
-    let names = resource::all_shown(resources);
+    let names = resource::display_names(resources);
     let nodes = client.redlock.nodes();
     let is_up = |node: &&NodeInfo| *node.state() == NodeState::Up;
     let down = nodes.iter().filter(|node| !is_up(node)).map(ToString::to_string);

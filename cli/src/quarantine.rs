@@ -1,4 +1,4 @@
-//! Messages about nodes without a vote in an acquire, for example because they may have lost locks in a restart.
+//! Messages about nodes without a vote in an acquire, for example because they restarted and may have lost their locks.
 
 use crate::nodes::Client;
 use crate::output;
@@ -7,13 +7,14 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
-/// Advice for a new deployment.
+/// Advice for users of a new deployment.
 pub(crate) const IF_NEW: &str =
     "for a new deployment, on which no lock has been held yet, use --restart-guard observed";
 
 const PERMIT_INFO: &str = "permit INFO (+info), so that quorlock can read the uptime of the nodes";
 
-/// Prints why and for how long no lock can be acquired, if the restart guard excludes a majority. Then stays pending.
+/// Prints a message if the restart guard excludes so many nodes that no lock can be acquired. The message contains the
+/// reason and the time. The future never resolves.
 pub(crate) async fn warn(client: &Client) -> Infallible {
     if client.settle().await.is_ok()
         && let Some(reason) = reason(client)
@@ -23,8 +24,8 @@ pub(crate) async fn warn(client: &Client) -> Infallible {
     pending().await
 }
 
-/// Why and for how long no lock can be acquired, although a majority of the nodes replies; `None` if a lock can be
-/// acquired.
+/// Returns the reason why no lock can be acquired although a majority of the nodes replies, and how long this lasts.
+/// Returns `None` if a lock can be acquired, or if too few nodes reply.
 pub(crate) fn reason(client: &Client) -> Option<String> {
     let nodes = client.redlock.nodes();
     let up = || nodes.iter().filter(|node| *node.state() == NodeState::Up);
@@ -44,14 +45,14 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
     if up().any(lacks_info) {
         reason = format!("{reason}; {PERMIT_INFO}");
     }
-    // An older node would show that the deployment is not new.
+    // If any node had started earlier, the deployment would not be new.
     if client.is_strict() && recent == up().count() {
         reason = format!("{reason}; {IF_NEW}");
     }
     Some(reason)
 }
 
-/// True for a node without a vote, because the user of this client may not read its `INFO`.
+/// Returns true if the node has no vote because the Redis user has no permission for `INFO`.
 fn lacks_info(node: &NodeInfo) -> bool {
     match node.eligibility() {
         VoteEligibility::Excluded(NodeFailure::MaybeRestarted { missing, .. }) => {
@@ -61,15 +62,15 @@ fn lacks_info(node: &NodeInfo) -> bool {
     }
 }
 
-/// Time until a majority of `all` nodes has a vote. `waits` contains the time of each node that replies. `None` if a
-/// majority has a vote now, or if too few nodes reply.
+/// Returns the time until a majority of `all` nodes has a vote. `waits` contains, for each node that replies, the time
+/// until it has a vote. Returns `None` if a majority already has a vote, or if too few nodes reply.
 fn until_quorum(waits: impl Iterator<Item = Duration>, all: usize) -> Option<Duration> {
     let mut waits: Vec<Duration> = waits.collect();
     waits.sort_unstable();
     waits.get(all / 2).copied().filter(|wait| !wait.is_zero())
 }
 
-/// True for a node that started recently, or may have started recently.
+/// Returns true if the node started recently, or may have started recently.
 fn is_recently_started(node: &NodeInfo) -> bool {
     match node.eligibility() {
         VoteEligibility::RecentStart { .. } => true,
@@ -80,7 +81,7 @@ fn is_recently_started(node: &NodeInfo) -> bool {
     }
 }
 
-/// Whole seconds, rounded up.
+/// Formats a duration in whole seconds, rounded up.
 pub(crate) fn seconds(duration: Duration) -> String {
     let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     format!("{whole} s")

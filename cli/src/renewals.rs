@@ -1,4 +1,4 @@
-//! Messages about renewals that fail.
+//! Prints messages about failing renewals.
 
 use crate::{output, resource};
 use quorlock::Observer;
@@ -7,15 +7,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Prints a line when renewals begin to fail, and another when they succeed again.
+/// An observer that prints a message when renewals begin to fail, and another message when they succeed again.
 #[derive(Default)]
 pub(crate) struct Renewals {
-    /// Sender to the printing thread, created with the first line.
+    /// The sender to the printing thread, which starts with the first message.
     printer: Mutex<Option<Sender<String>>>,
 }
 
 impl Renewals {
-    /// Prints on another thread, because an observer that blocks on a full pipe would delay renewals.
+    /// Prints a message on a separate thread. An observer that blocks on a full pipe would delay renewals.
     fn print(&self, line: String) {
         let mut printer = self.printer.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = printer.get_or_insert_with(|| {
@@ -23,13 +23,13 @@ impl Renewals {
             thread::spawn(move || lines.iter().for_each(output::print_message));
             sender
         });
-        // Fails only if the thread has panicked.
+        // `send` fails only if the printing thread has panicked.
         let _ = sender.send(line);
     }
 }
 
 fn names(lock: &LockInfo) -> String {
-    resource::all_shown(&lock.resources.iter().collect::<Vec<_>>())
+    resource::display_names(&lock.resources.iter().collect::<Vec<_>>())
 }
 
 impl Observer for Renewals {

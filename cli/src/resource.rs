@@ -4,10 +4,10 @@ use crate::exit::Failure;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
-/// The bytes of a name.
+/// Returns the bytes of a resource name.
 ///
 /// # Errors
-/// If the name is empty: in scripts, this is usually an unset variable.
+/// Fails if the name is empty. The usual cause is an unset variable in a script.
 pub(crate) fn bytes(name: &OsStr) -> Result<&[u8], Failure> {
     if name.is_empty() {
         let message = "the resource name is empty: check that its shell variable is set";
@@ -32,8 +32,8 @@ fn raw(name: &OsStr) -> Result<&[u8], Failure> {
     text.ok_or_else(|| Failure::usage("the resource name is not valid UTF-8"))
 }
 
-/// A name for messages and JSON: control characters and bytes that are not UTF-8 are escaped.
-pub(crate) fn shown(name: &[u8]) -> String {
+/// Formats a name for messages and JSON. Escapes backslashes, control characters and bytes that are not UTF-8.
+pub(crate) fn display_name(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {
         for character in chunk.valid().chars() {
@@ -51,9 +51,8 @@ pub(crate) fn shown(name: &[u8]) -> String {
     shown
 }
 
-/// The names for messages, separated by commas.
-pub(crate) fn all_shown(names: &[&[u8]]) -> String {
-    names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
+pub(crate) fn display_names(names: &[&[u8]]) -> String {
+    names.iter().map(|name| display_name(name)).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -69,12 +68,12 @@ mod tests {
             (b"\xff", "\\xff"),
             (b"\\xff", "\\\\xff"),
         ] {
-            assert_eq!(shown(name), text);
+            assert_eq!(display_name(name), text);
         }
     }
 
     #[test]
-    fn an_empty_name_is_a_usage_error() {
+    fn empty_name_is_a_usage_error() {
         let failure = bytes(OsStr::new("")).expect_err("an error");
         assert_eq!(failure.code, crate::exit::Code::USAGE);
         assert_eq!(bytes(OsStr::new("a")).expect("a valid name"), b"a");

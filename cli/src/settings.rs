@@ -1,27 +1,26 @@
-//! Errors in settings, with the settings named as options, variables and file keys.
+//! Messages about invalid settings. They name each setting by its option and environment variable.
 
 use quorlock::ConfigError;
 
-/// The options of a verb that are settings.
+/// Which settings a subcommand accepts as options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VerbOptions {
-    /// Options of the lock and of the nodes: `run`, `hold` and `lead`.
+pub(crate) enum AvailableOptions {
+    /// `run`, `hold` and `lead`: the options of the lock and of the nodes.
     Lock,
-    /// Only options of the nodes.
+    /// All other subcommands: the options of the nodes only.
     Nodes,
 }
 
-/// The message of `error`, with the names of the verb's `options`. The library's own message names methods of its
-/// builder, which do not exist in a shell.
-pub(crate) fn message(error: &ConfigError, options: VerbOptions) -> String {
+/// Returns the message of `error` with the names of options and variables. The library's own message names builder
+/// methods, which do not exist in a shell.
+pub(crate) fn message(error: &ConfigError, options: AvailableOptions) -> String {
     time_message(error, options)
         .or_else(|| text_message(error, options))
         .or_else(|| tls_message(error, options))
         .unwrap_or_else(|| error.to_string())
 }
 
-/// Messages about durations and clocks.
-fn time_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
+fn time_message(error: &ConfigError, options: AvailableOptions) -> Option<String> {
     let named = |setting| named(setting, options);
     Some(match error {
         ConfigError::BadTtl { setting, ttl } => {
@@ -67,8 +66,7 @@ fn time_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
     })
 }
 
-/// Messages about nodes, names, metadata and values.
-fn text_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
+fn text_message(error: &ConfigError, options: AvailableOptions) -> Option<String> {
     let named = |setting| named(setting, options);
     Some(match error {
         ConfigError::NoNodes => "no nodes: use --node, --nodes-file or QUORLOCK_NODES".to_owned(),
@@ -87,7 +85,7 @@ fn text_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
              other internal keys",
             named("key_prefix")
         ),
-        // `--metadata` overrides both.
+        // `--metadata` overrides both settings.
         ConfigError::OwnerAndMetadata => {
             format!("{} and {} are both set: unset one", variable("owner"), variable("metadata"))
         }
@@ -95,8 +93,7 @@ fn text_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
     })
 }
 
-/// Messages about certificate files.
-fn tls_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
+fn tls_message(error: &ConfigError, options: AvailableOptions) -> Option<String> {
     let named = |setting| named(setting, options);
     Some(match error {
         ConfigError::BadTlsFile { setting, path, reason } => {
@@ -113,15 +110,15 @@ fn tls_message(error: &ConfigError, options: VerbOptions) -> Option<String> {
     })
 }
 
-/// The name of a setting: its option, if the verb has one, and its environment variable. The key in a file is the name
-/// of the variable in lower case, without the prefix.
-pub(crate) fn named(setting: &str, options: VerbOptions) -> String {
+/// Returns the name of a setting: its option, if the subcommand has one, and its environment variable. In a settings
+/// file, the key is the name of the variable in lower case, without the prefix.
+pub(crate) fn named(setting: &str, options: AvailableOptions) -> String {
     let variable = variable(setting);
     match (setting, options) {
         ("tls_ca_cert_file", _) => format!("--cacert ({variable})"),
         ("tls_cert_file", _) => format!("--cert ({variable})"),
         ("tls_key_file", _) => format!("--key ({variable})"),
-        ("ttl" | "max_ttl" | "metadata" | "wait", VerbOptions::Lock) => {
+        ("ttl" | "max_ttl" | "metadata" | "wait", AvailableOptions::Lock) => {
             format!("--{} ({variable})", setting.replace('_', "-"))
         }
         _ => variable,
@@ -139,11 +136,11 @@ mod tests {
     #[test]
     fn settings_are_named_by_option_and_variable() {
         for (setting, options, name) in [
-            ("ttl", VerbOptions::Lock, "--ttl (QUORLOCK_TTL)"),
-            ("max_ttl", VerbOptions::Lock, "--max-ttl (QUORLOCK_MAX_TTL)"),
-            ("max_ttl", VerbOptions::Nodes, "QUORLOCK_MAX_TTL"),
-            ("node_timeout", VerbOptions::Lock, "QUORLOCK_NODE_TIMEOUT"),
-            ("tls_key_file", VerbOptions::Nodes, "--key (QUORLOCK_TLS_KEY_FILE)"),
+            ("ttl", AvailableOptions::Lock, "--ttl (QUORLOCK_TTL)"),
+            ("max_ttl", AvailableOptions::Lock, "--max-ttl (QUORLOCK_MAX_TTL)"),
+            ("max_ttl", AvailableOptions::Nodes, "QUORLOCK_MAX_TTL"),
+            ("node_timeout", AvailableOptions::Lock, "QUORLOCK_NODE_TIMEOUT"),
+            ("tls_key_file", AvailableOptions::Nodes, "--key (QUORLOCK_TLS_KEY_FILE)"),
         ] {
             assert_eq!(named(setting, options), name);
         }

@@ -1,7 +1,8 @@
-//! A holder that was paused for longer than its lease writes again: `cargo run --example fencing`.
+//! Demonstrates fencing. A holder that was paused for longer than its lease writes late, and the resources reject the
+//! write: `cargo run --example fencing`.
 //!
-//! The other files are for copying: `cell.rs` protects a value in memory, `store.rs` and `write.lua` one in Redis, the
-//! `.sql` files a row in `PostgreSQL`. See docs/FENCING.md.
+//! The other files are meant for copying: `cell.rs` protects a value in memory, `store.rs` and `write.lua` protect a
+//! value in Redis, and the `.sql` files protect a row in `PostgreSQL`. See docs/FENCING.md.
 
 mod cell;
 mod stale;
@@ -20,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redlock = Redlock::builder().nodes(nodes.urls()).ttl(Duration::from_secs(1)).fenced();
     let redlock = redlock.build()?;
 
-    // Both resources record the highest token that they have seen.
+    // Both resources record the highest token that a client has used.
     let cell = FencedCell::new(0);
     let server = Server::builder().durable().start();
     let store = Store::open(&server.url(), "account/7").await?;
@@ -36,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let bob = redlock.acquire("account/7").await?;
     let second = bob.token().ok_or("a fenced lease has a token")?;
     println!("bob holds the lock with token {second}");
-    // Reading with the new token records it: from here on ann's token is stale.
+    // The read records bob's token. From here on, ann's token is stale.
     let seen = cell.with(second, |balance| *balance)?;
     let stored = store.read(second).await??;
     println!("bob reads {seen} from memory and {stored} from Redis");

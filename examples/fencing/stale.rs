@@ -1,15 +1,15 @@
-//! The error for a stale token.
+//! The error that a resource returns for a stale token.
 
 use quorlock::FencingToken;
 use std::fmt;
 
-/// The resource has seen a higher token: the lease of `token` has ended, and another holder has the lock. The resource
-/// was not changed.
+/// The error for a stale token: the resource has recorded a higher one. The lease of `token` has ended, and the lock
+/// has had another holder since. The resource was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stale {
     /// The rejected token.
     pub(crate) token: FencingToken,
-    /// The highest token that the resource has seen.
+    /// The highest token that the resource has recorded.
     pub(crate) highest: FencingToken,
 }
 

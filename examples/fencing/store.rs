@@ -5,10 +5,10 @@ use quorlock::FencingToken;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, RedisResult, Script};
 
-/// A value in a Redis server that rejects tokens lower than the highest one it has seen.
+/// A value in a Redis server that can only be used with a fencing token at least as high as every earlier one.
 ///
-/// The server must be durable (`appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`): if it loses the
-/// token, it accepts a stale holder.
+/// The server must be durable (`appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`). If the server
+/// loses the token, it accepts a stale holder.
 pub(crate) struct Store {
     connection: MultiplexedConnection,
     key: String,
@@ -16,20 +16,20 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Connects to the server; the value is stored at `key`.
+    /// Connects to the server, which stores the value at `key`.
     pub(crate) async fn open(url: &str, key: &str) -> RedisResult<Self> {
         let connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
         let write = Script::new(include_str!("write.lua"));
         Ok(Self { connection, key: key.to_owned(), write })
     }
 
-    /// Reads the value. From then on lower tokens are rejected. A new holder calls this first, so that an earlier
-    /// holder cannot change the value it has read.
+    /// Reads the value and records `token`, so the server rejects lower tokens from then on. A new holder calls `read`
+    /// first. Otherwise, an earlier holder could change the value after it was read.
     pub(crate) async fn read(&self, token: FencingToken) -> RedisResult<Result<String, Stale>> {
         self.invoke(token, None).await
     }
 
-    /// Writes the value, unless the server has seen a higher token.
+    /// Writes the value and records `token`, unless the server has recorded a higher token.
     pub(crate) async fn write(
         &self,
         token: FencingToken,

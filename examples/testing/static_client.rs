@@ -1,5 +1,5 @@
-//! One static client for all tests of a program. Every `#[tokio::test]` has its own runtime; the client works in each
-//! of them. `QUORLOCK_NODES` names real servers; without it, the nodes run inside the test process.
+//! One static client for all tests of a program. Every `#[tokio::test]` has its own runtime, and the client works in
+//! each of them. If `QUORLOCK_NODES` is set, it names real servers. Otherwise, the nodes run inside the test process.
 
 use quorlock::{Builder, Redlock};
 use quorlock_test::Nodes;
@@ -15,7 +15,7 @@ static REDLOCK: LazyLock<Redlock> = LazyLock::new(|| {
 
 #[tokio::test]
 async fn lock_is_exclusive() {
-    // Tests run concurrently: each uses its own resource names.
+    // Tests run concurrently, so each test uses its own resource names.
     let lease = REDLOCK.acquire("exclusive").await.expect("the lock is free");
     let refused = REDLOCK.try_acquire("exclusive").await.expect_err("the lock is held");
     assert!(refused.is_contended());

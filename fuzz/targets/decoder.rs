@@ -1,5 +1,5 @@
-//! Parses arbitrary server output, and compares the first reply with the redis crate's result. The first
-//! input byte is the chunk size minus one; the rest is the output.
+//! Parses arbitrary server output, and compares the first reply with the result of the redis crate. The first input
+//! byte is the chunk size minus one; the other bytes are the output.
 #![no_main]
 
 #[allow(dead_code)]
@@ -9,8 +9,8 @@ mod decoder;
 use decoder::Decoder;
 use libfuzzer_sys::fuzz_target;
 
-/// Decodes `bytes` in chunks of `size`. Returns the `Debug` text of each reply, because NaN is not equal to
-/// itself, and whether decoding ended in an error.
+/// Decodes `bytes` in chunks of `size` bytes. Returns the `Debug` text of each reply, because NaN is not equal to
+/// itself, and whether decoding failed.
 fn decoded(bytes: &[u8], size: usize) -> (Vec<String>, bool) {
     let (mut decoder, mut replies) = (Decoder::default(), Vec::new());
     for piece in bytes.chunks(size) {
@@ -34,8 +34,8 @@ fuzz_target!(|data: &[u8]| {
         whole,
         "the replies depend on the chunk size"
     );
-    // The crate must read the same first reply. Input that only the crate accepts must have been refused here
-    // for exceeding a bound.
+    // The redis crate must return the same first reply. If only the crate accepts the input, this decoder must have
+    // rejected the input for exceeding a limit.
     let (replies, is_refused) = whole;
     // The decoder accepts errors that are not UTF-8; the crate does not.
     let text = String::from_utf8_lossy(bytes);

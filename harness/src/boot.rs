@@ -1,16 +1,17 @@
-//! The clock that all processes of a run share.
+//! The boot clock, which all processes of a run share.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// `CLOCK_BOOTTIME` includes the time during which the machine sleeps. Other systems use the
-/// monotonic clock.
+/// The ID of the boot clock. `CLOCK_BOOTTIME` includes the time during which the machine sleeps.
+/// Other systems use the monotonic clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: ClockId = ClockId::Monotonic;
 
-/// Time since the start of the machine in nanoseconds, including sleep.
+/// Returns the time since the start of the machine in nanoseconds. On Linux and Android, this
+/// includes the time during which the machine slept.
 pub fn now() -> u64 {
     let time = clock_gettime(BOOT);
     // The clock is never negative.
@@ -19,12 +20,12 @@ pub fn now() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// A duration in nanoseconds, at most 584 years.
+/// Converts a duration to nanoseconds. Durations above 584 years saturate at `u64::MAX`.
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Sleeps until the boot clock reads `at`.
+/// Sleeps until the boot clock reads `at` nanoseconds.
 pub fn sleep_until(at: u64) {
     std::thread::sleep(Duration::from_nanos(at.saturating_sub(now())));
 }

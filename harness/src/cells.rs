@@ -1,5 +1,6 @@
-//! Access of a client process to the counters and fenced cells. Requests go to the controller
-//! through standard output, and replies come through standard input.
+//! Gives a client process access to the shared counters and fenced cells, which are in the
+//! controller process. The client sends requests through standard output, and receives replies
+//! through standard input.
 
 use crate::line::{ClientMessage, MessageWriter, Request};
 use std::collections::HashMap;
@@ -7,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Requests to the store that have no reply yet.
 #[derive(Debug)]
 pub(crate) struct Cells {
     writer: Arc<MessageWriter>,
@@ -20,45 +20,47 @@ impl Cells {
         Self { writer: writer.clone(), next_request: AtomicU64::new(0), pending: Mutex::default() }
     }
 
-    /// Reads the counter of a resource.
     pub(crate) async fn read(&self, resource: u16) -> Option<u64> {
-        self.ask(Request::Read { resource }).await
+        self.request(Request::Read { resource }).await
     }
 
-    /// Sets the counter if the write arrives before `until` on the boot clock. Returns whether it
-    /// did.
+    /// Sets the counter of a resource. The store accepts the write only if it arrives before
+    /// `until` on the boot clock. Returns whether the store accepted it, or `None` if the
+    /// controller has ended.
     pub(crate) async fn write(&self, resource: u16, value: u64, until: u64) -> Option<bool> {
-        let landed = self.ask(Request::Write { resource, value, until }).await?;
+        let landed = self.request(Request::Write { resource, value, until }).await?;
         Some(landed == 1)
     }
 
-    /// The highest token that the cell has accepted; 0 before the first one.
+    /// Returns the highest token that the resource's fenced cell has accepted, or 0 if it has
+    /// accepted none. Returns `None` if the controller has ended.
     pub(crate) async fn highest(&self, resource: u16) -> Option<u64> {
-        self.ask(Request::Highest { resource }).await
+        self.request(Request::Highest { resource }).await
     }
 
-    /// Writes to the cell with a token, for tenure `id`. The cell records whether it accepted the
-    /// write. The validity of the lease ends at `until` on the boot clock; 0 if it has ended.
+    /// Writes to the resource's fenced cell with `token`. The cell records whether it accepted the
+    /// write. `id` identifies the writer's tenure. `until` is the end of the lease's validity on
+    /// the boot clock, or 0 if the validity has ended.
     pub(crate) async fn write_fenced(&self, resource: u16, id: u64, token: u64, until: u64) {
-        self.ask(Request::WriteFenced { resource, id, token, until }).await;
+        self.request(Request::WriteFenced { resource, id, token, until }).await;
     }
 
-    /// Completes the request number `ask`.
-    pub(crate) fn take(&self, ask: u64, answer: u64) {
-        if let Some(reply) = self.pending().remove(&ask) {
+    /// Delivers the reply to the request `request_id`.
+    pub(crate) fn deliver_reply(&self, request_id: u64, value: u64) {
+        if let Some(reply) = self.pending().remove(&request_id) {
             // The receiver is dropped if the task has ended.
-            let _ = reply.send(answer);
+            let _ = reply.send(value);
         }
     }
 
-    /// Sends a request and waits for the reply. `None` if the controller has ended; then this
-    /// process ends, too.
-    async fn ask(&self, request: Request) -> Option<u64> {
-        let ask = self.next_request.fetch_add(1, Ordering::Relaxed);
-        let (reply, answer) = oneshot::channel();
-        self.pending().insert(ask, reply);
-        self.writer.send(&ClientMessage::StoreRequest { ask, request });
-        answer.await.ok()
+    /// Sends a request and waits for the reply. Returns `None` if the controller has ended. This
+    /// process then ends, too.
+    async fn request(&self, request: Request) -> Option<u64> {
+        let request_id = self.next_request.fetch_add(1, Ordering::Relaxed);
+        let (reply, value) = oneshot::channel();
+        self.pending().insert(request_id, reply);
+        self.writer.send(&ClientMessage::StoreRequest { request_id, request });
+        value.await.ok()
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<u64>>> {

@@ -1,17 +1,18 @@
-//! Checks of a run's records for violations.
+//! Checks that search the records of a run for violations.
 
 use crate::record::{Call, Fault, Hold, Overlap, Verb};
 use crate::steps::Steps;
 use std::collections::BTreeMap;
 
-/// Tolerance for a busy machine, in nanoseconds, that is added to each promised limit.
+/// The tolerance for a busy machine, in nanoseconds. It is added to each time limit that the
+/// library promises.
 pub(crate) const SLACK: u64 = 1_000_000_000;
 
-/// Times during which client processes were stopped, by client number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pauses(BTreeMap<u16, Vec<(u64, u64)>>);
 
-/// A loss that the library reported: the end of the validity, and the time of the report.
+/// The loss of a lease, as reported by the library. The report came at `at`, and the validity ended
+/// at `until`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportedLoss {
     pub(crate) client: u16,
@@ -19,7 +20,7 @@ pub(crate) struct ReportedLoss {
     pub(crate) at: u64,
 }
 
-/// All pairs of overlapping tenures of one resource, each pair once. Tenures that touch do not
+/// Returns all pairs of overlapping holds of one resource, each pair once. Adjacent holds do not
 /// overlap.
 pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
     let mut sorted: Vec<_> = holds.iter().filter(|hold| hold.from < hold.until).collect();
@@ -31,8 +32,8 @@ pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
         found.extend(open.iter().map(|first| Overlap {
             first: (*first).clone(),
             second: second.clone(),
-            // Faults from the earlier request on count, because a node may have lost either lock
-            // before its acquire returned: after a clock step, a grant counts late.
+            // Faults count from the start of the earlier acquire. After a clock step, a grant
+            // counts late, so a node may have lost either lock before its acquire returned.
             under: active_faults(faults, first.asked.min(second.asked), second.from),
         }));
         open.push(second);
@@ -40,7 +41,8 @@ pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
     found
 }
 
-/// The names of the faults that were active between two times, sorted.
+/// Returns the names of the faults that were active at any time between `from` and `until`, sorted
+/// and without duplicates.
 pub(crate) fn active_faults(faults: &[Fault], from: u64, until: u64) -> Vec<String> {
     let active_faults = faults.iter().filter(|fault| fault.from <= until && fault.until >= from);
     let mut names: Vec<_> = active_faults.map(|fault| fault.nemesis.clone()).collect();
@@ -49,8 +51,9 @@ pub(crate) fn active_faults(faults: &[Fault], from: u64, until: u64) -> Vec<Stri
     names
 }
 
-/// The calls that exceeded their limit and the slack. An acquire may also wait for as long as a
-/// node's clock has stepped.
+/// Returns the calls that took longer than their limit plus [`SLACK`]. Time during which the client
+/// was stopped is not counted. If a node's clock stepped during an acquire, the limit is extended
+/// by the length of the step.
 pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> Vec<&'a Call> {
     let running = |call: &Call| pauses.running(call.client, call.from, call.until);
     let allowance = |call: &Call| match call.verb {
@@ -60,25 +63,25 @@ pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> 
     calls.iter().filter(|call| running(call) > call.bound + SLACK + allowance(call)).collect()
 }
 
-/// The losses that were reported later than the slack after the end of the validity.
+/// Returns the losses that the library reported more than [`SLACK`] after the end of the validity.
+/// Time during which the client was stopped is not counted.
 pub(crate) fn late(losses: &[ReportedLoss], pauses: &Pauses) -> Vec<ReportedLoss> {
     let late = |told: &&ReportedLoss| pauses.running(told.client, told.until, told.at) > SLACK;
     losses.iter().filter(late).copied().collect()
 }
 
 impl Pauses {
-    /// Records that a client was stopped.
     pub(crate) fn record(&mut self, client: u16, from: u64, until: u64) {
         self.0.entry(client).or_default().push((from, until));
     }
 
-    /// Returns true if the client was stopped at `at`.
+    /// Returns true if the client was stopped at the time `at`.
     pub(crate) fn is_in(&self, client: u16, at: u64) -> bool {
         let mut pauses = self.0.get(&client).into_iter().flatten();
         pauses.any(|(stop, cont)| (*stop..*cont).contains(&at))
     }
 
-    /// The part of the time from `from` to `until` in which the client could run.
+    /// Returns for how long the client was not stopped between `from` and `until`, in nanoseconds.
     fn running(&self, client: u16, from: u64, until: u64) -> u64 {
         let pauses = self.0.get(&client).into_iter().flatten();
         let stopped = pauses.map(|(stop, cont)| cont.min(&until).saturating_sub(*stop.max(&from)));

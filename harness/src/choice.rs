@@ -1,88 +1,88 @@
-//! Choices of a task. They depend only on the seed, never on events of the run.
+//! The random choices of a task. The choices depend only on the seed, never on events of the run.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The shortest ttl.
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(300);
-/// The longest ttl, also of extensions.
+/// The longest TTL of an acquire or an extension.
 pub const LONGEST_TTL: Duration = Duration::from_secs(2);
-/// Maximum number of resources of one lease.
+/// The maximum number of resources per lease.
 const MOST_TOGETHER: usize = 3;
-/// One of `PLAIN` resources is locked without fencing tokens.
-const PLAIN: u16 = 4;
+/// One in this many resources is locked without fencing tokens.
+const RESOURCES_PER_UNFENCED: u16 = 4;
 
-/// One cycle of a task: acquire, work, release.
+/// The choices for one cycle of a task: acquire, work, release.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) resources: Vec<u16>,
-    /// The acquire draws a fencing token. A given resource is either always fenced or never.
+    /// Whether the acquire draws a fencing token. A given resource is either always fenced or
+    /// never.
     pub(crate) is_fenced: bool,
     pub(crate) ttl: Duration,
-    /// Maximum wait; `None` for a single attempt.
+    /// The maximum wait for the lock, or `None` for a single attempt.
     pub(crate) wait: Option<Duration>,
     pub(crate) gives_up_early: bool,
-    /// Time after which the acquire is dropped.
+    /// The time after which the task drops the future of the acquire, if it does.
     pub(crate) drop_after: Option<Duration>,
-    /// Maximum hold time of a lease that is extended in the background.
+    /// The maximum hold time if the library extends the lease in the background, or `None` if it
+    /// does not.
     pub(crate) auto_extend: Option<Duration>,
     pub(crate) caution: Caution,
     pub(crate) steps: Vec<Step>,
     pub(crate) lease_end: LeaseEnd,
-    /// Time after the end of the lease at which the task writes with its token again.
+    /// The delay between the end of the lease and another write with its token. `None` if there is
+    /// no such write.
     pub(crate) late_write_after: Option<Duration>,
-    /// Pause before the next cycle.
+    /// The pause before the next cycle.
     pub(crate) rest: Duration,
 }
 
-/// One update of a counter, and the extension after it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Step {
-    /// Time between reading and writing.
+    /// The time between reading and writing the counter.
     pub(crate) sleep: Duration,
     pub(crate) extend: Option<Extend>,
 }
 
-/// An extension.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Extend {
     pub(crate) ttl: Duration,
-    /// Time after which the extension is dropped.
+    /// The time after which the task drops the future of the extension, if it does.
     pub(crate) drop_after: Option<Duration>,
 }
 
-/// How a holder checks its lease before a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caution {
-    /// Checks the lease before each write, and awaits the notification of its loss.
+    /// The holder checks the lease before each write. It stops working when the library reports the
+    /// loss of the lease.
     Notified,
-    /// Checks the lease before each write.
     Checks,
-    /// Checks the lease before it writes to a counter, but not before it writes to a fenced cell.
+    /// The holder checks the lease before it writes to a counter, but not before it writes to a
+    /// fenced cell.
     Unchecked,
 }
 
-/// How a lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseEnd {
     Release,
     Drop,
-    /// Releases the lease, but drops the future after this time.
+    /// The task calls `release`, and drops the future after this time.
     DropRelease(Duration),
 }
 
 impl Choice {
-    /// The choice of a task for one cycle. `task` is the part of the run, the client and the task.
+    /// Returns the choices of a task for one cycle. `task` contains the numbers of the part of the
+    /// run, the client and the task.
     pub(crate) fn of(seed: u64, task: [u16; 3], cycle: u64, resources: u16) -> Self {
         let [part, client, task] = task.map(u64::from);
         let task = part << 48 | client << 32 | task << 16;
         let rng =
             &mut StdRng::seed_from_u64(mix_seeds(seed, task).wrapping_add(mix_seeds(cycle, task)));
-        let ttl = ms(rng, SHORTEST_TTL, LONGEST_TTL);
+        let ttl = random_duration(rng, SHORTEST_TTL, LONGEST_TTL);
         let together = if rng.random_bool(0.1) { rng.random_range(2..=MOST_TOGETHER) } else { 1 };
-        let wait = rng.random_bool(0.65).then(|| millis(rng, 50, 2_000));
+        let wait = rng.random_bool(0.65).then(|| random_millis(rng, 50, 2_000));
         let group = same_fencing(resources, rng.random_range(0..resources));
         Self {
             resources: distinct(rng, together, &group),
@@ -90,24 +90,25 @@ impl Choice {
             ttl,
             wait,
             gives_up_early: rng.random_bool(0.1),
-            drop_after: rng.random_bool(0.12).then(|| millis(rng, 0, 60)),
-            auto_extend: rng.random_bool(0.5).then(|| millis(rng, 400, 4_000)),
+            drop_after: rng.random_bool(0.12).then(|| random_millis(rng, 0, 60)),
+            auto_extend: rng.random_bool(0.5).then(|| random_millis(rng, 400, 4_000)),
             caution: Caution::random(rng),
             steps: (0..rng.random_range(1..=3)).map(|_| Step::random(rng, ttl)).collect(),
             lease_end: LeaseEnd::random(rng),
-            rest: millis(rng, 0, 25),
-            late_write_after: rng.random_bool(0.2).then(|| millis(rng, 0, 400)),
+            rest: random_millis(rng, 0, 25),
+            late_write_after: rng.random_bool(0.2).then(|| random_millis(rng, 0, 400)),
         }
     }
 }
 
 impl Step {
     fn random(rng: &mut StdRng, ttl: Duration) -> Self {
-        // Sometimes longer than the ttl.
-        let sleep = if rng.random_bool(0.03) { ttl.mul_f64(1.2) } else { millis(rng, 1, 20) };
+        // Some sleeps are longer than the TTL.
+        let sleep =
+            if rng.random_bool(0.03) { ttl.mul_f64(1.2) } else { random_millis(rng, 1, 20) };
         let extend = rng.random_bool(0.25).then(|| Extend {
-            ttl: ms(rng, SHORTEST_TTL, LONGEST_TTL),
-            drop_after: rng.random_bool(0.15).then(|| millis(rng, 0, 10)),
+            ttl: random_duration(rng, SHORTEST_TTL, LONGEST_TTL),
+            drop_after: rng.random_bool(0.15).then(|| random_millis(rng, 0, 10)),
         });
         Self { sleep, extend }
     }
@@ -128,19 +129,20 @@ impl LeaseEnd {
         match rng.random_range(0..10) {
             0..6 => Self::Release,
             6..9 => Self::Drop,
-            _ => Self::DropRelease(millis(rng, 0, 5)),
+            _ => Self::DropRelease(random_millis(rng, 0, 5)),
         }
     }
 }
 
-/// Derives a seed from two numbers, so that neighbouring numbers give unrelated seeds.
+/// Derives a seed from two numbers. Neighbouring numbers give unrelated seeds.
 pub fn mix_seeds(one: u64, other: u64) -> u64 {
     StdRng::seed_from_u64(one ^ other.rotate_left(17)).random()
 }
 
-/// The resources that are fenced or unfenced like `one`. The last resources are unfenced.
+/// Returns the range of all fenced resources if `one` is fenced. Otherwise, returns the range of
+/// all unfenced resources, which are the last ones.
 fn same_fencing(resources: u16, one: u16) -> Range<u16> {
-    let fenced = resources - resources / PLAIN;
+    let fenced = resources - resources / RESOURCES_PER_UNFENCED;
     if one < fenced { 0..fenced } else { fenced..resources }
 }
 
@@ -155,12 +157,12 @@ fn distinct(rng: &mut StdRng, count: usize, resources: &Range<u16>) -> Vec<u16> 
     chosen
 }
 
-fn ms(rng: &mut StdRng, from: Duration, to: Duration) -> Duration {
+fn random_duration(rng: &mut StdRng, from: Duration, to: Duration) -> Duration {
     rng.random_range(from..=to)
 }
 
-fn millis(rng: &mut StdRng, from: u64, to: u64) -> Duration {
-    ms(rng, Duration::from_millis(from), Duration::from_millis(to))
+fn random_millis(rng: &mut StdRng, from: u64, to: u64) -> Duration {
+    random_duration(rng, Duration::from_millis(from), Duration::from_millis(to))
 }
 
 #[cfg(test)]

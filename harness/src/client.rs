@@ -1,6 +1,6 @@
-//! A client process: the same program, started again. It reads its configuration and replies from
-//! standard input, and writes its records to standard output. It ends when standard input is
-//! closed.
+//! A client process, which is another instance of the same program. It reads its configuration and
+//! replies from standard input, and writes its records to standard output. The process ends when
+//! its standard input is closed.
 
 use crate::cells::Cells;
 use crate::choice::LONGEST_TTL;
@@ -17,18 +17,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Exit code of a client whose controller has ended.
+/// The exit code of a client whose controller has ended.
 const ORPHANED: i32 = 3;
-/// Maximum time for tasks of the library to end after the client was closed. A release is repeated
-/// while a broken connection can still deliver an older command, for at most ten seconds.
-const WIND_UP: Duration = Duration::from_secs(13);
+/// The maximum time until the library's tasks end after the client was closed. The library repeats
+/// a release for at most ten seconds, while a broken connection can still deliver an older command.
+const TASK_END_LIMIT: Duration = Duration::from_secs(13);
 const WORKERS: usize = 2;
 
-/// Runs a client process, and returns its exit code.
+/// Runs a client process until its session ends, and returns its exit code.
 ///
 /// # Panics
 ///
-/// If the operating system cannot start a thread.
+/// Panics if the operating system cannot start a thread.
 pub fn run() -> u8 {
     let mut line = String::new();
     // An unreadable line fails to parse below.
@@ -43,13 +43,15 @@ pub fn run() -> u8 {
     let writer = Arc::new(MessageWriter::default());
     let cells = Arc::new(Cells::new(&writer));
     let (end, is_ended) = watch::channel(false);
-    let answers = cells.clone();
+    let replies = cells.clone();
     thread::spawn(move || {
         for line in stdin().lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
-                Ok(ControlMessage::Answer { ask, answer }) => answers.take(ask, answer),
+                Ok(ControlMessage::Reply { request_id, value }) => {
+                    replies.deliver_reply(request_id, value);
+                }
                 Ok(ControlMessage::End) => drop(end.send_replace(true)),
-                // A truncated line: the controller has ended.
+                // A truncated line means that the controller has ended.
                 Err(_) => break,
             }
         }
@@ -61,11 +63,12 @@ pub fn run() -> u8 {
 }
 
 impl Nodes {
-    /// Builds the client with this number.
+    /// Builds the [`Redlock`] of the client `number`. Clients with odd numbers use `other_urls`,
+    /// unless it is empty.
     ///
     /// # Errors
     ///
-    /// The error of the library for invalid nodes or settings.
+    /// Returns the library's error if the nodes or settings are invalid.
     pub fn client(&self, number: u16) -> Result<Redlock, ConfigError> {
         let is_other = !number.is_multiple_of(2) && !self.other_urls.is_empty();
         let urls = if is_other { &self.other_urls } else { &self.urls };
@@ -85,7 +88,7 @@ impl Nodes {
     }
 }
 
-/// Runs the tasks until the end of the session. Returns false if one of them panicked.
+/// Runs the client's tasks until the session ends. Returns false if a task panicked.
 async fn run_tasks(
     config: ClientConfig,
     writer: &Arc<MessageWriter>,
@@ -122,12 +125,13 @@ async fn run_tasks(
     is_well
 }
 
-/// The number of tasks that remain in the runtime, after at most [`WIND_UP`].
+/// Waits until all tasks of the runtime have ended, but at most for [`TASK_END_LIMIT`]. Returns the
+/// number of tasks that are still alive.
 async fn remaining_tasks() -> u64 {
     let begun = Instant::now();
     loop {
         let tasks = Handle::current().metrics().num_alive_tasks();
-        if tasks == 0 || begun.elapsed() > WIND_UP {
+        if tasks == 0 || begun.elapsed() > TASK_END_LIMIT {
             return tasks as u64;
         }
         sleep(Duration::from_millis(5)).await;

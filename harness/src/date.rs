@@ -1,10 +1,9 @@
-//! Dates in the report.
+//! Formats the date and time for the report.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECONDS_OF_A_DAY: u64 = 24 * 3600;
 
-/// The current date and time, such as `2026-03-01 17:05 UTC`.
 pub(crate) fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     text(since.as_secs())

@@ -1,13 +1,14 @@
-//! Leases whose keys the nodes lost before the validity ended, and the faults that explain the losses.
+//! Checks for leases whose keys the nodes lost before the validity ended, without a fault that
+//! explains the loss.
 
 use crate::boot;
 use crate::line::EarlyLoss;
 use crate::steps::{STEP_EFFECT, Steps};
 use std::time::Duration;
 
-/// Describes the early losses that no fault explains. A key expires early by as much as its node's
-/// clock has stepped. In the spans of `data_losses`, nodes restart without data and lose all keys.
-/// Overlaps after such a loss are found by another check.
+/// Returns a description of each early loss that no fault explains. A key may expire early by as
+/// much as its node's clock has stepped. During the intervals in `data_losses`, nodes restart
+/// without data and lose all keys. Another check finds overlaps that follow an early loss.
 pub(crate) fn unexplained(
     lost_early: &[(u16, EarlyLoss)],
     steps: &Steps,
@@ -34,7 +35,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn step_explains_its_length_and_data_loss_explains_any_early_loss() {
+    fn step_explains_its_length_and_data_loss_any_early_loss() {
         let loss = |early, at| (7, EarlyLoss { report: "gone".to_owned(), early, at: at * SECOND });
         let mut steps = Steps::default();
         steps.record(2, 10 * SECOND, 100);

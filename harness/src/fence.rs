@@ -1,8 +1,8 @@
-//! Checks of fencing in the records of a run and in the writes to the fenced cells.
+//! Checks of fencing tokens, based on the records of a run and the writes to the fenced cells.
 //!
-//! An acquire is *later* than another one if it began after the other one had returned, on the
-//! clock that all processes share. Of two concurrent acquires, neither is later: only their tokens
-//! must differ.
+//! An acquire is *later* than another acquire if it began after the other one had returned, on the
+//! clock that all processes share. Concurrent acquires have no order, and only their tokens must
+//! differ.
 
 use crate::check::{self, Pauses};
 use crate::record::{Breach, BreachKind, End, Fault, Fencing, Hold, WIPE};
@@ -10,28 +10,25 @@ use crate::store::{Write, Writer};
 use std::collections::HashMap;
 use std::mem;
 
-/// The tenures with a token and the fenced writes of one part of a run.
+/// The holds with a token, and the fenced writes, of one part of a run.
 pub(crate) struct Fence<'a> {
-    /// By resource, in any order.
+    /// The holds of each resource, in any order.
     holds: Vec<Vec<&'a Hold>>,
-    /// By resource, in the order of their arrival.
+    /// The writes to each resource's cell, in the order of their arrival.
     writes: Vec<Vec<Write>>,
     faults: &'a [Fault],
 }
 
-/// Result of the checks.
-pub(crate) struct Found {
+pub(crate) struct FenceReport {
     pub(crate) fencing: Fencing,
     pub(crate) breaches: Vec<Breach>,
-    /// Writes of tenures that are not in the records.
-    pub(crate) others: Vec<String>,
+    /// Descriptions of writes that belong to no recorded hold.
+    pub(crate) unmatched: Vec<String>,
 }
 
-/// A write and its tenure.
-type Signed<'a> = (Write, &'a Hold);
+type WriteWithTenure<'a> = (Write, &'a Hold);
 
 impl<'a> Fence<'a> {
-    /// `writes` has one list for each resource.
     pub(crate) fn new(holds: &'a [Hold], writes: Vec<Vec<Write>>, faults: &'a [Fault]) -> Self {
         let mut by_resource = vec![Vec::new(); writes.len()];
         for hold in holds.iter().filter(|hold| hold.token.is_some()) {
@@ -40,14 +37,17 @@ impl<'a> Fence<'a> {
         Self { holds: by_resource, writes, faults }
     }
 
-    /// Runs all checks. Outside the guarantee a holder may be refused, because another client may
-    /// have acquired the lock.
-    pub(crate) fn examine(&self, is_inside: bool, pauses: &Pauses) -> Found {
-        let mut found =
-            Found { fencing: Fencing::default(), breaches: Vec::new(), others: Vec::new() };
+    /// Runs all checks and returns their results. Outside the guarantee, a holder's write may be
+    /// refused, because another client may have acquired the lock.
+    pub(crate) fn examine(&self, is_inside: bool, pauses: &Pauses) -> FenceReport {
+        let mut found = FenceReport {
+            fencing: Fencing::default(),
+            breaches: Vec::new(),
+            unmatched: Vec::new(),
+        };
         for (holds, writes) in self.holds.iter().zip(&self.writes) {
             self.tokens(holds, &mut found);
-            let writes = signed(holds, writes, &mut found.others);
+            let writes = pair_with_tenures(holds, writes, &mut found.unmatched);
             self.accepted(&writes, &mut found);
             self.refused(&writes, &mut found);
         }
@@ -64,8 +64,8 @@ impl<'a> Fence<'a> {
         found
     }
 
-    /// A later acquire must have a higher token, and all tokens must differ.
-    fn tokens(&self, holds: &[&'a Hold], found: &mut Found) {
+    /// Checks that a later acquire has a higher token, and that all tokens differ.
+    fn tokens(&self, holds: &[&'a Hold], found: &mut FenceReport) {
         found.fencing.tokens += holds.len() as u64;
         let (mut begun, mut returned) = (holds.to_vec(), holds.to_vec());
         begun.sort_by_key(|hold| hold.asked);
@@ -88,8 +88,8 @@ impl<'a> Fence<'a> {
         }
     }
 
-    /// After a write of a later holder, no write of an earlier holder may be accepted.
-    fn accepted(&self, writes: &[Signed<'a>], found: &mut Found) {
+    /// Checks that no write of an earlier holder was accepted after a write of a later holder.
+    fn accepted(&self, writes: &[WriteWithTenure<'a>], found: &mut FenceReport) {
         let mut latest: Option<&Hold> = None;
         for (_, holder) in writes.iter().filter(|(write, _)| write.is_accepted) {
             found.fencing.accepted += 1;
@@ -102,8 +102,8 @@ impl<'a> Fence<'a> {
         }
     }
 
-    /// No write may be refused while its lease is valid.
-    fn refused(&self, writes: &[Signed<'a>], found: &mut Found) {
+    /// Checks that no write was refused while its lease was valid.
+    fn refused(&self, writes: &[WriteWithTenure<'a>], found: &mut FenceReport) {
         let mut highest: Option<&Hold> = None;
         for (write, holder) in writes {
             found.fencing.late += u64::from(!write.is_valid);
@@ -113,8 +113,8 @@ impl<'a> Fence<'a> {
             }
             found.fencing.refused += 1;
             if write.is_valid {
-                // A cell that refuses its first write is defective; then the write itself is the
-                // only holder to report.
+                // A cell that refuses its first write is defective. The writer is then the only
+                // holder to report.
                 let by = highest.unwrap_or(holder);
                 found.breaches.push(self.breach(BreachKind::HolderRefused, holder, by));
             }
@@ -128,21 +128,25 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// Pairs each write with its tenure.
-fn signed<'a>(holds: &[&'a Hold], writes: &[Write], others: &mut Vec<String>) -> Vec<Signed<'a>> {
+/// Pairs each write with the hold of its writer. Describes writes without a recorded hold in
+/// `unmatched`.
+fn pair_with_tenures<'a>(
+    holds: &[&'a Hold],
+    writes: &[Write],
+    unmatched: &mut Vec<String>,
+) -> Vec<WriteWithTenure<'a>> {
     let own = |hold: &&'a Hold| (Writer { client: hold.client, id: hold.id }, *hold);
     let by_writer: HashMap<_, _> = holds.iter().map(own).collect();
-    let mut signed = Vec::with_capacity(writes.len());
+    let mut pairs = Vec::with_capacity(writes.len());
     for write in writes {
         match by_writer.get(&write.writer) {
-            Some(hold) => signed.push((*write, *hold)),
-            None => others.push(format!("a write of an unrecorded tenure: {write:?}")),
+            Some(hold) => pairs.push((*write, *hold)),
+            None => unmatched.push(format!("a write of an unrecorded tenure: {write:?}")),
         }
     }
-    signed
+    pairs
 }
 
-/// Selects the tenure with the higher token.
 trait MaxByToken<'a> {
     fn max_by_token(self, other: &'a Hold) -> Self;
 }
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
     use BreachKind::{EqualTokens, HolderRefused, LowerToken, StaleWrite};
 
-    /// A tenure of resource 0, with an acquire from `asked` to `from`.
+    /// Returns a hold of resource 0 whose acquire began at `asked` and returned at `from`.
     fn hold(id: u64, asked: u64, from: u64, token: u64) -> Hold {
         let (token, until, end) = (Some(token), from + 100, End::ValidUntil);
         Hold {
@@ -183,11 +187,10 @@ mod tests {
         write(id, true, true)
     }
 
-    fn examined(holds: &[Hold], writes: &[Write]) -> Found {
+    fn examined(holds: &[Hold], writes: &[Write]) -> FenceReport {
         Fence::new(holds, vec![writes.to_vec()], &[]).examine(true, &Pauses::default())
     }
 
-    /// The violations, with the ids of both tenures.
     fn breaches(holds: &[Hold], writes: &[Write]) -> Vec<(BreachKind, u64, u64)> {
         let found = examined(holds, writes).breaches;
         found.iter().map(|breach| (breach.kind, breach.first.id, breach.second.id)).collect()
@@ -206,7 +209,7 @@ mod tests {
             accepted(3),
         ];
         let found = examined(&holds, &writes);
-        assert!(found.breaches.is_empty() && found.others.is_empty(), "{:?}", found.breaches);
+        assert!(found.breaches.is_empty() && found.unmatched.is_empty(), "{:?}", found.breaches);
         let Fencing { tokens, ordered, accepted, refused, late, .. } = found.fencing;
         assert_eq!((tokens, ordered, accepted, refused, late), (3, 2, 6, 1, 1));
     }
@@ -243,7 +246,7 @@ mod tests {
 
     #[test]
     fn concurrent_acquires_may_have_tokens_in_any_order() {
-        // The second acquire begins before the first one returns, or at that moment.
+        // The second acquire begins before the first one returns, or at the same time.
         for asked in [5, 10] {
             let holds = [hold(1, 0, 10, 9), hold(2, asked, 30, 7)];
             assert!(
@@ -301,7 +304,7 @@ mod tests {
 
     #[test]
     fn write_of_an_unrecorded_tenure_is_reported() {
-        assert_eq!(examined(&[hold(1, 0, 10, 5)], &[accepted(2)]).others.len(), 1);
+        assert_eq!(examined(&[hold(1, 0, 10, 5)], &[accepted(2)]).unmatched.len(), 1);
     }
 
     #[test]

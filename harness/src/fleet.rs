@@ -1,4 +1,4 @@
-//! The client processes of a part of a run.
+//! The client processes of one part of a run.
 
 use crate::boot;
 use crate::ledger::Ledger;
@@ -12,115 +12,116 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Creates the command that starts a client process, which calls
+/// A function that creates the command for a client process. The started program must call
 /// [`client::run`](crate::client::run).
 pub type Program = fn() -> Command;
 
-/// Maximum time for a client to end after a request to end: its current calls, and closing.
+/// The maximum time that a client has to finish its current calls and close after the controller
+/// has asked it to end.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
-/// Interval between checks whether a client is ready.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Number of tasks of a temporary client.
 const TEMPORARY_CLIENT_TASKS: u16 = 6;
 
-/// Client processes, one in each place. A killed client can be replaced in its place.
+/// The client processes of one part of a run. Each client has a slot. When a client is killed, a
+/// new client can take over the slot.
 pub struct Fleet {
-    places: Vec<Mutex<Place>>,
-    /// Number of places for permanent clients. They come first.
+    slots: Vec<Mutex<Slot>>,
+    /// The number of slots for permanent clients. The slots for temporary clients follow them.
     permanent: u16,
     program: Program,
     config: ClientConfig,
     sinks: Sinks,
 }
 
-/// Receivers of the clients' records and requests.
 #[derive(Clone)]
 pub(crate) struct Sinks {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) store: Arc<Store>,
 }
 
-struct Place {
+struct Slot {
     client: Option<Client>,
-    /// Number of clients that had the place before.
-    replaced: u16,
+    /// The number of clients that have left this slot.
+    departed_clients: u16,
 }
 
 struct Client {
     number: u16,
-    // The process must be dropped first: then the threads that read its pipes end.
+    // The process must be dropped first, so that the threads that read its pipes end.
     process: Process,
     stdin: Arc<Mutex<ChildStdin>>,
     readers: [JoinHandle<()>; 2],
 }
 
 impl Fleet {
-    /// Starts `permanent` clients, each with its own number, and reserves places for `temporary`
-    /// ones.
+    /// Starts `permanent` clients, each with its own number, and reserves slots for `temporary`
+    /// clients.
     pub(crate) fn launch(
         (permanent, temporary): (u16, u16),
         program: Program,
         config: ClientConfig,
         sinks: Sinks,
     ) -> Self {
-        let place = |_| Mutex::new(Place { client: None, replaced: 0 });
-        let places = (0..permanent + temporary).map(place).collect();
-        let fleet = Self { places, permanent, program, config, sinks };
-        (0..permanent).for_each(|place| fleet.start(place));
+        let slot = |_| Mutex::new(Slot { client: None, departed_clients: 0 });
+        let slots = (0..permanent + temporary).map(slot).collect();
+        let fleet = Self { slots, permanent, program, config, sinks };
+        (0..permanent).for_each(|slot| fleet.start(slot));
         fleet
     }
 
-    /// The place of a temporary client among all places.
+    /// Returns the index of a temporary client's slot among all slots.
     pub fn temporary(&self, number: u16) -> u16 {
         self.permanent + number
     }
 
-    /// Starts a client in an empty place.
+    /// Starts a client in the empty slot `number`. If the process cannot be started, the error
+    /// becomes a finding.
     pub fn start(&self, number: u16) {
         let is_permanent = number < self.permanent;
-        let mut place = self.place(number);
-        let places = u16::try_from(self.places.len()).unwrap_or(u16::MAX);
-        let number = number + place.replaced * places;
-        // Only the first client of the first place is sabotaged.
+        let mut slot = self.slot(number);
+        let slots = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        let number = number + slot.departed_clients * slots;
+        // Only the first client in the first slot is sabotaged.
         let sabotage = self.config.sabotage.filter(|_| number == 0);
         let tasks = if is_permanent { self.config.tasks } else { TEMPORARY_CLIENT_TASKS };
         let config = ClientConfig { client: number, tasks, sabotage, ..self.config.clone() };
         match Client::start((self.program)(), &config, &self.sinks) {
-            Ok(client) => place.client = Some(client),
+            Ok(client) => slot.client = Some(client),
             Err(error) => {
                 self.report(Some(format!("client {number} cannot be started: {error}")));
             }
         }
     }
 
-    /// Stops a client (SIGSTOP).
-    pub fn stop(&self, place: u16) {
-        if let Some(client) = &self.place(place).client {
+    /// Stops the client in this slot with SIGSTOP.
+    pub fn stop(&self, slot: u16) {
+        if let Some(client) = &self.slot(slot).client {
             client.process.stop();
         }
     }
 
-    /// Continues a stopped client, and records its pause. `stopped` is the time since the run's
-    /// origin.
-    pub fn cont(&self, place: u16, stopped: u64) {
-        if let Some(client) = &self.place(place).client {
+    /// Continues the stopped client in this slot, and records its pause. `stopped` is the time at
+    /// which the client was stopped, in nanoseconds since the start of the run.
+    pub fn cont(&self, slot: u16, stopped: u64) {
+        if let Some(client) = &self.slot(slot).client {
             client.process.cont();
             let now = boot::now() - self.config.origin;
             self.sinks.ledger.lock().pauses.record(client.number, stopped, now);
         }
     }
 
-    /// Kills a client.
-    pub fn kill(&self, place: u16) {
-        if let Some(client) = self.take(place) {
+    /// Kills the client in this slot, and waits until its pipes have been read to their end.
+    pub fn kill(&self, slot: u16) {
+        if let Some(client) = self.vacate(slot) {
             client.end();
         }
     }
 
-    /// Ends a client, and waits until it has ended. Its place is empty at once.
-    pub fn dismiss(&self, place: u16) {
-        if let Some(client) = self.take(place) {
+    /// Asks the client in this slot to end, and waits until it has ended. The slot is empty as soon
+    /// as the wait begins.
+    pub fn dismiss(&self, slot: u16) {
+        if let Some(client) = self.vacate(slot) {
             client.request_end();
             self.report(client.wait());
         }
@@ -130,17 +131,18 @@ impl Fleet {
         self.sinks.ledger.lock().others.extend(error);
     }
 
-    fn take(&self, place: u16) -> Option<Client> {
-        let mut place = self.place(place);
-        place.replaced += 1;
-        place.client.take()
+    fn vacate(&self, slot: u16) -> Option<Client> {
+        let mut slot = self.slot(slot);
+        slot.departed_clients += 1;
+        slot.client.take()
     }
 
-    /// Waits until every node has replied to the client in this place. Returns false after `limit`.
-    pub fn await_ready(&self, place: u16, limit: Duration) -> bool {
+    /// Waits until every node has replied to the client in this slot. Returns false if this takes
+    /// longer than `limit`. Returns true at once if the slot is empty.
+    pub fn await_ready(&self, slot: u16, limit: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < limit {
-            match self.place(place).client.as_ref().map(|client| client.number) {
+            match self.slot(slot).client.as_ref().map(|client| client.number) {
                 Some(number) if !self.sinks.ledger.lock().ready.contains(&number) => {}
                 _ => return true,
             }
@@ -151,22 +153,22 @@ impl Fleet {
 
     /// Ends all clients, and waits until they have ended.
     pub fn end(self) {
-        let clients: Vec<_> = self.places.into_iter().filter_map(client_of).collect();
+        let clients: Vec<_> = self.slots.into_iter().filter_map(client_of).collect();
         clients.iter().for_each(Client::request_end);
         for client in clients {
-            // The ledger must not be locked during the wait: the client still writes to it.
+            // The ledger must not be locked during the wait, because the client still writes to it.
             let error = client.wait();
             self.sinks.ledger.lock().others.extend(error);
         }
     }
 
-    fn place(&self, place: u16) -> MutexGuard<'_, Place> {
-        self.places[usize::from(place)].lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self, slot: u16) -> MutexGuard<'_, Slot> {
+        self.slots[usize::from(slot)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn client_of(place: Mutex<Place>) -> Option<Client> {
-    place.into_inner().unwrap_or_else(PoisonError::into_inner).client
+fn client_of(slot: Mutex<Slot>) -> Option<Client> {
+    slot.into_inner().unwrap_or_else(PoisonError::into_inner).client
 }
 
 impl Client {
@@ -175,13 +177,13 @@ impl Client {
         let Pipes { mut stdin, stdout, stderr } = pipes;
         write(&mut stdin, config);
         let (number, stdin) = (config.client, Arc::new(Mutex::new(stdin)));
-        let (ledger, answers) = (sinks.ledger.clone(), stdin.clone());
+        let (ledger, replies) = (sinks.ledger.clone(), stdin.clone());
         let Sinks { ledger: errors, store } = sinks.clone();
         let readers = [
             read(stdout, move |line| {
-                if let Some((ask, request)) = ledger.take(number, line) {
+                if let Some((request_id, request)) = ledger.take(number, line) {
                     match store.answer(number, request) {
-                        Some(answer) => send(&answers, ControlMessage::Answer { ask, answer }),
+                        Some(value) => send(&replies, ControlMessage::Reply { request_id, value }),
                         None => ledger.lock().others.push(format!("client {number}: {request:?}")),
                     }
                 }
@@ -195,7 +197,6 @@ impl Client {
         send(&self.stdin, ControlMessage::End);
     }
 
-    /// Waits until the process has ended. Returns the error if it failed or did not end in time.
     fn wait(mut self) -> Option<String> {
         let number = self.number;
         let error = match self.process.wait(END_LIMIT).map(Process::code) {
@@ -207,7 +208,7 @@ impl Client {
         error
     }
 
-    /// Kills the process if it is still running, and reads its pipes to their end.
+    /// Kills the process if it is still running, and waits for the threads that read its pipes.
     fn end(self) {
         let Self { process, stdin, readers, .. } = self;
         drop(process);
@@ -219,7 +220,8 @@ impl Client {
     }
 }
 
-/// Does not block on a stopped client: messages are short, and few of them are unread at a time.
+/// Sends a message to a client. The write does not block, even if the client is stopped, because
+/// messages are short and few of them are unread at a time.
 fn send(stdin: &Mutex<ChildStdin>, message: ControlMessage) {
     write(&mut stdin.lock().unwrap_or_else(PoisonError::into_inner), &message);
 }

@@ -1,5 +1,5 @@
-//! Keys that a session left on its nodes. They are read and deleted through separate connections,
-//! not through the library under test.
+//! The keys that a session left on its nodes. The library under test does not read and delete these
+//! keys. Separate connections do.
 
 use crate::session::RESOURCES;
 use crate::task;
@@ -7,31 +7,30 @@ use redis::{Cmd, Connection, ErrorKind, RedisResult, ServerErrorKind};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Timeout for a connection and for a reply.
+/// The time limit for connecting and for each reply.
 const LIMIT: Duration = Duration::from_secs(20);
-/// `COUNT` of each `SCAN` call.
+/// The `COUNT` of each `SCAN` call.
 const STEP: u32 = 1_000;
-/// Part of the names of fencing counters.
 const COUNTER: &[u8] = b"#quorlock:token";
 
-/// The keys of a session on one node.
+/// The keys that a session left on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// Locks that were neither released nor have expired.
+    /// Keys of locks that were not released and have not expired.
     pub locks: Vec<Vec<u8>>,
-    /// Fencing counters with a ttl. They outlive their locks intentionally.
+    /// Keys of fencing counters that have a TTL. Counters outlive their locks intentionally.
     pub counters: Vec<Vec<u8>>,
-    /// Fencing counters without a ttl, which would never expire.
+    /// Keys of fencing counters that have no TTL and would never expire.
     pub endless: Vec<Vec<u8>>,
 }
 
 impl Keys {
-    /// Reads the keys with this prefix on the node at `url`.
+    /// Reads all keys with `prefix` on the node at `url`. If the node forbids `SCAN`, checks only
+    /// the keys that a session can create.
     ///
     /// # Errors
     ///
-    /// If the node is unreachable or replies with an error. If it forbids `SCAN`, the keys that a
-    /// session can create are checked instead.
+    /// Returns an error if the node is unreachable or replies with an error.
     pub fn on(url: &str, prefix: &str) -> RedisResult<Self> {
         let connection = &mut connection(url)?;
         let all = match scan(connection, prefix) {
@@ -52,7 +51,8 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Number of keys that should not exist.
+    /// Returns the number of keys that should not exist: keys of locks, and counters that never
+    /// expire.
     pub fn leaked(&self) -> u64 {
         (self.locks.len() + self.endless.len()) as u64
     }
@@ -66,7 +66,7 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// The errors of [`on`](Self::on).
+    /// Returns an error if the node is unreachable or replies with an error.
     pub fn remove(&self, url: &str) -> RedisResult<()> {
         let connection = &mut connection(url)?;
         for key in [&self.locks, &self.counters, &self.endless].into_iter().flatten() {
@@ -98,7 +98,6 @@ fn scan(connection: &mut Connection, prefix: &str) -> RedisResult<BTreeSet<Vec<u
     }
 }
 
-/// A glob pattern that matches only `text`.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -114,11 +113,10 @@ fn is_forbidden(error: &redis::RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
-/// The names of all keys that a session can create.
 fn session_keys(prefix: &str) -> BTreeSet<Vec<u8>> {
     let locks = (0..RESOURCES).map(|resource| format!("{prefix}{}", task::name(resource)));
     let both = locks.flat_map(|lock| {
-        // The library uses this name for a lock without a hash tag.
+        // The library's name for the counter of a lock without a hash tag.
         let counter = format!("{lock}#quorlock:token:{{{lock}}}");
         [lock.into_bytes(), counter.into_bytes()]
     });

@@ -1,4 +1,4 @@
-//! Records of a part of a run, from the messages of its clients.
+//! Records of one part of a run, collected from the messages of its clients.
 
 use crate::check::{Pauses, ReportedLoss};
 use crate::line::{ClientMessage, EarlyLoss, Request};
@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The records of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<Records>);
 
@@ -17,28 +16,32 @@ pub(crate) struct Records {
     pub(crate) calls: Vec<Call>,
     pub(crate) losses: Vec<ReportedLoss>,
     pub(crate) pauses: Pauses,
-    /// Counter writes that were refused because they arrived after the validity.
+    /// The number of counter writes that the store refused because they arrived after the end of
+    /// the validity.
     pub(crate) late_writes: u64,
-    /// Leases whose keys the nodes lost before the validity ended.
+    /// Leases whose keys the nodes lost before the validity ended. Each has the number of its
+    /// client.
     pub(crate) lost_early: Vec<(u16, EarlyLoss)>,
-    /// Clients to which every node has replied.
+    /// The numbers of the clients to which every node has replied.
     pub(crate) ready: HashSet<u16>,
     pub(crate) panics: u64,
     pub(crate) leaked_tasks: u64,
-    /// Releases that were still pending when their client closed.
+    /// The number of releases that were still pending when their client closed.
     pub(crate) undelivered: u64,
-    /// Number of clients that have closed.
     pub(crate) finished: u64,
     pub(crate) others: Vec<String>,
-    /// Indices in `holds` of the tenures in progress, by client and id.
+    /// The indices of the holds in progress in `holds`, by client number and tenure ID.
     open: HashMap<(u16, u64), Vec<usize>>,
 }
 
 impl Ledger {
-    /// Records a client's message. A request for the store is returned with its number instead.
+    /// Records a client's message. Returns `None`, unless the message is a request to the store.
+    /// For a request, returns the request's ID and the request.
     pub(crate) fn take(&self, client: u16, line: &str) -> Option<(u64, Request)> {
         match serde_json::from_str(line) {
-            Ok(ClientMessage::StoreRequest { ask, request }) => return Some((ask, request)),
+            Ok(ClientMessage::StoreRequest { request_id, request }) => {
+                return Some((request_id, request));
+            }
             Ok(line) => self.lock().take(client, line),
             Err(error) => self
                 .lock()
@@ -48,7 +51,6 @@ impl Ledger {
         None
     }
 
-    /// Forwards a line of a client's standard error, and counts panics.
     pub(crate) fn take_error(&self, client: u16, line: &str) {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "client {client}: {line}");
@@ -119,7 +121,8 @@ impl Records {
         }
     }
 
-    /// The tenures that have ended. The end of the others is not known yet.
+    /// Returns the holds that have ended. Holds in progress are omitted, because their end is not
+    /// known yet.
     pub(crate) fn ended(&self) -> Vec<Hold> {
         let open: HashSet<_> = self.open.values().flatten().collect();
         let all = self.holds.iter().enumerate();

@@ -1,15 +1,15 @@
-//! Shared parts of quorlock's torture programs: client processes that compete for locks and record
-//! every call, counters and cells that only a holder may write to, an exact check of the records,
-//! and the report.
+//! The shared parts of quorlock's torture programs. Client processes compete for locks and record
+//! every call. Only a lock's holder may write to its counter and its fenced cell. The records are
+//! then checked exactly, and a report shows the results.
 //!
-//! Two programs use it: the project's own torture (`tests/torture`), which injects faults into
-//! servers that it starts, and `quorlock torture`, with nodes and faults of its user.
+//! Two programs use this crate. The project's own torture test (`tests/torture`) injects faults
+//! into servers that it starts. The user of `quorlock torture` supplies the nodes and faults.
 //!
-//! - A [`Session`] starts the clients, which are processes of the same program that call
+//! - A [`Session`] starts the clients. Each client is a process of the same program that calls
 //!   [`client::run`].
 //! - The torture program records its faults as [`record::Fault`]s, with times of the [`boot`]
 //!   clock.
-//! - At its end a session is judged, and its [`Outcome`] becomes a part of a [`Report`].
+//! - An ended session is checked, and its [`Outcome`] becomes a part of a [`Report`].
 
 #[cfg(not(unix))]
 compile_error!("the harness supports only Unix, because it uses process groups");
@@ -45,8 +45,8 @@ pub use session::{
     ClientPlan, Ended, KEYS_EXPIRE_AFTER, Outcome, RESOURCES, RunContext, RunPart, Session,
 };
 
-/// Prints a line and ignores errors: with a closed standard output, the torture still has to remove
-/// its faults.
+/// Prints a line and ignores errors, because the torture program must still remove its faults if
+/// standard output is closed.
 macro_rules! say {
     ($($words:tt)*) => {{
         use std::io::Write as _;

@@ -1,4 +1,5 @@
-//! Messages between the controller and a client process: JSON, one per line.
+//! The messages between the controller and a client process. Each line contains one message as
+//! JSON.
 
 use crate::record::{Call, End};
 use serde::{Deserialize, Serialize};
@@ -8,52 +9,48 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Configuration of a client: the first line of its standard input. The later ones are
-/// [`ControlMessage`]s.
+/// The configuration of a client. It is the first line of the client's standard input, and all
+/// other lines are [`ControlMessage`]s.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClientConfig {
-    /// Seed of all choices.
     pub(crate) seed: u64,
-    /// Number of this part of the run.
     pub(crate) part: u16,
-    /// Number of this client.
     pub(crate) client: u16,
     pub(crate) tasks: u16,
     pub(crate) resources: u16,
-    /// Nodes and client settings.
     pub(crate) nodes: Nodes,
-    /// Start of the run on the boot clock, in nanoseconds.
+    /// The start of the run on the boot clock, in nanoseconds.
     pub(crate) origin: u64,
-    /// Intentional defect of this client.
+    /// An intentional defect of this client, if any.
     pub(crate) sabotage: Option<Sabotage>,
 }
 
-/// The nodes of a run, and the settings of its clients.
+/// The nodes of a run and the settings of its clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Nodes {
-    /// URLs of the nodes.
+    /// The URLs of the nodes.
     pub urls: Vec<String>,
-    /// URLs of the same nodes, in the same order, for every second client. Empty if all clients use
-    /// `urls`.
+    /// The URLs that clients with odd numbers use for the same nodes, in the same order. Empty if
+    /// all clients use `urls`.
     pub other_urls: Vec<String>,
-    /// Prefix of all keys.
+    /// The prefix of all keys.
     pub prefix: String,
-    /// Node timeout of the clients.
+    /// The node timeout of the clients.
     pub node_timeout: Duration,
-    /// Connect timeout of the clients; `None` for the default.
+    /// The connect timeout of the clients, or `None` for the library's default.
     pub connect_timeout: Option<Duration>,
-    /// Ttl of unused fencing counters; `None` for the default.
+    /// The TTL of unused fencing counters, or `None` for the library's default.
     pub token_ttl: Option<Duration>,
-    /// Value of the setting `trust_persistence`.
+    /// The value of the clients' setting `trust_persistence`.
     pub is_trusting: bool,
 }
 
 /// An intentional defect of a client, to test that the checks detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sabotage {
-    /// Works without the lock after a refusal, with a guessed token.
+    /// The client works without the lock after a refused acquire, and guesses a token.
     Lock,
-    /// Writes with tokens that are higher than those it received.
+    /// The client writes with tokens that are higher than the tokens that it received.
     Token,
 }
 
@@ -78,41 +75,36 @@ impl fmt::Display for Sabotage {
     }
 }
 
-/// Message from the controller to a client.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum ControlMessage {
-    /// Reply to a store request.
-    Answer {
-        /// Number of the request.
-        ask: u64,
-        /// The number that was read, or 1 for a successful write.
-        answer: u64,
+    /// The reply to a request to the store.
+    Reply {
+        request_id: u64,
+        /// The value that was read. For a write, 1 if the store accepted the write, and 0
+        /// otherwise.
+        value: u64,
     },
-    /// End of the session.
     End,
 }
 
-/// Request to the store of counters and fenced cells.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Reads the counter.
+    /// A read of the resource's counter.
     Read { resource: u16 },
-    /// Sets the counter.
     Write {
         resource: u16,
         value: u64,
-        /// End of the validity on the boot clock.
+        /// The end of the lease's validity on the boot clock.
         until: u64,
     },
-    /// Reads the highest accepted token.
+    /// A read of the highest token that the resource's cell has accepted.
     Highest { resource: u16 },
-    /// Writes to the fenced cell.
     WriteFenced {
         resource: u16,
-        /// Number of the tenure in its client.
+        /// The ID of the writer's tenure within its client.
         id: u64,
         token: u64,
-        /// End of the validity on the boot clock; 0 if it has ended.
+        /// The end of the lease's validity on the boot clock, or 0 if the validity has ended.
         until: u64,
     },
 }
@@ -128,97 +120,94 @@ impl Request {
     }
 }
 
-/// Message from a client to the controller. It is written before the action that follows, so that
-/// the records are correct even if the client is killed in between.
+/// A message from a client to the controller. The client sends each message before its next action,
+/// so that the records are correct even if the client is killed in between.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ClientMessage {
-    /// A tenure has begun.
     Begun {
-        /// Number of the tenure in this client.
+        /// The ID of the tenure within this client.
         id: u64,
         resources: Vec<u16>,
         task: u16,
-        /// Fencing token with which the holder writes.
+        /// The fencing token with which the holder writes, if any.
         token: Option<u64>,
-        /// Start of the acquire.
         asked: u64,
-        /// Return of the acquire.
         from: u64,
-        /// End of the validity, as known now.
+        /// The end of the validity at the start of the tenure.
         until: u64,
-        /// The lease is extended in the background.
+        /// Whether the library extends the lease in the background.
         is_renewed: bool,
     },
-    /// The validity of a tenure was extended.
+    /// An extension of the lease of a tenure.
     Extended {
         id: u64,
-        /// New end of the validity.
+        /// The new end of the validity.
         until: u64,
     },
-    /// A tenure has ended, or is about to be released.
+    /// The end of a tenure. In the case of a release, the client sends this message before it calls
+    /// `release`.
     Ended { id: u64, until: u64, end: End },
-    /// The library reported the loss of a lease.
+    /// The loss of a lease, as reported by the library.
     LossReported {
-        /// End of the validity.
+        /// The end of the validity.
         until: u64,
-        /// Time of the report.
+        /// The time at which the library reported the loss.
         at: u64,
     },
-    /// A call has returned.
+    /// A call that has returned or was dropped.
     Called(Call),
-    /// A request to the store.
     StoreRequest {
-        /// Number of the request.
-        ask: u64,
+        /// An ID that the reply repeats.
+        request_id: u64,
         request: Request,
     },
-    /// A counter write was refused because it arrived after the validity.
+    /// The store refused a counter write, because it arrived after the end of the validity.
     TooLate,
-    /// The nodes lost the keys of a lease before its validity ended.
+    /// The nodes lost a lease's keys before its validity ended.
     LostEarly(EarlyLoss),
     /// Every node has replied to this client.
     Ready,
-    /// An unexpected error.
+    /// An unexpected error, as text.
     Error(String),
-    /// The client was closed, and the process ends.
+    /// The end of the process, after its client was closed.
     Finished {
-        /// Number of tasks that remain in its runtime.
+        /// The number of tasks that are still alive in the runtime.
         tasks: u64,
-        /// Number of releases that were still pending.
+        /// The number of releases that were still pending.
         undelivered: u64,
     },
 }
 
-/// A report that a valid lease no longer has its keys.
+/// A report that a valid lease lost its keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EarlyLoss {
-    /// The library's result.
+    /// The library's result, as text.
     pub(crate) report: String,
-    /// Remaining validity, in nanoseconds.
+    /// The remaining validity at the time of the report, in nanoseconds.
     pub(crate) early: u64,
-    /// Time of the report, since the run's origin.
+    /// The time of the report, in nanoseconds since the start of the run.
     pub(crate) at: u64,
 }
 
-/// Writer of a client's messages.
+/// Writes a client's messages, and assigns the IDs of its tenures.
 #[derive(Debug, Default)]
 pub(crate) struct MessageWriter {
     ids: AtomicU64,
 }
 
 impl MessageWriter {
-    /// Returns a number for a new tenure.
     pub(crate) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Writes a message, and returns when it is in the pipe. From then on it survives this process.
+    /// Writes a message to standard output. When this function returns, the message is in the pipe,
+    /// and the controller receives it even if this process is killed.
     #[expect(clippy::unused_self, reason = "only holders of a writer may write")]
     pub(crate) fn send(&self, message: &ClientMessage) {
         let mut text = serde_json::to_vec(message).expect("plain data");
         text.push(b'\n');
-        // The pipe accepts a message of this size as a whole. Without a reader, this process ends
-        // soon.
+        // The pipe accepts a message of this size as a whole. Errors are ignored, because a process
+        // without a controller ends soon.
         let _ = std::io::stdout().lock().write_all(&text);
     }
 }

@@ -1,4 +1,5 @@
-//! Report of a run as one HTML page without external resources. Only the interactive timeline requires the script.
+//! The report of a run as one HTML page without external resources. Only the interactive timeline
+//! requires scripts.
 
 mod data;
 mod fencing;
@@ -25,17 +26,16 @@ use verdict::Verdict;
 
 const STYLE: &str = include_str!("page/style.css");
 const CONTROLS: &str = include_str!("page/controls.html");
-/// Parts of one script: the data, drawing, the tooltip, and the controls.
+/// The parts of the page's script: data, drawing, tooltip, and controls.
 const SCRIPT: [&str; 4] = [
     include_str!("page/model.js"),
     include_str!("page/paint.js"),
     include_str!("page/hover.js"),
     include_str!("page/controls.js"),
 ];
-/// Prevents all requests, even if text of the run contained markup.
+/// A content security policy that prevents all requests, even if text of the run contains markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// Renders the page of a run.
 pub(crate) fn render(run: &Run) -> String {
     let nemeses = nemeses::of(run);
     let layout = Layout::of(run, &nemeses);
@@ -77,7 +77,7 @@ fn timeline(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) {
     out.raw("<ul class=\"legend\" aria-label=\"Legend\">\n");
     for nemesis in nemeses {
         let promise = if nemesis.is_guaranteed { "" } else { " (outside the guarantee)" };
-        let (key, name) = (nemeses::key(nemesis), Text(nemesis.name));
+        let (key, name) = (nemeses::legend_key(nemesis), Text(nemesis.name));
         out.put(format_args!("<li>{key}{name}{promise}</li>\n"));
     }
     out.raw(

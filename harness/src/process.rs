@@ -10,37 +10,34 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitSta
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Interval between checks whether a process has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A child process that leads its own process group, so signals of a terminal do not reach it.
-/// Dropping it kills the group, even if it is stopped.
+/// A child process that leads its own process group, so that signals from a terminal do not reach
+/// the child. Dropping a `Process` kills its group, even if the group is stopped.
 ///
-/// If the torture program itself is killed, a child that reads standard input reaches its end. The
-/// group of a stopped child is orphaned then, and POSIX sends it SIGHUP and SIGCONT.
+/// If the torture program itself is killed, a child that reads standard input reaches end of file.
+/// The process group of a stopped child is then orphaned, and POSIX sends SIGHUP and SIGCONT to the
+/// group.
 #[derive(Debug)]
 pub struct Process(Child);
 
-/// Pipes of a child process.
 #[derive(Debug)]
 pub(crate) struct Pipes {
-    /// Standard input; dropping it closes the pipe.
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
     pub(crate) stderr: ChildStderr,
 }
 
 impl Process {
-    /// Starts the command.
+    /// Starts the command in a new process group.
     ///
     /// # Errors
     ///
-    /// If the operating system cannot start the process.
+    /// Returns an error if the operating system cannot start the process.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         command.process_group(0).spawn().map(Self)
     }
 
-    /// Starts the command with piped standard streams.
     pub(crate) fn with_pipes(command: &mut Command) -> io::Result<(Self, Pipes)> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Self::spawn(command)?;
@@ -54,29 +51,30 @@ impl Process {
         Ok((process, pipes))
     }
 
-    /// Takes the pipe of standard error, if there is one. `None` on later calls.
+    /// Takes the pipe of standard error. Returns `None` if standard error is not piped or the pipe
+    /// was already taken.
     pub fn stderr(&mut self) -> Option<ChildStderr> {
         self.0.stderr.take()
     }
 
-    /// Stops the process (SIGSTOP), and returns when it has stopped or ended.
+    /// Stops the process with SIGSTOP. Returns when the process has stopped or ended.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
-        // `NOWAIT` leaves an ended process to be reaped later.
+        // With `NOWAIT`, an ended process can still be reaped later.
         let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(self.pid()), either), Err(Errno::INTR)) {}
     }
 
-    /// Continues the process (SIGCONT).
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Waits until the process has ended. `None` if it still runs after `limit`.
+    /// Waits until the process has ended. Returns `None` if the process is still running after
+    /// `limit`.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let begun = Instant::now();
         loop {
-            // Only this object reaps the process, so errors do not occur.
+            // `try_wait` does not fail, because only this object reaps the process.
             match self.0.try_wait() {
                 Ok(Some(status)) => return Some(status),
                 _ if begun.elapsed() >= limit => return None,
@@ -85,7 +83,7 @@ impl Process {
         }
     }
 
-    /// The exit code, or the negated number of the signal that ended the process.
+    /// Returns the exit code, or the negated number of the signal that ended the process.
     pub(crate) fn code(status: ExitStatus) -> i32 {
         status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
     }

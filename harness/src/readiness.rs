@@ -1,4 +1,4 @@
-//! Readiness of a client: every node has replied to it.
+//! The readiness of a client. A client is ready once every node has replied to it.
 
 use crate::choice::LONGEST_TTL;
 use crate::line::ClientConfig;
@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Waits until each node has replied to an acquire of a lock that no other client uses. Then the
-/// client has read the node's clock and knows its process. Returns false if the session ended
-/// before that.
+/// Waits until each node has replied to an acquire of a lock that no other client uses. From the
+/// replies, the client learns every node's clock and server process. Returns false if the session
+/// ends first.
 pub(crate) async fn all_nodes_replied(
     redlock: &Redlock,
     config: &ClientConfig,
@@ -19,7 +19,7 @@ pub(crate) async fn all_nodes_replied(
     let mut replied = BTreeSet::new();
     while replied.len() < config.nodes.urls.len() {
         let tried = redlock.try_acquire(&name).ttl(LONGEST_TTL).await;
-        // Replies after the decision of the round appear in the report a little later.
+        // Replies that arrive after the round was decided appear in the report a little later.
         tokio::select! {
             () = sleep(config.nodes.node_timeout) => {}
             _ = is_ended.wait_for(|is_ended| *is_ended) => return false,
@@ -47,7 +47,7 @@ fn record(replied: &mut BTreeSet<usize>, report: &Report) {
 fn has_replied(vote: &NodeVote) -> bool {
     match vote {
         NodeVote::Granted | NodeVote::Held => true,
-        // The node has granted, but its grant does not count yet.
+        // The node has granted the lock, but its grant does not count yet.
         NodeVote::Failed(failure) => matches!(
             failure,
             NodeFailure::Restarted { .. }

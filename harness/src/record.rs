@@ -1,173 +1,181 @@
-//! Record of a run, from which the checks and the page are made.
+//! The record of a run. The checks and the HTML page are computed from this record.
 //!
-//! Times are nanoseconds of the boot clock (`CLOCK_BOOTTIME`), which all processes share, since the
-//! start of the run. They never come from a node.
+//! All times are nanoseconds since the start of the run, on the boot clock (`CLOCK_BOOTTIME`),
+//! which all processes share. No time is read from a node.
 
 use serde::{Deserialize, Serialize};
 
-/// The fault that also deletes all fencing counters.
+/// The name of the fault that deletes the data of all nodes at once, including all fencing
+/// counters.
 pub const WIPE: &str = "FLUSHALL on all nodes at once";
 
-/// One tenure, as observed by its holder: from the return of the acquire to the earliest of its
-/// release, its `valid_until`, and the report of its loss.
+/// A period in which a client held the lock of a resource (a tenure), as observed by the client.
+/// The period begins when the acquire returns. It ends with the release, at `valid_until`, or with
+/// the report of the loss, whichever is earliest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Number of the resource.
+    /// The number of the resource.
     pub resource: u16,
-    /// Number of the client process.
+    /// The number of the client process.
     pub client: u16,
-    /// Number of the task in the client.
+    /// The number of the task within the client.
     pub task: u16,
-    /// Number of the tenure in the client. A tenure of several resources is one hold per resource.
+    /// The ID of the tenure within the client. A tenure of several resources is recorded as one
+    /// hold per resource.
     pub id: u64,
-    /// Fencing token with which the holder writes.
+    /// The fencing token with which the holder writes, if any.
     pub token: Option<u64>,
-    /// Start of the acquire.
+    /// The time at which the acquire began.
     pub asked: u64,
-    /// Return of the acquire.
+    /// The time at which the acquire returned.
     pub from: u64,
-    /// End of the tenure.
+    /// The time at which the hold ended.
     pub until: u64,
-    /// Cause of the end.
+    /// The reason why the hold ended.
     pub end: End,
-    /// The lease was extended in the background.
+    /// Whether the library extended the lease in the background.
     pub is_renewed: bool,
 }
 
-/// How a tenure ended.
+/// The reason why a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum End {
-    /// The holder released it in time.
+    /// The holder released the lease while it was valid.
     Released,
     /// The validity ended before the release.
     ValidUntil,
-    /// The library reported the loss.
+    /// The library reported the loss of the lease.
     Lost,
 }
 
-/// A fault of nodes or clients.
+/// A fault of nodes or clients that was applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Kind of fault, such as `hang a node`.
+    /// The kind of fault, such as `hang a node`.
     pub nemesis: String,
     /// The affected node or client, such as `node 3` or `client 1`.
     pub target: String,
-    /// Start of the fault.
+    /// The time at which the fault began.
     pub from: u64,
-    /// End of the fault.
+    /// The time at which the fault ended.
     pub until: u64,
-    /// Redlock guarantees mutual exclusion under this fault.
+    /// Whether Redlock guarantees mutual exclusion under this fault.
     pub is_guaranteed: bool,
 }
 
 /// A fault that could not be applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SkippedFault {
-    /// Its nemesis, as in [`Fault::nemesis`].
+    /// The kind of fault, as in [`Fault::nemesis`].
     pub nemesis: String,
-    /// Its target, as in [`Fault::target`].
+    /// The affected node or client, as in [`Fault::target`].
     pub target: String,
-    /// Start of its command.
+    /// The time at which the fault's command started.
     pub from: u64,
-    /// End of its repair command. Until then, the fault may have been partly applied.
+    /// The time at which the repair command ended. Before this time, the fault may have been partly
+    /// applied.
     pub until: u64,
-    /// Error of its command.
+    /// The error of the fault's command.
     pub why: String,
 }
 
-/// Kind of call.
+/// The kind of a recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verb {
-    /// `acquire` or `try_acquire`.
+    /// A call of `acquire` or `try_acquire`.
     Acquire,
-    /// `extend`.
+    /// A call of `extend`.
     Extend,
-    /// `release`.
+    /// A call of `release`.
     Release,
 }
 
-/// One call of a client.
+/// One call that a client made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Kind of call.
+    /// The kind of call.
     pub verb: Verb,
-    /// Number of the client process.
+    /// The number of the client process.
     pub client: u16,
-    /// Start of the call.
+    /// The time at which the call began.
     pub from: u64,
-    /// Return of the call.
+    /// The time at which the call returned or was dropped.
     pub until: u64,
-    /// Maximum duration that the library promises, in nanoseconds.
+    /// The maximum duration that the library promises for the call, in nanoseconds.
     pub bound: u64,
-    /// Result: `ok`, `contended`, `no quorum`, `expired`, `timeout`, …
+    /// The result of the call: `ok`, `contended`, `no quorum`, `expired`, `timeout`, …
     pub outcome: String,
 }
 
-/// Two tenures of one resource that overlap.
+/// Two overlapping holds of one resource, which violate mutual exclusion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overlap {
-    /// The tenure that began first.
+    /// The hold that began first.
     pub first: Hold,
-    /// The tenure that began before the first had ended.
+    /// The hold that began before `first` had ended.
     pub second: Hold,
-    /// Faults that were active from the first acquire to the second.
+    /// The names of the faults that were active from the start of the earlier acquire until the
+    /// acquire of `second` returned.
     pub under: Vec<String>,
 }
 
 /// A violation of the guarantees of fencing tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Breach {
-    /// Kind of violation.
+    /// The kind of violation.
     pub kind: BreachKind,
-    /// The holder whose acquire returned before the other's began. For equal tokens and refused
-    /// holders, the holder that acquired the resource first.
+    /// The hold whose acquire returned first. For stale writes and lower tokens, this acquire
+    /// returned before the acquire of `second` began.
     pub first: Hold,
-    /// The other holder of the same resource.
+    /// The other hold of the same resource.
     pub second: Hold,
-    /// Faults that were active from the first acquire to the second.
+    /// The names of the faults that were active from the start of the first acquire until the
+    /// second acquire returned.
     pub under: Vec<String>,
 }
 
-/// Kind of a fencing violation.
+/// The kind of a fencing violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BreachKind {
-    /// A write of the first holder was accepted after a write of the second.
+    /// A write of the first holder was accepted after a write of the second holder.
     StaleWrite,
-    /// The second holder has a lower token.
+    /// The second holder has a lower token than the first holder.
     LowerToken,
     /// Both holders have the same token.
     EqualTokens,
-    /// A write of one of them was refused while its lease was valid.
+    /// A write of a holder was refused while its lease was valid.
     HolderRefused,
 }
 
-/// Statistics of fenced writes.
+/// Statistics of fencing tokens and fenced writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fencing {
-    /// Number of tokens, one for each resource of a tenure.
+    /// The number of tokens. The token of a lease of several resources is counted once per
+    /// resource.
     pub tokens: u64,
-    /// Number of tokens that must be higher than an earlier one, because the
-    /// earlier acquire had returned before the later one began.
+    /// The number of tokens that had to be higher than an earlier token. A token is earlier if its
+    /// acquire returned before the other acquire began.
     pub ordered: u64,
-    /// Number of accepted writes.
+    /// The number of accepted writes.
     pub accepted: u64,
-    /// Number of refused writes.
+    /// The number of refused writes.
     pub refused: u64,
-    /// Number of writes that arrived after the validity of their lease, accepted or refused.
+    /// The number of writes that arrived after the end of their lease's validity, whether accepted
+    /// or refused.
     pub late: u64,
-    /// Number of tenures whose validity ended while their client was stopped.
+    /// The number of holds whose validity ended while their client was stopped.
     pub slept_through: u64,
-    /// Violations that are no findings: after all nodes lost their data, and refused holders
-    /// outside the guarantee.
+    /// Violations that are not findings: violations after all nodes lost their data, and refused
+    /// writes of holders outside the guarantee.
     pub excused: Vec<Breach>,
 }
 
 impl BreachKind {
-    /// All kinds.
+    /// All kinds of violations.
     pub const ALL: [Self; 4] =
         [Self::StaleWrite, Self::LowerToken, Self::EqualTokens, Self::HolderRefused];
 
-    /// Name of the violation, in singular and plural.
+    /// Returns the name of the violation in singular and plural.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::StaleWrite => ("stale write accepted", "stale writes accepted"),
@@ -177,7 +185,7 @@ impl BreachKind {
         }
     }
 
-    /// Counts the violations of this kind.
+    /// Returns the number of violations of this kind.
     pub fn count(self, breaches: &[Breach]) -> u64 {
         breaches.iter().filter(|breach| breach.kind == self).count() as u64
     }
@@ -186,88 +194,91 @@ impl BreachKind {
 /// A part of a run with a fixed number of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stretch {
-    /// Number of nodes.
+    /// The number of nodes in this part.
     pub nodes: u16,
-    /// Start of the part.
+    /// The time at which the part began.
     pub from: u64,
 }
 
-/// Counts and lists that must be empty within the guarantee. `breaches` must also be empty outside.
+/// The findings of all checks. Within the guarantee, all counts must be 0 and all lists must be
+/// empty. Outside the guarantee, only `breaches` must be empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// Overlapping tenures of one resource.
+    /// Overlapping holds of one resource.
     pub overlaps: Vec<Overlap>,
     /// Fencing violations.
     pub breaches: Vec<Breach>,
-    /// Lost updates of shared counters.
+    /// The number of lost updates of the shared counters.
     pub lost_updates: u64,
-    /// Losses that were reported later than `valid_until` plus the slack for a busy machine.
+    /// The number of losses that were reported later than `valid_until` plus the slack for a busy
+    /// machine.
     pub late_losses: u64,
-    /// Calls that exceeded their limit plus the slack for a busy machine.
+    /// The number of calls that exceeded their limit plus the slack for a busy machine.
     pub overdue_calls: u64,
-    /// Panics in clients.
+    /// The number of panics in clients.
     pub panics: u64,
-    /// Tasks that remained in clients.
+    /// The number of tasks that remained in closed clients.
     pub leaked_tasks: u64,
-    /// Connections that remained open on nodes.
+    /// The number of connections that remained open on nodes.
     pub leaked_connections: u64,
-    /// Keys that remained on nodes without expiring.
+    /// The number of keys that remained on nodes: locks that should have expired, and fencing
+    /// counters without a TTL.
     pub leaked_keys: u64,
     /// Descriptions of all other findings.
     pub others: Vec<String>,
 }
 
-/// Parameters and environment of a run.
+/// The parameters and the environment of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Command that repeats the run.
+    /// The command that repeats the run.
     pub command: String,
-    /// Seed of all choices.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// `inside` or `outside` the guarantee.
+    /// Whether the faults are `inside` or `outside` the guarantee.
     pub mode: String,
-    /// Maximum number of nodes.
+    /// The maximum number of nodes in any part.
     pub nodes: u16,
-    /// Number of client processes.
+    /// The number of client processes.
     pub clients: u16,
-    /// Number of resources.
+    /// The number of resources.
     pub resources: u16,
-    /// Duration in nanoseconds.
+    /// The duration of the run, in nanoseconds.
     pub lasted: u64,
-    /// Server version that a node reports.
+    /// The product and version of the server, as reported by a node.
     pub server: String,
-    /// Version of the library.
+    /// The version of the library.
     pub library: String,
-    /// Processors and kernel of the machine.
+    /// The machine's number of processors and kernel.
     pub machine: String,
-    /// Date and time of the run.
+    /// The date and time of the run.
     pub made_at: String,
 }
 
-/// Record of a run.
+/// The complete record of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Parameters and environment.
+    /// The parameters and the environment of the run.
     pub setting: Setting,
-    /// Parts, in order.
+    /// The parts of the run, in order.
     pub stretches: Vec<Stretch>,
-    /// All tenures.
+    /// All periods in which a client held a lock.
     pub holds: Vec<Hold>,
-    /// All faults.
+    /// All faults that were applied.
     pub faults: Vec<Fault>,
     /// Faults that could not be applied.
     #[serde(default)]
     pub skipped: Vec<SkippedFault>,
-    /// All calls.
+    /// All calls of the clients.
     pub calls: Vec<Call>,
-    /// Statistics of fenced writes.
+    /// Statistics of fencing tokens and fenced writes.
     pub fencing: Fencing,
-    /// Results of the checks.
+    /// The findings of the checks.
     pub findings: Findings,
 }
 
 impl Findings {
-    /// Adds the findings of another part.
+    /// Adds the findings of another part of the run.
     pub fn add(&mut self, more: Self) {
         self.overlaps.extend(more.overlaps);
         self.breaches.extend(more.breaches);
@@ -281,20 +292,20 @@ impl Findings {
         self.others.extend(more.others);
     }
 
-    /// Returns true if there are no findings.
+    /// Returns true if no check has a finding.
     pub fn is_clean(&self) -> bool {
         *self == Self::default()
     }
 
-    /// True if a run with these findings has failed: within the guarantee, because of any finding; outside the
-    /// guarantee, because of fencing violations only.
+    /// Returns true if a run with these findings has failed. Within the guarantee, any finding is a
+    /// failure. Outside the guarantee, only fencing violations are failures.
     pub fn is_failure(&self, is_inside: bool) -> bool {
         (is_inside && !self.is_clean()) || !self.breaches.is_empty()
     }
 }
 
 impl Fencing {
-    /// Adds the statistics of another part.
+    /// Adds the statistics of another part of the run.
     pub fn add(&mut self, more: Self) {
         self.tokens += more.tokens;
         self.ordered += more.ordered;

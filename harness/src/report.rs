@@ -1,4 +1,4 @@
-//! Report of a run: the JSON record, the HTML page, and the summary on stdout.
+//! The report of a run: the JSON record, the HTML page, and the summary on standard output.
 
 use crate::date;
 use crate::page;
@@ -13,14 +13,14 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Collects the parts of a run.
+/// The report of a run. The parts of the run are added one after the other.
 pub struct Report {
     run: Run,
-    tally: verdict::Counted,
+    counts: verdict::RunCounts,
 }
 
 impl Report {
-    /// An empty report. `command` is the command line that repeats the run.
+    /// Creates an empty report. `command` is the command line that repeats the run.
     pub fn new(command: &str, seed: u64, is_inside: bool, clients: u16) -> Self {
         let setting = Setting {
             command: command.to_owned(),
@@ -34,12 +34,12 @@ impl Report {
             ..Setting::default()
         };
         let run = Run { setting, ..Run::default() };
-        Self { run, tally: verdict::Counted::default() }
+        Self { run, counts: verdict::RunCounts::default() }
     }
 
-    /// Adds a part of the run, with its number of nodes and its start on the clock of the run.
+    /// Adds a part of the run that started `from` after the start of the run.
     pub fn add(&mut self, nodes: u16, from: Duration, part: Outcome) {
-        self.tally.count(&part);
+        self.counts.count(&part);
         let run = &mut self.run;
         run.setting.nodes = run.setting.nodes.max(nodes);
         run.setting.server = part.server;
@@ -53,14 +53,15 @@ impl Report {
         run.findings.add(part.findings);
     }
 
-    /// Prints the summary of a run of length `lasted`, and writes the record and the page to the directory `out`.
+    /// Prints the summary of a run of length `lasted`, and writes the record and the page to the
+    /// directory `out`.
     ///
     /// # Errors
     ///
-    /// If a file cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn finish(&mut self, lasted: Duration, out: &Path) -> io::Result<()> {
         self.run.setting.lasted = u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX);
-        verdict::print(&self.run, &self.tally);
+        verdict::print(&self.run, &self.counts);
         fs::create_dir_all(out)?;
         let json = out.join(format!("run-{}.json", self.run.setting.seed));
         fs::write(&json, serde_json::to_vec(&self.run).map_err(io::Error::other)?)?;
@@ -70,18 +71,18 @@ impl Report {
         Ok(())
     }
 
-    /// Returns true if the run has failed; see [`Findings::is_failure`].
+    /// Returns true if the run has failed, as defined by [`Findings::is_failure`].
     pub fn is_bad(&self) -> bool {
         self.run.findings.is_failure(self.run.setting.mode == "inside")
     }
 
-    /// Returns true if no lock was acquired: such a run has no result.
+    /// Returns true if no lock was acquired. Such a run is no evidence of correctness.
     pub fn is_empty(&self) -> bool {
         self.run.holds.is_empty()
     }
 }
 
-/// Number of processors, operating system and kernel version.
+/// Returns the machine's number of processors, operating system, and kernel version as text.
 fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

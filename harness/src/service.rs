@@ -1,18 +1,19 @@
-//! Check that locks were available whenever they should have been.
+//! Checks that clients acquire locks whenever a majority of the nodes is available.
 //!
-//! While a majority of the nodes is available, some client acquires a lock every few milliseconds,
-//! because there are many tasks and more resources than they can hold. A node is unavailable during
-//! a fault of its process or network and shortly after it, and after a restart until its grants
-//! count again. Clock steps do not make a node unavailable.
+//! While a majority is available, some client acquires a lock every few milliseconds. The reason is
+//! that the clients have many tasks, and more resources than their tasks can hold. A node is
+//! unavailable during a fault of its process or network, and shortly afterwards. After a restart, a
+//! node is unavailable until its grants count towards the quorum again. Clock steps do not make a
+//! node unavailable.
 
 use crate::boot;
 use crate::record::Hold;
 use std::time::Duration;
 
-/// Maximum time without a new lock while a majority is available.
+/// The maximum time without a new lock while a majority is available.
 const LONGEST_GAP: Duration = Duration::from_millis(2_500);
 
-/// A time in which a node is unavailable.
+/// An interval during which a node is unavailable.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
     node: u16,
@@ -21,21 +22,23 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// An outage of a node between two times, since the run's origin.
+    /// Creates an outage of `node` from `from` until `until`, in nanoseconds since the start of the
+    /// run.
     pub fn new(node: u16, from: u64, until: u64) -> Self {
         Self { node, from, until }
     }
 }
 
-/// The times of a part in which locks should be available.
+/// The data from which the check computes when a majority of the nodes was available.
 pub(crate) struct Availability<'a> {
     pub(crate) nodes: u16,
-    /// Start and end of the part.
+    /// The start and the end of the checked part of the run.
     pub(crate) span: (u64, u64),
     pub(crate) outages: &'a [Outage],
 }
 
-/// A time without a new lock, although locks should have been available.
+/// A period in which no client acquired a lock although a majority of the nodes was available.
+/// Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Gap {
     pub(crate) lasts: u64,
@@ -43,7 +46,6 @@ pub(crate) struct Gap {
 }
 
 impl Availability<'_> {
-    /// The gaps, shortest first.
     pub(crate) fn gaps(&self, holds: &[Hold]) -> Vec<Gap> {
         let mut moments: Vec<_> = holds.iter().map(|hold| hold.from).collect();
         // `is_due` can change only at the start or the end of an outage.
@@ -83,7 +85,8 @@ impl Availability<'_> {
 }
 
 impl Gap {
-    /// Describes the gap as a finding, if it is too long.
+    /// Returns a description of the gap if it is longer than [`LONGEST_GAP`]. Returns `None` for a
+    /// short gap, which is no finding.
     pub(crate) fn finding(self) -> Option<String> {
         let [lasts, from] = [self.lasts, self.from].map(Duration::from_nanos);
         let is_long = self.lasts > boot::nanos(LONGEST_GAP);

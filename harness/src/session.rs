@@ -1,4 +1,5 @@
-//! A workload, from the start of its clients to the checks of their records.
+//! A session: client processes that compete for locks, from their start to the checks of their
+//! records.
 
 use crate::boot;
 use crate::check::{self, SLACK};
@@ -16,39 +17,39 @@ use crate::store::{Audit, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of resources for which the clients compete.
+/// The number of resources for which the clients compete.
 pub const RESOURCES: u16 = 20;
-/// Time after the end of a session at which all its locks have expired: the longest ttl and a
+/// The time after the end of a session until all its locks have expired: the longest TTL and a
 /// margin.
 pub const KEYS_EXPIRE_AFTER: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(500));
 
-/// Number and size of a session's client processes.
+/// The number and the size of a session's client processes.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientPlan {
-    /// Number of permanent clients.
+    /// The number of permanent clients.
     pub clients: u16,
-    /// Number of places for temporary clients.
+    /// The number of slots for temporary clients.
     pub temporary: u16,
-    /// Number of tasks of each permanent client.
+    /// The number of tasks of each permanent client.
     pub tasks: u16,
-    /// Command that starts a client.
+    /// The function that creates the command for a client process.
     pub program: Program,
 }
 
-/// Identity of a session within its run.
+/// The identity of a session within its run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunPart {
-    /// Seed of all choices.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Number of this part of the run.
+    /// The number of the part within the run.
     pub part: u16,
-    /// Start of the run on the [boot clock](boot::now).
+    /// The start of the run on the [boot clock](boot::now), in nanoseconds.
     pub origin: u64,
-    /// Intentional defect of the first client.
+    /// An intentional defect of the first client, if any.
     pub sabotage: Option<Sabotage>,
 }
 
-/// Running clients that compete for locks.
+/// A running session, whose client processes compete for locks.
 pub struct Session {
     fleet: Fleet,
     sinks: fleet::Sinks,
@@ -57,45 +58,48 @@ pub struct Session {
     origin: u64,
 }
 
-/// Environment of a session, which the checks take into account.
+/// The conditions of a session that its checks take into account.
 #[derive(Debug)]
 pub struct RunContext {
-    /// Number of nodes.
+    /// The number of nodes.
     pub nodes: u16,
-    /// Redlock guarantees mutual exclusion under all faults.
+    /// Whether Redlock guarantees mutual exclusion under all faults of the session.
     pub is_inside: bool,
-    /// Start and end of the time with faults, since the run's origin.
+    /// The start and the end of the interval with faults, in nanoseconds since the start of the
+    /// run.
     pub span: (u64, u64),
-    /// The applied faults.
+    /// The faults that were applied.
     pub faults: Vec<Fault>,
     /// The faults that could not be applied.
     pub skipped: Vec<SkippedFault>,
-    /// Forward steps of node clocks.
+    /// The forward steps of node clocks.
     pub steps: Steps,
-    /// Outages of nodes.
+    /// The outages of nodes.
     pub outages: Vec<Outage>,
-    /// Times in which nodes may have restarted without data.
+    /// The intervals in which nodes may have restarted without data, in nanoseconds since the start
+    /// of the run.
     pub data_losses: Vec<(u64, u64)>,
-    /// Product and version that a node reports.
+    /// The product and version of the server, as reported by a node.
     pub server: String,
 }
 
-/// Results of a session.
+/// The results of a session.
 pub struct Outcome {
     pub(crate) records: ledger::Records,
     pub(crate) faults: Vec<Fault>,
     pub(crate) skipped: Vec<SkippedFault>,
-    /// Findings. The torture program may add its own findings.
+    /// The findings of the checks. The torture program may add its own findings.
     pub findings: Findings,
     pub(crate) fencing: Fencing,
     pub(crate) updates: u64,
-    /// Times without a new lock, although locks should have been available.
+    /// The periods in which no client acquired a lock although a majority of the nodes was
+    /// available.
     pub(crate) gaps: Vec<Gap>,
     pub(crate) server: String,
 }
 
 impl Session {
-    /// Starts the clients.
+    /// Starts the client processes.
     pub fn begin(plan: ClientPlan, part: RunPart, nodes: &Nodes) -> Self {
         let RunPart { seed, part, origin, sabotage } = part;
         let ClientPlan { clients, temporary, tasks, program } = plan;
@@ -110,16 +114,16 @@ impl Session {
         Self { fleet, sinks, clients, nodes: count, origin }
     }
 
-    /// The client processes, for faults of clients.
+    /// Returns the client processes, so that the torture program can apply faults to them.
     pub fn fleet(&self) -> &Fleet {
         &self.fleet
     }
 
-    /// Waits until every node has replied to each client. Reports a finding for each client that
-    /// exceeds `limit`.
+    /// Waits until every node has replied to each permanent client. Each client whose wait takes
+    /// longer than `limit` becomes a finding.
     pub fn await_ready(&self, limit: Duration) {
-        for place in (0..self.clients).filter(|place| !self.fleet.await_ready(*place, limit)) {
-            let finding = format!("client {place} has not received a reply from every node");
+        for slot in (0..self.clients).filter(|slot| !self.fleet.await_ready(*slot, limit)) {
+            let finding = format!("client {slot} has not received a reply from every node");
             self.ledger().lock().others.push(finding);
         }
     }
@@ -156,14 +160,14 @@ impl Session {
     }
 }
 
-/// A session that has ended and has not been checked.
+/// A session that has ended but has not been checked yet.
 pub struct Ended {
     records: ledger::Records,
     store: Arc<Store>,
 }
 
 impl Ended {
-    /// Checks the records.
+    /// Checks the records of the session.
     pub fn judge(self, context: RunContext) -> Outcome {
         let Self { records, store } = self;
         let mut findings = found(&records, &context.faults, &context.steps);
@@ -186,15 +190,15 @@ impl Ended {
         let fence = Fence::new(&records.holds, writes, &context.faults);
         let fenced = fence.examine(context.is_inside, &records.pauses);
         findings.breaches = fenced.breaches;
-        findings.others.extend(fenced.others);
+        findings.others.extend(fenced.unmatched);
         let RunContext { faults, skipped, server, .. } = context;
         let fencing = fenced.fencing;
         Outcome { records, faults, skipped, findings, fencing, updates, gaps, server }
     }
 }
 
-/// Finds the gaps. Outside the guarantee there are none, because nodes may be unavailable at any
-/// time.
+/// Returns all periods without a new lock, and adds long periods to the findings. Outside the
+/// guarantee, the list is empty, because nodes may be unavailable at any time.
 fn gaps(records: &ledger::Records, context: &RunContext, findings: &mut Findings) -> Vec<Gap> {
     if !context.is_inside {
         return Vec::new();
@@ -206,7 +210,8 @@ fn gaps(records: &ledger::Records, context: &RunContext, findings: &mut Findings
     gaps
 }
 
-/// The findings in the records of the clients.
+/// Checks the clients' records, and returns the findings. Also prints overdue calls and losses that
+/// were reported late.
 fn found(records: &ledger::Records, faults: &[Fault], steps: &Steps) -> Findings {
     let overdue = check::overdue(&records.calls, &records.pauses, steps);
     for call in &overdue {

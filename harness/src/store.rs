@@ -1,61 +1,58 @@
-//! The data that the locks protect: for each resource a counter, and a cell that checks fencing
-//! tokens. They are in the controller process, which has no faults.
+//! The data that the locks protect. For each resource, the store has a counter, and a cell that
+//! checks fencing tokens. The store is in the controller process, which has no faults.
 //!
-//! A counter is read and, after a pause, written back. Each successful write is also counted, so at
-//! the end the difference between both numbers is the number of lost updates. A write arrives some
-//! time after it was sent. Writes that arrive after the validity of their lease are refused,
-//! because a lock cannot prevent them: a process can be stopped between its last check of the lease
-//! and the write. These refusals are recorded.
+//! A client reads a counter and, after a pause, writes back a higher value. The store also counts
+//! the successful writes, so the difference between both numbers at the end is the number of lost
+//! updates. A write arrives some time after the client has sent it. The store refuses writes that
+//! arrive after the validity of their lease, and the refusals are recorded. A lock cannot prevent
+//! these writes, because a process can be stopped between its last check of the lease and the
+//! write.
 //!
-//! A fenced cell accepts a write if its token is not lower than the highest accepted one. Holders
-//! also write to it after the end of their lease. Each cell records its writes in the order of
-//! their arrival, for the checks of fencing.
+//! A fenced cell accepts a write if its token is not lower than the highest accepted token. Holders
+//! also write to the cell after the end of their lease. Each cell records its writes in the order
+//! of their arrival, for the checks of fencing.
 
 use crate::boot;
 use crate::line::Request;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Counters and cells of a part.
+/// The counters and fenced cells of one part of a run.
 #[derive(Debug)]
 pub(crate) struct Store(Vec<Mutex<Cell>>);
 
-/// Counter and fenced cell of one resource.
 #[derive(Debug, Default)]
 struct Cell {
     counter: u64,
-    /// Number of successful writes to the counter.
+    /// The number of successful writes to the counter.
     count: u64,
-    /// The highest accepted token; 0 before the first one.
+    /// The highest accepted token, or 0 before the first write.
     highest: u64,
     writes: Vec<Write>,
 }
 
-/// A tenure that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Writer {
     pub(crate) client: u16,
-    /// Number of the tenure in its client.
+    /// The ID of the writer's tenure within its client.
     pub(crate) id: u64,
 }
 
-/// A fenced write, as its cell recorded it.
+/// A write to a fenced cell, as recorded by the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) writer: Writer,
     pub(crate) is_accepted: bool,
-    /// The write arrived within the validity of its lease.
+    /// Whether the write arrived while its lease was valid.
     pub(crate) is_valid: bool,
 }
 
-/// Result for one resource.
 #[derive(Debug)]
 pub(crate) struct Audit {
-    /// Number of counter updates.
     pub(crate) updates: u64,
-    /// Number of lost updates.
+    /// The number of updates that another write has overwritten.
     pub(crate) lost: u64,
-    /// Fenced writes, in the order of their arrival.
+    /// The writes to the fenced cell, in the order of their arrival.
     pub(crate) writes: Vec<Write>,
 }
 
@@ -64,8 +61,8 @@ impl Store {
         Self((0..resources).map(|_| Mutex::default()).collect())
     }
 
-    /// Executes a client's request. Returns the number that was read, or 1 for an accepted write.
-    /// `None` if the resource does not exist.
+    /// Executes a client's request. Returns the value that was read. For a write, returns 1 if the
+    /// store accepted the write, and 0 otherwise. Returns `None` if the resource does not exist.
     pub(crate) fn answer(&self, client: u16, request: Request) -> Option<u64> {
         let mut cell = self.cell(request.resource())?;
         let is_valid = |until: u64| boot::now() < until;
@@ -91,7 +88,7 @@ impl Store {
         })
     }
 
-    /// Takes the results of all resources.
+    /// Returns the results for each resource, and removes the recorded writes from the cells.
     pub(crate) fn audit(&self) -> impl Iterator<Item = Audit> {
         (0..).map_while(|resource| {
             let mut cell = self.cell(resource)?;

@@ -1,4 +1,4 @@
-//! A task of a client process. Each cycle acquires locks, works, and ends the lease.
+//! A task of a client process. In each cycle, the task acquires locks, works, and ends the lease.
 
 use crate::boot;
 use crate::cells::Cells;
@@ -16,14 +16,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Interval between checks of the lease during a long pause.
+/// The interval between checks of the lease while the task sleeps.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// Pause after a refused acquire.
+/// The pause after a refused acquire.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Excess of a forged token: one second, because most tokens are microseconds of a clock.
+/// The amount by which a forged token exceeds the real token. It corresponds to one second, because
+/// most tokens are clock readings in microseconds.
 const FORGED: u64 = 1_000_000;
 
-/// One task of a client.
 pub(crate) struct Task {
     pub(crate) number: u16,
     pub(crate) config: Arc<ClientConfig>,
@@ -34,7 +34,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Runs cycles until the end of the session.
     pub(crate) async fn run(self) {
         let ClientConfig { seed, part, client, resources, .. } = *self.config;
         let mut cycle = 0;
@@ -99,7 +98,8 @@ impl Task {
         acquired.await?.ok()
     }
 
-    /// The token with which the task writes.
+    /// Returns the token with which the task writes, or `None` if the lease has no token. A
+    /// sabotaged task adds [`FORGED`] to the lease's token.
     fn token(&self, lease: &Lease, choice: &Choice) -> Option<u64> {
         let token = lease.token().map(FencingToken::get);
         if token.is_some() != choice.is_fenced {
@@ -110,7 +110,8 @@ impl Task {
         Some(token? + forged)
     }
 
-    /// A token for a task without a lock: just high enough to be accepted.
+    /// Returns a token for a sabotaged task that has no lock. The token is just high enough to be
+    /// accepted by the fenced cells. Returns `None` if the resources are not fenced.
     async fn guess(&self, choice: &Choice) -> Option<u64> {
         let mut highest = None;
         for resource in choice.resources.iter().filter(|_| choice.is_fenced) {
@@ -133,7 +134,7 @@ impl Task {
         }
     }
 
-    /// Works on the counters and the fenced cells, with a lease, or without one as sabotage.
+    /// Updates the counters and writes to the fenced cells. Only a sabotaged task has no `lease`.
     async fn work(&self, tenure: &mut OpenTenure<'_>, lease: Option<&Lease>, choice: &Choice) {
         let (awaits_loss, checks) =
             (choice.caution == Caution::Notified, choice.caution != Caution::Unchecked);
@@ -143,8 +144,8 @@ impl Task {
             let end = boot::now() + boot::nanos(step.sleep);
             while boot::now() < end && (tenure.check().is_some() || !checks) {
                 let left = Duration::from_nanos(end.saturating_sub(boot::now()));
-                // Only the sleep is interrupted by a loss. A write is always awaited, so that none
-                // arrives after the release.
+                // Only the sleep is interrupted by a loss. The task always awaits a write, so that
+                // no write arrives after the release.
                 tokio::select! {
                     reason = &mut lost => return lose(tenure, reason),
                     () = sleep(left.min(CHECK_INTERVAL)) => {}
@@ -158,7 +159,8 @@ impl Task {
                     None => return,
                 }
             }
-            // A counter needs a check of the lease, a fenced cell does not.
+            // A write to a counter requires a check of the lease; a write to a fenced cell does
+            // not.
             if deadline.is_some() || !checks {
                 let until = tenure.valid_until().unwrap_or(0);
                 self.write_fenced(tenure, *resource, until).await;
@@ -170,15 +172,15 @@ impl Task {
                 self.extend(lease, extend).await;
             }
         }
-        // A task that has finished still awaits the report of a loss that is due.
+        // If the lease has expired, a task that has finished its work still waits for the report of
+        // the loss.
         if lease.is_some() && awaits_loss && tenure.check().is_none() {
             lose(tenure, lost.await);
         }
     }
 
-    /// Writes to the fenced cell, if the tenure has a token.
     async fn write_fenced(&self, tenure: &OpenTenure<'_>, resource: u16, until: u64) {
-        let Some((id, token)) = tenure.signature() else { return };
+        let Some((id, token)) = tenure.id_and_token() else { return };
         self.cells.write_fenced(resource, id, token, until).await;
     }
 
@@ -217,7 +219,8 @@ impl Task {
         }
     }
 
-    /// Makes a call and records its outcome. `None` if it was dropped.
+    /// Makes a call and records its outcome. Returns `None` if the call was dropped after
+    /// `drop_after`.
     async fn call<T>(
         &self,
         verb: Verb,
@@ -245,7 +248,7 @@ impl Task {
     }
 }
 
-/// Waits for the loss of the lease. Without a lease, it waits indefinitely.
+/// Waits for the loss of the lease. Without a lease, the future never completes.
 async fn loss(lease: Option<&Lease>) -> Loss {
     match lease {
         Some(lease) => lease.lost().await,
@@ -260,7 +263,6 @@ fn lose(tenure: &mut OpenTenure<'_>, reason: Loss) {
     }
 }
 
-/// The name of a resource.
 pub(crate) fn name(resource: u16) -> String {
     format!("resource:{resource}")
 }

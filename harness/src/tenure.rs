@@ -1,4 +1,5 @@
-//! Records of one tenure, as observed by its holder.
+//! Records of one tenure, which is a period in which a task holds its locks. The records reflect
+//! the holder's own view.
 
 use crate::boot;
 use crate::line::{ClientMessage, EarlyLoss, MessageWriter};
@@ -6,53 +7,51 @@ use crate::record::End;
 use quorlock::LeaseRef;
 use std::time::Duration;
 
-/// Maximum time between two readings of the boot clock, in nanoseconds, for a precise end of the
-/// validity.
-const EXACT: u64 = 50_000;
-/// Maximum number of readings of a validity.
-const TRIES: usize = 10;
-/// Minimum change of the end of a validity, in nanoseconds, that counts as an extension.
-const MOVED: u64 = 1_000_000;
+/// The maximum time between the readings of the boot clock before and after a reading of the
+/// validity, in nanoseconds. A longer time makes the computed end of the validity imprecise.
+const MAX_READING_NANOS: u64 = 50_000;
+/// The maximum number of attempts to read a validity precisely.
+const MAX_READINGS: usize = 10;
+/// The minimum change of the end of a validity that is recorded as an extension, in nanoseconds.
+const MIN_EXTENSION_NANOS: u64 = 1_000_000;
 
-/// Minimum remaining validity for a write.
-const ENOUGH: Duration = Duration::from_millis(50);
+/// The minimum remaining validity for a write to a counter.
+const MIN_VALIDITY_FOR_WRITE: Duration = Duration::from_millis(50);
 
-/// A tenure in progress. Dropped without a call of [`end`](Self::end), it counts until the end of
-/// its validity.
+/// A tenure in progress. If it is dropped without a call of [`end`](Self::end), the recorded end is
+/// the end of its validity.
 pub(crate) struct OpenTenure<'a> {
     writer: &'a MessageWriter,
     id: u64,
     token: Option<u64>,
-    basis: Basis,
+    validity_source: ValiditySource,
     origin: u64,
     until: u64,
     recorded: u64,
     is_over: bool,
 }
 
-/// Source of the validity of a tenure.
-enum Basis {
+enum ValiditySource {
     Lease(LeaseRef),
-    /// No lock, until this time on the boot clock: the work of a sabotaged client.
+    /// A sabotaged client, which works without a lock until this time on the boot clock.
     NoLock(u64),
 }
 
 impl<'a> OpenTenure<'a> {
-    /// Begins a tenure with a lease.
     pub(crate) fn of(lease: LeaseRef, begin: Begin<'a>, is_renewed: bool) -> Self {
-        Self::begin(Basis::Lease(lease), begin, is_renewed)
+        Self::begin(ValiditySource::Lease(lease), begin, is_renewed)
     }
 
-    /// Begins a tenure without a lock, for `ttl`.
+    /// Begins a tenure of a sabotaged client, which works without a lock for `ttl`.
     pub(crate) fn without_lock(ttl: Duration, begin: Begin<'a>) -> Self {
         let until = begin.from + boot::nanos(ttl);
-        Self::begin(Basis::NoLock(until), begin, false)
+        Self::begin(ValiditySource::NoLock(until), begin, false)
     }
 
-    fn begin(basis: Basis, begin: Begin<'a>, is_renewed: bool) -> Self {
+    fn begin(validity_source: ValiditySource, begin: Begin<'a>, is_renewed: bool) -> Self {
         let Begin { writer, task, resources, token, origin, asked, from } = begin;
-        // A lease that has already expired gives a tenure without length.
-        let until = basis.valid_until().unwrap_or(from);
+        // The tenure of a lease that has already expired has a length of zero.
+        let until = validity_source.valid_until().unwrap_or(from);
         let id = writer.next_id();
         let (asked, from, recorded) = (asked - origin, from - origin, until - origin);
         writer.send(&ClientMessage::Begun {
@@ -65,16 +64,17 @@ impl<'a> OpenTenure<'a> {
             until: recorded,
             is_renewed,
         });
-        Self { writer, id, token, basis, origin, until, recorded: until, is_over: false }
+        Self { writer, id, token, validity_source, origin, until, recorded: until, is_over: false }
     }
 
-    /// The remaining validity, or `None` if the lease has expired. Records an extension.
+    /// Returns the remaining validity, or `None` if the lease has expired. If the lease has been
+    /// extended, records the extension.
     pub(crate) fn check(&mut self) -> Option<Duration> {
         let now = boot::now();
-        let until = self.basis.valid_until()?;
-        // Each reading is slightly too early, so the latest one is the most precise.
+        let until = self.validity_source.valid_until()?;
+        // Each reading is slightly too early, so the latest reading is the most precise.
         self.until = self.until.max(until);
-        if self.until > self.recorded + MOVED {
+        if self.until > self.recorded + MIN_EXTENSION_NANOS {
             self.recorded = self.until;
             self.writer
                 .send(&ClientMessage::Extended { id: self.id, until: self.until - self.origin });
@@ -82,23 +82,24 @@ impl<'a> OpenTenure<'a> {
         Some(Duration::from_nanos(self.until.saturating_sub(now)))
     }
 
-    /// The latest arrival time of a write, on the boot clock, if enough validity remains.
+    /// Returns the time on the boot clock by which a write to a counter must arrive, or `None` if
+    /// too little validity remains.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
         let left = self.check()?;
-        (left > ENOUGH).then_some(self.until)
+        (left > MIN_VALIDITY_FOR_WRITE).then_some(self.until)
     }
 
-    /// The end of the validity on the boot clock. `None` if it has ended.
+    /// Returns the end of the validity on the boot clock, or `None` if the validity has ended.
     pub(crate) fn valid_until(&mut self) -> Option<u64> {
         self.check().map(|_| self.until)
     }
 
-    /// Number of the tenure in this client, and its fencing token.
-    pub(crate) fn signature(&self) -> Option<(u64, u64)> {
+    /// Returns the tenure's ID and its fencing token, or `None` if the tenure has no token.
+    pub(crate) fn id_and_token(&self) -> Option<(u64, u64)> {
         Some((self.id, self.token?))
     }
 
-    /// Records that the library has reported the loss now.
+    /// Records that the library has just reported the loss of the lease.
     pub(crate) fn lose(&mut self) {
         let at = boot::now();
         self.finish(at.min(self.until), End::Lost);
@@ -106,8 +107,8 @@ impl<'a> OpenTenure<'a> {
         self.writer.send(&ClientMessage::LossReported { until, at });
     }
 
-    /// Records a report that the lease's keys are lost. Before the end of the validity, that is a
-    /// finding unless a fault explains it.
+    /// Records a report that the lease's keys are lost. A report before the end of the validity is
+    /// a finding, unless a fault explains it.
     pub(crate) fn report_early_loss(&self, report: &str) {
         let now = boot::now();
         let (report, early) = (report.to_owned(), self.until.saturating_sub(now));
@@ -120,8 +121,8 @@ impl<'a> OpenTenure<'a> {
         }
     }
 
-    /// Records that the tenure ends now, unless it has already ended. Must be called before the
-    /// release.
+    /// Records that the tenure ends now, unless it has already ended. The caller must record the
+    /// end before the release.
     pub(crate) fn end(&mut self) {
         let now = boot::now();
         // A lease that `check` finds valid was also valid at `now`.
@@ -139,15 +140,16 @@ impl<'a> OpenTenure<'a> {
     }
 }
 
-impl Basis {
-    /// A time on the boot clock until which the lease is certainly valid. `None` if it has expired.
+impl ValiditySource {
+    /// Returns a time on the boot clock until which the lease is certainly valid, or `None` if the
+    /// lease has expired.
     fn valid_until(&self) -> Option<u64> {
         let lease = match self {
             Self::Lease(lease) => lease,
             Self::NoLock(until) => return Some(*until).filter(|until| boot::now() < *until),
         };
         let mut latest = None;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_READINGS {
             let before = boot::now();
             let validity = lease.validity();
             let took = boot::now() - before;
@@ -155,7 +157,7 @@ impl Basis {
                 return None;
             }
             latest = latest.max(Some(before + boot::nanos(validity)));
-            if took < EXACT {
+            if took < MAX_READING_NANOS {
                 break;
             }
         }
@@ -163,20 +165,17 @@ impl Basis {
     }
 }
 
-/// Properties of a tenure at its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Begin<'a> {
     pub(crate) writer: &'a MessageWriter,
-    /// Number of the task.
     pub(crate) task: u16,
-    /// Numbers of the resources.
     pub(crate) resources: &'a [u16],
-    /// Fencing token with which the task writes.
+    /// The fencing token with which the task writes, if any.
     pub(crate) token: Option<u64>,
-    /// Start of the run, on the boot clock.
+    /// The start of the run on the boot clock, in nanoseconds.
     pub(crate) origin: u64,
-    /// Start of the acquire, on the boot clock.
+    /// The time on the boot clock at which the acquire began.
     pub(crate) asked: u64,
-    /// Return of the acquire, on the boot clock.
+    /// The time on the boot clock at which the acquire returned.
     pub(crate) from: u64,
 }

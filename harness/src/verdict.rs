@@ -1,4 +1,4 @@
-//! Summary of a run on stdout.
+//! Prints the summary of a run on standard output.
 
 use crate::record::{Breach, BreachKind, Fencing, Run, SkippedFault, Verb, WIPE};
 use crate::say;
@@ -6,12 +6,12 @@ use crate::session::Outcome;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Number of findings of a kind that are printed in full. The record contains all of them.
+/// The maximum number of findings of each kind that the summary prints in full. The JSON record
+/// contains all findings.
 const SHOWN: usize = 5;
 
-/// Counts that are not part of the record.
 #[derive(Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct RunCounts {
     updates: u64,
     late_writes: u64,
     undelivered: u64,
@@ -21,8 +21,7 @@ pub(crate) struct Counted {
     due: u64,
 }
 
-impl Counted {
-    /// Adds the counts of a part.
+impl RunCounts {
     pub(crate) fn count(&mut self, part: &Outcome) {
         self.updates += part.updates;
         self.late_writes += part.records.late_writes;
@@ -35,10 +34,9 @@ impl Counted {
     }
 }
 
-/// Prints the summary, which ends with the verdict.
-pub(crate) fn print(run: &Run, tally: &Counted) {
+pub(crate) fn print(run: &Run, counts: &RunCounts) {
     say!("");
-    work(run, tally);
+    work(run, counts);
     say!("");
     fencing(run);
     say!("");
@@ -47,9 +45,9 @@ pub(crate) fn print(run: &Run, tally: &Counted) {
     findings(run);
 }
 
-/// Prints the amount of work, which shows how much evidence the verdict is based on.
-fn work(run: &Run, tally: &Counted) {
-    say!("{} tenures, {} counter updates", run.holds.len(), tally.updates);
+/// Prints the amount of work, which shows how much evidence supports the verdict.
+fn work(run: &Run, counts: &RunCounts) {
+    say!("{} tenures, {} counter updates", run.holds.len(), counts.updates);
     for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
         let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
         for call in run.calls.iter().filter(|call| call.verb == verb) {
@@ -61,20 +59,19 @@ fn work(run: &Run, tally: &Counted) {
     }
     say!(
         "{} losses reported; the keys of {} locks were deleted before the validity ended",
-        tally.losses,
-        tally.lost_early
+        counts.losses,
+        counts.lost_early
     );
     if run.setting.mode == "inside" {
-        let [due, longest] = [tally.due, tally.longest_gap].map(Duration::from_nanos);
+        let [due, longest] = [counts.due, counts.longest_gap].map(Duration::from_nanos);
         say!(
             "a majority was available for {due:.1?}; the longest time without a new lock was {longest:.1?}"
         );
     }
-    say!("{} writes arrived after the validity had ended and were refused", tally.late_writes);
-    say!("{} releases were still pending when their client closed", tally.undelivered);
+    say!("{} writes arrived after the validity had ended and were refused", counts.late_writes);
+    say!("{} releases were still pending when their client closed", counts.undelivered);
 }
 
-/// Prints the results of fencing.
 fn fencing(run: &Run) {
     let Fencing { tokens, ordered, accepted, refused, late, slept_through, excused } = &run.fencing;
     say!("{tokens} fencing tokens; {ordered} had to exceed the token of an earlier holder");
@@ -99,7 +96,7 @@ fn fencing(run: &Run) {
     }
 }
 
-/// The number of violations of each kind, for the end of a line.
+/// Formats the number of violations of each kind, so that the text can be appended to a line.
 fn kinds(breaches: &[Breach]) -> String {
     let counts = BreachKind::ALL.map(|kind| (kind.count(breaches), kind.names().1));
     let seen = counts.into_iter().filter(|(count, _)| *count > 0);
@@ -114,7 +111,8 @@ fn nemeses(run: &Run) {
     }
     let outside = names_outside(run);
     for overlap in &run.findings.overlaps {
-        // A fault outside the guarantee explains the overlap. Without one, each active fault is a possible cause.
+        // If a fault outside the guarantee was active, it explains the overlap. Otherwise, each
+        // active fault is a possible cause.
         let is_outside = |name: &&String| outside.contains(&name.as_str());
         let is_explained = overlap.under.iter().any(|name| is_outside(&name));
         for name in overlap.under.iter().filter(|name| is_outside(name) || !is_explained) {
@@ -187,7 +185,7 @@ fn findings(run: &Run) {
     say!("{}, seed {}: {verdict}", run.setting.mode, run.setting.seed);
 }
 
-/// The faults of this run that are outside the guarantee of Redlock.
+/// Returns the names of the run's faults that are outside Redlock's guarantee.
 fn names_outside(run: &Run) -> Vec<&str> {
     let outside = run.faults.iter().filter(|fault| !fault.is_guaranteed);
     let mut names: Vec<_> = outside.map(|fault| fault.nemesis.as_str()).collect();

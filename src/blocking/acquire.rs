@@ -1,9 +1,9 @@
 //! [`Acquire`]: options of a blocking acquire.
 
-use super::error::{Error, joined};
+use super::error::{Error, flatten_result};
 use super::lease::Lease;
 use super::waiting::{CloseOnDrop, wait};
-use crate::client::{TryUsingError, UsingError, finished, sorted};
+use crate::client::{TryUsingError, UsingError, split_errors, work_result};
 use crate::error::AcquireError;
 use crate::protocol::RetryPolicy;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Acquire {
     /// async task. For all other errors, see [`AcquireError`].
     pub fn call(self) -> Result<Lease, Error<AcquireError>> {
         let Self { inner, client } = self;
-        let lease = joined(wait(inner))?;
+        let lease = flatten_result(wait(inner))?;
         Ok(Lease::new(lease, client))
     }
 
@@ -92,7 +92,7 @@ impl Acquire {
         let output = work(&lease);
         let was_valid = lease.is_valid();
         // `call` has already checked that this thread can block.
-        Ok(finished(output, was_valid, lease.release_here())?)
+        Ok(work_result(output, was_valid, lease.release_here())?)
     }
 
     /// Acquires the lock, runs `work`, which returns a `Result`, and releases the lock; see
@@ -109,8 +109,8 @@ impl Acquire {
     ) -> Result<T, Error<TryUsingError<T, E>>> {
         match self.using(work) {
             Err(Error::InsideRuntime) => Err(Error::InsideRuntime),
-            Err(Error::Failed(error)) => sorted(Err(error)).map_err(Error::Failed),
-            Ok(done) => sorted(Ok(done)).map_err(Error::Failed),
+            Err(Error::Failed(error)) => split_errors(Err(error)).map_err(Error::Failed),
+            Ok(done) => split_errors(Ok(done)).map_err(Error::Failed),
         }
     }
 }

@@ -46,7 +46,9 @@ impl<E> Error<E> {
     }
 }
 
-pub(super) fn joined<T, E>(waited: Result<Result<T, E>, InsideRuntime>) -> Result<T, Error<E>> {
+pub(super) fn flatten_result<T, E>(
+    waited: Result<Result<T, E>, InsideRuntime>,
+) -> Result<T, Error<E>> {
     match waited {
         Ok(done) => done.map_err(Error::Failed),
         Err(InsideRuntime) => Err(Error::InsideRuntime),

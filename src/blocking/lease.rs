@@ -1,6 +1,6 @@
 //! [`Lease`]: a held lock of a blocking client.
 
-use super::error::{Error, joined};
+use super::error::{Error, flatten_result};
 use super::waiting::{CloseOnDrop, begin, wait, wait_here, wait_within};
 use crate::error::{ExtendError, ReenterError, ReleaseError};
 use crate::lease::{Ended, LeaseRef, ReleaseOutcome};
@@ -42,7 +42,7 @@ impl Lease {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
     /// async task. For all other errors, see [`ExtendError`].
     pub fn extend(&self, ttl: Duration) -> Result<(), Error<ExtendError>> {
-        joined(wait(self.inner.extend(ttl)))
+        flatten_result(wait(self.inner.extend(ttl)))
     }
 
     /// Ensures that at least `validity` remains when this method returns. Blocks for at most one
@@ -52,7 +52,7 @@ impl Lease {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
     /// async task. For all other errors, see [`ExtendError`].
     pub fn ensure(&self, validity: Duration) -> Result<(), Error<ExtendError>> {
-        joined(wait(self.inner.ensure(validity)))
+        flatten_result(wait(self.inner.ensure(validity)))
     }
 
     /// Waits until the lease is lost, for at most `limit`, and returns the reason; see
@@ -75,7 +75,7 @@ impl Lease {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
     /// async task. For all other errors, see [`ReleaseError`].
     pub fn release(self) -> Result<ReleaseOutcome, Error<ReleaseError>> {
-        joined(wait(self.inner.release()))
+        flatten_result(wait(self.inner.release()))
     }
 
     /// Releases the lease, but keeps the resource locked for `cool_down` from now; see
@@ -94,7 +94,7 @@ impl Lease {
             // Dropping an unpolled future would release the lock without the cool-down.
             let _ = begin(releasing.as_mut());
         }
-        joined(released)
+        flatten_result(released)
     }
 }
 

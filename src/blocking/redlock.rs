@@ -1,7 +1,7 @@
 //! [`Redlock`]: the blocking client.
 
 use super::acquire::Acquire;
-use super::error::{Error, InsideRuntime, joined};
+use super::error::{Error, InsideRuntime, flatten_result};
 use super::lease::Lease;
 use super::waiting::{CloseOnDrop, begin, wait};
 use crate::check::NodeCheck;
@@ -21,8 +21,8 @@ pub struct Redlock {
 }
 
 impl Builder {
-    /// Validates the settings and creates a blocking client, for callers without an async runtime. If a
-    /// [runtime](Self::runtime) was set, other threads must drive it.
+    /// Validates the settings and creates a blocking client, for callers without an async runtime.
+    /// If a [runtime](Self::runtime) was set, other threads must drive it.
     ///
     /// # Errors
     /// Returns a [`ConfigError`] that names the invalid setting, or the settings that conflict.
@@ -34,20 +34,20 @@ impl Builder {
 }
 
 impl Redlock {
-    fn made(&self, inner: crate::Acquire) -> Acquire {
+    fn wrap(&self, inner: crate::Acquire) -> Acquire {
         Acquire::new(inner, self.client.clone())
     }
 
     /// Returns an [`Acquire`] that tries once to lock `resource`; see
     /// [`Redlock::try_acquire`](crate::Redlock::try_acquire).
     pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
-        self.made(self.inner.try_acquire(resource))
+        self.wrap(self.inner.try_acquire(resource))
     }
 
     /// Returns an [`Acquire`] that locks `resource`, and waits if the lock is held; see
     /// [`Redlock::acquire`](crate::Redlock::acquire).
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
-        self.made(self.inner.acquire(resource))
+        self.wrap(self.inner.acquire(resource))
     }
 
     /// Returns an [`Acquire`] that tries once to lock several resources with one lease; see
@@ -57,7 +57,7 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        self.made(self.inner.try_acquire_all(resources))
+        self.wrap(self.inner.try_acquire_all(resources))
     }
 
     /// Returns an [`Acquire`] that locks several resources with one lease, and waits if one of them
@@ -67,13 +67,13 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        self.made(self.inner.acquire_all(resources))
+        self.wrap(self.inner.acquire_all(resources))
     }
 
-    /// Returns an [`Acquire`] that takes over the lock of `resource` from the holder of the lease
-    /// with this `value`; see [`Redlock::adopt`](crate::Redlock::adopt).
+    /// Returns an [`Acquire`] that takes over the existing lock on `resource` from another lease,
+    /// whose value is `value`; see [`Redlock::adopt`](crate::Redlock::adopt).
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
-        self.made(self.inner.adopt(resource, value))
+        self.wrap(self.inner.adopt(resource, value))
     }
 
     /// Runs `work` while holding the lock on `resource`; see [`Acquire::using`].
@@ -108,7 +108,7 @@ impl Redlock {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
     /// async task. For all other errors, see [`ClientError`].
     pub fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, Error<ClientError>> {
-        joined(wait(self.inner.status(resource)))
+        flatten_result(wait(self.inner.status(resource)))
     }
 
     /// Checks the configuration of each node; see [`Redlock::check`](crate::Redlock::check).
@@ -117,7 +117,7 @@ impl Redlock {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
     /// async task. For all other errors, see [`ClientError`].
     pub fn check(&self) -> Result<Vec<NodeCheck>, Error<ClientError>> {
-        joined(wait(self.inner.check()))
+        flatten_result(wait(self.inner.check()))
     }
 
     /// Deletes the lock on `resource`, regardless of its holder; see
@@ -127,7 +127,7 @@ impl Redlock {
     /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
     /// async task. For all other errors, see [`ClientError`].
     pub fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, Error<ClientError>> {
-        joined(wait(self.inner.force_release(resource)))
+        flatten_result(wait(self.inner.force_release(resource)))
     }
 
     /// Releases all leases of this client; see

@@ -12,7 +12,8 @@ use tokio::runtime::Handle;
 use tokio::task::coop::poll_proceed;
 use tokio::task::yield_now;
 
-/// A number of steps that exceeds the cooperative budget of a task in tokio (128 steps).
+/// Number of cooperative steps that [`is_limited`] tries. It exceeds the budget of a tokio task,
+/// which is 128 steps.
 const STEPS: usize = 1 << 10;
 
 /// Guard that the handles of a client share. Dropping the last handle closes the client and waits
@@ -39,12 +40,14 @@ pub(super) fn begin<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Blocks this thread on `future`, unless the thread is polling a task.
+/// Blocks this thread until `future` completes. Returns an error without blocking if the thread is
+/// polling a task.
 pub(super) fn wait<F: Future>(future: F) -> Result<F::Output, InsideRuntime> {
     if is_polled() { Err(InsideRuntime) } else { Ok(wait_here(future)) }
 }
 
-/// Blocks this thread on `future`. The caller must have checked that the thread is not polling a task.
+/// Blocks this thread until `future` completes. The caller must have checked that the thread is not
+/// polling a task.
 pub(super) fn wait_here<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
@@ -55,7 +58,8 @@ pub(super) fn wait_here<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Blocks this thread on `future` for at most `limit`, unless the thread is polling a task.
+/// Blocks this thread until `future` completes, but for at most `limit`. Returns `Ok(None)` if
+/// `limit` elapses first. Returns an error without blocking if the thread is polling a task.
 pub(super) fn wait_within<F: Future>(
     limit: Duration,
     future: F,
@@ -68,14 +72,14 @@ pub(super) fn wait_within<F: Future>(
 }
 
 fn drive<F: Future>(end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::Output> {
-    let bell = Arc::new(Bell::default());
-    let waker = Waker::from(bell.clone());
+    let thread = Arc::new(ThreadWaker::default());
+    let waker = Waker::from(thread.clone());
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Some(output);
         }
-        if !bell.wait_until(end) {
+        if !thread.wait_until(end) {
             return None;
         }
     }
@@ -84,30 +88,30 @@ fn drive<F: Future>(end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::
 /// Waker for a blocked thread. `thread::park` is unsuitable, because it would consume the `unpark`
 /// tokens of the application.
 #[derive(Default)]
-struct Bell {
-    has_rung: Mutex<bool>,
-    rings: Condvar,
+struct ThreadWaker {
+    is_woken: Mutex<bool>,
+    condition: Condvar,
 }
 
-impl Bell {
-    /// Waits for a wake-up. Returns false if `end` is reached first.
+impl ThreadWaker {
+    /// Blocks until the waker is woken. Returns false if `end` is reached first.
     fn wait_until(&self, end: Option<Instant>) -> bool {
-        let mut has_rung = lock(&self.has_rung);
+        let mut has_rung = lock(&self.is_woken);
         while !std::mem::take(&mut *has_rung) {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             has_rung = match left {
                 Some(Duration::ZERO) => return false,
-                left => wait_for(&self.rings, has_rung, left),
+                left => wait_for(&self.condition, has_rung, left),
             };
         }
         true
     }
 }
 
-impl Wake for Bell {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
-        *lock(&self.has_rung) = true;
-        self.rings.notify_one();
+        *lock(&self.is_woken) = true;
+        self.condition.notify_one();
     }
 }
 
@@ -117,9 +121,10 @@ fn is_polled() -> bool {
     Handle::try_current().is_ok() && (is_driver() || is_limited())
 }
 
-/// Returns true if this thread drives a runtime's tasks and no other thread takes over. On such a
-/// thread, tokio defers the wake-up of [`yield_now`] until other tasks have run. On other threads,
-/// `yield_now` wakes its task at once. The check also detects `unconstrained` tasks.
+/// Returns true if this thread drives the tasks of a runtime and no other thread would take over
+/// while it is blocked. On such a thread, tokio defers the wake-up of [`yield_now`] until other
+/// tasks have run. On other threads, `yield_now` wakes its task at once. The check also detects
+/// `unconstrained` tasks.
 ///
 /// Returns false inside `block_on` of a runtime that other threads drive, because blocking this
 /// thread stalls no other task.
@@ -138,7 +143,7 @@ impl Wake for Woken {
     }
 }
 
-/// Returns true if this thread has a limited cooperative budget, as tasks do.
+/// Returns true if code on this thread has a limited cooperative budget, as in a tokio task.
 fn is_limited() -> bool {
     let mut steps = Vec::with_capacity(STEPS);
     let mut context = Context::from_waker(Waker::noop());

@@ -1,11 +1,11 @@
-//! Findings of a check.
+//! The problems that a check reports for a node.
 
 use super::offset::ClockOffset;
 use crate::wire::{Fsync, INFO_NOT_PERMITTED, NodeFailure, Persistence, short};
 use std::fmt;
 use std::time::Duration;
 
-/// Severity of a [`Finding`]. The order is `Note` < `Warning` < `Danger`.
+/// The severity of a [`Finding`]. The order is `Note` < `Warning` < `Danger`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub enum Severity {
     Danger,
 }
 
-/// Problem of a node, or a fact that the check could not determine; see
+/// A problem of a node, or a fact that the check could not determine; see
 /// [`NodeCheck::findings`](crate::NodeCheck::findings). The `Display` text states the consequence and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,8 +31,8 @@ pub enum Finding {
         failure: NodeFailure,
     },
     /// The node may have lost locks in a restart or a flush, so it is in quarantine; see
-    /// [`RestartGuard`](crate::RestartGuard). Until the quarantine ends, its vote does not count in acquires, so
-    /// the deployment tolerates one failure less, as if this node were unreachable. Severity: danger.
+    /// [`RestartGuard`](crate::RestartGuard). Until the quarantine ends, acquires ignore its vote. The deployment then
+    /// tolerates one failure less, as if this node were unreachable. Severity: danger.
     Quarantined {
         /// Reason for the quarantine: [`Restarted`](NodeFailure::Restarted),
         /// [`MaybeRestarted`](NodeFailure::MaybeRestarted) or [`Flushed`](NodeFailure::Flushed).
@@ -51,8 +51,8 @@ pub enum Finding {
         /// Address of the other node.
         other: String,
     },
-    /// The server refuses a command that locks use. Severity: danger. For `SCRIPT LOAD`, the severity is note, because
-    /// locks work without this command.
+    /// The server refuses a command that locks use. Severity: danger, or note for `SCRIPT LOAD`, because locks work
+    /// without this command.
     Refused {
         /// Name of the refused command.
         command: &'static str,
@@ -95,7 +95,7 @@ pub enum Finding {
         /// Persistence settings of the server.
         persistence: Persistence,
     },
-    /// The server does not fsync its append-only file during a rewrite (`no-appendfsync-on-rewrite`). A crash of the
+    /// The server does not fsync its append-only file during a rewrite (`no-appendfsync-on-rewrite`), so a crash of the
     /// machine during a rewrite loses locks. Severity: warning.
     NoFsyncOnRewrite,
     /// The server does not notify clients when a lock is released, so waiting for a lock takes longer. Severity: note.
@@ -147,7 +147,8 @@ impl Finding {
     }
 }
 
-/// Returns the consequence of the settings, according to the "Redis persistence" page of the Redis documentation.
+/// Returns the text that states which locks a server with these settings can lose, according to the "Redis persistence"
+/// page of the Redis documentation.
 fn loss(persistence: Persistence) -> &'static str {
     match persistence {
         Persistence::Nothing => "no persistence: a restart loses all locks",
@@ -169,8 +170,9 @@ fn loss(persistence: Persistence) -> &'static str {
     }
 }
 
-const FORGETS: &str = "; the restart guard excludes a restarted node for max_ttl plus a margin (62.2 s by default). To \
-                       count it at once, set appendonly yes, appendfsync always and trust_persistence";
+const NOT_DURABLE_REMEDY: &str = "; the restart guard excludes a restarted node for max_ttl plus a \
+                                  margin (62.2 s by default). To count it at once, set appendonly \
+                                  yes, appendfsync always and trust_persistence";
 
 const QUARANTINED: &str = "it may have lost locks, and has no vote in acquires until then; do not restart another \
                            node before that";
@@ -178,8 +180,9 @@ const QUARANTINED: &str = "it may have lost locks, and has no vote in acquires u
 const PERMIT_INFO: &str =
     "; permit +info, so that clients can detect whether the server was restarted";
 
-const PROMOTED: &str = "a promoted replica may miss the latest locks, and new clients cannot detect that; use a single \
-                        server per node, and while a node has replicas, do not set trust_persistence";
+const REPLICA_REMEDY: &str = "a promoted replica may miss the latest locks, and new clients cannot \
+                              detect that; use a single server per node, and while a node has \
+                              replicas, do not set trust_persistence";
 
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -286,7 +289,9 @@ impl fmt::Display for Finding {
                 }
                 write!(f, "; set maxmemory-policy noeviction")
             }
-            Self::NotDurable { persistence } => write!(f, "{}{FORGETS}", loss(*persistence)),
+            Self::NotDurable { persistence } => {
+                write!(f, "{}{NOT_DURABLE_REMEDY}", loss(*persistence))
+            }
             Self::NoFsyncOnRewrite => {
                 write!(
                     f,
@@ -294,9 +299,9 @@ impl fmt::Display for Finding {
                      it to no before you use trust_persistence"
                 )
             }
-            Self::HasReplicas { count } => write!(f, "replicas: {count}; {PROMOTED}"),
+            Self::HasReplicas { count } => write!(f, "replicas: {count}; {REPLICA_REMEDY}"),
             Self::Watched { sentinels } => {
-                write!(f, "monitored by Sentinels: {sentinels}; {PROMOTED}")
+                write!(f, "monitored by Sentinels: {sentinels}; {REPLICA_REMEDY}")
             }
             _ => self.fmt_clock(f),
         }

@@ -1,6 +1,6 @@
 //! Checks whether locks are safe on the nodes: [`Redlock::check`](crate::Redlock::check) and its findings.
 //!
-//! A check also compares the nodes with each other. Its result does not affect later acquires.
+//! A check also compares the nodes with each other. Its result does not affect how the client uses the nodes.
 
 mod finding;
 mod offset;
@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::wire::{
     Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo, short,
 };
-use offset::{Dispute, dispute, offsets};
+use offset::{ClockDisagreement, find_disagreement, offsets};
 use probe::Probe;
 use std::fmt;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Largest offset that is not reported. Time daemons may correct a larger offset by stepping the clock (`STEPT` of RFC
-/// 5905).
+/// The largest clock offset that a check does not report. Time daemons may correct a larger offset by stepping the
+/// clock (`STEPT` of RFC 5905).
 const STEP: Duration = Duration::from_millis(125);
 
-/// Result of [`Redlock::check`](crate::Redlock::check) for one node.
+/// The result of [`Redlock::check`](crate::Redlock::check) for one node.
 ///
-/// A getter returns `None` if the check could not determine the fact. If the server does not permit the necessary
-/// command, the findings include a [`Finding::Unknown`].
+/// A method returns `None` if the check could not determine the fact. If the server does not permit the necessary
+/// command, the findings contain a [`Finding::Unknown`].
 ///
 /// The `Display` text has one line for the node, and one more line for each finding:
 ///
@@ -63,7 +63,7 @@ pub struct NodeCheck {
     findings: Vec<Finding>,
 }
 
-/// Serializes each finding with its severity, and with its text as `message`.
+/// Serializes each finding together with its severity, and with its text as `message`.
 #[cfg(feature = "serde")]
 fn described<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(serde::Serialize)]
@@ -117,13 +117,13 @@ impl NodeCheck {
         self.eviction_policy.as_deref()
     }
 
-    /// Returns the offset of the server's wall clock from the other nodes' clocks. The server uses its wall clock to
+    /// Returns how far the server's wall clock is from the other nodes' clocks. The server uses its wall clock to
     /// expire locks. Also returns `None` if no other node's clock is known.
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.clock_offset
     }
 
-    /// Returns the shortest round-trip time of several commands.
+    /// Returns the network latency: the shortest round-trip time of several commands.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -139,7 +139,7 @@ impl NodeCheck {
     }
 
     fn new(name: Arc<str>, probe: Result<&Probe, &NodeFailure>) -> Self {
-        let facts = probe.ok().map(|probe| &probe.told.facts);
+        let facts = probe.ok().map(|probe| &probe.inspection.facts);
         let findings = match probe {
             Ok(probe) => findings(probe),
             Err(failure) => vec![Finding::Unreachable { failure: failure.clone() }],
@@ -159,26 +159,27 @@ impl NodeCheck {
     }
 }
 
-/// Returns a random resource name for trying the commands of a lock. No key with this name exists.
+/// Returns a random resource name, with which a check tries the commands of a lock. No key with this name exists.
 pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
     format!("quorlock-check:{}", random.uuid().simple()).into()
 }
 
-/// Checks all nodes concurrently, and tries the commands of a lock on `key`. `preview` returns, for each node, why its
-/// grants would not count if a new connection reached the given server.
+/// Checks all nodes concurrently, and tries the commands of a lock on `key`. `preview` receives the information about
+/// each server, or `None` if its node is unreachable. For each node, it returns the reason why a new connection's
+/// grants would not count, if any.
 pub(crate) async fn check(
     pool: &Pool,
     preview: impl Fn(&[Option<ServerInfo>]) -> Vec<Option<NodeFailure>>,
     key: Key,
 ) -> Result<Vec<NodeCheck>, NoRuntime> {
     let runtime = pool.runtime()?;
-    let (keys, nodes) = (Keys::one(key), pool.shared());
+    let (keys, nodes) = (Keys::one(key), pool.nodes());
     let (mut tasks, mut receivers) = (JoinSet::new(), Vec::new());
     for node in nodes {
         let (node, keys) = (node.clone(), keys.clone());
         let (sender, receiver) = oneshot::channel();
         let look = async move {
-            let _ = sender.send(Probe::look(&node, &keys).await);
+            let _ = sender.send(Probe::run(&node, &keys).await);
         };
         tasks.spawn_on(pool.environment().task(look), &runtime);
         receivers.push(receiver);
@@ -194,7 +195,7 @@ pub(crate) async fn check(
     let mut checks = compared(&names, &probes, client);
     let servers: Vec<_> = probes
         .iter()
-        .map(|probe| probe.as_ref().ok().map(|probe| ServerInfo::of(&probe.told.facts)))
+        .map(|probe| probe.as_ref().ok().map(|probe| ServerInfo::of(&probe.inspection.facts)))
         .collect();
     let quarantined = preview(&servers);
     for ((check, server), failure) in checks.iter_mut().zip(&servers).zip(quarantined) {
@@ -209,8 +210,8 @@ pub(crate) async fn check(
     Ok(checks)
 }
 
-/// Creates the result for each node, including findings that compare nodes. `client` is the offset of this client's
-/// wall clock from its monotonic clock, in nanoseconds.
+/// Creates the result for each node from its probe, including the findings that result from comparing nodes. `client`
+/// is the offset of this client's wall clock from its monotonic clock, in nanoseconds.
 fn compared(
     names: &[Arc<str>],
     probes: &[Result<Probe, NodeFailure>],
@@ -219,12 +220,12 @@ fn compared(
     let readings: Vec<_> = probes.iter().map(|probe| probe.as_ref().ok()?.clock).collect();
     let offsets = offsets(&readings);
     let shown = |places: &[usize]| places.iter().map(|place| names[*place].to_string()).collect();
-    let disagreement = dispute(&readings, &offsets, client, STEP).map(|dispute| {
-        let Dispute { by, near, far } = dispute;
+    let disagreement = find_disagreement(&readings, &offsets, client, STEP).map(|found| {
+        let ClockDisagreement { by, near, far } = found;
         Finding::ClocksDisagree { by, near_client: shown(&near), others: shown(&far) }
     });
     let run_ids: Vec<_> =
-        probes.iter().map(|probe| probe.as_ref().ok()?.told.facts.run_id()).collect();
+        probes.iter().map(|probe| probe.as_ref().ok()?.inspection.facts.run_id()).collect();
     let check = |(place, offset): (usize, Option<ClockOffset>)| {
         let mut node = NodeCheck::new(names[place].clone(), probes[place].as_ref());
         node.clock_offset = offset;
@@ -242,7 +243,9 @@ fn compared(
 }
 
 fn findings(probe: &Probe) -> Vec<Finding> {
-    let Probe { told: Inspection { facts, refusals, no_pushes }, clock, refuses_time, .. } = probe;
+    let Probe {
+        inspection: Inspection { facts, refusals, no_pushes }, clock, refuses_time, ..
+    } = probe;
     let mut found = Vec::new();
     if facts.is_replica() {
         found.push(Finding::Replica);

@@ -1,16 +1,17 @@
-//! Offsets between the nodes' wall clocks.
+//! Comparison of the nodes' wall clocks.
 
 use crate::protocol::Offset;
 use crate::wire::short;
 use std::fmt;
 use std::time::Duration;
 
-/// Offset of a node's wall clock from the other nodes' clocks, at the time of the check.
+/// The offset of a node's wall clock from the other nodes' clocks, at the time of the check.
 ///
-/// The reference is the median of the other nodes' clocks. If their number is even, there are two middle clocks. The
-/// reference is then the one closer to this node's clock, and the offset is zero if this node's clock is between them.
+/// The reference is the median of the other nodes' clocks. If their number is even, the median is a range between two
+/// clocks. The offset is then zero if this node's clock is within the range, and otherwise the distance to its nearer
+/// end.
 ///
-/// With three or more nodes, a single wrong clock is identified. With two nodes, the check cannot determine which clock
+/// With three or more nodes, the check identifies a single wrong clock. With two nodes, it cannot determine which clock
 /// is wrong, so both nodes have an offset.
 ///
 /// The `Display` text has the form `60.0s ±0.2ms ahead`.
@@ -26,7 +27,7 @@ pub struct ClockOffset {
     uncertainty: Duration,
 }
 
-/// Serializes a number of nanoseconds as seconds.
+/// Serializes nanoseconds as a number of seconds.
 #[cfg(feature = "serde")]
 #[allow(clippy::cast_precision_loss, clippy::trivially_copy_pass_by_ref)]
 fn in_seconds<S: serde::Serializer>(nanos: &i128, serializer: S) -> Result<S::Ok, S::Error> {
@@ -57,13 +58,13 @@ impl ClockOffset {
         self.uncertainty
     }
 
-    /// Returns a lower bound on the distance.
+    /// Returns the smallest distance that is consistent with the uncertainty.
     pub(super) fn certain(&self) -> Duration {
         self.distance().saturating_sub(self.uncertainty)
     }
 }
 
-/// Returns the middle of the offset's range, doubled to avoid rounding.
+/// Returns twice the middle of `offset`'s range. Doubling avoids rounding.
 fn twice_middle(offset: &Offset) -> i128 {
     i128::from(offset.lowest) + i128::from(offset.highest)
 }
@@ -72,7 +73,7 @@ fn width(offset: &Offset) -> i128 {
     i128::from(offset.highest) - i128::from(offset.lowest)
 }
 
-/// Returns the offset of each node's clock. `None` if the clock was not read, or if no other clock was read.
+/// Returns the offset of each node's clock, or `None` if that clock or no other clock was read.
 pub(super) fn offsets(readings: &[Option<Offset>]) -> Vec<Option<ClockOffset>> {
     let of = |(place, reading): (usize, &Option<Offset>)| {
         let reading = reading.as_ref()?;
@@ -85,37 +86,37 @@ pub(super) fn offsets(readings: &[Option<Offset>]) -> Vec<Option<ClockOffset>> {
 
 /// Two groups of nodes whose clocks disagree. Either group may be wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dispute {
+pub(super) struct ClockDisagreement {
     pub(super) by: Duration,
-    /// Nodes near this client's clock.
+    /// Indexes of the nodes whose clocks are near this client's clock.
     pub(super) near: Vec<usize>,
     pub(super) far: Vec<usize>,
 }
 
-/// Finds a clock that differs from the other nodes' clocks by more than `limit`, but is less than half as far from this
-/// client's clock. The clocks of the majority may then be wrong. `client` is the offset of this client's wall clock
-/// from its monotonic clock, in nanoseconds.
-pub(super) fn dispute(
+/// Checks whether the clocks of the majority may be wrong, and returns the two groups that disagree. This is the case
+/// if a clock differs from the other nodes' clocks by more than `limit`, but is less than half as far from this
+/// client's clock. `client` is the offset of this client's wall clock from its monotonic clock, in nanoseconds.
+pub(super) fn find_disagreement(
     readings: &[Option<Offset>],
     offsets: &[Option<ClockOffset>],
     client: i64,
     limit: Duration,
-) -> Option<Dispute> {
+) -> Option<ClockDisagreement> {
     let from_client = |reading: &Offset| twice_middle(reading) / 2 - i128::from(client);
-    let disputes = readings.iter().zip(offsets).filter_map(|(reading, offset)| {
+    let distances = readings.iter().zip(offsets).filter_map(|(reading, offset)| {
         let (reading, offset) = ((*reading)?, (*offset)?);
         let (own, others) = (from_client(&reading), from_client(&reading) - offset.nanos);
         let is_nearer = own.unsigned_abs() < others.unsigned_abs() / 2;
         (offset.certain() > limit && is_nearer).then(|| offset.distance())
     });
-    let by = disputes.max()?;
-    let mut dispute = Dispute { by, near: Vec::new(), far: Vec::new() };
+    let by = distances.max()?;
+    let mut disagreement = ClockDisagreement { by, near: Vec::new(), far: Vec::new() };
     for (place, reading) in readings.iter().enumerate() {
         let Some(reading) = reading else { continue };
         let is_near = from_client(reading).unsigned_abs() < by.as_nanos() / 2;
-        if is_near { &mut dispute.near } else { &mut dispute.far }.push(place);
+        if is_near { &mut disagreement.near } else { &mut disagreement.far }.push(place);
     }
-    Some(dispute)
+    Some(disagreement)
 }
 
 fn offset(own: &Offset, others: &[&Offset]) -> Option<ClockOffset> {
@@ -188,7 +189,7 @@ mod tests {
     }
 
     proptest! {
-        /// The true clocks can be anywhere within their readings.
+        /// Checks that the true offset is within the uncertainty, wherever the true clocks are within their readings.
         #[test]
         fn true_offset_is_within_the_uncertainty(
             clocks in prop::collection::vec((-50_i64..50, 0_i64..20, -100_i64..=100), 2..6),
@@ -212,11 +213,11 @@ mod tests {
         let hour = 3_600_000;
         let of = |middles: &[i64], client_ms: i64| {
             let readings: Vec<_> = middles.iter().map(|middle| Some(at(*middle, 1))).collect();
-            dispute(&readings, &offsets(&readings), client_ms * MS, limit)
+            find_disagreement(&readings, &offsets(&readings), client_ms * MS, limit)
         };
         let both = |by_ms, near: &[usize], far: &[usize]| {
             let (by, near, far) = (Duration::from_millis(by_ms), near.to_vec(), far.to_vec());
-            Some(Dispute { by, near, far })
+            Some(ClockDisagreement { by, near, far })
         };
         assert_eq!(of(&[-hour, 0, -hour], 30), both(3_600_000, &[1], &[0, 2]));
         assert_eq!(of(&[-hour, 0], 0), both(3_600_000, &[1], &[0]));

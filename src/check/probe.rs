@@ -1,4 +1,4 @@
-//! Check of one node over a separate connection.
+//! The check of one node, over a separate connection.
 
 use super::session::Session;
 use crate::node::{Node, shield};
@@ -9,29 +9,29 @@ use crate::wire::{Inspection, Keys, NodeFailure, Value, ask_time, time_us};
 use redis::RedisError;
 use std::time::Duration;
 
-/// Number of clock readings in a check. Each reading can narrow the range of the clock's offset.
+/// How often a check reads the node's clock. Each reading can narrow the range of the clock's offset.
 const READINGS: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Probe {
-    pub(crate) told: Inspection,
-    /// Offset of the node's clock, if the node permits `TIME`.
+    pub(crate) inspection: Inspection,
+    /// The range of the node's clock offset, or `None` if the clock was not read.
     pub(crate) clock: Option<Offset>,
     pub(crate) refuses_time: bool,
     pub(crate) latency: Option<Duration>,
 }
 
 impl Probe {
-    /// Probes `node`, and tries the commands of a lock on `keys`. The keys must not exist, so that these commands have
-    /// no effect. Takes at most one connect timeout and two node timeouts.
+    /// Reads the configuration and the clock of `node`, and tries the commands of a lock on `keys`. The keys must not
+    /// exist, so that these commands have no effect. Takes at most one connect timeout and two node timeouts.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
-    pub(crate) async fn look(node: &Node, keys: &Keys) -> Result<Self, NodeFailure> {
-        shield(Self::look_at(node, keys), |why| NodeFailure::Unreachable(why.into())).await
+    pub(crate) async fn run(node: &Node, keys: &Keys) -> Result<Self, NodeFailure> {
+        shield(Self::run_inner(node, keys), |why| NodeFailure::Unreachable(why.into())).await
     }
 
-    async fn look_at(node: &Node, keys: &Keys) -> Result<Self, NodeFailure> {
+    async fn run_inner(node: &Node, keys: &Keys) -> Result<Self, NodeFailure> {
         let clock = &node.environment.clock;
         let (login, limit) = node.log_in().await?;
         let opening = Session::open(node, &login);
@@ -58,8 +58,8 @@ impl Probe {
         let value = Value::fresh(random);
         Inspection::ask(keys, &value, session.requests());
         let replies = session.exchange().await?;
-        let told = Inspection::read(&replies, &value);
-        Ok(Self { told, clock: None, refuses_time: false, latency: None })
+        let inspection = Inspection::read(&replies, &value);
+        Ok(Self { inspection, clock: None, refuses_time: false, latency: None })
     }
 
     async fn read_clock(&mut self, session: &mut Session, clock: &Clock) {
@@ -69,13 +69,13 @@ impl Probe {
             let replies = session.exchange().await;
             let received = clock.now();
             let Ok([reply]) = replies.as_deref() else { return };
-            let Some(shown_us) = time_us(reply) else {
+            let Some(server_time_us) = time_us(reply) else {
                 self.refuses_time = matches!(reply, redis::Value::ServerError(_));
                 return;
             };
             let rtt = received.since(sent);
             self.latency = Some(self.latency.map_or(rtt, |best| best.min(rtt)));
-            let offset = Reading { sent, shown_us, received }.offset();
+            let offset = Reading { sent, server_time_us, received }.offset();
             // Two readings that contradict each other show that the clock was stepped. The later reading is used.
             let known = self.clock.unwrap_or(offset);
             self.clock = Some(known.narrowed(offset).unwrap_or(offset));

@@ -1,4 +1,4 @@
-//! Connection of a check. Sends one pipeline at a time and waits for its replies.
+//! The connection of a check, which sends one pipeline at a time and waits for its replies.
 
 use crate::node::Node;
 use crate::transport::Stream;
@@ -13,7 +13,8 @@ use tokio::task::yield_now;
 
 const CHUNK: usize = 8 << 10;
 
-/// Maximum number of reads before the session yields to other tasks. A server can send pushes without end.
+/// The maximum number of reads before the session yields to other tasks. Otherwise, a server that sends pushes without
+/// end would block them.
 const MAX_READS: usize = 16;
 
 /// A connection whose server has accepted the login. Dropping it closes the stream.
@@ -54,12 +55,12 @@ impl Session {
         self.conversation.requests()
     }
 
-    /// Sends the requests as one pipeline, and waits for the replies. If the server sent an error before it closed the
-    /// connection, the returned error contains the server's error.
+    /// Sends the requests as one pipeline, and waits for the replies. If the server closes the connection after an
+    /// error reply, the returned error contains this reply.
     ///
     /// # Cancel safety
-    /// If the future is dropped, requests may have been sent without their replies being read. The session must then be
-    /// closed.
+    /// If the future is dropped, requests may have been sent without reading their replies. The session cannot be used
+    /// afterwards and must be dropped.
     pub(super) async fn exchange(&mut self) -> Result<Vec<Value>, RedisError> {
         self.conversation.end_pipeline(());
         let replies = self.replies().await;
@@ -91,8 +92,8 @@ impl Session {
         }
     }
 
-    /// Sends as many bytes as the stream accepts. Ignores write errors, so that the replies that have already arrived
-    /// are read before the end of the stream.
+    /// Sends as many bytes as the stream accepts. Ignores write errors, so that the caller reads the replies that
+    /// arrived before the connection broke.
     fn poll_send(&mut self, cx: &mut Context<'_>) {
         let Self { stream, conversation } = self;
         while !conversation.to_send().is_empty()

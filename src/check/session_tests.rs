@@ -49,7 +49,7 @@ async fn dropped_session_closes_its_stream() {
 }
 
 #[tokio::test]
-async fn requests_that_the_stream_does_not_take_at_once_are_sent_later() {
+async fn requests_that_exceed_the_send_buffer_are_sent_later() {
     let (mut session, mut server) = session(5).await;
     (0..3).for_each(|_| ping(&mut session));
     let serve = async {

@@ -2,12 +2,12 @@
 
 use super::inner::Inner;
 use super::lock_options::LockOptions;
-use super::observed::AcquireWatch;
+use super::observed::AcquireEvents;
 use super::settings::check_value;
 use crate::coordinator::AcquireRequest;
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
-use crate::observe::Tag;
+use crate::observe::AcquireTag;
 use crate::protocol::{RetryPolicy, Time};
 use crate::wire::{Key, Keys, Value};
 use futures::future::BoxFuture;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Future that acquires a lock. Methods such as [`ttl`](Self::ttl) override the client's settings for this acquire.
+/// A future that acquires a lock. Methods such as [`ttl`](Self::ttl) override the client's settings for this acquire.
 ///
 /// Await it, spawn it, or use it in `select!`. The acquire starts when the future is first polled, and its [wait
 /// time](Self::wait) is measured from that moment. The output is the [`Lease`], or an [`AcquireError`].
@@ -30,7 +30,7 @@ pub struct Acquire {
     client: Arc<Inner>,
     target: Target,
     options: LockOptions,
-    /// `None` before the first poll.
+    /// The started acquire, or `None` before the first poll.
     running: Option<BoxFuture<'static, Result<Lease, AcquireError>>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Acquire {
 enum Target {
     One(Key),
     All(Vec<Key>),
-    /// The lock with this value, to be adopted.
+    /// A resource whose lock is to be adopted, and the value of the lease that holds it.
     HandedOver(Key, Arc<Value>),
 }
 
@@ -71,7 +71,7 @@ impl Acquire {
         self
     }
 
-    /// Enables background renewal. Keeps a limit that [`auto_extend`](Self::auto_extend) has already set.
+    /// Enables background renewal. A limit that [`auto_extend`](Self::auto_extend) has already set stays in effect.
     pub(crate) fn renewed(mut self) -> Self {
         self.options.auto_extend.get_or_insert(Duration::MAX);
         self
@@ -87,7 +87,7 @@ impl Acquire {
         let wait = wait.filter(|_| !is_adoption);
         let deadline = wait.map(|wait| client.backing.clock().now().after(wait));
         let submitted = self.request(deadline).map(|mut request| {
-            let watch = AcquireWatch::start(client, &mut request, wait);
+            let watch = AcquireEvents::start(client, &mut request, wait);
             let ttl = request.ttl;
             let acquiring = watch.client.driver.acquire(request);
             (watch, acquiring, ttl)
@@ -96,7 +96,7 @@ impl Acquire {
         // The request is built outside the future, which would otherwise be several times as large.
         Box::pin(async move {
             let (watch, acquiring, ttl) = submitted?;
-            let ended = watch.client.obtain(acquiring, &watch.keys, ttl, watch.tag).await;
+            let ended = watch.client.await_lease(acquiring, &watch.keys, ttl, watch.tag).await;
             let ended = match ended {
                 Ok(lease) => Ok(lease.stopping_at(margin)),
                 Err(error) if is_adoption => Err(error.of_adoption()),
@@ -134,7 +134,7 @@ impl Acquire {
             at_least: options.at_least,
             deadline,
             gives_up_early: options.gives_up_early,
-            tag: Tag { id: 0, class: options.class },
+            tag: AcquireTag { id: 0, class: options.class },
         })
     }
 }
@@ -179,7 +179,7 @@ impl Acquire {
         self
     }
 
-    /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time. The acquire can
+    /// Makes the acquire fail as soon as the holder's remaining ttl exceeds the remaining wait time. The acquire can
     /// therefore fail even though waiting would have succeeded, because the holder may release the lock before its ttl
     /// ends. By default, an acquire waits for its full wait time.
     pub fn give_up_early(mut self) -> Self {
@@ -212,8 +212,8 @@ impl Acquire {
     }
 
     /// Keeps the resource locked for at least `time`, even if the lease is released or dropped earlier. `time` is
-    /// measured from the start of the attempt that acquired the lock. An early release does not delete the key. The
-    /// release replaces the key's value with a value that has no owner and expires at the end of `time`; see
+    /// measured from the start of the attempt that acquired the lock. An early release replaces the key's value instead
+    /// of deleting the key. The new value has no owner and expires at the end of `time`; see
     /// [`release_after`](crate::Lease::release_after).
     ///
     /// Use this for scheduled jobs that must run on one host only. The job then runs only once, even if it fails
@@ -352,7 +352,7 @@ impl fmt::Debug for Target {
 }
 
 impl AcquireError {
-    /// Converts the error of an adoption. Contention means that the key no longer has the value to adopt.
+    /// Converts an error to the error of an adoption. Contention means that the key no longer has the value to adopt.
     fn of_adoption(self) -> Self {
         match self {
             Self::Contended { report, .. } => Self::NotHeld { report },

@@ -1,4 +1,4 @@
-//! Parses the URLs of nodes. Errors contain no part of a URL, because any part may belong to a password.
+//! Parser for the URLs of nodes. Errors contain no part of a URL, because any part may belong to a password.
 
 use crate::error::ConfigError;
 use crate::transport::{Address, TcpAddress};
@@ -9,10 +9,11 @@ const TCP: [&str; 2] = ["redis", "valkey"];
 const TLS: [&str; 2] = ["rediss", "valkeys"];
 const UNIX: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 
-pub(crate) type Place = (Address, RedisConnectionInfo);
+pub(crate) type NodeTarget = (Address, RedisConnectionInfo);
 
-/// Parses the URL of a node. Errors contain `position`, the node's place in the list.
-pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
+/// Parses the URL of a node into its address and its login. Errors contain `position`, the node's position in the list,
+/// starting at 1.
+pub(crate) fn parse(position: usize, url: &str) -> Result<NodeTarget, ConfigError> {
     let url = url.trim();
     let bad = |reason: &str| ConfigError::BadUrl { position, reason: reason.to_owned() };
     let (scheme, rest) =
@@ -65,15 +66,15 @@ const NO_DATABASE: &str = "the db parameter must be a database number";
 const FORM: &str =
     "use redis://user:password@host:port/database; encode special characters, such as a % as %25";
 
-/// Returns the node's address without credentials, or the reason why its URL is invalid.
-pub(super) fn shown(place: &Result<Place, ConfigError>) -> String {
+/// Returns the node's address without credentials, for `Debug` output. If its URL is invalid, returns the reason.
+pub(super) fn shown(place: &Result<NodeTarget, ConfigError>) -> String {
     match place {
         Ok((address, _)) => address.to_string(),
         Err(fault) => fault.to_string(),
     }
 }
 
-pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigError> {
+pub(crate) fn distinct_names(places: &[NodeTarget]) -> Result<Vec<Arc<str>>, ConfigError> {
     let mut names: Vec<Arc<str>> = Vec::with_capacity(places.len());
     for (address, _) in places {
         let name = address.to_string();
@@ -85,8 +86,9 @@ pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigEr
     Ok(names)
 }
 
-/// Returns the fault in `rest`, the part of a URL after the scheme. Detects URLs that the redis crate would misread:
-/// for example, it reads `redis://me:12#34@host` as the address of a host `me`.
+/// Returns the reason why `rest`, the part of a URL after the scheme, is invalid. Returns `None` if it is valid.
+/// Detects URLs that the redis crate would misread: for example, it reads `redis://me:12#34@host` as the address of a
+/// host `me`.
 fn fault_of_host(rest: &str) -> Option<&'static str> {
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if tail.contains('@') {
@@ -124,7 +126,8 @@ fn fault_of_path(rest: &str) -> Option<&'static str> {
     fault_of_parameters(rest, &["db", "user", "pass", "protocol"])
 }
 
-/// Rejects fragments and unknown parameters, which the redis crate would ignore.
+/// Returns the reason why the end of a URL is invalid: it has a fragment, or a parameter that is not in `accepted`. The
+/// redis crate would ignore both.
 fn fault_of_parameters(tail: &str, accepted: &[&str]) -> Option<&'static str> {
     if tail.contains('#') {
         return Some("unexpected #: percent-encode it as %23 if it is part of a password");
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_with_tls_is_read_like_one_without() {
+    fn tls_url_is_parsed_like_a_plain_url() {
         for (url, host, port) in [
             ("rediss://me:s%23cret@example.org.:7000/3", "example.org.", 7000),
             ("valkeys://me:s%23cret@[2001:db8::1]/3", "2001:db8::1", 6379),

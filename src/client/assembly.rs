@@ -1,4 +1,4 @@
-//! Builds the parts of a client from validated settings.
+//! Implementation of [`Builder::build`]: validates the settings, and creates the client from them.
 
 use super::address;
 use super::builder::Builder;
@@ -14,7 +14,7 @@ use crate::protocol::{ClientId, MAX_NODES, Quorum, Ttl};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that is added to the connect timeout if the application supplies the credentials.
+/// Time that is added to the connect timeout if the application supplies the credentials in a callback.
 const CREDENTIALS_MARGIN: Duration = Duration::from_millis(250);
 
 impl Builder {

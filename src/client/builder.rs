@@ -1,12 +1,12 @@
-//! Builder of a client: its settings, their defaults, and their validation.
+//! The builder of a client, and the defaults of its settings.
 
 use super::config::Config;
 use super::redlock::Redlock;
 use super::restart_guard::RestartGuard;
-use crate::client::address::{self, Place};
+use crate::client::address::{self, NodeTarget};
 use crate::error::ConfigError;
 use crate::node::{CredentialSource, Environment};
-use crate::observe::{Observer, shown};
+use crate::observe::{Observer, escape_name};
 use crate::protocol::RetryPolicy;
 #[cfg(test)]
 use crate::transport::Transport;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Builder for a [`Redlock`] client.
+/// A builder for a [`Redlock`] client.
 ///
-/// # Default
+/// # Defaults
 ///
 /// | setting | default |
 /// |---|---|
@@ -39,7 +39,7 @@ use tokio::runtime::Handle;
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
-    pub(crate) nodes: Vec<Result<Place, ConfigError>>,
+    pub(crate) nodes: Vec<Result<NodeTarget, ConfigError>>,
     /// All settings that are plain data, except the nodes and the key prefix.
     pub(crate) config: Config,
     pub(super) prefix: Box<[u8]>,
@@ -100,12 +100,12 @@ impl Builder {
         /// Sets the upper limit for the ttl of locks and extensions, and for [cool-downs](crate::Lease::release_after).
         /// **All clients of a deployment must use the same value.** Default: 60 s.
         ///
-        /// A node that has lost its data has no vote until every lock that it may have granted has expired. `max_ttl`
-        /// limits the length of this period. A client whose ttl exceeds the `max_ttl` of other clients can lose its
-        /// lock to them after a node restarts.
+        /// A node that has lost its data has no vote in acquires until every lock that it may have granted has expired.
+        /// `max_ttl` limits the length of this period. A client whose ttl exceeds the `max_ttl` of other clients can
+        /// lose its lock to them after a node restarts.
         ///
         /// A ttl above `max_ttl` is rejected with an error that names the setting. To use longer ttls, first raise
-        /// `max_ttl` on all clients. A shorter `max_ttl` shortens quarantines; see
+        /// `max_ttl` on all clients. A shorter `max_ttl` shortens the quarantine of restarted nodes; see
         /// [`restart_guard`](Self::restart_guard).
         max_ttl: Duration;
 
@@ -131,19 +131,21 @@ impl Builder {
         wait: Duration;
 
         /// Sets how long the client waits for a node's reply. Default: 50 ms. The timeout limits the delay that an
-        /// unresponsive node causes, and therefore the duration of an attempt. Exception: an attempt that needs the
-        /// grant of a node whose clock has stepped forward waits for the grant to
-        /// [count](crate::VoteEligibility::Deferred), for at most one more second.
+        /// unresponsive node causes, and therefore the duration of an attempt.
+        ///
+        /// If a node's clock has stepped forward, its grants [count](crate::VoteEligibility::Deferred) only after a
+        /// delay. An attempt that needs such a grant waits up to one second longer.
         ///
         /// The Redlock page suggests 5 to 50 ms for a ttl of 10 s. Allow several round trips on slow networks.
         node_timeout: Duration;
 
         /// Sets how long the client waits for a connection to be established and set up. Default: 1 s.
         ///
-        /// Only the first acquires of a new client wait for connections, until a quorum is connected. While all known
-        /// nodes have started recently, these acquires wait until every node is connected or has failed to connect. See
-        /// [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. After that, the client treats a node that is not
-        /// connected within the node timeout as failed.
+        /// Only the first acquires of a new client wait for connections, until a quorum is connected. While every node
+        /// that the client has connected to so far started recently, these acquires also wait for the remaining nodes,
+        /// until each is connected or has failed to connect. See [`ready`](Redlock::ready) and
+        /// [`RestartGuard::Observed`]. After that, the client treats a node that is not connected within the node
+        /// timeout as failed.
         connect_timeout: Duration;
 
         /// Sets the fraction of the ttl that is subtracted from the validity, because clocks run at different rates.
@@ -160,11 +162,12 @@ impl Builder {
 
         /// Sets how long a node keeps a resource's fencing counter after the last acquire or extension with a fencing
         /// token. After a release, the counter remains for at least half of this time. Must not be shorter than
-        /// [`max_ttl`](Self::max_ttl). Default: 24 h, or `max_ttl` if that is longer. While the counter exists, tokens
-        /// increase regardless of clocks. After the counter has expired, the next token is taken from the acquiring
-        /// client's wall clock, in microseconds. The new token is lower than an earlier token only if the clock lags
-        /// behind the earlier holder's clock by more than the time between the two acquires. Counters expire so that
-        /// the counters of unused resources do not accumulate.
+        /// [`max_ttl`](Self::max_ttl). Default: 24 h, or `max_ttl` if that is longer.
+        ///
+        /// While the counter exists, tokens increase regardless of clocks. After the counter has expired, the next
+        /// token is taken from the acquiring client's wall clock, in microseconds. The new token is lower than an
+        /// earlier token only if the clock lags behind the earlier holder's clock by more than the time between the two
+        /// acquires. Counters expire so that the counters of unused resources do not accumulate.
         token_ttl: Duration;
     }
 
@@ -188,7 +191,8 @@ impl Builder {
         self
     }
 
-    /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced). Default: no tokens.
+    /// Gives every lease a fencing token, which the protected resource can use to reject stale writers; see
+    /// [`Acquire::fenced`](crate::Acquire::fenced). Default: no tokens.
     pub fn fenced(mut self) -> Self {
         self.config.fenced = Some(true);
         self
@@ -227,7 +231,7 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("nodes", &nodes)
             .field("config", &self.config)
-            .field("prefix", &shown(&self.prefix))
+            .field("prefix", &escape_name(&self.prefix))
             .field("runtime", &self.runtime)
             .finish_non_exhaustive()
     }

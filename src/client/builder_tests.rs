@@ -67,7 +67,7 @@ fn nodes_are_refused_by_name() {
 }
 
 #[test]
-fn a_bad_url_is_named_without_its_password() {
+fn invalid_url_error_hides_the_password() {
     for bad in ["http://me:se@cret@example.org", "", "redis://", "redis://h:port", "me:se@cret@x"] {
         let error = refused(one().nodes([bad]));
         assert!(matches!(&error, ConfigError::BadUrl { position: 2, .. }), "{bad}: {error:?}");
@@ -77,7 +77,7 @@ fn a_bad_url_is_named_without_its_password() {
 }
 
 #[test]
-fn the_builder_shows_no_password() {
+fn builder_debug_hides_the_password() {
     let builder = Redlock::builder().nodes(["redis://me:topsecret@127.0.0.1:1"]);
     assert!(!format!("{builder:?}").contains("topsecret"));
     let client = builder.build().expect("good settings");

@@ -5,15 +5,15 @@ use super::address;
 use super::builder::Builder;
 use super::restart_guard::RestartGuard;
 #[cfg(feature = "serde")]
-use super::text::told;
+use super::text::deserialize;
 use crate::protocol::RetryPolicy;
 use std::fmt;
 #[cfg(feature = "tls-rustls")]
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Declares [`Config`] with its `Debug` implementation, and the method that merges two configurations. Configuration
-/// files represent `text` settings as text.
+/// Declares [`Config`] with its `Debug` implementation, and the method that merges two configurations. In configuration
+/// files, the settings in the `text` section are written as strings.
 macro_rules! config {
     (
         $(#[$of_config:meta])*
@@ -27,11 +27,11 @@ macro_rules! config {
         pub struct Config {
             /// URLs of the nodes. A file can contain either a list or a single string of URLs that are separated by
             /// commas or white space.
-            #[cfg_attr(feature = "serde", serde(deserialize_with = "told::nodes"))]
+            #[cfg_attr(feature = "serde", serde(deserialize_with = "deserialize::nodes"))]
             pub nodes: Vec<String>,
             $(
                 $(#[$doc])*
-                #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
+                #[cfg_attr(feature = "serde", serde(deserialize_with = "deserialize::setting"))]
                 pub $text: Option<$type>,
             )*
             $(
@@ -74,8 +74,9 @@ macro_rules! config {
 }
 
 config! {
-    /// Settings of a client as plain data: read from a file with serde (feature `serde`), read from [environment
-    /// variables](Self::from_env), or set in code. Pass the `Config` to [`Builder::from_config`] to create a client.
+    /// The settings of a client as plain data. They can be read from a file with serde (feature `serde`), read from
+    /// [environment variables](Self::from_env), or set in code. Pass the `Config` to [`Builder::from_config`] to create
+    /// a client.
     ///
     /// A field that is `None` takes the default of [`Builder`]. Each field has the name of the `Builder` method that
     /// documents the setting. The fields for certificate files require the feature `tls-rustls`. Set other TLS

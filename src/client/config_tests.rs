@@ -79,7 +79,7 @@ fn tls_files_reach_the_builder() {
 }
 
 #[test]
-fn what_cannot_work_is_told_when_the_client_is_built() {
+fn build_rejects_settings_that_cannot_work() {
     for (config, fault) in [
         (Config::default(), ConfigError::NoNodes),
         (
@@ -101,7 +101,7 @@ fn what_cannot_work_is_told_when_the_client_is_built() {
 }
 
 #[test]
-fn no_password_is_shown() {
+fn debug_output_hides_passwords() {
     let mut config = full();
     config.nodes.push("redis://me:topsecret".to_owned() + "@host:port");
     config.nodes.push("redis://me:top#secret@host".to_owned());
@@ -147,7 +147,7 @@ mod files {
     }
 
     #[test]
-    fn files_say_what_a_program_can() {
+    fn file_can_set_every_field() {
         let expected = format!("{:?}", full());
         let toml: Config = toml::from_str(TOML).expect("a good file");
         assert_eq!(
@@ -164,7 +164,7 @@ mod files {
     }
 
     #[test]
-    fn what_is_no_setting_or_not_as_expected_is_refused_by_name() {
+    fn unknown_or_invalid_setting_is_rejected_by_name() {
         let unknown = refused("tll = \"10s\"");
         assert!(unknown.contains("unknown field `tll`") && unknown.contains("`ttl`"), "{unknown}");
         let empty: Config = toml::from_str("").expect("the nodes may come from the environment");
@@ -184,7 +184,7 @@ mod files {
     }
 
     #[test]
-    fn no_refusal_repeats_a_password() {
+    fn config_errors_hide_passwords() {
         for bad in [
             r#"{"nodes": {"a": "redis://me:topsecret@a"}}"#,
             r#"{"nodes": ["redis://me:topsecret@a"], "node": ["redis://me:topsecret@a"]}"#,

@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn settings_work_together_or_one_that_does_not_is_named(given in given(), random in any::<u64>()) {
+    fn build_succeeds_or_names_the_invalid_setting(given in given(), random in any::<u64>()) {
         let faults = given.faults();
         match given.builder().build() {
             Ok(_) => prop_assert!(faults.is_empty(), "accepted, in spite of {:?}", faults),

@@ -14,8 +14,9 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Returns the key of `resource`. Fails if the client is closed or no runtime is available.
-    pub(super) fn reach(&self, resource: &[u8]) -> Result<Keys, ClientError> {
+    /// Returns the key of `resource`. Fails if `resource` is invalid, if the client is closed, or if no runtime is
+    /// available.
+    pub(super) fn checked_keys(&self, resource: &[u8]) -> Result<Keys, ClientError> {
         self.driver.check_ready()?;
         Ok(Keys::one(self.settings.key(resource)?))
     }

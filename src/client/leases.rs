@@ -4,11 +4,11 @@ use super::redlock::Redlock;
 use crate::lease::LeaseState;
 use crate::observe::FencingToken;
 use crate::observe::event::LockInfo;
-use crate::protocol::Tenure;
+use crate::protocol::LeaseStatus;
 use crate::wire::Counters;
 use std::time::Duration;
 
-/// Snapshot of a lease that a client holds; see [`Redlock::leases`].
+/// A snapshot of a lease that a client holds; see [`Redlock::leases`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLease {
     lock: LockInfo,
@@ -21,7 +21,7 @@ pub struct HeldLease {
 impl HeldLease {
     fn of(state: &LeaseState) -> Option<Self> {
         let now = state.now();
-        let Tenure::Held { valid_until } = state.tenure() else { return None };
+        let LeaseStatus::Held { valid_until } = state.status() else { return None };
         Some(Self {
             lock: state.lock_info(),
             held_for: now.since(state.since()),

@@ -7,24 +7,25 @@ use crate::protocol::{RetryPolicy, Ttl};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Default ttl, as in the Redlock page's examples.
+/// The default ttl, as in the Redlock page's examples.
 const TTL: Duration = Duration::from_secs(10);
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Settings of an acquire and its lease. The builder sets the client's defaults, and each acquire can override them.
+/// The settings of an acquire and its lease. The builder sets the client's defaults, and each acquire can override
+/// them.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
     pub(crate) ttl: Duration,
-    /// `None` for a single attempt, which needs no limit.
+    /// Maximum duration of the acquire. `None` for a single attempt, which needs no limit.
     pub(crate) wait: Option<Duration>,
     pub(crate) retry: RetryPolicy,
     pub(crate) gives_up_early: bool,
-    /// Maximum hold time. `None` disables background renewal.
+    /// Maximum hold time of a lease that is renewed in the background. `None` disables background renewal.
     pub(crate) auto_extend: Option<Duration>,
     /// Minimum time for which the resource stays locked, even after an early release.
     pub(crate) at_least: Duration,
-    /// Remaining validity at which the work must stop.
+    /// Remaining validity at which the work is warned; see [`Acquire::stop_before`](crate::Acquire::stop_before).
     pub(crate) stop_before: Option<Duration>,
     pub(crate) metadata: Option<Arc<str>>,
     pub(crate) is_fenced: bool,
@@ -61,7 +62,8 @@ impl LockOptions {
     }
 }
 
-/// Maximum length of metadata in bytes, because every command of a lease contains them.
+/// The maximum length of metadata in bytes. The length is limited because every command of a lease contains the
+/// metadata.
 const MAX_METADATA: usize = 4096;
 
 fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> {

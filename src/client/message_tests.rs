@@ -1,4 +1,4 @@
-//! Errors for invalid settings: they name the cause, and contain no secret.
+//! Checks that errors for invalid settings name the cause and contain no secret.
 
 use super::*;
 use crate::Config;
@@ -13,7 +13,7 @@ fn said(builder: Builder) -> String {
 }
 
 #[test]
-fn a_bad_address_is_told_its_cause() {
+fn invalid_url_error_names_the_cause() {
     for (url, cause) in [
         ("", "no scheme: begin the URL with redis://"),
         ("a:6379,b:6379", "no scheme: begin the URL with redis://"),
@@ -62,7 +62,7 @@ fn a_bad_address_is_told_its_cause() {
 }
 
 #[test]
-fn an_address_is_read_as_it_stands() {
+fn url_with_special_characters_is_parsed() {
     for (url, name) in [
         (" redis://10.0.0.1\n", "10.0.0.1:6379"),
         ("redis://me:pass,word@example.org:7000/3", "example.org:7000"),
@@ -107,7 +107,7 @@ fn unknown_url_parameter_is_refused() {
     }
 }
 
-/// Generates a password between two known markers. No error may contain either marker. If the flag is true, the
+/// Generates a password between two known markers, neither of which may occur in an error. If the flag is true, the
 /// password is used as the user name.
 fn password() -> impl Strategy<Value = (String, bool)> {
     let reserved =
@@ -120,7 +120,7 @@ fn password() -> impl Strategy<Value = (String, bool)> {
 
 proptest! {
     #[test]
-    fn no_password_is_shown_or_misread((password, is_user) in password(), is_second in any::<bool>()) {
+    fn passwords_are_parsed_exactly_and_hidden((password, is_user) in password(), is_second in any::<bool>()) {
         let secret = if is_user { format!("{password}:walter") } else { format!("walter:{password}") };
         let url = format!("redis://{secret}@10.0.0.1:7000/3");
         let urls = if is_second { vec!["redis://10.0.0.2".to_owned(), url] } else { vec![url] };
@@ -147,7 +147,7 @@ proptest! {
     }
 }
 
-/// Returns texts that contain `secret`. Most of them are not valid URLs.
+/// Returns texts that contain `secret` and could be passed as a node's URL. Most of them are not valid URLs.
 fn texts_around(secret: &str) -> [String; 18] {
     [
         format!("10.0.0.1:6380,password={secret},ssl=True"),
@@ -190,7 +190,7 @@ proptest! {
 }
 
 #[test]
-fn a_number_that_cannot_work_names_its_setting() {
+fn invalid_number_error_names_its_setting() {
     let one = || Redlock::builder().nodes(["redis://10.0.0.1"]);
     for (builder, names) in [
         (one().ttl(Duration::ZERO), "ttl 0ns"),

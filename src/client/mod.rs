@@ -4,15 +4,15 @@
 //! [`coordinator`](crate::coordinator) makes all decisions.
 
 mod acquire;
+mod acquire_result;
 mod address;
-mod asking;
 mod assembly;
 mod builder;
 mod config;
 mod credentials;
-mod explain;
 mod inner;
 mod leases;
+mod lock_admin;
 mod lock_options;
 mod node_info;
 mod observed;
@@ -40,4 +40,4 @@ pub use restart_guard::RestartGuard;
 pub use status::{LockState, NodeStatus, Status};
 pub use using::{TryUsingError, UsingError};
 #[cfg(feature = "blocking")]
-pub(crate) use using::{finished, sorted};
+pub(crate) use using::{split_errors, work_result};

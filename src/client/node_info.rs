@@ -1,4 +1,4 @@
-//! State of the nodes as known to the client, and waiting for a quorum of connected nodes.
+//! The state of the nodes as the client knows it, and waiting for a quorum of connected nodes.
 
 use super::redlock::Redlock;
 use crate::error::ClientError;
@@ -7,7 +7,7 @@ use crate::observe::{NodeState, VoteEligibility};
 use crate::wire::ServerInfo;
 use std::fmt;
 
-/// Last known state of one node of a client.
+/// The last known state of one node of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeInfo {
@@ -29,8 +29,8 @@ impl NodeInfo {
         &self.state
     }
 
-    /// Returns whether the node has a vote. If the node has no vote, the result contains the reason and, if known, the
-    /// time until its vote counts again. Possible reasons are a restart or an unreliable clock.
+    /// Returns whether the node's grants count towards a quorum. If they do not count, the result contains the reason,
+    /// such as a restart or an unreliable clock. It also contains the time until they count again, if known.
     pub fn eligibility(&self) -> &VoteEligibility {
         &self.eligibility
     }
@@ -41,8 +41,8 @@ impl NodeInfo {
     }
 }
 
-/// Writes the address, the state and, unless the node's grants count, the reason, for example `10.0.0.1:6379 up,
-/// restarted 3.1s ago, counts again in 57.0s`.
+/// Writes the address and the state. If the node's grants do not count towards a quorum, also writes the reason, for
+/// example `10.0.0.1:6379 up, restarted 3.1s ago, counts again in 57.0s`.
 impl fmt::Display for NodeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.state)?;
@@ -86,8 +86,8 @@ impl Redlock {
     /// ```
     ///
     /// If all connected nodes started recently, this method also waits for the remaining nodes, until each is connected
-    /// or the first attempt to connect to it has failed. A node that has been running longer proves that the deployment
-    /// is not new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
+    /// or its first connection attempt has failed. A node that has been running longer proves that the deployment is
+    /// not new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     ///
     /// This method has no time limit and keeps waiting during an outage, so use a timeout as in the example.
     /// [`check`](Self::check) reports whether the nodes' configuration is safe for locks.
@@ -103,7 +103,7 @@ impl Redlock {
 
     /// Returns the last known state of each node. Does no I/O.
     pub fn nodes(&self) -> Vec<NodeInfo> {
-        let nodes = self.inner.backing.pool.shared().iter();
+        let nodes = self.inner.backing.pool.nodes().iter();
         nodes.map(|node| self.node_info(node)).collect()
     }
 }

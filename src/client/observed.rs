@@ -1,26 +1,26 @@
-//! Events of an acquire.
+//! The events that report the start and the end of an acquire.
 
 use super::inner::Inner;
 use crate::coordinator::AcquireRequest;
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::observe::event::{AcquireOutcome, Event, LockInfo};
-use crate::observe::{Report, Tag, Weight};
+use crate::observe::{AcquireTag, EventLevel, Report};
 use crate::protocol::Time;
 use crate::wire::Keys;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Emits the events for the start and the end of an acquire, even if the acquire is dropped.
-pub(super) struct AcquireWatch {
+pub(super) struct AcquireEvents {
     pub(super) client: Arc<Inner>,
     pub(super) keys: Keys,
-    pub(super) tag: Tag,
-    /// `None` if no receiver wants events, or after the last event.
+    pub(super) tag: AcquireTag,
+    /// When the acquire started. `None` if no receiver wants events, or after the last event.
     started: Option<Time>,
 }
 
-impl AcquireWatch {
+impl AcquireEvents {
     pub(super) fn start(
         client: Arc<Inner>,
         request: &mut AcquireRequest,
@@ -29,7 +29,7 @@ impl AcquireWatch {
         let observers = client.backing.pool.observers();
         let is_adoption = request.adopts.is_some();
         let mut started = None;
-        if observers.wants(Weight::Trouble) {
+        if observers.wants(EventLevel::Warn) {
             request.tag.id = observers.next_id();
             started = Some(client.backing.clock().now());
         }
@@ -37,7 +37,7 @@ impl AcquireWatch {
         let watch = Self { client, keys, tag, started };
         if started.is_some() {
             let event = || Event::AcquireStarted { lock: watch.lock(), wait, is_adoption };
-            watch.client.backing.pool.observers().emit(Weight::Detail, event);
+            watch.client.backing.pool.observers().emit(EventLevel::Debug, event);
         }
         watch
     }
@@ -67,18 +67,18 @@ impl AcquireWatch {
     }
 }
 
-impl Drop for AcquireWatch {
+impl Drop for AcquireEvents {
     fn drop(&mut self) {
         self.emit(AcquireOutcome::Dropped, None, None);
     }
 }
 
-/// Returns the level of an outcome. Contention is normal operation, so only a missing quorum or an internal error is a
-/// warning.
-fn weight(outcome: AcquireOutcome) -> Weight {
+/// Returns the level at which `outcome` is reported. Contention is normal operation, so only a missing quorum or an
+/// internal error is a warning.
+fn weight(outcome: AcquireOutcome) -> EventLevel {
     match outcome {
-        AcquireOutcome::NoQuorum | AcquireOutcome::Internal => Weight::Trouble,
-        _ => Weight::Detail,
+        AcquireOutcome::NoQuorum | AcquireOutcome::Internal => EventLevel::Warn,
+        _ => EventLevel::Debug,
     }
 }
 

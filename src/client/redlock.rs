@@ -1,8 +1,8 @@
 //! The client: acquires locks, reads their status, and reports the state of the nodes.
 
 use super::acquire::Acquire;
-use super::asking::{force_release, status};
 use super::inner::{Driver, Inner};
+use super::lock_admin::{force_release, status};
 use super::settings::Settings;
 use super::status::Status;
 use super::using::{TryUsingError, UsingError};
@@ -13,7 +13,7 @@ use crate::observe::Report;
 use std::fmt;
 use std::sync::Arc;
 
-/// Client for distributed locks on N independent Redis masters.
+/// A client for distributed locks on N independent Redis masters.
 ///
 /// Cloning is cheap, and clones share connections. Any number of tasks, threads and runtimes can use a client at the
 /// same time, and a client can be stored in a `static`. See [`Builder::runtime`](crate::Builder::runtime) for the
@@ -143,7 +143,7 @@ impl Redlock {
     /// # Cancel safety
     /// The future can be dropped at any time.
     pub async fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
-        let keys = self.inner.reach(resource.as_ref())?;
+        let keys = self.inner.checked_keys(resource.as_ref())?;
         Ok(status(&self.inner, keys).await)
     }
 
@@ -170,7 +170,7 @@ impl Redlock {
     /// # Cancel safety
     /// If the future is dropped, some nodes may already have deleted the lock.
     pub async fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
-        let keys = self.inner.reach(resource.as_ref())?;
+        let keys = self.inner.checked_keys(resource.as_ref())?;
         Ok(force_release(&self.inner, keys).await)
     }
 
@@ -280,7 +280,7 @@ impl Redlock {
 
     #[cfg(feature = "blocking")]
     pub(crate) fn remains(&self) -> CloseError {
-        self.inner.driver.remains()
+        self.inner.driver.undelivered()
     }
 
     /// Checks the configuration of each node and reports settings that make locks unsafe, each with the setting to use

@@ -1,8 +1,8 @@
-//! Setting for nodes that may have lost locks in a restart.
+//! The setting for nodes that may have lost locks in a restart.
 
 use crate::protocol::Policy;
 
-/// Policy for nodes that were restarted and may have lost locks.
+/// The policy for nodes that were restarted and may have lost locks.
 ///
 /// A client quarantines a node that may have restarted: the node's grants to acquires and adoptions
 /// do not count towards the quorum. The node still receives every command, and its votes on
@@ -28,8 +28,8 @@ use crate::protocol::Policy;
 ///
 /// A server's age is its uptime according to `INFO`, which depends on the node's wall clock.
 ///
-/// If a deployment grows from one node to three, or if two of its three nodes are replaced, the
-/// majority of nodes started recently. No client can then acquire a lock for a quarantine period.
+/// If a deployment grows from one node to three, or if two of its three nodes are replaced, the majority of nodes
+/// started recently. Clients then cannot acquire locks until a quarantine period has passed.
 ///
 /// # Limits of detection
 ///

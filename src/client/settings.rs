@@ -1,10 +1,10 @@
-//! Settings of a client and their validation.
+//! The settings of a client, and their validation.
 
 use super::config::Config;
 use super::lock_options::LockOptions;
 use crate::error::ConfigError;
 use crate::lease::{Limits, to_ttl};
-use crate::observe::shown;
+use crate::observe::escape_name;
 use crate::protocol::{Drift, Ttl};
 use crate::wire::{CounterKeys, Key, Keys, MAX_VALUE, Value, is_reserved};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const MAX_TTL: Duration = Duration::from_secs(60);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Settings of a client, validated individually and in combination.
+/// The settings of a client, validated individually and in combination.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) lock: LockOptions,
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Validates `config`, except its nodes and TLS files.
+    /// Validates `config` and fills in the defaults. Ignores the nodes and the TLS files.
     pub(super) fn new(config: &Config, prefix: Box<[u8]>) -> Result<Self, ConfigError> {
         if config.owner == Some(true) && config.metadata.is_some() {
             return Err(ConfigError::OwnerAndMetadata);
@@ -55,7 +55,7 @@ impl Settings {
         let lock = LockOptions::new(config);
         lock.check(&limits)?;
         if is_reserved(&prefix) {
-            return Err(ConfigError::ReservedPrefix { prefix: shown(&prefix) });
+            return Err(ConfigError::ReservedPrefix { prefix: escape_name(&prefix) });
         }
         Ok(Self { lock, limits, prefix, token_ttl, connect_timeout })
     }
@@ -68,11 +68,11 @@ impl Settings {
             self.prefix.iter().chain(&*resource).copied().collect()
         };
         if key.len() > MAX_KEY {
-            let (resource, length) = (shown(&resource), key.len());
+            let (resource, length) = (escape_name(&resource), key.len());
             return Err(ConfigError::LongResource { resource, length, most: MAX_KEY });
         }
         if is_reserved(&key) {
-            return Err(ConfigError::ReservedResource { resource: shown(&resource) });
+            return Err(ConfigError::ReservedResource { resource: escape_name(&resource) });
         }
         Ok(key)
     }
@@ -98,25 +98,27 @@ impl Settings {
         let counters = CounterKeys::for_keys(keys, self.token_ttl);
         counters.map(Arc::new).map_err(|key| {
             let resource = key.get(self.prefix.len()..).unwrap_or_default();
-            ConfigError::NoCounter { resource: shown(resource) }
+            ConfigError::NoCounter { resource: escape_name(resource) }
         })
     }
 }
 
-/// Maximum number of resources of one lease. A node processes no other command while its script locks them.
+/// The maximum number of resources of one lease. A node processes no other command while its script locks them.
 const MAX_RESOURCES: usize = 1_000;
 
-/// Maximum length of a key in bytes. A server or proxy that refuses to read a command closes the connection, and all
-/// commands in flight on it fail. The smallest limit for a string that Redis accepts is 1 MB (`proto-max-bulk-len`).
+/// The maximum length of a key in bytes. If a server or proxy refuses to read a longer command, it closes the
+/// connection, and all commands in flight on it fail. The smallest limit for a string that Redis accepts is 1 MB
+/// (`proto-max-bulk-len`).
 const MAX_KEY: usize = 64 << 10;
 
-/// Maximum total length of the keys of one command, in bytes. With counters, the command is three times as long, which
-/// is still below 1 MB, the smallest `client-query-buffer-limit` that Redis accepts.
+/// The maximum total length of the keys of one command, in bytes. With counters, the command is three times as long. It
+/// then still fits into 1 MB, the smallest `client-query-buffer-limit` that Redis accepts.
 const MAX_KEYS: usize = 256 << 10;
 
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Rejects a `token_ttl` with which a counter could expire before a lease that uses its token.
+/// Returns the ttl of fencing counters: `asked`, or a default. Fails if it is shorter than `max_ttl`, because a counter
+/// could then expire before a lease that uses its token.
 fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, ConfigError> {
     let token_ttl = asked.unwrap_or(max_ttl.max(TOKEN_TTL));
     if token_ttl < max_ttl {
@@ -125,7 +127,7 @@ fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, Co
     to_ttl("token_ttl", token_ttl)
 }
 
-/// Rejects a `value` to adopt that cannot belong to a lease of one resource.
+/// Checks that `value` can belong to a lease of one resource. Other values cannot be adopted.
 pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
     let (length, most) = (value.bytes().len(), MAX_VALUE);
     if length > most {

@@ -1,4 +1,4 @@
-//! Status of a lock: its state and holder on each node.
+//! The status of a lock: its state and holder on each node.
 
 use crate::observe::{HeldBy, Holder, NodeVote, VoteEligibility, debug_as_display};
 use crate::wire::{Answer, Conflict, NodeFailure, RemainingTtl, short};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// State of the lock on a resource, as reported by each node at the time of the request.
+/// The state of the lock on one resource, as each node reported it at the time of the request.
 ///
 /// `Display` and `Debug` write one line without lock values, for example
 /// `held by worker-7 (need 3): a:6379 held by worker-7 (expires in 9.8s), b:6379 free, …`.
@@ -17,7 +17,7 @@ pub struct Status {
     pub(super) nodes: Box<[NodeStatus]>,
 }
 
-/// Entry of a [`Status`] for one node.
+/// The entry of one node in a [`Status`].
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeStatus {
@@ -32,7 +32,7 @@ pub struct NodeStatus {
     pub(super) latency: Option<Duration>,
 }
 
-/// State of a lock on one node.
+/// The state of a lock on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -42,8 +42,8 @@ pub enum LockState {
     Free,
     /// The lock is held: the key contains a lock value. The field describes the lock's holder.
     Held(Holder),
-    /// The key has a value that does not belong to a lock of this library. The value is not a string, for example
-    /// because another library uses the key, or is a string of more than 4,200 bytes. The client does not read the
+    /// The key exists, but its value does not belong to a lock of this library. The value is not a string, for example
+    /// because another library uses the key, or it is a string of more than 4,200 bytes. The client does not read the
     /// value. No client can acquire the lock on this node.
     Foreign {
         /// Remaining ttl of the key; `None` if the key does not expire.
@@ -64,13 +64,13 @@ impl Status {
         &self.nodes
     }
 
-    /// Returns the number of nodes that form a quorum.
+    /// Returns the number of nodes that are needed for a quorum.
     pub fn needed(&self) -> usize {
         self.needed
     }
 
-    /// Returns the holder of the lock on a quorum of nodes, or `None` if no quorum of nodes reported the same holder.
-    /// The holder's ttl is the time for which the lock remains on a quorum.
+    /// Returns the client that holds the lock on a quorum of nodes, or `None` if no quorum of nodes reported the same
+    /// holder. The holder's ttl is the time for which the lock remains on a quorum.
     pub fn holder(&self) -> Option<Holder> {
         let held: Vec<&Holder> = self.nodes.iter().filter_map(NodeStatus::holder).collect();
         held.iter().find_map(|one| {
@@ -84,8 +84,8 @@ impl Status {
     }
 
     /// Returns the time until an acquire can succeed, provided that the lock stays free on a quorum of nodes. Returns
-    /// zero if an acquire can succeed now. The time is longer while nodes have no vote because they were restarted or
-    /// their clocks deviate. Returns `None` if the lock is not free on a quorum.
+    /// zero if an acquire can succeed now. The time is longer while too many of the free nodes have no vote, because
+    /// they were restarted or their clocks deviate. Returns `None` if the lock is not free on a quorum.
     ///
     /// The result is specific to this client. A new client knows of earlier restarts only within the limits that
     /// [`RestartGuard`](crate::RestartGuard) describes.
@@ -127,8 +127,7 @@ impl NodeStatus {
         &self.eligibility
     }
 
-    /// Returns the time from just before the request was sent until the node's reply arrived, or `None` if the node did
-    /// not reply.
+    /// Returns the time from sending the request to receiving the node's reply, or `None` if the node did not reply.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -140,7 +139,7 @@ impl LockState {
             (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
             (NodeVote::Missing, _) => Self::Free,
             (_, Some(Answer::Denied(Conflict { value, remaining, .. }))) => {
-                let ttl = remaining.and_then(RemainingTtl::limited);
+                let ttl = remaining.and_then(RemainingTtl::duration);
                 value.map_or(Self::Foreign { ttl }, |value| {
                     Self::Held(Holder::new(value, ttl).with_max_ttl(max_ttl))
                 })

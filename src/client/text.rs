@@ -1,4 +1,4 @@
-//! Text form of settings, in configuration files and environment variables.
+//! Parsing of settings that are written as text in configuration files and environment variables.
 
 use super::restart_guard::RestartGuard;
 use crate::protocol::RetryPolicy;
@@ -74,8 +74,8 @@ impl SettingText for f64 {
 }
 
 /// Splits a list of URLs at commas and white space. A separator counts only if another URL or the end of the list
-/// follows. Otherwise a password that contains a separator would be split, and an error message could contain its
-/// second part.
+/// follows. Otherwise, the function would split a password that contains a separator, and an error message could
+/// contain its second part.
 pub(super) fn urls(list: &str) -> Vec<String> {
     let is_gap = |at: char| at == ',' || at.is_whitespace();
     let mut urls: Vec<String> = Vec::new();
@@ -96,8 +96,8 @@ fn begins_url(text: &str) -> bool {
     scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(is_part))
 }
 
-/// Serde deserialization of settings.
-pub(super) mod told {
+/// Deserialization of settings with serde.
+pub(super) mod deserialize {
     use super::{SettingText, urls};
     use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
     use std::fmt;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_cut_only_where_another_url_begins() {
+    fn list_is_split_only_where_another_url_begins() {
         for (list, cut) in [
             ("", &[][..]),
             (" , ", &[]),

@@ -1,4 +1,4 @@
-//! Clients with a custom transport.
+//! Checks that clients connect through the transport that they were given.
 
 use super::*;
 use crate::transport::{Address, Stream};
@@ -26,7 +26,7 @@ async fn locks_over_streams_inside_of_the_process() {
 }
 
 #[tokio::test]
-async fn what_a_transport_fails_with_is_told() {
+async fn transport_error_is_reported() {
     struct Broken;
     impl Transport for Broken {
         fn connect<'a>(&'a self, _: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {

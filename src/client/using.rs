@@ -1,4 +1,5 @@
-//! Runs work while holding a lock: acquires before, releases after, and drops the work if the lease is lost.
+//! Methods that run work while holding a lock. They acquire the lock before the work and release it afterwards. If the
+//! lease is lost, they drop the work.
 
 use super::acquire::Acquire;
 use crate::error::{AcquireError, ReleaseError};
@@ -27,7 +28,7 @@ pub enum UsingError<T> {
     },
     /// The work finished, but the lease had already ended. Other clients may have held the lock while the work was
     /// running.
-    #[error("the work finished after the lease had ended ({})", told(found))]
+    #[error("the work finished after the lease had ended ({})", as_display(found))]
     Overrun {
         /// Return value of the work.
         output: T,
@@ -56,8 +57,8 @@ pub enum TryUsingError<T, E> {
     Lock(#[from] UsingError<T>),
 }
 
-/// Separates errors of fallible work from errors of its lock.
-pub(crate) fn sorted<T, E>(
+/// Separates the errors of fallible work from the errors of the lock under which the work ran.
+pub(crate) fn split_errors<T, E>(
     done: Result<Result<T, E>, UsingError<Result<T, E>>>,
 ) -> Result<T, TryUsingError<T, E>> {
     let failed = |error, lock| Err(TryUsingError::Work { error, lock });
@@ -181,7 +182,7 @@ impl Acquire {
     where
         F: AsyncFnOnce(&Lease) -> Result<T, E>,
     {
-        sorted(self.using(work).await)
+        split_errors(self.using(work).await)
     }
 
     /// Acquires the lock, runs the fallible future that `work` returns, and releases the lock; see
@@ -197,7 +198,7 @@ impl Acquire {
         F: FnOnce(LeaseRef) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        sorted(self.using_fut(work).await)
+        split_errors(self.using_fut(work).await)
     }
 }
 
@@ -214,12 +215,13 @@ async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, L
 async fn finish<T>(done: Result<T, Loss>, lease: Lease) -> Result<T, UsingError<T>> {
     let output = done.map_err(|reason| UsingError::Lost { reason })?;
     let was_valid = lease.is_valid();
-    finished(output, was_valid, lease.release().await)
+    work_result(output, was_valid, lease.release().await)
 }
 
-/// Determines the result of finished work. If the lease was valid when the work finished, an unconfirmed release is not
-/// an error and continues in the background.
-pub(crate) fn finished<T>(
+/// Returns the result of finished work. `was_valid` is true if the lease was valid when the work finished, and `found`
+/// is the result of the release. If the lease was valid, an unconfirmed release is not an error and continues in the
+/// background.
+pub(crate) fn work_result<T>(
     output: T,
     was_valid: bool,
     found: Result<ReleaseOutcome, ReleaseError>,
@@ -233,7 +235,7 @@ pub(crate) fn finished<T>(
     }
 }
 
-fn told(found: &Result<ReleaseOutcome, ReleaseError>) -> &dyn fmt::Display {
+fn as_display(found: &Result<ReleaseOutcome, ReleaseError>) -> &dyn fmt::Display {
     match found {
         Ok(outcome) => outcome,
         Err(error) => error,

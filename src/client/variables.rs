@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::{fmt, iter};
 
-/// Names, without the prefix [`COMMAND`], of the variables that the `quorlock` command sets for its child process.
-/// These variables are not settings and are ignored.
+/// Variables that the `quorlock` command sets for its child process, without the prefix [`COMMAND`]. They are not
+/// settings and are ignored.
 const OF_COMMAND: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
 
 const COMMAND: &str = "QUORLOCK";
@@ -132,15 +132,15 @@ impl Config {
             })
             .collect();
         settings.into_iter().try_fold(self, |config, (setting, value)| {
-            let set = one(&setting, value).map_err(|fault| fault.of(prefix, &setting))?;
+            let set = parse_setting(&setting, value).map_err(|fault| fault.of(prefix, &setting))?;
             Ok(config.overridden_by(set))
         })
     }
 }
 
-/// Parses one setting. `setting` is the name of the field in upper case.
-fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
-    let invalid = |reason: &str| Fault::Invalid(reason.to_owned());
+/// Parses the value of one setting. `setting` is the name of its field in upper case.
+fn parse_setting(setting: &str, value: OsString) -> Result<Config, VariableError> {
+    let invalid = |reason: &str| VariableError::Invalid(reason.to_owned());
     let value = value.into_string().map_err(|_| invalid("not valid UTF-8"))?;
     let (upper, lower) = (setting.to_uppercase(), setting.to_lowercase());
     // A variable in lower case must not match a field. Field names are in lower case, so the name is changed to upper
@@ -153,17 +153,17 @@ fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
     Ok(config)
 }
 
-/// Value of a variable, deserialized as a present (`Some`) setting.
+/// The value of a variable, which deserializes as a setting that is present (`Some`).
 struct Text(String);
 
 impl<'de> Deserializer<'de> for Text {
-    type Error = Fault;
+    type Error = VariableError;
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, VariableError> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, VariableError> {
         visitor.visit_string(self.0)
     }
 
@@ -173,7 +173,7 @@ impl<'de> Deserializer<'de> for Text {
     }
 }
 
-impl IntoDeserializer<'_, Fault> for Text {
+impl IntoDeserializer<'_, VariableError> for Text {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -181,15 +181,15 @@ impl IntoDeserializer<'_, Fault> for Text {
     }
 }
 
-/// Reason why a variable is rejected. Never contains the variable's value, which may be a password.
+/// The reason why a variable is rejected. Never contains the variable's value, which may be a password.
 #[derive(Debug)]
-enum Fault {
-    /// No setting has this name. Contains the names of all fields.
+enum VariableError {
+    /// No setting has this name. Contains the names of all settings.
     Unknown(&'static [&'static str]),
     Invalid(String),
 }
 
-impl Fault {
+impl VariableError {
     fn of(self, prefix: &str, setting: &str) -> ConfigError {
         let name = format!("{prefix}_{setting}");
         match self {
@@ -202,7 +202,7 @@ impl Fault {
     }
 }
 
-impl de::Error for Fault {
+impl de::Error for VariableError {
     fn custom<T: fmt::Display>(reason: T) -> Self {
         Self::Invalid(reason.to_string())
     }
@@ -216,9 +216,9 @@ impl de::Error for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for VariableError {}
 
-impl fmt::Display for Fault {
+impl fmt::Display for VariableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

@@ -15,7 +15,7 @@ fn refused(variables: &[(&str, &str)]) -> ConfigError {
 }
 
 #[test]
-fn each_variable_is_a_setting_and_what_is_not_set_is_as_ever() {
+fn set_variables_override_and_unset_variables_keep_settings() {
     let least =
         read_from("LOCKS", &[NODES, ("PATH", "/bin"), ("LOCKSMITH", "no"), ("LOCKS", "no")]);
     let nodes = ["redis://me:topsecret@10.0.0.1", "redis://10.0.0.2"];
@@ -83,7 +83,7 @@ fn each_variable_is_a_setting_and_what_is_not_set_is_as_ever() {
 }
 
 #[test]
-fn a_variable_that_is_no_setting_is_refused_by_name() {
+fn unknown_variable_is_rejected_by_name() {
     for name in ["LOCKS_TLL", "LOCKS_ttl", "LOCKS_", "LOCKS_TTL_"] {
         let error = refused(&[NODES, (name, "topsecret")]);
         let told = error.to_string();
@@ -98,7 +98,7 @@ fn a_variable_that_is_no_setting_is_refused_by_name() {
 }
 
 #[test]
-fn a_bad_value_names_the_variable_and_what_is_expected_and_is_not_shown() {
+fn invalid_value_error_names_the_variable_and_hides_the_value() {
     for (name, value, expected) in [
         ("LOCKS_TTL", "17topsecret", "a duration with its unit, such as 10s, 250ms or 1m 30s"),
         ("LOCKS_WAIT", "", "a duration with its unit"),
@@ -120,7 +120,7 @@ fn a_bad_value_names_the_variable_and_what_is_expected_and_is_not_shown() {
 }
 
 #[test]
-fn what_the_command_tells_those_that_it_runs_is_passed_over() {
+fn variables_set_by_the_command_are_ignored() {
     let told = [("QUORLOCK_RESOURCE", "orders/42"), ("QUORLOCK_TOKEN", "7"), ("QUORLOCK_HELD", "")];
     let nodes = ("QUORLOCK_NODES", NODES.1);
     for told in told {
@@ -134,7 +134,7 @@ fn what_the_command_tells_those_that_it_runs_is_passed_over() {
 }
 
 #[test]
-fn variables_count_before_what_is_there() {
+fn variables_override_the_config() {
     let seconds = Duration::from_secs;
     let file = Config {
         ttl: Some(seconds(5)),
@@ -166,7 +166,7 @@ fn variables_count_before_what_is_there() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_text_is_refused() {
+fn variable_that_is_not_unicode_is_rejected() {
     use std::os::unix::ffi::OsStringExt;
     let odd = || OsString::from_vec(b"\xff\xfe".to_vec());
     let read = Config::from_variables("LOCKS", [("LOCKS_TTL".into(), odd())]);

@@ -1,10 +1,10 @@
-//! Acquire requests, and the stages of an acquire until its lease is delivered.
+//! Data types of an acquire: the caller's request, the current stage, and the current attempt.
 
 use super::claim::Claim;
 use super::slots::{LeaseId, RoundId};
-use crate::observe::{Report, Tag};
+use crate::observe::{AcquireTag, Report};
 use crate::protocol::{Acquisition, NodeId, Schedule, Time, Ttl};
-use crate::wire::{Command, CounterKeys, Keys, Value, Wants};
+use crate::wire::{Command, ConflictDetails, CounterKeys, Keys, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,23 +12,24 @@ pub(crate) struct AcquireRequest {
     pub(crate) keys: Keys,
     pub(crate) ttl: Ttl,
     pub(crate) metadata: Option<Arc<str>>,
-    /// The value of the existing lock to adopt, or `None` to acquire a free lock.
+    /// The value of an existing lock that the acquire adopts (takes over). `None` to acquire a free lock.
     pub(crate) adopts: Option<Arc<Value>>,
-    /// The keys of the fencing counters, or `None` if the caller requests no fencing token.
+    /// The Redis keys that store the fencing counters. `None` if the caller requests no fencing token.
     pub(crate) counters: Option<Arc<CounterKeys>>,
     pub(crate) schedule: Schedule,
-    /// Whether the acquire makes only one attempt. If the acquire also has a deadline, this attempt requests the
-    /// holder.
+    /// Whether the acquire makes only one attempt. If `deadline` is also set, nodes that refuse this attempt report the
+    /// lock's holder.
     pub(crate) has_one_attempt: bool,
-    /// The maximum hold time of an auto-extended lease, or `None` for a lease without auto-extension.
+    /// The maximum hold time of an auto-extended lease. `None` if the lease is not extended automatically.
     pub(crate) max_hold: Option<Duration>,
-    /// The minimum time from T1 for which the resource stays locked, even if the lease is released earlier.
+    /// The minimum time for which the resource stays locked, even if the lease is released earlier. Measured from the
+    /// start of the successful attempt (T1).
     pub(crate) at_least: Duration,
-    /// The end of the wait, or `None` for a single attempt without a time limit.
+    /// When the acquire stops waiting. `None` for a single attempt without a time limit.
     pub(crate) deadline: Option<Time>,
-    /// Whether the acquire fails as soon as the holders' TTLs outlast the deadline.
+    /// Whether the acquire fails as soon as a refusal shows that the lock will not expire before the deadline.
     pub(crate) gives_up_early: bool,
-    pub(crate) tag: Tag,
+    pub(crate) tag: AcquireTag,
 }
 
 #[cfg(test)]
@@ -46,7 +47,7 @@ impl AcquireRequest {
             at_least: Duration::ZERO,
             deadline: None,
             gives_up_early: false,
-            tag: Tag::default(),
+            tag: AcquireTag::default(),
         }
     }
 }
@@ -55,19 +56,19 @@ pub(super) struct Acquire {
     pub(super) terms: Terms,
     pub(super) acquisition: Acquisition,
     pub(super) stage: Stage,
-    /// The time at which the acquire continues if no event occurs earlier.
+    /// When to continue the acquire if no event continues it earlier.
     pub(super) timeout: Option<Time>,
     pub(super) begun: Time,
     pub(super) attempts: u32,
-    /// The round of the last refused attempt.
+    /// The round of the last refused attempt, kept to report why the acquire failed.
     pub(super) refused: Option<RoundId>,
-    /// Whether the next attempt contacts all nodes at once instead of one node first.
+    /// Whether the next attempt contacts all nodes at once. Otherwise, it may contact a single node first.
     pub(super) asks_all: bool,
-    /// The start of the wait, from which wait events compute their duration.
+    /// When the acquire began to wait, for the duration in wait events. `None` if no wait event was emitted.
     pub(super) wait_began: Option<Time>,
 }
 
-/// The request parameters that every attempt uses. Cheap to clone.
+/// The parameters that all attempts of an acquire share. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) keys: Keys,
@@ -79,36 +80,39 @@ pub(super) struct Terms {
     pub(super) max_hold: Option<Duration>,
     pub(super) at_least: Duration,
     pub(super) deadline: Option<Time>,
-    pub(super) tag: Tag,
+    pub(super) tag: AcquireTag,
 }
 
 pub(super) enum Stage {
-    /// Waiting for connections, because the client does not know yet which nodes' votes count.
+    /// Waiting for the first connections. Until then, the client does not know which nodes' votes count.
     Connecting {
         until: Time,
     },
-    /// Waiting to become the head of its queue.
+    /// Waiting behind other acquires of this client for the same key.
     Queued,
-    /// Delaying the first attempt so that other clients can acquire the lock.
-    HoldingBack {
+    /// Delaying the first attempt until `until`, so that other clients can acquire the lock.
+    Delaying {
         until: Time,
     },
-    /// Waiting because the maximum number of attempts is under way.
+    /// Waiting because the client is already making the maximum number of concurrent attempts. The acquire fails at
+    /// `until`.
     Blocked {
         until: Time,
         is_queued: bool,
     },
     Attempting(Attempt),
-    /// Waiting for the next attempt, or for an event that allows an earlier attempt.
+    /// Pausing after a refused attempt. The next attempt starts at `until`, or earlier if the lock may have become
+    /// free.
     Resting {
         until: Time,
     },
-    /// Delivered to a caller that has not taken the lease yet.
+    /// The lease was delivered at `since`, but the caller has not taken it yet.
     Delivered {
         lease: LeaseId,
         since: Time,
     },
-    /// The lease was revoked before its caller took it. The caller has not been polled since the revocation.
+    /// The lease was revoked before the caller took it. The acquire continues when the caller's future is next polled,
+    /// or fails at the deadline.
     Revoked {
         report: Report,
     },
@@ -120,13 +124,14 @@ pub(super) struct Attempt {
     pub(super) phase: Phase,
     pub(super) round: RoundId,
     pub(super) confirmation: Option<RoundId>,
-    /// The time until which the attempt waits for deferred grants to count.
+    /// When the attempt stops waiting for deferred grants. A grant is deferred if the node's clock has stepped forward.
     pub(super) limit: Time,
-    /// Whether the nodes report the lock's holder.
+    /// Whether nodes that refuse the attempt also report the lock's holder.
     pub(super) names_holder: bool,
-    /// Whether many attempts were already under way at the start of this attempt. Replies are then read late.
+    /// Whether the client was already making many other attempts when this attempt started. Slow replies are then not
+    /// the nodes' fault, because the client reads replies late.
     pub(super) was_crowded: bool,
-    /// The lease of this client whose value the attempt adopts, if any.
+    /// The older lease that this attempt adopts, if that lease belongs to this client.
     pub(super) previous: Option<LeaseId>,
 }
 
@@ -194,10 +199,10 @@ impl Terms {
         // A waiting acquire needs a push when the lock becomes free, and an auto-extended lease needs a push when its
         // key changes. First attempts do not request the holder, because most of them find the lock free.
         let wants = match self.deadline {
-            Some(_) if names_holder || self.has_one_attempt => Wants::WatchAndHolder,
-            Some(_) => Wants::Watch,
-            None if self.max_hold.is_some() => Wants::Watch,
-            None => Wants::Nothing,
+            Some(_) if names_holder || self.has_one_attempt => ConflictDetails::WatchAndHolder,
+            Some(_) => ConflictDetails::Watch,
+            None if self.max_hold.is_some() => ConflictDetails::Watch,
+            None => ConflictDetails::Nothing,
         };
         Command::Acquire { ttl, wants }
     }

@@ -1,4 +1,5 @@
-//! Tests of acquires and releases.
+//! Tests of acquires: mutual exclusion, waiting, deadlines, cancellation, hung nodes, and the limit on concurrent
+//! attempts.
 
 use super::world_calls_tests::{request, waiting};
 use super::world_tests::{HostState, World, ms};
@@ -169,16 +170,16 @@ fn driver_gathers_commands_behind_an_answered_pipeline() {
     let connections = world.connections(a);
     let (coordinator, now) = world.coordinator(a);
     // The last pipeline had two commands, so the connection expects another command.
-    for (times, may_gather) in [(0, true), (1, true), (7, true), (8, false)] {
-        let all = connections.iter().map(|it| coordinator.may_gather(*it, times, now));
-        assert!(all.into_iter().all(|it| it == may_gather), "{times}");
+    for (times, should_gather) in [(0, true), (1, true), (7, true), (8, false)] {
+        let all = connections.iter().map(|it| coordinator.should_gather(*it, times, now));
+        assert!(all.into_iter().all(|it| it == should_gather), "{times}");
     }
     world.release(&held[1]);
     let sent = world.processes[a].sent;
     world.run_for(ms(5));
     assert_eq!(world.processes[a].sent - sent, 3, "one pipeline for each node");
     let (coordinator, now) = world.coordinator(a);
-    assert!(!connections.iter().any(|connection| coordinator.may_gather(*connection, 0, now)));
+    assert!(!connections.iter().any(|connection| coordinator.should_gather(*connection, 0, now)));
     world.assert_idle();
 }
 
@@ -281,7 +282,7 @@ fn acquire_that_finds_its_permit_taken_waits_for_the_next_one() {
         let request = waiting(&[name], now, Duration::from_secs(9));
         world.acquire(a, AcquireRequest { schedule, ..request })
     };
-    // With these delays, the second attempt of the first acquire times out when the rest of the second acquire ends:
+    // With these delays, the second attempt of the first acquire times out when the pause of the second acquire ends:
     // both after about 150 ms.
     let [first, second] = [("x", 100), ("y", 150)].map(|(name, ms)| waits(&mut world, name, ms));
     world.run_for(ms(50));

@@ -1,4 +1,5 @@
-//! Acquire attempts: one acquire round, and a second round if the fencing token must be confirmed.
+//! Acquire attempts. An attempt is one acquire round, followed by a second round if the fencing token must be
+//! confirmed.
 
 use super::acquire::{Acquire, Attempt, Phase, Stage, Terms};
 use super::claim::Claim;
@@ -9,22 +10,24 @@ use super::slots::{AcquireId, RoundId};
 use super::stages::Step;
 use super::state::Coordinator;
 use super::votes::{Owner, VoteCounter};
-use crate::observe::Weight;
+use crate::observe::EventLevel;
 use crate::observe::event::{AttemptOutcome, Event};
 use crate::protocol::{Next, NodeId, NodeSet, Refusal, Time, hint};
 use crate::wire::{Command, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of concurrent attempts from which slow replies indicate an overloaded client rather than slow nodes.
-/// Attempts on unresponsive nodes end at once, so they do not accumulate to this number.
-const CROWD: usize = 1 << 10;
+/// The number of concurrent attempts at which the client counts as overloaded. Slow replies are then not blamed on the
+/// nodes. Unresponsive nodes do not raise the number this far, because attempts on such nodes end at once.
+const OVERLOAD_THRESHOLD: usize = 1 << 10;
 
-/// The maximum time that an attempt without a deadline waits for deferred grants to count.
-const MAX_LAG: Duration = Duration::from_secs(1);
+/// How long an attempt without a deadline waits for deferred grants. A grant is deferred if the node's clock has
+/// stepped forward.
+const MAX_DEFERRED_WAIT: Duration = Duration::from_secs(1);
 
-/// The maximum delay before an acquire contacts all nodes, if the only node contacted so far has refused it.
-const ALONE_FOR: Duration = Duration::from_millis(3);
+/// The maximum pause after an acquire has contacted a single node and that node has refused. The next attempt contacts
+/// all nodes.
+const CONTACT_ALL_DELAY: Duration = Duration::from_millis(3);
 
 impl Coordinator {
     pub(super) fn begin_attempt(&mut self, id: AcquireId, now: Time) -> Step {
@@ -45,7 +48,7 @@ impl Coordinator {
         let nodes: NodeSet = self.cx.settings.quorum.ids().collect();
         let nodes = first.map_or(nodes, |first| [first].into_iter().collect());
         self.submit(nodes, &claim, command, Some(round), now);
-        let limit = terms.deadline.unwrap_or_else(|| now.after(MAX_LAG)).max(close_at);
+        let limit = terms.deadline.unwrap_or_else(|| now.after(MAX_DEFERRED_WAIT)).max(close_at);
         let attempt = Attempt {
             claim,
             t1: now,
@@ -54,7 +57,7 @@ impl Coordinator {
             confirmation: None,
             limit,
             names_holder,
-            was_crowded: self.attempts >= CROWD,
+            was_crowded: self.attempts >= OVERLOAD_THRESHOLD,
             previous,
         };
         self.enter_stage(id, Stage::Attempting(attempt))
@@ -70,9 +73,9 @@ impl Coordinator {
         Arc::new(Claim::new(terms.keys.clone(), value, counters, nodes, late_from))
     }
 
-    /// Chooses the node that the next attempt contacts before the others, or returns `None` to contact all nodes at
-    /// once. If any nodes reported the key deleted, only those nodes qualify. All clients prefer the same node for a
-    /// key, and different keys have different preferred nodes.
+    /// Chooses the node that the next attempt contacts first. Returns `None` if the attempt must contact all nodes at
+    /// once. If nodes have reported that the key was deleted, only these nodes are candidates. All clients prefer the
+    /// same node for a key, and different keys have different preferred nodes.
     fn first_node(&mut self, id: AcquireId) -> Option<NodeId> {
         let acquire = self.acquires.get_mut(id)?;
         let asks_all = std::mem::take(&mut acquire.asks_all);
@@ -114,7 +117,7 @@ impl Coordinator {
                 None if !is_due => return Step::Wait(close_at),
                 None => _ = votes.close(connected, now),
             }
-            return Step::Again;
+            return Step::Continue;
         }
         self.evaluate(id, connected, now)
     }
@@ -128,16 +131,16 @@ impl Coordinator {
         let (claim, round) = (attempt.claim.clone(), attempt.round);
         let others = self.cx.settings.quorum.ids().filter(|node| *node != first).collect();
         self.submit(others, &claim, command, Some(round), now);
-        Step::Again
+        Step::Continue
     }
 
-    /// Evaluates the decided round: acquires the lock, confirms the fencing token, schedules a retry or fails the
-    /// acquire.
+    /// Continues the acquire after its round was decided: delivers the lease, confirms the fencing token, schedules a
+    /// retry, or fails the acquire.
     fn evaluate(&mut self, id: AcquireId, connected: NodeSet, now: Time) -> Step {
         let random = self.cx.random.number();
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let Stage::Attempting(attempt) = &acquire.stage else { return Step::Over };
-        let is_crowded = attempt.was_crowded || self.attempts >= CROWD;
+        let is_crowded = attempt.was_crowded || self.attempts >= OVERLOAD_THRESHOLD;
         let (claim, current) = (attempt.claim.clone(), attempt.current_round());
         let Some(votes) = self.rounds.get_mut(current) else { return Step::Over };
         votes.record_held_up(is_crowded, |node| {
@@ -145,7 +148,7 @@ impl Coordinator {
         });
         votes.record_not_asked(|node| connected.contains(node) && !claim.is_written(node));
         if claim.fence().is_some() {
-            let numbers = votes.round().numbers().iter().map(|(_, number)| *number);
+            let numbers = votes.round().counters().iter().map(|(_, number)| *number);
             self.highest_number = numbers.fold(self.highest_number, u64::max);
         }
         match acquire.acquisition.handle_outcome(votes.round(), now, random) {
@@ -175,7 +178,7 @@ impl Coordinator {
         let claim = attempt.claim.clone();
         let all = self.cx.settings.quorum.ids().collect();
         self.submit(all, &claim, Command::ConfirmToken { token }, Some(round), now);
-        Step::Again
+        Step::Continue
     }
 
     fn win(&mut self, id: AcquireId, valid_until: Time, token: Option<u64>, now: Time) -> Step {
@@ -188,7 +191,7 @@ impl Coordinator {
         let waited =
             acquire.wait_began.take().map(|began| (acquire.lock(prefix), now.since(began)));
         if let Some((token, counters)) = token.zip(attempt.claim.fence()) {
-            let numbers = self.rounds.get(attempt.round).map(|votes| votes.round().numbers());
+            let numbers = self.rounds.get(attempt.round).map(|votes| votes.round().counters());
             counters.commit(token, numbers.unwrap_or_default());
         }
         self.end_attempt();
@@ -198,7 +201,7 @@ impl Coordinator {
         let lease = self.insert_lease(id, &terms, &attempt, valid_until, now);
         self.leave_queue(id, now);
         if let Some((lock, elapsed)) = waited {
-            self.cx.emit(Weight::Detail, |_| Event::WaitFinished { lock, elapsed });
+            self.cx.emit(EventLevel::Debug, |_| Event::WaitFinished { lock, elapsed });
         }
         if let Some(shared) = self.leases.get(lease).map(|lease| lease.shared.clone()) {
             let since = attempt.t1;
@@ -207,8 +210,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Delivered { lease, since: now })
     }
 
-    /// Ends a refused attempt. The next attempt starts at `at`, or earlier when a node whose vote did not count counts
-    /// again.
+    /// Ends a refused attempt and schedules the next one. It starts at `at`, or earlier if a node whose vote did not
+    /// count becomes eligible before that time.
     fn retry(&mut self, id: AcquireId, at: Time, now: Time) -> Step {
         let counts_again_at = self.end_refused(id, now);
         self.begin_wait(id, now);
@@ -219,8 +222,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Resting { until })
     }
 
-    /// Fails the acquire with `refusal`. The failure reports the current round if `latest` is true, and the last
-    /// refused round otherwise.
+    /// Fails the acquire with `refusal`. If `latest` is true, the error reports the nodes' replies to the current
+    /// attempt. Otherwise, it reports their replies to the last refused attempt.
     fn refuse(&mut self, id: AcquireId, refusal: Refusal, latest: bool, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let current = acquire.attempt().map(Attempt::current_round);
@@ -236,8 +239,8 @@ impl Coordinator {
         self.fail(id, failure, now)
     }
 
-    /// Handles an attempt that only `node` received and did not grant. If the node will push the key's deletion, the
-    /// acquire waits for the push. Otherwise, the next attempt contacts all nodes.
+    /// Handles an attempt that was sent only to `node` and was not granted. If the node will notify the client when the
+    /// key is deleted, the acquire waits for this push. Otherwise, the next attempt contacts all nodes.
     fn handle_single_refusal(&mut self, id: AcquireId, node: NodeId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let Some(attempt) = acquire.attempt() else { return Step::Over };
@@ -253,7 +256,7 @@ impl Coordinator {
                 if acquire.refused.is_none() {
                     // No other node has refused yet. A key left over on this node alone must not delay the acquire.
                     acquire.asks_all = true;
-                    until = until.min(now.after(ALONE_FOR));
+                    until = until.min(now.after(CONTACT_ALL_DELAY));
                 }
             }
         }
@@ -264,8 +267,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Resting { until })
     }
 
-    /// Ends a refused attempt, and keeps its last round for a failure report. Returns the earliest time at which a node
-    /// whose vote did not count will count again.
+    /// Ends a refused attempt, and keeps its last round for error reports. Returns when the first node whose vote did
+    /// not count becomes eligible to vote. Returns `None` if no such time is known.
     fn end_refused(&mut self, id: AcquireId, now: Time) -> Option<Time> {
         let attempt = self.acquires.get(id)?.attempt()?;
         let (round, current) = (attempt.round, attempt.current_round());
@@ -277,8 +280,8 @@ impl Coordinator {
         self.rounds.get(current).and_then(VoteCounter::counts_again_at)
     }
 
-    /// Releases the keys that a refused attempt may have set. Local waiters are not notified, because these keys exist
-    /// only for about one round trip.
+    /// Releases the keys that a refused attempt may have set. Other acquires of this client are not notified, because
+    /// these keys exist only for about one round trip.
     fn release_refused(&mut self, id: AcquireId, now: Time) {
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
@@ -289,16 +292,17 @@ impl Coordinator {
         self.end_attempt();
     }
 
-    /// Releases the keys that the attempt of an ended acquire may have set. Notifies local waiters, because the attempt
-    /// may have won and caused their refusals.
+    /// Releases the keys that an abandoned attempt may have set. Other acquires of this client are notified, because
+    /// the attempt may have held the lock and caused their refusals.
     pub(super) fn abandon_attempt(&mut self, attempt: &Attempt, now: Time) {
         self.end_previous(attempt, now);
         self.release_claim(&attempt.claim, None, None, now);
         self.handle_local_release(&attempt.claim, now, now);
     }
 
-    /// Ends this client's previous lease if a failed adoption may have replaced its value. The lease must end before
-    /// the first release is sent, because the release allows another client to acquire the lock.
+    /// Ends the lease that a failed attempt tried to adopt, if the lease belongs to this client and a node may have
+    /// replaced its value. The lease must end before the attempt's keys are released, because another client can then
+    /// acquire the lock.
     fn end_previous(&mut self, attempt: &Attempt, now: Time) {
         // The withdrawn claim writes no further command except its release.
         attempt.claim.withdraw();
@@ -307,13 +311,13 @@ impl Coordinator {
         }
     }
 
-    /// Ends an attempt and passes its permit to a blocked acquire.
+    /// Records that an attempt has ended, and wakes an acquire that waits because of the limit on concurrent attempts.
     pub(super) fn end_attempt(&mut self) {
         self.attempts -= 1;
         self.pass_permit();
     }
 
-    /// Wakes the next acquire that is blocked by the maximum number of attempts.
+    /// Wakes the next acquire that waits because of the limit on concurrent attempts.
     pub(super) fn pass_permit(&mut self) {
         while let Some(blocked) = self.blocked.pop_front() {
             let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);
@@ -335,11 +339,11 @@ impl Coordinator {
         let (t1, round, confirmation) = (attempt.t1, attempt.round, attempt.confirmation);
         let (lock, elapsed) = (Acquire::lock(acquire, prefix), now.since(t1));
         let report = |round| Some(self.rounds.get(round)?.report(self.cx.names(), now));
-        if self.cx.wants(Weight::Detail)
+        if self.cx.wants(EventLevel::Debug)
             && let Some(first) = report(round)
         {
             let confirmation = confirmation.and_then(report);
-            self.cx.emit(Weight::Detail, |_| Event::AttemptFinished {
+            self.cx.emit(EventLevel::Debug, |_| Event::AttemptFinished {
                 lock,
                 number,
                 outcome,

@@ -1,39 +1,42 @@
-//! The keys and the value of one attempt, with their state on each node.
+//! The keys and the value that one attempt sets, and their state on each node.
 
 use crate::protocol::{NodeId, Time, Ttl};
-use crate::wire::{Counters, Keys, Subject, Value};
+use crate::wire::{CommandTarget, Counters, Keys, Value};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The keys and the value that an attempt sets on the nodes, shared by the attempt's commands and its lease.
+/// The keys and the value that an attempt sets on the nodes, and their state on each node. The attempt's commands and
+/// its lease share the claim.
 ///
-/// Only the coordinator changes the state. The state is atomic because lease handles share the claim to read its keys
-/// and value.
+/// Only the coordinator changes the state. The state is atomic because lease handles on other threads share the claim
+/// to read its keys and its value.
 #[derive(Debug)]
 pub(crate) struct Claim {
     keys: Keys,
     value: Value,
     /// The fencing counters, if the caller requested a fencing token.
     fence: Option<Box<Counters>>,
-    /// The nodes to which a command that sets the keys was written. All these nodes need a release.
+    /// The nodes to which a command that sets the keys was written. These nodes need a release, unless they refused the
+    /// command.
     written: Nodes,
-    /// The nodes that refused every command that sets the keys, and so hold no key of this claim.
-    refused: Nodes,
-    /// The nodes that answered an adoption without setting the value.
+    /// The nodes that refused to set the keys. These nodes hold no key of this claim and need no release.
+    denied: Nodes,
+    /// The nodes that rejected an adoption, and therefore did not set the value.
     declined: Nodes,
-    /// The nodes that stalled, or whose connection broke, with a command unanswered. A node can still execute this
-    /// command, even after the command's TTL has passed.
+    /// The nodes that can still execute an unanswered command, even after the command's TTL has passed. Such a node has
+    /// stalled, or its connection broke before the reply.
     in_doubt: Nodes,
-    /// The nodes to which the first command was written at or after `late_from`.
+    /// The nodes whose first command was written at or after `late_from`, because this client was slow.
     late: Nodes,
     late_from: Time,
-    /// Whether the claim was withdrawn. The client writes only the release of a withdrawn claim.
+    /// Whether the keys are no longer needed. The client then writes no more commands for this claim, except its
+    /// release.
     is_withdrawn: AtomicBool,
     is_refused: AtomicBool,
     /// The time by which all keys written so far must have expired, in nanoseconds.
     expiry: AtomicU64,
-    /// For each node, the time until which the node must keep the keys by its latest grant, in nanoseconds. 0 if the
-    /// node has not granted the claim or has lost the keys.
+    /// For each node, the time until which the node must keep the keys that it granted, in nanoseconds. 0 if the node
+    /// has not granted the claim or has lost the keys.
     kept_until: Box<[AtomicU64]>,
 }
 
@@ -59,8 +62,8 @@ impl Nodes {
 }
 
 impl Claim {
-    /// Creates a claim for a client with `nodes` nodes. If the first command to a node is written at or after
-    /// `late_from`, this client has delayed the command.
+    /// Creates a claim for a client with `nodes` nodes. A command counts as [late](Self::is_late) if this client writes
+    /// it at or after `late_from`.
     pub(super) fn new(
         keys: Keys,
         value: Value,
@@ -73,7 +76,7 @@ impl Claim {
             value,
             fence: fence.map(Box::new),
             written: Nodes::default(),
-            refused: Nodes::default(),
+            denied: Nodes::default(),
             declined: Nodes::default(),
             in_doubt: Nodes::default(),
             late: Nodes::default(),
@@ -97,11 +100,11 @@ impl Claim {
         self.fence.as_deref()
     }
 
-    pub(super) fn subject(&self, node: NodeId) -> Subject<'_> {
-        Subject { node, keys: &self.keys, value: &self.value, fence: self.fence() }
+    pub(super) fn subject(&self, node: NodeId) -> CommandTarget<'_> {
+        CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence() }
     }
 
-    /// Withdraws the claim: its unwritten commands are cancelled, except its release.
+    /// Cancels the claim's unwritten commands, except its release. Called when the keys are no longer needed.
     pub(super) fn withdraw(&self) {
         self.is_withdrawn.store(true, Relaxed);
     }
@@ -123,7 +126,7 @@ impl Claim {
         if now >= self.late_from && !self.written.contains(node) {
             self.late.insert(node);
         }
-        self.refused.remove(node);
+        self.denied.remove(node);
         self.written.insert(node);
         // A node's clock may run slower than the client's clock. A margin of 1/64 of the TTL plus 10 ms exceeds any
         // permitted drift.
@@ -136,35 +139,35 @@ impl Claim {
         self.written.contains(node)
     }
 
-    /// Returns true if no command was written to `node`, or if the first command was written too late for the node to
-    /// answer.
+    /// Returns true if this client gave `node` too little time to reply. Either no command was written to `node`, or
+    /// the first command was written late.
     pub(super) fn is_late(&self, node: NodeId) -> bool {
         !self.is_written(node) || self.late.contains(node)
     }
 
-    /// Records that `node` refused to set the keys. Ignores the refusal if the node can still execute an earlier
-    /// command that sets the keys.
+    /// Records that `node` refused to set the keys. Has no effect if the node can still execute an earlier command,
+    /// which may set the keys.
     pub(super) fn handle_denied(&self, node: NodeId) {
         if !self.is_in_doubt(node) {
-            self.refused.insert(node);
+            self.denied.insert(node);
         }
     }
 
-    /// Returns true if `node` holds no key of this claim because the node refused to set the keys.
+    /// Returns true if `node` refused to set the keys and cannot set them later. Such a node needs no release.
     pub(super) fn is_denied(&self, node: NodeId) -> bool {
-        self.refused.contains(node) && !self.is_in_doubt(node)
+        self.denied.contains(node) && !self.is_in_doubt(node)
     }
 
-    /// Returns true if a node has refused the claim, because another client tried to acquire the keys at the same time.
+    /// Returns true if a node refused the claim, because another client competed for the keys.
     pub(super) fn has_rivals(&self) -> bool {
-        self.refused.bits() != 0
+        self.denied.bits() != 0
     }
 
     pub(super) fn handle_declined(&self, node: NodeId) {
         self.declined.insert(node);
     }
 
-    /// Returns true if a node has set the value of this adoption, or may still set it.
+    /// Returns true if a node has set the claim's value in an adoption, or can still set it.
     pub(super) fn may_be_set(&self) -> bool {
         self.written.bits() & !self.declined.bits() != 0
     }
@@ -177,8 +180,8 @@ impl Claim {
         self.in_doubt.contains(node)
     }
 
-    /// Returns the time by which all keys written so far must have expired. A command that is [in
-    /// doubt](Self::is_in_doubt) can set a key later.
+    /// Returns the time by which all keys written so far must have expired. Only a command that is [in
+    /// doubt](Self::is_in_doubt) can set a key that expires later.
     pub(super) fn expiry(&self) -> Time {
         Time::from_nanos(self.expiry.load(Relaxed))
     }
@@ -187,7 +190,8 @@ impl Claim {
         self.kept_until[node.index()].fetch_max(until.as_nanos(), Relaxed);
     }
 
-    /// Records that `node` has lost the keys. Returns the time until which the node should have kept them.
+    /// Records that `node` no longer has the keys. Returns the time until which the node had to keep them, or `None` if
+    /// no grant of the node is recorded.
     pub(super) fn take_kept(&self, node: NodeId) -> Option<Time> {
         let until = self.kept_until[node.index()].swap(0, Relaxed);
         (until > 0).then(|| Time::from_nanos(until))
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_proves_nothing_while_a_command_can_still_run() {
+    fn refusal_with_command_in_doubt_is_ignored() {
         let (claim, node) = (claim(), NodeId::new(1));
         claim.handle_written(node, Ttl::SHORTEST, at(0));
         claim.handle_denied(node);

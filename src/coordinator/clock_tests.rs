@@ -1,4 +1,4 @@
-//! Tests with node clocks that step forward or run fast.
+//! Tests of nodes whose clocks step forward or run fast: their grants count later, or do not count at all.
 
 use super::AcquireRequest;
 use super::world_calls_tests::{TTL, keys, request, waiting};

@@ -1,7 +1,7 @@
-//! Closing of a client: its acquires fail, its leases are released, and its connections are closed.
+//! Closes a client: fails its acquires, releases its leases, and closes its connections.
 
 use super::closing::Closing;
-use super::completion::{Completion, Remains};
+use super::completion::{Completion, UndeliveredReleases};
 use super::node::Node;
 use super::state::Coordinator;
 use super::timeout::Timeout;
@@ -9,8 +9,9 @@ use crate::protocol::Time;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Fails all current and future acquires, and releases all leases. Reports [`Completion::Closed`] once all releases
-    /// are delivered, or after `limit`. Releases that are still pending after `limit` are delivered later.
+    /// Starts to close the client. All current and future acquires fail, and all leases are released. The client
+    /// reports [`Completion::Closed`] once all releases are delivered, or after `limit` at the latest. Releases that
+    /// are still pending at that time are delivered afterwards.
     pub(crate) fn handle_close(&mut self, limit: Duration, now: Time) {
         let (until, was_closed) = (now.after(limit), self.closing == Closing::Closed);
         if !was_closed {
@@ -42,7 +43,8 @@ impl Coordinator {
         }
     }
 
-    /// Reports the result of the close, and closes the connections once all releases are delivered.
+    /// Advances the close of the client. Reports the result once all releases are delivered or the time limit has
+    /// passed. Closes the connections once all releases are delivered.
     pub(super) fn step_close(&mut self, now: Time) {
         if !matches!(self.closing, Closing::Delivering { .. } | Closing::Reported) {
             return;
@@ -51,7 +53,7 @@ impl Coordinator {
         let is_done = !self.nodes.iter().any(Node::has_releases);
         let result = match self.closing {
             Closing::Delivering { .. } if is_done => Some(Ok(())),
-            Closing::Delivering { until } if now >= until => Some(Err(self.remains())),
+            Closing::Delivering { until } if now >= until => Some(Err(self.undelivered())),
             _ => None,
         };
         if let Some(result) = result {
@@ -66,8 +68,8 @@ impl Coordinator {
         }
     }
 
-    fn remains(&self) -> Remains {
+    fn undelivered(&self) -> UndeliveredReleases {
         let pending = self.nodes.iter().map(Node::pending_releases);
-        Remains { pending_releases: pending.collect() }
+        UndeliveredReleases { pending_releases: pending.collect() }
     }
 }

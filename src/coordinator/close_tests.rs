@@ -1,9 +1,9 @@
-//! Tests of closing a client and of releasing all its leases.
+//! Tests of closing a client: leases are released, acquires fail, and undelivered releases are reported.
 
 use super::world_calls_tests::{keys, renewed, request, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
-use crate::protocol::{Loss, Outcome, Tenure, Time};
+use crate::protocol::{LeaseStatus, Loss, Outcome, Time};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ fn close_releases_leases_and_fails_acquires() {
     let is_closed = |it: &Completion| matches!(it, Completion::Closed(Ok(())));
     assert!(world.processes[a].completions.iter().any(is_closed));
     assert_eq!((world.copies("k"), world.is_valid(&held)), (0, false));
-    assert_eq!(world.losses(a), [Tenure::Lost(Loss::Closed)]);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::Closed)]);
     assert!(world.connections(a).is_empty(), "its connections are closed");
     let id = world.acquire(a, request(&["k"]));
     assert!(matches!(world.acquired(a, id), Err(AcquireFailure::Closed)));
@@ -117,7 +117,7 @@ fn closed(world: &World, process: usize) -> Vec<bool> {
 }
 
 #[test]
-fn lease_that_was_not_taken_before_a_close_has_no_minimum_hold_time() {
+fn untaken_lease_has_no_minimum_hold_time_at_close() {
     let mut world = World::new(3, 3);
     let a = world.connected();
     let request = AcquireRequest { at_least: 30 * SECOND, ..request(&["k"]) };

@@ -1,4 +1,4 @@
-//! A command for one node, from its submission until the node has executed it or it is no longer needed.
+//! One command for one node. Tracks whether the node has executed the command, and whether the command must be resent.
 
 use super::claim::Claim;
 use super::round_command::RoundCommand;
@@ -11,31 +11,32 @@ use crate::wire::{
 };
 use std::sync::Arc;
 
-/// The number of consecutive connections that end without a reply to a release before the release is sent alone. The
-/// release itself may be the reason why the server closes the connections.
+/// A release is sent alone after this many consecutive connections have ended without a reply to it. The release itself
+/// may cause the server to close the connections.
 const ISOLATED_AFTER: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct NodeCommand {
     shared: Arc<RoundCommand>,
-    /// The round that counts the reply as the node's vote. `None` once the node has voted (I1), or if no round needs
-    /// the vote.
+    /// The round in which the reply counts as the node's vote. `None` if no round needs the vote, or once the node has
+    /// voted. A node votes at most once per round (I1).
     round: Option<RoundId>,
     form: Form,
-    /// The last write of the command. `None` if the command was never written, or if its first write had no effect.
+    /// The last write of the command. `None` if the command was never written, or if its only write had no effect.
     written: Option<Written>,
     unanswered: u8,
-    /// The first time at which the node was reachable with this command pending: the node replied with an error, or the
-    /// client wrote the command again over a new connection.
+    /// When the node was first reachable after a failure of this command. The node then replied with an error, or the
+    /// client resent the command over a new connection.
     reached: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// Whether this is the first write that may have had an effect.
+    /// Whether no earlier write of the command can have had an effect.
     is_first: bool,
     at: Time,
-    /// The TTL that all keys have if the node grants the command, or `None` if the command sets no TTL.
+    /// The TTL of all keys after the node has granted the command. `None` if the command does not set the TTL of every
+    /// key.
     ttl: Option<Ttl>,
     shape: ReplyShape,
 }
@@ -54,7 +55,8 @@ impl NodeCommand {
         &self.shared.command
     }
 
-    /// Takes the round that counts the reply as the node's vote. Returns `None` after the first call.
+    /// Takes the round in which the reply counts as the node's vote. Later calls return `None`, so the node votes at
+    /// most once.
     pub(super) fn take_round(&mut self) -> Option<RoundId> {
         self.round.take()
     }
@@ -63,8 +65,8 @@ impl NodeCommand {
         self.round.is_some()
     }
 
-    /// Returns true for a release that was written again and has not voted. If its keys are missing, the node has
-    /// executed an earlier write of the release.
+    /// Returns true for a release that was sent more than once and whose reply still counts as a vote. If the keys are
+    /// missing, an earlier copy of the release has deleted them.
     fn is_repeated_release(&self) -> bool {
         let was_repeated = self.written.is_some_and(|written| !written.is_first);
         self.is_release() && self.has_round() && was_repeated
@@ -78,12 +80,12 @@ impl NodeCommand {
         matches!(self.command(), Command::Extend { .. })
     }
 
-    /// Returns true for an acquire of free locks, which is neither an adoption nor a token confirmation.
+    /// Returns true for a command that acquires free locks, as opposed to an adoption or a token confirmation.
     pub(super) fn is_plain_acquire(&self) -> bool {
         matches!(self.command(), Command::Acquire { .. })
     }
 
-    /// Returns true for a command that acquires or adopts locks, or confirms their fencing token.
+    /// Returns true for a command that acquires or adopts locks, or that confirms a fencing token.
     pub(super) fn is_acquire(&self) -> bool {
         self.kind() == Some(CommandKind::Acquire)
     }
@@ -99,22 +101,22 @@ impl NodeCommand {
         }
     }
 
-    /// Returns true if the command's pipeline must end with `TIME`, because the command can grant a lock or an
-    /// extension.
+    /// Returns true if the command's pipeline must end with `TIME`. The node's clock decides whether and when a grant
+    /// of a lock or an extension counts.
     pub(super) fn needs_time(&self) -> bool {
         self.is_acquire()
             || matches!(self.command(), Command::Extend { .. } | Command::Repair { .. })
     }
 
-    /// Returns true for a release that must be sent alone: its pipeline contains no other command, and no other
+    /// Returns true for a release that must be sent alone. Its pipeline contains no other command, and no other
     /// pipeline is in flight on the connection.
     pub(super) fn is_isolated(&self) -> bool {
-        self.isolated().is_some()
+        self.isolated_unanswered().is_some()
     }
 
-    /// Returns the number of consecutive connections that ended without a reply to an isolated release. Returns `None`
-    /// for other commands.
-    pub(super) fn isolated(&self) -> Option<u8> {
+    /// Returns the number of consecutive connections that ended without a reply to this release. Returns `None` if the
+    /// command is not an isolated release.
+    pub(super) fn isolated_unanswered(&self) -> Option<u8> {
         let is_isolated = self.is_release() && self.unanswered >= ISOLATED_AFTER;
         is_isolated.then_some(self.unanswered)
     }
@@ -123,7 +125,8 @@ impl NodeCommand {
         self.claim().keys().iter().any(|key| other.claim().keys().position(key).is_some())
     }
 
-    /// Returns true for a release that was written once, so that no earlier write can have deleted the keys.
+    /// Returns true for a release that was sent only once, not counting copies that had no effect. If the keys are
+    /// missing, they were missing before the release.
     pub(super) fn is_first_release(&self) -> bool {
         self.is_release() && self.written.is_some_and(|written| written.is_first)
     }
@@ -142,14 +145,14 @@ impl NodeCommand {
         }
     }
 
-    /// Returns the assumed reply of `node` to a [cancelled](Self::is_cancelled) release, which is never written.
+    /// Returns the reply to assume for a [cancelled](Self::is_cancelled) release, which is never sent to `node`.
     /// Returns `None` for other commands.
     pub(super) fn cancelled_reply(&self, node: NodeId) -> Option<Answer> {
         self.is_release().then(|| {
             if self.claim().is_denied(node) {
                 Answer::Denied(Conflict::default())
             } else {
-                Answer::Missing { number: None }
+                Answer::Missing { counter: None }
             }
         })
     }
@@ -160,7 +163,7 @@ impl NodeCommand {
                 expiry: self.claim().expiry(),
                 may_run_late: self.claim().is_in_doubt(node),
                 reached: self.reached,
-                isolated: self.isolated(),
+                isolated_unanswered: self.isolated_unanswered(),
             }),
             Command::Extend { until, .. } => PendingWork::Extension {
                 claim: self.claim().value().clone(),
@@ -171,20 +174,19 @@ impl NodeCommand {
         }
     }
 
-    /// Returns the time until which the node must keep the keys if it grants the command. Returns `None` if the command
-    /// was not written, or does not set the TTL of all keys.
+    /// Returns the time until which a node that grants the command must keep the keys. Returns `None` if the command
+    /// was not written, or does not set the TTL of every key.
     pub(super) fn kept_until(&self, drift: Drift) -> Option<Time> {
         let written = self.written?;
         Some(valid_until(written.at, written.ttl?, drift))
     }
 
-    /// Returns true if a grant of this command frees keys and the client must notify its local waiters itself. Nodes do
-    /// not push changes that the client's own connection makes. The following commands free keys without a push:
+    /// Returns true if the client must notify its own waiting acquires when a node grants this command. A node sends no
+    /// push for a change that the client's own connection makes. For this reason, returns true for:
     ///
-    /// - a release that was written again in another form, because commands written behind its first form ran before
-    ///   it;
+    /// - a release that was resent as a script, because commands that follow the first copy run before the second copy;
     /// - the release of a refused attempt for several keys, because the node may have granted some of them;
-    /// - a command that a node grants after other nodes have refused the attempt, because its release follows;
+    /// - an acquire that the node grants after other nodes have refused the attempt, because its release follows;
     /// - a forced release.
     pub(super) fn frees_silently(&self) -> bool {
         match *self.command() {
@@ -221,13 +223,14 @@ impl NodeCommand {
         self.written.map_or(0, |written| written.shape.len())
     }
 
-    /// Returns the native command of the last write if `replies` show that the server does not support or permit it.
+    /// Returns the native Redis command of the last write if `replies` show that the server does not support or permit
+    /// it. Returns `None` if the command was written as a script, or if the server accepted it.
     pub(super) fn refused_native(&self, replies: &[redis::Value]) -> Option<NativeCommand> {
         self.written?.shape.refused_native(replies)
     }
 
-    /// Switches to another form if `replies` show that the command had no effect. Returns false if the command had an
-    /// effect, or if it already has the other form.
+    /// Switches to another encoding, such as a script, if `replies` show that the command had no effect. Returns true
+    /// if the command must be resent. Returns false if `replies` are final.
     pub(super) fn fall_back(&mut self, replies: &[redis::Value]) -> bool {
         let other = self.written.and_then(|written| written.shape.other_form(replies));
         let Some(form) = other.filter(|form| *form != self.form) else { return false };
@@ -243,7 +246,7 @@ impl NodeCommand {
         self.form != Form::Native
     }
 
-    /// Parses the replies of `node`, and records in the claim whether the node can hold the claim's keys.
+    /// Parses the replies of `node` to the last write. Also records in the claim if the node refused to set the keys.
     pub(super) fn read(&self, node: NodeId, replies: &[redis::Value]) -> Answer {
         let Some(written) = self.written else {
             return Answer::Failed(NodeFailure::Unexpected(
@@ -252,9 +255,9 @@ impl NodeCommand {
         };
         let answer = written.shape.read(replies, self.claim().value());
         if self.is_repeated_release()
-            && let Answer::Missing { number } = answer
+            && let Answer::Missing { counter } = answer
         {
-            return Answer::Granted(Grant { number, ..Grant::default() });
+            return Answer::Granted(Grant { counter, ..Grant::default() });
         }
         match (self.command(), &answer) {
             (Command::Acquire { .. }, Answer::Denied(_)) => self.claim().handle_denied(node),
@@ -276,13 +279,13 @@ impl NodeCommand {
         }
     }
 
-    /// Records that the connection ended without a reply. The command can still run on `node`.
+    /// Records that the connection ended before `node` replied. The node can still execute the command.
     pub(super) fn handle_unanswered(&mut self, node: NodeId) {
         self.unanswered = self.unanswered.saturating_add(1);
         self.handle_in_doubt(node);
     }
 
-    /// Records in the claim that `node` can still execute the command at any time. Releases are not recorded.
+    /// Records in the claim that `node` can still execute the unanswered command. Has no effect for a release.
     pub(super) fn handle_in_doubt(&self, node: NodeId) {
         if !self.is_release() {
             self.claim().handle_in_doubt(node);
@@ -295,7 +298,7 @@ pub(super) struct Pipeline {
     pub(super) commands: Vec<NodeCommand>,
     pub(super) written_at: Time,
     pub(super) has_time: bool,
-    /// Whether the pipeline is an isolated release. No other pipeline is written before the reply to an isolated
-    /// release.
+    /// Whether the pipeline is a release that must be sent alone. No other pipeline is written until the server
+    /// replies.
     pub(super) is_isolated: bool,
 }

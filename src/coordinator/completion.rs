@@ -1,33 +1,34 @@
-//! Results that the coordinator returns to the callers of operations.
+//! Results of operations, which the coordinator reports to the callers.
 
 use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, LeaseId, RoundId};
 use super::votes::VoteCounter;
 use crate::observe::{Report, VoteEligibility};
-use crate::protocol::{Outcome, Refusal, Tenure, Time};
+use crate::protocol::{LeaseStatus, Outcome, Refusal, Time};
 use crate::wire::Answer;
 use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) enum Completion {
-    /// An acquired lock. The caller must [take](SharedLease::take) the lease. If the lease cannot be taken, it has
-    /// ended or was revoked, and the acquire continues.
+    /// The lock was acquired. The caller must [take](SharedLease::take) the lease. If this fails, the lease has ended
+    /// or was revoked, and the acquire continues.
     Acquired {
         acquire: AcquireId,
         lease: LeaseId,
         shared: Arc<SharedLease>,
-        /// T1 of the attempt that acquired the lock.
+        /// When the successful attempt started (T1). The lease's validity is measured from this time.
         since: Time,
     },
     AcquireFailed {
         acquire: AcquireId,
         failure: AcquireFailure,
     },
-    /// The decision on a requested extension. The extension takes effect when the caller calls
-    /// [`handle_extended`](super::Coordinator::handle_extended) with the replies, unless the lease has `ended`.
+    /// A requested extension was decided. If `ended` is `None`, the caller must pass `replies` to
+    /// [`handle_extended`](super::Coordinator::handle_extended), which applies the extension. Otherwise, the lease has
+    /// ended.
     Extended {
         call: RoundId,
-        ended: Option<Tenure>,
+        ended: Option<LeaseStatus>,
         replies: Box<Replies>,
     },
     Released {
@@ -47,10 +48,10 @@ pub(crate) enum Completion {
     LeaseEnded {
         lease: LeaseId,
     },
-    /// The end of a wait for a connected quorum. A close of the client also ends the wait.
+    /// A quorum of nodes is connected, or the client was closed while the caller waited.
     Ready,
-    /// The end of a close. `Err` if some releases were not delivered in time.
-    Closed(Result<(), Remains>),
+    /// The client was closed. `Err` if some releases were not delivered in time.
+    Closed(Result<(), UndeliveredReleases>),
 }
 
 #[derive(Debug)]
@@ -75,18 +76,18 @@ impl Replies {
 
 #[derive(Debug)]
 pub(crate) enum AcquireFailure {
-    /// A refusal, or a timeout. `is_overloaded` is true if no quorum was reached because nodes did not receive their
-    /// commands in time.
+    /// The lock was refused, or the time ran out. `is_overloaded` is true if no quorum was reached because this client
+    /// was too slow to send commands or to read replies.
     Refused {
         refusal: Refusal,
         report: Report,
         is_overloaded: bool,
     },
-    /// An acquire that could not start an attempt in time, because the maximum number of attempts was under way.
+    /// The acquire could not start an attempt in time, because the limit on concurrent attempts had been reached.
     Overloaded {
         report: Option<Report>,
     },
-    /// A delivered lease that ended or was revoked before the caller took it.
+    /// The lock was acquired, but the lease ended or was revoked before the caller took it.
     NotTaken {
         report: Report,
     },
@@ -96,13 +97,13 @@ pub(crate) enum AcquireFailure {
 /// The state of a lock on one node, as read by a status request.
 #[derive(Debug)]
 pub(crate) struct NodeLock {
-    /// The node's reply, or `None` if the node granted the request or did not reply.
+    /// The node's reply. `None` if the node did not reply, or if its reply was a grant.
     pub(crate) answer: Option<Answer>,
     pub(crate) eligibility: VoteEligibility,
 }
 
-/// The number of pending releases on each node when a close reached its time limit.
+/// The releases that were still pending when a close reached its time limit, as one number per node.
 #[derive(Clone, Debug)]
-pub(crate) struct Remains {
+pub(crate) struct UndeliveredReleases {
     pub(crate) pending_releases: Box<[usize]>,
 }

@@ -1,4 +1,4 @@
-//! An established connection to a node: its pipelines, and the detection of a node that does not reply.
+//! An established connection to a node. Groups commands into pipelines, and detects when the node stops replying.
 
 use super::command::{NodeCommand, Pipeline};
 use super::context::ConnectionId;
@@ -8,24 +8,24 @@ use crate::wire::{Conversation, append_sync_check};
 use redis::{RedisError, Value};
 use std::time::Duration;
 
-/// The maximum number of pipelines in flight. Four pipelines keep the node busy while replies travel, and commands
-/// still gather into larger pipelines under load.
+/// The maximum number of unanswered pipelines on a connection. Four pipelines keep the node busy during the round
+/// trips. Under load, more commands collect for each pipeline.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// The number of waiting commands from which a pipeline is written without delay. Smaller pipelines are delayed while
-/// other callers run, if these callers are likely to submit more commands.
-const FEW: usize = 32;
+/// From this number of waiting commands on, a pipeline is written without delay. Fewer commands wait until other
+/// callers have run, if these callers are likely to submit more commands.
+const GATHER_LIMIT: usize = 32;
 
-/// The maximum number of times that other callers run before the driver writes a pipeline of few commands.
-const MAX_TIMES: u32 = 8;
+/// The maximum number of times that the driver yields to other callers before it writes a small pipeline.
+const MAX_YIELDS: u32 = 8;
 
-/// The age of the last answered pipeline from which the driver must read the connection before it writes. The server
-/// may have closed the connection while this process was stopped. Servers close idle connections after one second at
-/// the earliest.
-const QUIET: Duration = Duration::from_millis(100);
+/// If the last answered pipeline is at least this old, the driver reads the connection before it writes. The server may
+/// have closed the connection while this process was stopped. Servers close idle connections after one second at the
+/// earliest.
+const READ_BEFORE_WRITE_AGE: Duration = Duration::from_millis(100);
 
-/// The grace period that is added to the node timeout before a node counts as stalled, limited to a quarter of the node
-/// timeout. If this process was suspended for about a node timeout, replies to its last commands are still under way.
+/// Extra time after the node timeout before a node counts as stalled, limited to a quarter of the node timeout. If this
+/// process was suspended for about a node timeout, replies to its last commands may still be in transit.
 const GRACE: Duration = Duration::from_millis(10);
 
 pub(super) struct Connection {
@@ -34,16 +34,16 @@ pub(super) struct Connection {
     conversation: Conversation<Pipeline>,
     spare: Vec<NodeCommand>,
     liveness: Liveness,
-    /// The time of the last yield, or `None` once the driver has read this connection. The node can count as stalled
-    /// only after this read.
+    /// When the driver last yielded because a reply was overdue. `None` once the driver has read the connection again.
+    /// The node counts as stalled only after this read.
     yielded_at: Option<Time>,
     /// The number of commands in the last written pipeline.
-    last_count: usize,
-    /// The time when `TIME` was last sent after the set-up.
-    last_time: Option<Time>,
-    /// The time when the most recently answered pipeline was written.
+    last_pipeline_len: usize,
+    /// When `TIME` was last sent. `None` if `TIME` was sent only during the set-up.
+    last_time_command_at: Option<Time>,
+    /// When the most recently answered pipeline was written.
     last_answered: Time,
-    /// Whether other waiting commands are written before the next isolated release.
+    /// Whether other waiting commands are written before the next isolated release (a release that must be sent alone).
     pub(super) shared_first: bool,
 }
 
@@ -57,7 +57,8 @@ impl Connection {
     ) -> Self {
         let last_answered = peer.asked;
         let liveness = Liveness::new(node_timeout + GRACE.min(node_timeout / 4), now);
-        let (yielded_at, last_count, last_time, shared_first) = (None, 0, None, true);
+        let (yielded_at, last_pipeline_len, last_time_command_at, shared_first) =
+            (None, 0, None, true);
         Self {
             id,
             peer,
@@ -65,8 +66,8 @@ impl Connection {
             spare: Vec::new(),
             liveness,
             yielded_at,
-            last_count,
-            last_time,
+            last_pipeline_len,
+            last_time_command_at,
             last_answered,
             shared_first,
         }
@@ -80,9 +81,9 @@ impl Connection {
         self.liveness.silence(now)
     }
 
-    /// Returns true if the driver must read the connection before it writes.
+    /// Returns true if no recent pipeline was answered. The driver must then read the connection before it writes.
     pub(super) fn is_quiet(&self, now: Time) -> bool {
-        now.since(self.last_answered) >= QUIET
+        now.since(self.last_answered) >= READ_BEFORE_WRITE_AGE
     }
 
     pub(super) fn unanswered_since(&self) -> Option<Time> {
@@ -99,27 +100,27 @@ impl Connection {
         self.conversation.in_flight() == 0
     }
 
-    /// Returns true if the `waiting` commands should not be written yet, because callers are likely to submit more.
-    /// Either the node is busy, or callers that were answered together will submit their next commands together.
-    /// `times` is the number of times that other callers have already run. Once is not enough, because callers may run
-    /// on another thread.
-    pub(super) fn may_gather(&self, waiting: usize, times: u32) -> bool {
+    /// Returns true if the driver should not write the `waiting` commands yet, because callers are likely to submit
+    /// more. Either the node is busy, or the last pipeline answered several callers at once. `times` is the number of
+    /// times that the driver has already yielded to these callers. One yield is not enough, because callers may run on
+    /// another thread.
+    pub(super) fn should_gather(&self, waiting: usize, times: u32) -> bool {
         let is_expected = match times {
-            0 => self.conversation.in_flight() > 0 || self.last_count > 1,
-            1..MAX_TIMES => waiting < self.last_count,
+            0 => self.conversation.in_flight() > 0 || self.last_pipeline_len > 1,
+            1..MAX_YIELDS => waiting < self.last_pipeline_len,
             _ => false,
         };
-        is_expected && waiting < FEW
+        is_expected && waiting < GATHER_LIMIT
     }
 
-    /// Appends the commands of the next pipeline. The pipeline ends with `TIME` if a command [needs
-    /// it](NodeCommand::needs_time), or if `TIME` was last sent at least [`HEARTBEAT`] ago. The caller has checked that
+    /// Encodes `commands` as the next pipeline. The pipeline ends with `TIME` if a command [needs
+    /// it](NodeCommand::needs_time), or if `TIME` was last sent at least [`HEARTBEAT`] ago. The caller must ensure that
     /// no command is cancelled.
     pub(super) fn write(&mut self, mut commands: Vec<NodeCommand>, now: Time) {
         for command in &mut commands {
             command.write(self.id.node, now, self.peer.can, self.conversation.requests());
         }
-        let is_due = self.last_time.is_none_or(|last| now.since(last) >= HEARTBEAT);
+        let is_due = self.last_time_command_at.is_none_or(|last| now.since(last) >= HEARTBEAT);
         let has_time = is_due || commands.iter().any(NodeCommand::needs_time);
         self.end_pipeline(commands, has_time, now);
     }
@@ -130,10 +131,10 @@ impl Connection {
 
     fn end_pipeline(&mut self, commands: Vec<NodeCommand>, has_time: bool, now: Time) {
         if has_time {
-            self.last_time = Some(now);
+            self.last_time_command_at = Some(now);
             append_sync_check(self.conversation.requests());
         }
-        self.last_count = commands.len();
+        self.last_pipeline_len = commands.len();
         let is_isolated = commands.iter().any(NodeCommand::is_isolated);
         self.shared_first = is_isolated;
         let pipeline = Pipeline { commands, written_at: now, has_time, is_isolated };
@@ -153,8 +154,8 @@ impl Connection {
         &mut self.conversation
     }
 
-    /// Returns the oldest pipeline with its replies once all of its replies have arrived. After an error, the replies
-    /// are out of sync with the commands.
+    /// Returns the oldest unanswered pipeline and its replies. Returns `None` until all of its replies have arrived.
+    /// After an error, replies can no longer be matched with commands.
     pub(super) fn poll_replies(&mut self) -> Result<Option<(Pipeline, Vec<Value>)>, RedisError> {
         let answered = self.conversation.poll_replies()?;
         if let Some((pipeline, _)) = &answered {
@@ -179,8 +180,8 @@ impl Connection {
         self.liveness.handle_reply(oldest, now)
     }
 
-    /// Records that the connection has more bytes to read than the driver reads in one turn. The node is therefore not
-    /// silent.
+    /// Records that the connection has more bytes to read than the driver reads in one turn. Replies are then late
+    /// because this process is slow, and not because the node is silent.
     pub(super) fn handle_backlog(&mut self, now: Time) {
         self.yielded_at = None;
         self.liveness.handle_backlog(now);
@@ -198,9 +199,9 @@ impl Connection {
         self.yielded_at.unwrap_or_else(|| self.liveness.next_timeout())
     }
 
-    /// Returns the next action that the connection needs at `now`, except [`Action::Yield`]. Before a node counts as
-    /// stalled, the driver must read the connection once more. `was_read` is true if the driver has read the connection
-    /// since the previous call.
+    /// Returns the action that the connection needs at `now`, if any. Never returns [`Action::Yield`], which is handled
+    /// here: before a node counts as stalled, the driver must read the connection once more. `was_read` is true if the
+    /// driver has read the connection since the previous call.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,

@@ -1,9 +1,9 @@
-//! State shared by all nodes of a client, and the output of the nodes.
+//! State shared by all nodes of one client, with queues for their events and outputs.
 
 use super::settings::Settings;
 use super::slots::RoundId;
 use crate::observe::event::{Event, NodeHealth};
-use crate::observe::{HealthRecord, Weight};
+use crate::observe::{EventLevel, HealthRecord};
 use crate::protocol::{Exclusion, NodeId, Quarantine, Server, Time};
 use crate::random::Random;
 use crate::wire::{Answer, NodeFailure, ServerInfo};
@@ -22,32 +22,32 @@ pub(super) struct Context {
     pub(super) settings: Settings,
     pub(super) random: Random,
     pub(super) quarantine: Quarantine<Arc<str>>,
-    /// The run ID of the server process behind each node. Two nodes must not be the same server.
+    /// The run ID of each node's server process. If two nodes have the same run ID, they are the same server.
     run_ids: Box<[Option<Arc<str>>]>,
     health: HealthRecord,
     names: Arc<[Arc<str>]>,
-    /// The level of events that receivers want, or `None` if no receiver is installed.
-    observed: Option<Weight>,
+    /// The level of the events to emit. `None` if no receiver of events is installed.
+    observed: Option<EventLevel>,
     last_connection: u64,
-    /// Whether the client is closed. Pending releases then get one last chance to be delivered.
+    /// Whether the client is being closed. Pending releases are then kept only for a limited time.
     pub(super) is_closing: bool,
     pub(super) outputs: VecDeque<NodeOutput>,
-    pub(super) events: VecDeque<(Weight, Event)>,
+    pub(super) events: VecDeque<(EventLevel, Event)>,
     pub(super) closed: VecDeque<ConnectionId>,
 }
 
-/// An output of a node for the rounds, leases and waiting acquires of its client.
+/// An event at one node that affects the client's rounds, leases or waiting acquires.
 #[derive(Debug)]
 pub(super) enum NodeOutput {
-    /// The vote of `node` in `round`, based on a reply that was read at `at`.
+    /// The vote of `node` in `round`. `at` is when the reply was read, or when the command failed.
     Vote { round: RoundId, node: NodeId, answer: Answer, at: Time },
-    /// A command for `node` in `round` that was cancelled after its first form had no effect.
+    /// The command for `node` in `round` had no effect and was cancelled before it was resent. `node` does not vote.
     NotAsked { round: RoundId, node: NodeId },
-    /// A change of `key` on `node`. If `key` is `None`, any key may have changed.
+    /// A change of `key` on `node`. `None` means that any key may have changed.
     Changed { node: NodeId, key: Option<Box<[u8]>> },
     /// A forward step of the clock of `node` by at most `ahead`.
     Stepped { node: NodeId, ahead: Duration },
-    /// A change of a node's reachability: an established connection, a lost connection, or a failed attempt to connect.
+    /// A change of a node's reachability, such as a new connection, a lost connection or a stall.
     Connectivity,
 }
 
@@ -84,15 +84,15 @@ impl Context {
         &self.names
     }
 
-    pub(super) fn observe(&mut self, level: Option<Weight>) {
+    pub(super) fn observe(&mut self, level: Option<EventLevel>) {
         self.observed = level;
     }
 
-    pub(super) fn wants(&self, weight: Weight) -> bool {
-        self.observed == Some(Weight::Detail) || self.observed == Some(weight)
+    pub(super) fn wants(&self, weight: EventLevel) -> bool {
+        self.observed == Some(EventLevel::Debug) || self.observed == Some(weight)
     }
 
-    pub(super) fn emit(&mut self, weight: Weight, event: impl FnOnce(&Self) -> Event) {
+    pub(super) fn emit(&mut self, weight: EventLevel, event: impl FnOnce(&Self) -> Event) {
         if self.wants(weight) {
             let event = event(self);
             self.events.push_back((weight, event));
@@ -108,7 +108,7 @@ impl Context {
     ) {
         let Some((from, lasted, counted)) = self.health.handle(node, to, now) else { return };
         let quorum = self.settings.quorum;
-        self.emit(Weight::Trouble, |cx| Event::NodeHealthChanged {
+        self.emit(EventLevel::Warn, |cx| Event::NodeHealthChanged {
             node: cx.name(node).clone(),
             from,
             to,
@@ -120,7 +120,8 @@ impl Context {
         });
     }
 
-    /// Records the run ID of the server process behind `node`. Fails if another node is the same server process.
+    /// Records the run ID of the server process that `node` is connected to. Fails if another node has the same run ID,
+    /// because the two nodes must be different servers.
     pub(super) fn record_run(
         &mut self,
         node: NodeId,
@@ -136,7 +137,7 @@ impl Context {
         Ok(())
     }
 
-    /// Records that a connection to `node` was set up. `info` is the reply to requests that the client sent at `asked`.
+    /// Records that a connection to `node` was set up. `info` describes the server, and was requested at `asked`.
     pub(super) fn handle_set_up(
         &mut self,
         node: NodeId,
@@ -151,7 +152,7 @@ impl Context {
     fn server(&self, info: &ServerInfo, asked: Time) -> Server<Arc<str>> {
         Server {
             run: info.run_id.clone(),
-            unnamed: info.unnamed,
+            no_run_id_reason: info.no_run_id_reason,
             replid: info.replid.clone(),
             uptime: info.uptime,
             asked,
@@ -160,8 +161,9 @@ impl Context {
         }
     }
 
-    /// Returns, for each node, the reason why its grants would not count if a new connection reached the given server
-    /// at `now`. A server of `None` represents a failed connection.
+    /// Predicts whether the grants of each node would count if the client connected to `servers` at `now`. A server
+    /// that could not be reached is `None`. The result contains one entry per node: the reason why its grants would not
+    /// count, or `None` if they would count.
     pub(super) fn preview(
         &self,
         servers: &[Option<ServerInfo>],
@@ -190,7 +192,8 @@ impl Context {
         failure(&self.quarantine, node, now)
     }
 
-    /// Returns the recent start of `node` if the start is the only reason why the node's grants do not count.
+    /// Returns the exclusion of `node` because its server started recently. Returns `None` if the server has run for
+    /// long enough, or if the node is excluded for another reason as well.
     pub(super) fn recent_start(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         let recent_start = self.quarantine.recent_start(node, now)?;
         self.quarantine.exclusion(node, now).is_none().then_some(recent_start)

@@ -1,27 +1,27 @@
-//! Lease extensions: requests of the holder, scheduled renewals, and checks whether a lease is still held.
+//! Lease extensions: on the holder's request, as a scheduled renewal, or as a check whether the lease is still held.
 
 use super::completion::{Completion, Replies};
 use super::slots::{LeaseId, RoundId};
 use super::state::{Coordinator, is_lease_current};
 use super::timeout::Timeout;
 use super::votes::{Cause, Owner, VoteCounter};
-use crate::observe::Weight;
+use crate::observe::EventLevel;
 use crate::observe::event::Event;
 use crate::protocol::{
-    CheckKind, Extended, Goal, NodeId, NodeSet, Outcome, Step, Tenure, Time, Ttl,
+    CheckKind, Extended, Goal, LeaseStatus, NodeId, NodeSet, Outcome, Step, Time, Ttl,
 };
 use crate::wire::Command;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Starts an extension of the lease to `ttl`, which completes with [`Completion::Extended`]. Fails if the lease has
-    /// ended.
+    /// Starts to extend the lease to `ttl`, counted from `now`. The result is reported as [`Completion::Extended`] with
+    /// the returned ID. Fails if the lease has already ended.
     pub(crate) fn handle_extend(
         &mut self,
         id: LeaseId,
         ttl: Ttl,
         now: Time,
-    ) -> Result<RoundId, Tenure> {
+    ) -> Result<RoundId, LeaseStatus> {
         let call = self.begin_extension(id, Some(ttl), Cause::Requested, now);
         self.settle(now);
         call
@@ -33,8 +33,8 @@ impl Coordinator {
         ttl: Option<Ttl>,
         cause: Cause,
         now: Time,
-    ) -> Result<RoundId, Tenure> {
-        let Some(lease) = self.leases.get_mut(id) else { return Err(Tenure::Released) };
+    ) -> Result<RoundId, LeaseStatus> {
+        let Some(lease) = self.leases.get_mut(id) else { return Err(LeaseStatus::Released) };
         let (ttl, round) = match ttl {
             Some(ttl) => (ttl, lease.renewal.begin(ttl, now)?),
             None => lease.renewal.begin_check(now)?,
@@ -79,7 +79,8 @@ impl Coordinator {
         Ok(call)
     }
 
-    /// Handles the vote of `node` on an extension. `outcome` is set if this vote decided the round.
+    /// Handles the vote of `node` on an extension. `outcome` is `Some` if this vote decided the round. Once the
+    /// extension is won, the client also sets the keys again on nodes that have lost them.
     pub(super) fn handle_extension_vote(
         &mut self,
         call: RoundId,
@@ -101,7 +102,7 @@ impl Coordinator {
             self.complete_extension(call, now);
         }
         let Some(lease) = self.leases.get_mut(id).filter(|_| is_won) else { return };
-        if !matches!(lease.renewal.tenure(now), Tenure::Held { .. }) {
+        if !matches!(lease.renewal.status(now), LeaseStatus::Held { .. }) {
             return;
         }
         // A majority holds the keys, so the client sets them again on the nodes that lost them.
@@ -126,8 +127,9 @@ impl Coordinator {
         }
     }
 
-    /// Completes an extension whose round is decided or closed. A requested extension takes effect only when its caller
-    /// takes the result: if the caller drops the call, the validity does not change.
+    /// Completes an extension whose round is decided or closed. Renewals and checks take effect at once. A requested
+    /// extension takes effect only when its caller receives the result. If the caller drops its future before, the
+    /// validity does not change.
     pub(super) fn complete_extension(&mut self, call: RoundId, now: Time) {
         let Some(votes) = self.rounds.get(call) else { return };
         let Owner::Extension { lease: id, cause, .. } = votes.owner else { return };
@@ -154,9 +156,10 @@ impl Coordinator {
         self.handle_extension_end(id, extended, now);
     }
 
-    /// Applies the result of a requested extension when the caller takes the result.
+    /// Applies a requested extension to its lease when the caller receives the result. If the lease no longer exists,
+    /// reports the lease as released.
     pub(crate) fn handle_extended(&mut self, replies: &Replies, now: Time) -> Extended {
-        let released = Extended::Ended(Tenure::Released);
+        let released = Extended::Ended(LeaseStatus::Released);
         let Owner::Extension { lease: id, .. } = replies.votes().owner else { return released };
         let Some(lease) = self.leases.get_mut(id) else { return released };
         let extended = lease.extend(replies.votes(), now);
@@ -166,26 +169,29 @@ impl Coordinator {
     }
 
     fn handle_extension_end(&mut self, id: LeaseId, extended: Extended, now: Time) {
-        if let Extended::Ended(tenure) = extended {
-            self.handle_end(id, tenure, now);
+        if let Extended::Ended(status) = extended {
+            self.handle_end(id, status, now);
         }
         self.step_lease(id, now);
     }
 
-    /// Ends an extension of a released lease. A requested extension that is still undecided completes with the end of
-    /// the lease.
-    pub(super) fn end_extension(&mut self, call: RoundId, tenure: Tenure) {
+    /// Ends an extension because its lease has ended. If the holder requested the extension and it is still undecided,
+    /// the holder receives the lease's end as the result.
+    pub(super) fn end_extension(&mut self, call: RoundId, status: LeaseStatus) {
         let Some(votes) = self.rounds.remove(call) else { return };
         let is_requested = matches!(votes.owner, Owner::Extension { cause: Cause::Requested, .. });
         if is_requested && votes.round().outcome().is_none() {
-            let tenure =
-                if matches!(tenure, Tenure::Held { .. }) { Tenure::Released } else { tenure };
+            let status = if matches!(status, LeaseStatus::Held { .. }) {
+                LeaseStatus::Released
+            } else {
+                status
+            };
             let replies = Box::new(Replies::new(votes, self.cx.names().clone()));
-            self.completions.push_back(Completion::Extended { call, ended: Some(tenure), replies });
+            self.completions.push_back(Completion::Extended { call, ended: Some(status), replies });
         }
     }
 
-    /// Emits the outcome of a renewal. `slack` is the validity that remained when the renewal was decided.
+    /// Emits an event for a completed renewal. `slack` is the validity that remained when the renewal was decided.
     fn emit_renewal(
         &mut self,
         id: LeaseId,
@@ -202,7 +208,7 @@ impl Coordinator {
             Extended::Until(until) => {
                 lease.failures = 0;
                 let validity = until.since(now);
-                self.cx.emit(Weight::Detail, |_| Event::LeaseRenewed {
+                self.cx.emit(EventLevel::Debug, |_| Event::LeaseRenewed {
                     lock,
                     slack,
                     validity,
@@ -212,7 +218,7 @@ impl Coordinator {
             Extended::Unchanged(_) => {
                 lease.failures = failures.saturating_add(1);
                 // Only the first of several consecutive failures is reported as trouble.
-                let weight = if failures == 0 { Weight::Trouble } else { Weight::Detail };
+                let weight = if failures == 0 { EventLevel::Warn } else { EventLevel::Debug };
                 let Some(votes) = self.rounds.get(call) else { return };
                 self.cx.emit(weight, |cx| Event::RenewalFailed {
                     lock,
@@ -226,7 +232,8 @@ impl Coordinator {
         }
     }
 
-    /// Starts a check or a renewal that is due, and handles the end of a watched lease.
+    /// Starts a check or a renewal of the lease if it is due. If the lease is watched, also handles its end and sets
+    /// its next timeout.
     pub(super) fn step_lease(&mut self, id: LeaseId, now: Time) {
         self.begin_check_if_due(id, now);
         let Some(lease) = self.leases.get_mut(id) else { return };
@@ -235,13 +242,13 @@ impl Coordinator {
         }
         let until = match lease.renewal.step(now) {
             Step::Wait { until } => until,
-            Step::Ended(tenure) => return self.handle_end(id, tenure, now),
+            Step::Ended(status) => return self.handle_end(id, status, now),
             Step::Extend { ttl } => {
                 // An error means that the lease has ended. The next step reports the end.
                 let _ended = self.begin_extension(id, Some(ttl), Cause::Renewal, now).is_err();
                 match self.leases.get_mut(id).map(|lease| lease.renewal.step(now)) {
                     Some(Step::Wait { until }) => until,
-                    Some(Step::Ended(tenure)) => return self.handle_end(id, tenure, now),
+                    Some(Step::Ended(status)) => return self.handle_end(id, status, now),
                     Some(Step::Extend { .. }) | None => return,
                 }
             }
@@ -272,8 +279,8 @@ impl Coordinator {
         let _ended = self.begin_extension(id, None, Cause::Check, now).is_err();
     }
 
-    /// Handles a change of one of the lease's keys on `node` by another client. Requests a check if the quorum may have
-    /// been lost.
+    /// Handles a change that another client has made to a key of the lease on `node`. Requests a check if the lease may
+    /// have lost its quorum.
     pub(super) fn handle_lease_change(&mut self, id: LeaseId, node: NodeId, now: Time) {
         if !self.leases.get(id).is_some_and(|lease| lease.is_watched) {
             return;
@@ -285,8 +292,8 @@ impl Coordinator {
     }
 
     /// Handles a forward step of the clock of `node` by at most `ahead`. If the steps exceed the drift allowance of a
-    /// lease, its keys may expire early. The client then extends the keys to the lease's validity, and renews an
-    /// auto-extended lease at once.
+    /// lease, its keys may expire early. The client then extends the keys until the end of the lease's validity. An
+    /// auto-extended lease is also renewed at once.
     pub(super) fn handle_clock_step(&mut self, node: NodeId, ahead: Duration, now: Time) {
         self.steps.handle_step(node, ahead, now);
         for id in self.leases.ids() {

@@ -1,10 +1,11 @@
-//! Tests of extensions, repairs, checks and adoptions, and of leases that are not taken.
+//! Tests of extensions: their result, the repair of missing keys, and checks after a key has changed. Also tests failed
+//! adoptions, cool-downs, and leases that are not taken.
 
 use super::world_calls_tests::{Held, TTL, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireRequest, Completion, RoundId};
 use crate::observe::event::CommandKind;
-use crate::protocol::{Extended, Loss, Tenure};
+use crate::protocol::{Extended, LeaseStatus, Loss};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ fn extended(world: &World, process: usize, call: RoundId) -> Vec<Extended> {
 }
 
 #[test]
-fn extension_completes_if_the_lease_is_released_before_the_replies() {
+fn extension_completes_if_its_lease_is_released_first() {
     for is_closed in [false, true] {
         let mut world = World::new(3, 1);
         let a = world.connected();
@@ -35,7 +36,7 @@ fn extension_completes_if_the_lease_is_released_before_the_replies() {
             coordinator.handle_drop(held.id, now);
         }
         world.run_for(ms(100));
-        let end = if is_closed { Tenure::Lost(Loss::Closed) } else { Tenure::Released };
+        let end = if is_closed { LeaseStatus::Lost(Loss::Closed) } else { LeaseStatus::Released };
         assert_eq!(extended(&world, a, call), [Extended::Ended(end)]);
         world.assert_idle();
     }
@@ -64,7 +65,7 @@ fn extension_that_is_not_taken_does_not_change_the_validity() {
 }
 
 #[test]
-fn node_that_missed_an_extension_is_extended_once_it_replies() {
+fn node_that_missed_an_extension_is_extended_on_recovery() {
     let mut world = World::new(3, 2);
     let a = world.connected();
     let held = world.lock(a, request(&["k"]));
@@ -180,7 +181,7 @@ fn loss_soon_after_a_check_is_noticed_after_the_pause() {
         world.delete(host, "k");
     }
     world.run_for(ms(120));
-    assert_eq!(world.losses(a), [Tenure::Lost(Loss::QuorumLost)]);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::QuorumLost)]);
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn failed_adoption_ends_the_former_lease_of_the_client() {
     let id = world.acquire(a, AcquireRequest { adopts: Some(value), ..request(&["k"]) });
     assert!(world.acquired(a, id).is_err());
     assert!(!world.is_valid(&held), "node 0 has replaced its value");
-    assert_eq!(world.losses(a), [Tenure::Lost(Loss::TakenOver)]);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::TakenOver)]);
     for host in 1..3 {
         world.set_state(host, HostState::Up);
     }
@@ -214,7 +215,7 @@ fn second_lease_on_the_same_key_ends_the_first() {
     }
     let second = world.lock(a, request(&["k"]));
     assert!(!world.is_valid(&first) && world.is_valid(&second));
-    assert_eq!(world.losses(a), [Tenure::Lost(Loss::TakenOver)]);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::TakenOver)]);
     world.release(&second);
     world.release(&first);
     world.run_for(ms(5));

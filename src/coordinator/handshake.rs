@@ -1,7 +1,8 @@
 //! Set-up of a new connection: login, server information, scripts and client tracking.
 //!
-//! All set-up commands are sent as one pipeline. Before the client sends any other command, it kills its own broken
-//! connections, because they can still deliver commands (I8).
+//! All set-up commands are sent as one pipeline. Before the client sends any other command, it asks the server to close
+//! this client's broken connections. The server could otherwise execute delayed commands from them after newer commands
+//! (I8).
 
 use super::command::Pipeline;
 use super::context::ConnectionId;
@@ -40,7 +41,7 @@ struct Asked {
     sent: Time,
 }
 
-/// The server at the other end of a connection, as described by its replies to the set-up.
+/// The server at the other end of a connection, as described by its replies during the set-up.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) client_id: Option<i64>,
@@ -52,18 +53,19 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Returns the identifiers that a later connection needs to kill this connection.
+    /// Returns the identifiers that a later connection needs to kill this connection if it breaks.
     pub(super) fn broken(&self) -> Broken<Arc<str>> {
         Broken { run: self.info.run_id.clone(), client_id: self.client_id }
     }
 }
 
 pub(super) enum Step {
-    /// Some replies are still missing.
+    /// Some replies have not arrived yet.
     Wait,
-    /// Complete replies to the set-up. The next call is [`Handshake::kill`] or [`Handshake::finish`].
+    /// The replies to the set-up are complete. The caller must continue with [`Handshake::kill`] or
+    /// [`Handshake::finish`].
     SetUp(Peer),
-    /// Complete replies to the kill requests. `are_killed` is true if the server refused none of the requests.
+    /// The replies to the kill requests are complete. `are_killed` is true if the server refused none of the requests.
     Killed { peer: Peer, broken: Vec<Broken<Arc<str>>>, are_killed: bool },
 }
 
@@ -125,11 +127,12 @@ impl Handshake {
         }
     }
 
-    /// Requests that the server closes the `broken` connections that belong to its current run, and waits for the
-    /// reply.
+    /// Asks the server to close the `broken` connections that belong to its current run (server process). The handshake
+    /// then waits for the reply.
     ///
-    /// Even if no broken connection belongs to the current run, the reply proves that the server is alive. A different
-    /// run ID alone does not prove that the earlier run has ended:
+    /// The reply is needed even if no broken connection belongs to the current run, because it proves that the server
+    /// is alive. A different run ID alone does not prove that the earlier run has ended:
+    ///
     /// 1. A connection to run 1 is set up, and its driver is delayed.
     /// 2. The server restarts twice.
     /// 3. A connection to run 3 breaks with a `SET` unanswered.
@@ -148,8 +151,8 @@ impl Handshake {
         self.conversation
     }
 
-    /// Returns the failure of a handshake whose connection ended with `error`. If the server sent an error reply, the
-    /// failure reports this reply instead.
+    /// Returns the failure to report if the connection ends with `error` during the handshake. If the server sent an
+    /// error reply, the failure contains that reply instead.
     pub(super) fn failure(&self, error: &RedisError) -> NodeFailure {
         match self.conversation.last_error() {
             Some(reply) => {
@@ -178,9 +181,10 @@ impl Asked {
     fn finish(self, replies: &[Value], now: Time) -> Result<Peer, RedisError> {
         let (greeting, set_up) = replies.split_at(self.greeting_replies);
         self.greeting.read(greeting)?;
-        let SetUp { client_id, info, shown_us, can } = SetUp::read(set_up)?;
+        let SetUp { client_id, info, server_time_us, can } = SetUp::read(set_up)?;
         let (sent, received) = (self.sent, now);
-        let reading = shown_us.map(|shown_us| Reading { sent, shown_us, received });
+        let reading =
+            server_time_us.map(|server_time_us| Reading { sent, server_time_us, received });
         Ok(Peer { client_id, info, asked: sent, reading, can })
     }
 }

@@ -1,11 +1,11 @@
-//! State of a lease in the coordinator.
+//! The coordinator's state of one lease.
 
 use super::acquire::{Attempt, Terms};
 use super::claim::Claim;
 use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, RoundId};
 use super::votes::{Cause, Owner, VoteCounter};
-use crate::observe::Tag;
+use crate::observe::AcquireTag;
 use crate::observe::event::LockInfo;
 use crate::protocol::{Checks, Drift, Extended, Goal, NodeId, Renewal, SuspectedLoss, Time, Ttl};
 use crate::wire::CoolDown;
@@ -15,27 +15,29 @@ use std::time::Duration;
 pub(super) struct Lease {
     pub(super) shared: Arc<SharedLease>,
     pub(super) renewal: Renewal,
-    /// T1 and the TTL of the request that determines the current validity.
+    /// The start (T1) and the TTL of the acquire or extension that determines the current validity.
     pub(super) basis: (Time, Ttl),
-    pub(super) tag: Tag,
-    /// T1 of the attempt that acquired the lease.
+    pub(super) tag: AcquireTag,
+    /// When the attempt that acquired the lease started (T1).
     pub(super) since: Time,
     /// Whether the lease is renewed automatically until its maximum hold time.
     pub(super) is_renewed: bool,
-    /// Whether the lease is being renewed, or a caller waits for its end.
+    /// Whether the coordinator must notice the lease's end, because it renews the lease or because a caller waits for
+    /// the end.
     pub(super) is_watched: bool,
-    /// The acquire that the lease was delivered to. The acquire ends with the lease.
-    pub(super) acquire: Option<AcquireId>,
-    pub(super) acquired: RoundId,
-    /// The nodes that may have lost the keys since the last request.
+    /// The acquire that the lease was delivered to. Its state is removed together with the lease.
+    pub(super) acquire_id: Option<AcquireId>,
+    pub(super) acquire_round: RoundId,
+    /// The nodes that may have lost the keys since the last acquire, extension or check.
     pub(super) suspected: SuspectedLoss,
-    /// The round that acquired the lease, or `None` after the first extension. Late votes in this round count as
-    /// grants.
+    /// The round that acquired the lease. Nodes that grant late in this round also hold the keys. `None` after the
+    /// first extension or check, whose votes are more recent.
     pub(super) latest_votes: Option<RoundId>,
     pub(super) checks: Checks,
     pub(super) extensions: Vec<RoundId>,
     pub(super) failures: u32,
-    /// The value that replaces the lease's value at the release, to keep the resource locked.
+    /// A cool-down that keeps the resource locked after the release. At the release, the value of the cool-down
+    /// replaces the value of the lease.
     pub(super) cooling: Option<Arc<CoolDown>>,
     pub(super) timeout: Option<Time>,
     pub(super) is_end_reported: bool,
@@ -57,8 +59,8 @@ impl Lease {
             since: attempt.t1,
             is_renewed: terms.max_hold.is_some(),
             is_watched: false,
-            acquire: None,
-            acquired: attempt.round,
+            acquire_id: None,
+            acquire_round: attempt.round,
             suspected,
             latest_votes: Some(attempt.round),
             checks: Checks::default(),
@@ -110,8 +112,8 @@ impl Lease {
         self.suspected.handle_grant(node);
     }
 
-    /// Returns true if keys may expire before the validity ends. `since(T1)` bounds the steps of the node clocks since
-    /// T1.
+    /// Returns true if forward clock steps may cause the keys to expire before the lease's validity ends. `since`
+    /// returns an upper bound of the nodes' clock steps since the given time.
     pub(super) fn may_end_early(&self, drift: Drift, since: impl FnOnce(Time) -> Duration) -> bool {
         let (t1, ttl) = self.basis;
         since(t1) > drift.allowance(ttl)

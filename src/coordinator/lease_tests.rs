@@ -1,10 +1,10 @@
-//! Tests of leases: extension, renewal, loss, adoption, fencing tokens and minimum hold times.
+//! Tests of leases: extension, renewal, loss, adoption, fencing tokens, and minimum hold times.
 
 use super::world_calls_tests::{TTL, keys, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
 use crate::observe::event::Event;
-use crate::protocol::{Extended, Loss, Refusal, Tenure};
+use crate::protocol::{Extended, LeaseStatus, Loss, Refusal};
 use crate::wire::{CounterKeys, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn extension_lengthens_the_lease_on_all_nodes() {
     assert!(!world.is_valid(&held));
     let (coordinator, now) = world.coordinator(a);
     let refused = coordinator.handle_extend(held.id, ttl(TTL), now);
-    assert_eq!(refused, Err(Tenure::Lost(Loss::Expired)));
+    assert_eq!(refused, Err(LeaseStatus::Lost(Loss::Expired)));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn loss_is_reported_before_the_validity_ends() {
     }
     let limit = world.now.after(20 * SECOND);
     assert!(world.run_until(limit, |world| !world.losses(a).is_empty()));
-    assert_eq!(world.losses(a), [Tenure::Lost(Loss::Expired)]);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::Expired)]);
     assert!(!world.is_valid(&held));
     let validity = TTL * 99 / 100;
     assert!(world.now.since(limit.before(20 * SECOND)) + ms(4) <= validity);
@@ -92,7 +92,7 @@ fn maximum_hold_time_ends_a_renewed_lease() {
     let began = world.now;
     let held = world.lock(a, request);
     world.run_for(30 * SECOND);
-    assert_eq!(world.losses(a), [Tenure::Lost(Loss::MaxHold)]);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::MaxHold)]);
     assert!(!world.is_valid(&held) && world.now.since(began) >= 25 * SECOND);
 }
 
@@ -109,7 +109,7 @@ fn deleted_keys_are_noticed_at_once() {
         world.delete(host, "k");
     }
     world.run_for(ms(250));
-    assert_eq!(world.losses(a), [Tenure::Lost(Loss::QuorumLost)]);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::QuorumLost)]);
     assert!(!world.is_valid(&held));
 }
 
@@ -148,7 +148,7 @@ fn forced_release_ends_the_lease_and_frees_the_lock() {
     });
     assert_eq!(report, Some(5));
     assert!(!world.is_valid(&held) && world.is_valid(&released));
-    assert!(matches!(world.losses(a)[..], [Tenure::Lost(Loss::TakenOver | Loss::QuorumLost)]));
+    assert!(matches!(world.losses(a)[..], [LeaseStatus::Lost(Loss::TakenOver | Loss::QuorumLost)]));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn adoption_takes_over_the_lock_of_another_client() {
     let adopted = world.lock(b, AcquireRequest { adopts: Some(value.clone()), ..request(&["k"]) });
     assert!(world.is_valid(&adopted));
     world.run_for(ms(300));
-    assert_eq!(world.losses(a), [Tenure::Lost(Loss::TakenOver)]);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::TakenOver)]);
     let id = world.acquire(b, AcquireRequest { adopts: Some(value), ..request(&["k"]) });
     let failure = world.acquired(b, id).err();
     assert!(matches!(failure, Some(AcquireFailure::Refused { .. })), "{failure:?}");
@@ -247,7 +247,7 @@ fn counters_that_differ_are_confirmed_in_a_second_round() {
     let first = world.lock(a, fenced(&["k"]));
     world.release(&first);
     world.run_for(ms(5));
-    // Simulates other clients that have drawn higher numbers on single nodes.
+    // Simulates other clients that have raised the counters of single nodes.
     let token = first.shared.claim().fence().and_then(Counters::token).expect("a token");
     for (host, ahead) in [(0, 10_000_000), (1, 5_000_000)] {
         let keys = world.keys(host);
@@ -268,7 +268,7 @@ fn counters_that_differ_are_confirmed_in_a_second_round() {
 }
 
 #[test]
-fn minimum_hold_time_and_cool_down_keep_the_lock_after_the_release() {
+fn minimum_hold_time_and_cool_down_outlast_the_release() {
     let mut world = World::new(3, 13);
     let [a, b] = [world.connected(), world.connected()];
     let request_at_least = AcquireRequest { at_least: 2 * SECOND, ..request(&["k"]) };
@@ -300,12 +300,12 @@ fn caller_that_waits_for_the_end_of_a_lease_is_notified() {
         _ => None,
     });
     assert_eq!(ended.collect::<Vec<_>>(), [first.id]);
-    assert_eq!(first.shared.tenure(world.now), Tenure::Lost(Loss::Expired));
+    assert_eq!(first.shared.status(world.now), LeaseStatus::Lost(Loss::Expired));
     assert!(!world.is_valid(&second));
 }
 
 #[test]
-fn end_of_a_lease_does_not_wait_for_many_acquires_that_are_due() {
+fn lease_end_is_handled_before_due_acquires() {
     let mut world = World::new(3, 17);
     let a = world.connected();
     let _held = world.lock(a, renewed(&["k"]));

@@ -10,15 +10,16 @@ use super::state::Coordinator;
 use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::event::Event;
-use crate::observe::{Report, Weight};
-use crate::protocol::{Goal, Loss, NodeId, Renewal, Round, SuspectedLoss, Tenure, Time, Ttl};
+use crate::observe::{EventLevel, Report};
+use crate::protocol::{Goal, LeaseStatus, Loss, NodeId, Renewal, Round, SuspectedLoss, Time, Ttl};
 use crate::wire::{Command, CoolDown, Key, Value};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Creates the lease of a won attempt. An older lease of this client on one of the keys is lost.
+    /// Creates the lease of a successful attempt. If this client has an older lease on one of the keys, the older lease
+    /// is lost.
     pub(super) fn insert_lease(
         &mut self,
         acquire: AcquireId,
@@ -38,7 +39,7 @@ impl Coordinator {
         let needed = terms.max_hold.map_or(Duration::ZERO, |_| renewal.loss_margin());
         let shared = SharedLease::new(attempt.claim.clone(), valid_until, expiry, needed);
         let mut lease = Lease::new(shared, renewal, terms, attempt, SuspectedLoss::new(quorum));
-        lease.acquire = Some(acquire);
+        lease.acquire_id = Some(acquire);
         if !terms.at_least.is_zero() {
             let (value, until) =
                 (Value::cool_down(&self.cx.random), attempt.t1.after(terms.at_least));
@@ -53,8 +54,7 @@ impl Coordinator {
         id
     }
 
-    /// Starts the renewal of an auto-extended lease after the caller has taken the lease. Other leases do not need this
-    /// call.
+    /// Starts the renewal of an auto-extended lease that the caller has taken. Has no effect on other leases.
     pub(crate) fn handle_taken(&mut self, id: LeaseId, now: Time) {
         if self.leases.get(id).is_some_and(|lease| lease.is_renewed) {
             self.watch(id, now);
@@ -62,7 +62,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Watches the lease for a caller, so that the end of the lease is reported as [`Completion::LeaseEnded`].
+    /// Starts to watch the lease for a caller, so that its end is reported as [`Completion::LeaseEnded`].
     pub(crate) fn handle_watch(&mut self, id: LeaseId, now: Time) {
         self.watch(id, now);
         self.settle(now);
@@ -81,36 +81,36 @@ impl Coordinator {
 
     fn lose(&mut self, id: LeaseId, loss: Loss, now: Time) {
         if let Some(lease) = self.leases.get_mut(id) {
-            let tenure = lease.renewal.lose(loss, now);
-            self.handle_end(id, tenure, now);
+            let status = lease.renewal.lose(loss, now);
+            self.handle_end(id, status, now);
         }
     }
 
-    /// Handles a lease that has ended before its release, and reports the end once.
-    pub(super) fn handle_end(&mut self, id: LeaseId, tenure: Tenure, now: Time) {
+    /// Handles the end of a lease before its release. The first call reports the end as [`Completion::LeaseEnded`].
+    pub(super) fn handle_end(&mut self, id: LeaseId, status: LeaseStatus, now: Time) {
         let prefix = self.cx.settings.prefix;
         let Some(lease) = self.leases.get_mut(id) else { return };
         // The withdrawn claim writes no further command except its release.
         lease.claim().withdraw();
-        lease.shared.publish(tenure);
+        lease.shared.publish(status);
         if std::mem::replace(&mut lease.is_end_reported, true)
-            || lease.shared.tenure(now) == Tenure::Released
+            || lease.shared.status(now) == LeaseStatus::Released
         {
             // The end was reported before, or the holder ended the lease in time and will release it.
             return;
         }
         let (lock, held_for) = (lease.lock_info(prefix), now.since(lease.since));
         // If the lease was not taken yet, its acquire tries again.
-        self.ready.extend(lease.acquire.filter(|_| !lease.shared.is_taken()));
+        self.ready.extend(lease.acquire_id.filter(|_| !lease.shared.is_taken()));
         self.completions.push_back(Completion::LeaseEnded { lease: id });
-        if let Tenure::Lost(reason) = tenure {
-            let weight = if reason == Loss::Closed { Weight::Detail } else { Weight::Trouble };
+        if let LeaseStatus::Lost(reason) = status {
+            let weight = if reason == Loss::Closed { EventLevel::Debug } else { EventLevel::Warn };
             self.cx.emit(weight, |_| Event::LeaseLost { lock, reason, held_for });
         }
     }
 
-    /// Releases the lease, and keeps the resource locked for `cool_down`. The release completes with
-    /// [`Completion::Released`]. Returns `None` if the lease was released before. The caller must call
+    /// Starts the release of the lease, which completes with [`Completion::Released`]. If `cool_down` is set, the
+    /// resource stays locked for that time. Returns `None` if the lease was already released. The caller must call
     /// [`SharedLease::end`] first.
     pub(crate) fn handle_release(
         &mut self,
@@ -132,7 +132,8 @@ impl Coordinator {
         Some(call)
     }
 
-    /// Releases a claim of another coordinator. The release completes with [`Completion::Released`].
+    /// Starts the release of a claim that another coordinator created. The release completes with
+    /// [`Completion::Released`].
     pub(crate) fn handle_release_claim(&mut self, claim: &Arc<Claim>, now: Time) -> RoundId {
         let call = self.begin_release(now);
         self.release_claim(claim, None, Some(call), now);
@@ -153,11 +154,11 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Releases a lease that its caller has never taken. The lock is free at once, without a cool-down or a minimum
-    /// hold time.
+    /// Releases a lease that its caller has never taken. The lock becomes free at once: cool-down and minimum hold time
+    /// do not apply.
     pub(super) fn drop_lease(&mut self, id: LeaseId, now: Time) {
         if let Some(lease) = self.leases.get_mut(id) {
-            (lease.cooling, lease.acquire) = (None, None);
+            (lease.cooling, lease.acquire_id) = (None, None);
             lease.is_end_reported = true;
             self.end_lease(id, None, now);
         }
@@ -165,13 +166,15 @@ impl Coordinator {
 
     fn end_lease(&mut self, id: LeaseId, round: Option<RoundId>, now: Time) {
         let Some(lease) = self.leases.get_mut(id) else { return };
-        let tenure = lease.renewal.release(now);
-        match tenure {
-            Tenure::Lost(_) => self.handle_end(id, tenure, now),
-            Tenure::Held { .. } | Tenure::Released => lease.shared.publish(Tenure::Released),
+        let status = lease.renewal.release(now);
+        match status {
+            LeaseStatus::Lost(_) => self.handle_end(id, status, now),
+            LeaseStatus::Held { .. } | LeaseStatus::Released => {
+                lease.shared.publish(LeaseStatus::Released)
+            }
         }
         let Some(lease) = self.leases.remove(id) else { return };
-        if let Some(acquire) = lease.acquire {
+        if let Some(acquire) = lease.acquire_id {
             self.acquires.remove(acquire);
         }
         if lease.shared.is_taken() {
@@ -184,15 +187,15 @@ impl Coordinator {
                 entry.remove();
             }
         }
-        self.forget_round(Some(lease.acquired));
-        lease.extensions.iter().for_each(|call| self.end_extension(*call, tenure));
+        self.forget_round(Some(lease.acquire_round));
+        lease.extensions.iter().for_each(|call| self.end_extension(*call, status));
         let cooling = lease.cooling.clone().filter(|cooling| now < cooling.until);
         let free_at = cooling.as_ref().map_or(now, |cooling| cooling.until);
         self.release_claim(lease.claim(), cooling, round, now);
         self.handle_local_release(lease.claim(), free_at, now);
     }
 
-    /// Submits the claim's release to all nodes (I5).
+    /// Submits the claim's release to all nodes, so that it reaches each node that may hold a key (I5).
     pub(super) fn release_claim(
         &mut self,
         claim: &Arc<Claim>,
@@ -205,8 +208,8 @@ impl Coordinator {
         self.submit(all, claim, Command::Release { cooling }, round, now);
     }
 
-    /// Notifies local waiters that the keys of a released claim are free from `free_at` on. The releases must already
-    /// be submitted, so that later commands run after the releases (I8).
+    /// Notifies this client's waiting acquires that the keys of a released claim are free from `free_at` on. The
+    /// releases must be submitted before this call, so that the nodes execute them before later commands (I8).
     pub(super) fn handle_local_release(&mut self, claim: &Arc<Claim>, free_at: Time, now: Time) {
         let (mut ready, has_rivals) = (Vec::new(), claim.has_rivals());
         for key in claim.keys().iter() {
@@ -223,12 +226,12 @@ impl Coordinator {
         }
     }
 
-    /// Releases all leases that their callers have taken. Returns the first key of each lease, and the round that
-    /// completes with [`Completion::Released`].
+    /// Starts to release all leases that callers have taken. Returns the first key of each lease and the ID of its
+    /// release, which completes with [`Completion::Released`].
     pub(crate) fn handle_release_all(&mut self, now: Time) -> Vec<(Key, RoundId)> {
         let leases: Vec<_> = self.leases.ids();
         let released = leases.into_iter().filter_map(|id| {
-            // A lease that was not taken yet belongs to an acquire under way.
+            // A lease that was not taken yet belongs to an unfinished acquire.
             let lease = self.leases.get(id).filter(|lease| lease.shared.is_taken())?;
             let key = lease.claim().keys().first().clone();
             self.lose(id, Loss::Closed, now);
@@ -249,15 +252,17 @@ impl Coordinator {
         self.leases.get(id).filter(|lease| lease.shared.claim().value() == value).map(|_| id)
     }
 
-    /// Reports the replies to the lease's acquire, including replies after the quorum.
+    /// Returns a report of the nodes' replies to the acquire of this lease, including replies that arrived after the
+    /// quorum. Returns `None` if the lease was released or the replies were taken.
     pub(crate) fn lease_report(&self, id: LeaseId, now: Time) -> Option<Report> {
-        let votes = self.rounds.get(self.leases.get(id)?.acquired)?;
+        let votes = self.rounds.get(self.leases.get(id)?.acquire_round)?;
         Some(votes.report(self.cx.names(), now))
     }
 
-    /// Takes the replies to the lease's acquire. Returns `None` after the release.
+    /// Removes and returns the nodes' replies to the acquire of this lease. Returns `None` if the lease was released or
+    /// the replies were taken before.
     pub(crate) fn take_lease_replies(&mut self, id: LeaseId) -> Option<Box<Replies>> {
-        let round = self.leases.get(id)?.acquired;
+        let round = self.leases.get(id)?.acquire_round;
         self.take_replies(round)
     }
 
@@ -267,7 +272,7 @@ impl Coordinator {
     }
 
     /// Records that a key of the lease has changed on `node`. Returns the number of nodes that may have lost their
-    /// keys.
+    /// keys, or `None` if the lease was released.
     pub(super) fn suspected_nodes(&mut self, id: LeaseId, node: NodeId) -> Option<usize> {
         let lease = self.leases.get_mut(id)?;
         let acquired = lease.latest_votes.and_then(|round| self.rounds.get(round));

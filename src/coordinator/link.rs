@@ -5,7 +5,7 @@ use super::context::{ConnectionId, Context, NodeOutput};
 use super::handshake::{Handshake, Peer, Step};
 use super::node::{Link, Node};
 use crate::observe::event::{Event, NodeHealth};
-use crate::observe::{NodeState, Weight};
+use crate::observe::{EventLevel, NodeState};
 use crate::protocol::{Broken, ConnectionLoss, LossCause, Time};
 use crate::wire::NodeFailure;
 use redis::{RedisConnectionInfo, RedisError};
@@ -23,7 +23,7 @@ impl Node {
         let id = cx.next_connection(self.id);
         let handshake = Handshake::new(id, &cx.settings, now);
         match why {
-            None => self.second = Some(handshake),
+            None => self.second_handshake = Some(handshake),
             Some(why) => self.link = Link::Connecting { handshake: Box::new(handshake), why },
         }
         self.prune(now, cx);
@@ -35,7 +35,7 @@ impl Node {
             Link::Connecting { handshake, .. } => Some(&**handshake),
             Link::Disconnected { .. } | Link::Connected(_) => None,
         };
-        first.into_iter().chain(&self.second)
+        first.into_iter().chain(&self.second_handshake)
     }
 
     fn handshake_mut(&mut self, id: ConnectionId) -> Option<&mut Handshake> {
@@ -43,17 +43,18 @@ impl Node {
             Link::Connecting { handshake, .. } => Some(&mut **handshake),
             Link::Disconnected { .. } | Link::Connected(_) => None,
         };
-        first.into_iter().chain(&mut self.second).find(|handshake| handshake.id == id)
+        first.into_iter().chain(&mut self.second_handshake).find(|handshake| handshake.id == id)
     }
 
     fn established_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.connection_mut().filter(|connection| connection.id == id)
     }
 
-    /// Takes the handshake of connection `id`. The returned flag is true for a second connection.
+    /// Removes and returns the handshake of connection `id`. The flag is true for a second connection, which is set up
+    /// while the first connection is silent.
     pub(super) fn take_handshake(&mut self, id: ConnectionId) -> Option<(Handshake, bool)> {
-        if self.second.as_ref().is_some_and(|second| second.id == id) {
-            return self.second.take().map(|second| (second, true));
+        if self.second_handshake.as_ref().is_some_and(|second| second.id == id) {
+            return self.second_handshake.take().map(|second| (second, true));
         }
         match std::mem::replace(&mut self.link, Link::Disconnected { why: None }) {
             Link::Connecting { handshake, why } if handshake.id == id => {
@@ -132,7 +133,7 @@ impl Node {
         }
     }
 
-    /// Handles a failed attempt to connect. The failure of a second connection is ignored.
+    /// Handles a failed attempt to connect to the node. The failure of a second connection is ignored.
     pub(super) fn handle_unreachable(
         &mut self,
         is_second: bool,
@@ -146,7 +147,10 @@ impl Node {
         cx.quarantine.handle_unreachable(self.id, now);
         let reason = failure.clone();
         let node = self.id;
-        cx.emit(Weight::Detail, |cx| Event::ConnectFailed { node: cx.name(node).clone(), reason });
+        cx.emit(EventLevel::Debug, |cx| Event::ConnectFailed {
+            node: cx.name(node).clone(),
+            reason,
+        });
         let random = cx.random.number();
         self.reconnect.handle_unreachable(failure.refuses_every_write(), now, random);
         self.was_tried = true;
@@ -196,7 +200,7 @@ impl Node {
         self.handle_connect_failed(id, failure, now, cx);
     }
 
-    /// Handles the server's replies to the set-up on connection `id`. Broken connections are killed before the new
+    /// Handles the server's replies to the set-up of connection `id`. Broken connections are killed before the new
     /// connection is established.
     fn handle_set_up(&mut self, id: ConnectionId, peer: Peer, now: Time, cx: &mut Context) {
         let recorded = peer.info.run_id.as_ref().map(|run_id| cx.record_run(self.id, run_id));
@@ -205,7 +209,7 @@ impl Node {
         }
         // A silent connection may still deliver commands. It ends before the client writes a command over the second
         // connection.
-        if let Some(second) = self.second.take_if(|second| second.id == id) {
+        if let Some(second) = self.second_handshake.take_if(|second| second.id == id) {
             self.replace_connection(second, now, cx);
         }
         let broken = self.stale.broken().to_vec();
@@ -247,7 +251,7 @@ impl Node {
         self.was_tried = true;
         self.connections += 1;
         let (node, connections) = (self.id, self.connections);
-        let weight = if reads_clock { Weight::Detail } else { Weight::Trouble };
+        let weight = if reads_clock { EventLevel::Debug } else { EventLevel::Warn };
         cx.emit(weight, |cx| Event::ConnectionOpened {
             node: cx.name(node).clone(),
             reads_clock,
@@ -258,9 +262,9 @@ impl Node {
         cx.outputs.push_back(NodeOutput::Changed { node, key: None });
     }
 
-    /// Handles a node that replies again: pending commands may be written at once.
+    /// Handles a node that has become reachable again. Pending commands may then be resent at once.
     pub(super) fn handle_recovery(&mut self, now: Time, cx: &mut Context) {
-        self.repeats.recover(now);
+        self.repeat_backoff.recover(now);
         self.is_silent = false;
         self.handle_state(now, cx);
     }
@@ -289,9 +293,9 @@ impl Node {
         self.handle_connect_failed(id, failure, now, cx);
     }
 
-    /// Handles the break of an established connection. A connection that had lasted is replaced at once, and commands
-    /// wait for the new connection. A node counts as down if it stalled, refuses all writes or drops connections at
-    /// once.
+    /// Handles the loss of an established connection. A connection that had lasted is replaced at once, and commands
+    /// wait for the new connection. If the node stalled, refuses all writes, or closes connections soon after they
+    /// open, the node counts as down.
     pub(super) fn handle_break(&mut self, failure: NodeFailure, now: Time, cx: &mut Context) {
         let cause = match &failure {
             NodeFailure::Stalled(silence) => LossCause::Hung(*silence),
@@ -305,7 +309,7 @@ impl Node {
         self.is_silent = matches!(cause, LossCause::Hung(_));
         let why = (loss == ConnectionLoss::Outage).then_some(failure);
         // A second connection that is being set up replaces the broken connection.
-        self.link = match self.second.take() {
+        self.link = match self.second_handshake.take() {
             Some(second) => Link::Connecting { handshake: Box::new(second), why },
             None => Link::Disconnected { why },
         };
@@ -313,7 +317,7 @@ impl Node {
         self.handle_state(now, cx);
     }
 
-    /// Ends the connection. Its unanswered commands fail, but the server can still execute them.
+    /// Ends the established connection. Its unanswered commands fail, but the server can still execute them.
     pub(super) fn lose_connection(&mut self, failure: &NodeFailure, now: Time, cx: &mut Context) {
         let link = std::mem::replace(&mut self.link, Link::Disconnected { why: None });
         let Link::Connected(mut connection) = link else { return };
@@ -329,7 +333,7 @@ impl Node {
 
     pub(super) fn close(&mut self, cx: &mut Context) {
         self.drop_waiting();
-        if let Some(second) = self.second.take() {
+        if let Some(second) = self.second_handshake.take() {
             cx.closed.push_back(second.id);
         }
         match std::mem::replace(&mut self.link, Link::Disconnected { why: None }) {
@@ -345,7 +349,7 @@ impl Node {
     fn emit_closed(&mut self, reason: Option<&NodeFailure>, cx: &mut Context) {
         self.connections -= 1;
         let (node, connections) = (self.id, self.connections);
-        cx.emit(Weight::Detail, |cx| Event::ConnectionClosed {
+        cx.emit(EventLevel::Debug, |cx| Event::ConnectionClosed {
             node: cx.name(node).clone(),
             reason: reason.cloned(),
             connections,
@@ -353,7 +357,7 @@ impl Node {
     }
 
     pub(super) fn emit_health(&self, now: Time, cx: &mut Context) {
-        if !cx.wants(Weight::Trouble) {
+        if !cx.wants(EventLevel::Warn) {
             return;
         }
         let (health, reason) = match self.state() {

@@ -1,7 +1,7 @@
-//! Loom tests of concurrent accesses to a [`SharedLease`].
+//! Loom tests that concurrent calls to a [`SharedLease`] agree on whether the lease is taken, valid or ended.
 
 use super::{Claim, SharedLease};
-use crate::protocol::{Loss, Tenure, Time};
+use crate::protocol::{LeaseStatus, Loss, Time};
 use crate::wire::{Keys, Value};
 use loom::thread;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ fn at(ms: u64) -> Time {
     Time::default().after(Duration::from_millis(ms))
 }
 
-/// Creates a lease that is valid until 10 ms and can be taken while more than 2 ms are left.
+/// Creates a lease that is valid until 10 ms, and that can be taken while more than 2 ms remain.
 fn lease() -> Arc<SharedLease> {
     let keys = Keys::one(b"k".as_slice().into());
     let claim = Claim::new(keys, Value::of(b"v"), None, 1, Time::END);
@@ -19,7 +19,7 @@ fn lease() -> Arc<SharedLease> {
 }
 
 fn is_held(lease: &SharedLease, now: Time) -> bool {
-    matches!(lease.tenure(now), Tenure::Held { .. })
+    matches!(lease.status(now), LeaseStatus::Held { .. })
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn lease_has_one_end_that_stays() {
         let actions: [fn(&SharedLease) -> bool; 2] = [
             |it| it.end(at(0)),
             |it| {
-                it.publish(Tenure::Lost(Loss::QuorumLost));
+                it.publish(LeaseStatus::Lost(Loss::QuorumLost));
                 false
             },
         ];
@@ -58,12 +58,12 @@ fn lease_has_one_end_that_stays() {
                 is_released
             })
         });
-        let (first, second) = (lease.tenure(at(0)), lease.tenure(at(0)));
+        let (first, second) = (lease.status(at(0)), lease.status(at(0)));
         let [is_released, _] = threads.map(|thread| thread.join().expect("no panic"));
-        let end = lease.tenure(at(0));
-        assert_eq!(end == Tenure::Released, is_released);
+        let end = lease.status(at(0));
+        assert_eq!(end == LeaseStatus::Released, is_released);
         for (earlier, later) in [(first, second), (second, end)] {
-            assert!(matches!(earlier, Tenure::Held { .. }) || earlier == later);
+            assert!(matches!(earlier, LeaseStatus::Held { .. }) || earlier == later);
         }
     });
 }
@@ -81,12 +81,12 @@ fn extension_never_shortens_and_ends_with_its_own_loss() {
         };
         let mut last = at(10);
         for _ in 0..2 {
-            let Tenure::Held { valid_until } = lease.tenure(at(5)) else { panic!("held") };
+            let LeaseStatus::Held { valid_until } = lease.status(at(5)) else { panic!("held") };
             assert!(valid_until >= last);
             last = valid_until;
         }
         if last == at(30) {
-            assert_eq!(lease.tenure(at(30)), Tenure::Lost(Loss::MaxHold));
+            assert_eq!(lease.status(at(30)), LeaseStatus::Lost(Loss::MaxHold));
         }
         coordinator.join().expect("no panic");
     });

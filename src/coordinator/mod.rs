@@ -1,9 +1,9 @@
-//! Sans-I/O state machine that makes every decision of one client.
+//! Sans-I/O state machine of one client.
 //!
-//! The [`Coordinator`] owns the state of all connections, rounds, waiting acquires, leases and pending releases of a
-//! client. It reads no clock, never waits and never calls user code, so any thread can run it. Rules that need no state
-//! of several nodes or locks are in [`protocol`](crate::protocol). The encoding of requests and replies is in
-//! [`wire`](crate::wire).
+//! The [`Coordinator`] decides which commands the client sends to the nodes and which results its callers receive. It
+//! owns the state of all connections, rounds, waiting acquires, leases and pending releases. The coordinator reads no
+//! clock, never waits and never calls user code, so any thread can run it. The individual rules, such as how votes
+//! decide a round, are in [`protocol`](crate::protocol). Requests and replies are encoded in [`wire`](crate::wire).
 
 mod acquire;
 mod attempt;
@@ -86,7 +86,7 @@ mod world_tests;
 
 pub(crate) use acquire::AcquireRequest;
 pub(crate) use claim::Claim;
-pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Remains, Replies};
+pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Replies, UndeliveredReleases};
 pub(crate) use context::ConnectionId;
 pub(crate) use settings::{NodeSettings, Settings};
 pub(crate) use shared_lease::SharedLease;

@@ -1,4 +1,4 @@
-//! Tests of leases on several keys, on servers that support `MSETEX`.
+//! Tests that acquire several keys at once on servers that support `MSETEX`.
 
 use super::AcquireRequest;
 use super::world_calls_tests::{request, waiting};
@@ -62,7 +62,8 @@ fn set_refused_by_msetex_is_acquired_after_a_push() {
     }
 }
 
-/// If a server refuses `MSETEX` after the attempt has ended, the client cancels the script, so the node sends no push.
+/// Checks that an acquire of several keys tries again promptly, although node 2 pushes no deletion. That node refuses
+/// `MSETEX` only after the attempt has ended, so the client no longer sends the script that would request the push.
 #[test]
 fn set_refused_late_by_msetex_tries_once_a_quorum_may_be_free() {
     for (seed, is_deleted_first) in [(5, true), (6, false)] {

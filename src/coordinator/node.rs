@@ -1,15 +1,16 @@
-//! One node: its connection, and the commands for it.
+//! One node of a client: the state of its connection, and the commands that the client has submitted to it.
 //!
-//! A command is written to the connection, waits for a connection, or fails because the node is down or stalled.
-//! Commands wait for the first connection, and for the immediate replacement of a broken connection. Releases and
-//! extensions that the node has not executed stay pending.
+//! If the node is connected, a submitted command is written with the next pipeline. Commands wait while the first
+//! connection is being opened, or while a broken connection is being replaced at once. If the node is down or stalled,
+//! commands fail. Releases and extensions that the node has not executed stay pending, and the client sends them again
+//! later.
 
 use super::command::NodeCommand;
 use super::connection::Connection;
 use super::context::{Context, NodeOutput};
 use super::handshake::Handshake;
 use crate::observe::event::Event;
-use crate::observe::{NodeState, Weight};
+use crate::observe::{EventLevel, NodeState};
 use crate::protocol::{Backoff, NodeClock, NodeId, PendingCommands, Reconnect, StaleWindow, Time};
 use crate::wire::{Answer, NodeFailure, ServerInfo, Value};
 use std::collections::VecDeque;
@@ -17,41 +18,45 @@ use std::sync::Arc;
 
 const MAX_COMMANDS: usize = 512;
 
-/// The number of waiting commands from which cancelled commands are removed (I12).
-const CROWD: usize = 1 << 12;
+/// The minimum queue length at which cancelled commands are removed from the queue. Without a limit, cancelled commands
+/// would accumulate while commands wait for a connection (I12).
+const PURGE_THRESHOLD: usize = 1 << 12;
 
 pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) link: Link,
-    /// The handshake of a second connection, which is set up while the first connection is silent.
-    pub(super) second: Option<Handshake>,
+    /// The handshake of a second connection. The client opens one when the node stops replying on the current
+    /// connection.
+    pub(super) second_handshake: Option<Handshake>,
     pub(super) wants_second: bool,
     pub(super) reconnect: Reconnect,
-    /// The broken connections that may still deliver commands.
+    /// The broken connections from which the node may still receive and execute commands.
     pub(super) stale: StaleWindow<Arc<str>>,
     pub(super) clock: NodeClock,
     pub(super) info: ServerInfo,
-    /// Whether the client has established a connection or failed to connect.
+    /// Whether an attempt to connect has ended, successfully or not.
     pub(super) was_tried: bool,
-    /// Whether the node has left a command unanswered for longer than the node timeout and has not replied since.
+    /// Whether the node is unresponsive: a command was not answered within the node timeout, and the node has not
+    /// replied since.
     pub(super) is_silent: bool,
     pub(super) connections: usize,
     inbox: VecDeque<NodeCommand>,
     purge_at: usize,
-    /// The commands to repeat. These commands have already voted.
+    /// The releases and extensions to send again. Their rounds already have a vote of this node, so later replies are
+    /// not votes.
     pending: PendingCommands<NodeCommand, Value>,
-    /// The pauses between repeats of pending commands.
-    pub(super) repeats: Backoff,
-    /// The pauses between repeats of pending isolated releases.
-    pub(super) isolated: Backoff,
-    /// The pauses between reconnects that `MOVED` replies cause.
-    pub(super) moves: Backoff,
+    /// The delay before pending commands are sent again.
+    pub(super) repeat_backoff: Backoff,
+    /// The delay before an isolated release is sent again.
+    pub(super) isolated_backoff: Backoff,
+    /// The minimum time between two reconnects that are caused by `MOVED` replies.
+    pub(super) moved_backoff: Backoff,
     reported_pending: usize,
 }
 
 pub(super) enum Link {
-    /// Not connected. If `why` is `None`, commands wait for the first connection, or for the replacement of a
-    /// connection that had lasted.
+    /// No connection. Commands fail with the error `why`. If `why` is `None`, commands wait instead: for the first
+    /// connection, or for the replacement of a connection that had lasted for some time.
     Disconnected {
         why: Option<NodeFailure>,
     },
@@ -67,7 +72,7 @@ impl Node {
         Self {
             id,
             link: Link::Disconnected { why: None },
-            second: None,
+            second_handshake: None,
             wants_second: false,
             reconnect: Reconnect::new(),
             stale: StaleWindow::default(),
@@ -77,11 +82,11 @@ impl Node {
             is_silent: false,
             connections: 0,
             inbox: VecDeque::new(),
-            purge_at: CROWD,
+            purge_at: PURGE_THRESHOLD,
             pending: PendingCommands::new(),
-            repeats: Backoff::for_refused_commands(),
-            isolated: Backoff::for_isolated_releases(),
-            moves: Backoff::for_moved(),
+            repeat_backoff: Backoff::for_refused_commands(),
+            isolated_backoff: Backoff::for_isolated_releases(),
+            moved_backoff: Backoff::for_moved(),
             reported_pending: 0,
         }
     }
@@ -108,7 +113,8 @@ impl Node {
         }
     }
 
-    /// Returns the reason why a command fails at once, or `None` if the command can be written or can wait.
+    /// Returns the error with which commands fail at once. Returns `None` if commands can be written, or can wait for a
+    /// connection.
     fn refusal(&self, now: Time) -> Option<NodeFailure> {
         match &self.link {
             Link::Connected(connection) => {
@@ -118,7 +124,8 @@ impl Node {
         }
     }
 
-    /// Accepts a command, which is written with the next pipeline, waits for a connection, or fails.
+    /// Submits a command. The command is written with the next pipeline, or waits for a connection. If the node is down
+    /// or stalled, the command fails at once.
     pub(super) fn submit(&mut self, command: NodeCommand, now: Time, cx: &mut Context) {
         if command.is_cancelled(self.id, now) {
             return self.cancel(command, now, cx);
@@ -132,7 +139,7 @@ impl Node {
             let (cancelled, kept): (VecDeque<_>, VecDeque<_>) =
                 self.inbox.drain(..).partition(|command| command.is_cancelled(self.id, now));
             self.inbox = kept;
-            self.purge_at = CROWD.max(2 * self.inbox.len());
+            self.purge_at = PURGE_THRESHOLD.max(2 * self.inbox.len());
             for command in cancelled {
                 self.cancel(command, now, cx);
             }
@@ -159,7 +166,7 @@ impl Node {
         cx: &mut Context,
     ) {
         self.fail(&mut command, failure, now, cx);
-        self.keep(command);
+        self.keep_if_pending(command);
     }
 
     fn cancel(&mut self, mut command: NodeCommand, now: Time, cx: &mut Context) {
@@ -196,21 +203,22 @@ impl Node {
         self.vote(command, answer, now, cx);
     }
 
-    pub(super) fn keep(&mut self, command: NodeCommand) {
+    pub(super) fn keep_if_pending(&mut self, command: NodeCommand) {
         let work = command.pending_work(self.id);
         self.pending.add(command, work);
     }
 
-    /// Defers the pending isolated releases that share a key with `failed`, an isolated release whose connection was
-    /// closed. The deferred releases may close connections too, so other isolated releases are sent before them.
+    /// Postpones the isolated releases that share a key with `failed`. The server closed the connection instead of
+    /// replying to `failed`, and may do the same for releases of the same keys. Other isolated releases are therefore
+    /// sent first.
     pub(super) fn defer_like(&mut self, failed: &NodeCommand) {
-        if let Some(unanswered) = failed.isolated() {
+        if let Some(unanswered) = failed.isolated_unanswered() {
             self.pending.defer_isolated(unanswered, |other| other.shares_key(failed));
         }
     }
 
-    /// Queues commands to be written again before commands that were never written. Commands from an earlier call stay
-    /// in front.
+    /// Queues `commands` to be sent again, ahead of commands that were never sent. Commands that an earlier call has
+    /// queued stay in front of `commands`.
     pub(super) fn repeat_at_once(&mut self, commands: Vec<NodeCommand>) {
         if commands.is_empty() {
             return;
@@ -235,7 +243,8 @@ impl Node {
         !self.pending.is_empty()
     }
 
-    /// Drops the unwritten commands. The caller has checked that no needed release is among them.
+    /// Drops the commands that wait to be written. The caller must make sure that none of them is a release that is
+    /// still needed.
     pub(super) fn drop_waiting(&mut self) {
         self.inbox.clear();
     }
@@ -260,16 +269,16 @@ impl Node {
         self.inbox.iter().chain(unanswered).filter(|command| command.is_release())
     }
 
-    /// Returns the time at which to write pending commands. Returns `None` if no command is pending, or if pending
-    /// commands must wait for a connection or for replies.
+    /// Returns the time at which pending commands can be sent again. Returns `None` if no command is pending, or if the
+    /// commands must first wait for a connection or for replies.
     pub(super) fn next_repeat(&self, now: Time) -> Option<Time> {
         let connection = self.connection().filter(|_| self.has_pending())?;
         if !connection.has_room() || self.awaits_replies(connection, now) {
             return None;
         }
-        let shared = self.pending.has_shared().then(|| self.repeats.next_try());
+        let shared = self.pending.has_shared().then(|| self.repeat_backoff.next_try());
         let isolated = connection.is_idle() && self.pending.has_isolated();
-        let isolated = isolated.then(|| self.isolated.next_try());
+        let isolated = isolated.then(|| self.isolated_backoff.next_try());
         [shared, isolated].into_iter().flatten().min()
     }
 
@@ -290,24 +299,27 @@ impl Node {
         self.inbox.len()
     }
 
-    /// Returns true if an isolated release is written next. The release waits until all earlier pipelines are answered,
-    /// and later commands wait for its reply. If the server closes the connection, no other command fails.
+    /// Returns true if the next pipeline must be an isolated release: a release that is sent alone, because servers
+    /// have closed connections instead of replying to it. It is sent once all earlier pipelines are answered, and later
+    /// commands wait for its reply. If the server closes the connection again, no other command is affected.
     fn is_isolated_next(&self, connection: &Connection, now: Time) -> bool {
-        let is_due = self.pending.has_isolated() && now >= self.isolated.next_try();
+        let is_due = self.pending.has_isolated() && now >= self.isolated_backoff.next_try();
         is_due && !(connection.shared_first && self.has_shared(now))
     }
 
     fn has_shared(&self, now: Time) -> bool {
-        let is_due = self.pending.has_shared() && now >= self.repeats.next_try();
+        let is_due = self.pending.has_shared() && now >= self.repeat_backoff.next_try();
         is_due || !self.inbox.is_empty()
     }
 
-    /// Returns true if an isolated release is next and must wait for the replies to earlier commands.
+    /// Returns true if no pipeline may be written yet, because an isolated release is next and earlier commands are
+    /// unanswered.
     fn awaits_replies(&self, connection: &Connection, now: Time) -> bool {
         !connection.is_idle() && self.is_isolated_next(connection, now)
     }
 
-    /// Writes one pipeline: an isolated release, or the pending commands that are due followed by the waiting commands.
+    /// Writes the next pipeline, if the connection has room for one. The pipeline is a single isolated release, or the
+    /// pending commands that are due, followed by the waiting commands.
     pub(super) fn write(&mut self, now: Time, cx: &mut Context) {
         let Some(connection) = self.connection().filter(|_| self.has_waiting()) else { return };
         if !connection.has_room() || self.awaits_replies(connection, now) {
@@ -317,7 +329,7 @@ impl Node {
             return;
         }
         let mut repeated = Vec::new();
-        let is_due = self.pending.has_shared() && now >= self.repeats.next_try();
+        let is_due = self.pending.has_shared() && now >= self.repeat_backoff.next_try();
         if is_due {
             self.prune_pending(now, cx);
             repeated = self.pending.take(MAX_COMMANDS);
@@ -365,7 +377,7 @@ impl Node {
         let before = std::mem::replace(&mut self.reported_pending, pending);
         if before != pending {
             let node = self.id;
-            cx.emit(Weight::Detail, |cx| Event::PendingReleasesChanged {
+            cx.emit(EventLevel::Debug, |cx| Event::PendingReleasesChanged {
                 node: cx.name(node).clone(),
                 before,
                 pending,

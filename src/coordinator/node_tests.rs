@@ -1,4 +1,4 @@
-//! Tests of connections: restarts, stalls, broken connections, servers that refuse commands, and clock steps.
+//! Tests of node faults: restarts, stalls, broken connections, refused commands and clock steps.
 
 use super::world_calls_tests::{TTL, request, waiting};
 use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};
@@ -21,7 +21,7 @@ fn restarted_node_does_not_count_for_a_quarantine_period() {
     world.run_for(ms(5));
     world.set_state(2, HostState::Down);
     world.delete(2, "k");
-    // Nodes 0 and 1 hold the lock, and node 1 loses its memory.
+    // Nodes 0 and 1 hold the lock. Node 1 then loses its data.
     world.restart(1);
     world.set_state(2, HostState::Up);
     world.run_for(SECOND);

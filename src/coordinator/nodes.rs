@@ -1,4 +1,4 @@
-//! The nodes of a client, and a cache of which nodes need a turn of the driver.
+//! All nodes of a client, with a cache of the work that each node has for the driver.
 
 use super::command::NodeCommand;
 use super::context::Context;
@@ -6,16 +6,17 @@ use super::node::Node;
 use crate::protocol::{NodeId, NodeSet, Time};
 use std::ops::{Index, IndexMut};
 
-/// All nodes of a client. Caches each node's timeout, and whether a node needs a turn of the driver, until the node is
-/// accessed mutably.
+/// The nodes of a client, indexed by [`NodeId`]. Each node's next timeout is cached, and is recomputed after mutable
+/// access to the node.
 pub(super) struct Nodes {
     each: Box<[Node]>,
-    /// The nodes whose cached state may be outdated.
+    /// The nodes whose cached timeout may be outdated.
     changed: NodeSet,
     timeouts: Box<[Option<Time>]>,
-    /// Whether a node has had a connection to open or bytes to write since the last [`take_due`](Self::take_due).
+    /// Whether a node has had a connection to open or bytes to write since the last call of
+    /// [`take_due`](Self::take_due).
     is_due: bool,
-    /// Whether commands were submitted since the last [`take_submitted`](Self::take_submitted).
+    /// Whether commands were submitted since the last call of [`take_submitted`](Self::take_submitted).
     has_submitted: bool,
 }
 

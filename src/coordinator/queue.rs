@@ -1,4 +1,4 @@
-//! State of one waiting acquire, and the queue of the acquires that wait for one key.
+//! The state of a waiting acquire, and the queue of the acquires that wait for the same key.
 
 use super::slots::{AcquireId, Acquires, RoundId, Rounds, SlotMap, Slots};
 use super::votes::VoteCounter;
@@ -17,7 +17,8 @@ pub(super) type Votes = Slots<Rounds, VoteCounter>;
 pub(super) struct Waiter {
     pub(super) waiting: Waiting,
     pub(super) keys: Keys,
-    /// The key whose queue the acquire is in, and the acquire's place in that queue.
+    /// The key whose queue contains the acquire, and the acquire's sequence number in that queue. `None` if the acquire
+    /// is in no queue.
     pub(super) queue: Option<(Key, u64)>,
     /// The round of the last attempt.
     pub(super) votes: Option<RoundId>,
@@ -27,11 +28,12 @@ pub(super) struct Waiter {
 pub(super) struct Queue {
     pub(super) waiters: BTreeMap<u64, AcquireId>,
     pub(super) turns: Turns,
-    /// The votes that refused the last attempt of the queue's head.
+    /// The votes of the last refused attempt of the queue's head. Other acquires that time out in the queue report
+    /// these votes.
     pub(super) refused: Option<Arc<VoteCounter>>,
     /// When another client last competed for the lock.
     pub(super) rivals_at: Option<Time>,
-    /// Contention state that the next acquire for the key inherits.
+    /// Knowledge about competing clients, which the next acquire for the key inherits.
     pub(super) contention: Contention,
     pub(super) is_remembered: bool,
     /// Number of consecutive leases on the key that callers did not take in time.
@@ -51,8 +53,8 @@ impl Waiter {
         self.last_votes(votes).map(VoteCounter::conflicts).unwrap_or_default()
     }
 
-    /// Returns the nodes that granted the last attempt. For a set, also returns the nodes that were not asked, because
-    /// they send no push.
+    /// Returns the nodes that are assumed to have no conflicting key: the nodes that granted the last attempt. For
+    /// several keys, nodes that were not asked are included, because they would not push the deletion of a key.
     pub(super) fn free(&self, votes: &Votes) -> NodeSet {
         let Some(votes) = self.last_votes(votes) else { return NodeSet::default() };
         if self.is_set() { votes.without_conflict() } else { votes.round().granted() }
@@ -68,7 +70,8 @@ impl Queue {
         self.waiters.values().next().copied()
     }
 
-    /// Gives the turn to the head of the queue. Returns the head, or `None` if it already had the turn.
+    /// Allows the head of the queue to make attempts. Returns the head, or `None` if the queue is empty or its head was
+    /// already allowed to make attempts.
     pub(super) fn promote(&self, waiters: &mut SlotMap<Acquires, Waiter>) -> Option<AcquireId> {
         let head = self.head()?;
         let waiter = waiters.get_mut(head).filter(|waiter| !waiter.waiting.is_first())?;
@@ -80,7 +83,8 @@ impl Queue {
     }
 }
 
-/// Removes the queue if it is empty. An empty queue with rivals stays, and `remembered` records when to check it again.
+/// Removes the queue if it is empty. If other clients competed for the lock recently, the empty queue is kept, and
+/// `remembered` records when to check it again.
 pub(super) fn remove_if_over(
     mut entry: OccupiedEntry<'_, Key, Queue>,
     remembered: &mut VecDeque<(Time, Key)>,

@@ -1,9 +1,9 @@
-//! Random faults, and the checks of the random runs.
+//! Random faults for the runs of `random_tests`, and the invariants that are checked in each run.
 
 use super::random_tests::{Run, UnderWay};
 use super::world_calls_tests::{Held, keys};
 use super::world_tests::{HostState, World, ms};
-use crate::protocol::{Tenure, Time, Ttl};
+use crate::protocol::{LeaseStatus, Time, Ttl};
 use crate::wire::Counters;
 use quorlock_test::Trouble;
 use rand::RngExt;
@@ -16,7 +16,7 @@ impl Run {
         let limit = Duration::from_millis(self.random.random_range(0..2_000));
         let (coordinator, now) = self.world.coordinator(process);
         coordinator.handle_close(limit, now);
-        let is_held = |held: &Held| matches!(held.shared.tenure(now), Tenure::Held { .. });
+        let is_held = |held: &Held| matches!(held.shared.status(now), LeaseStatus::Held { .. });
         let mut of_process = self.held.iter().filter(|held| held.process == process);
         assert!(!of_process.any(is_held), "a lease was not released");
         self.held.retain(|held| held.process != process);
@@ -94,8 +94,8 @@ impl Run {
         }
     }
 
-    /// Causes a random fault of one node, or repairs the node. In a safe run, only a minority of the nodes has lost its
-    /// memory or has a wrong clock at any time.
+    /// Injects a random fault into one node, or repairs the node. In a safe run, at most a minority of the nodes have
+    /// lost their data or have a wrong clock at any time.
     pub(super) fn fault(&mut self) {
         let nodes = self.world.hosts.len();
         let host = self.random.random_range(0..nodes);
@@ -103,18 +103,18 @@ impl Run {
         if is_faulty(&self.world, host) {
             return self.world.set_state(host, HostState::Up);
         }
-        let is_few = self.marred.is_empty() || self.marred == [host];
+        let is_few = self.faulty_nodes.is_empty() || self.faulty_nodes == [host];
         let may_mar = !self.is_safe || is_few && nodes > 2;
         match self.random.random_range(0..8) {
             0 | 1 => self.world.set_state(host, HostState::Hung),
             2 => self.world.set_state(host, HostState::Down),
             3 if may_mar => {
                 self.world.restart(host);
-                self.marred = vec![host];
+                self.faulty_nodes = vec![host];
             }
             4 if may_mar && (self.has_steps || !self.is_safe) => {
                 self.world.hosts[host].ahead_us += self.random.random_range(0..6_000_000);
-                self.marred = vec![host];
+                self.faulty_nodes = vec![host];
             }
             5 => {
                 let troubles = [
@@ -142,7 +142,7 @@ impl Run {
             self.world.set_state(host, HostState::Up);
             self.world.set_trouble(host, None);
             self.world.close_on("", host);
-            self.world.hosts[host].swallows = "";
+            self.world.hosts[host].drops_commands_with = "";
         }
         // With more jitter, replies could take longer than the node timeout, and rounds would end before the replies
         // arrive.
@@ -171,7 +171,7 @@ impl Run {
         let now: Time = self.world.now;
         let mut holders = BTreeMap::new();
         for held in &self.held {
-            if matches!(held.shared.tenure(now), Tenure::Held { .. }) {
+            if matches!(held.shared.status(now), LeaseStatus::Held { .. }) {
                 for key in held.shared.claim().keys().iter() {
                     let other = holders.insert(key.clone(), held.process);
                     assert_eq!(other, None, "two holders of {key:?}: {} and another", held.process);

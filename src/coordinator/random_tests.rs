@@ -1,4 +1,5 @@
-//! Random operations of several processes, with faults of a minority of the nodes.
+//! Randomized tests: several processes use locks while nodes fail. Runs with an even seed are safe: at most a minority
+//! of the nodes lose their data, so two clients must never hold the same lock.
 //!
 //! `COORDINATOR_SEEDS=100000 cargo test --release --lib coordinator::random_tests` runs 100,000 seeds, and
 //! `COORDINATOR_SEED=7` runs only seed 7.
@@ -6,7 +7,7 @@
 use super::world_calls_tests::{Held, keys, request, waiting};
 use super::world_tests::{World, ms};
 use super::{AcquireFailure, AcquireId, AcquireRequest, Completion, RoundId};
-use crate::protocol::{Tenure, Time, Ttl};
+use crate::protocol::{LeaseStatus, Time, Ttl};
 use crate::wire::CounterKeys;
 use quorlock_test::internals::{Config, Version};
 use rand::rngs::StdRng;
@@ -23,7 +24,7 @@ const STEPS: usize = 120;
 
 const NAMES: [&[&str]; 6] = [&["a"], &["a"], &["b"], &["a", "b"], &["b", "c"], &["a", "b", "c"]];
 
-/// Words in a command at which a server may close the connection.
+/// Words that make a faulty server close the connection if a command contains one of them.
 pub(super) const WORDS: [&str; 8] =
     ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING", "TIME", "KILL"];
 
@@ -38,22 +39,22 @@ pub(super) struct UnderWay {
 pub(super) struct Run {
     pub(super) world: World,
     pub(super) random: StdRng,
-    /// False if locks are forced, flushed or adopted, or if any number of nodes may lose their memory. Two clients can
-    /// then hold the same lock.
+    /// Whether mutual exclusion must hold. False if the run may adopt, flush or force-release locks, or may erase the
+    /// data of any number of nodes. Two clients can then hold the same lock.
     pub(super) is_safe: bool,
-    /// True if the clocks of nodes may step, which a new client cannot notice.
+    /// Whether node clocks may step. A client that connects after a step cannot detect the step.
     pub(super) has_steps: bool,
     pub(super) under_way: Vec<UnderWay>,
     pub(super) calls: Vec<(usize, RoundId)>,
-    /// Closed processes, each with the time limit for the result of its close. The time limit is `None` once the result
-    /// was reported.
+    /// The processes whose client was closed, each with the time limit for the result of the close. The time limit is
+    /// `None` once the result was reported.
     pub(super) closed: Vec<(usize, Option<Time>)>,
-    /// Leases whose locks were adopted.
+    /// Leases whose locks were adopted by another acquire.
     pub(super) given: Vec<Held>,
     pub(super) held: Vec<Held>,
     pub(super) tokens: BTreeMap<Vec<u8>, u64>,
-    /// Nodes with a lasting fault: a restart or a clock step.
-    pub(super) marred: Vec<usize>,
+    /// Nodes that were restarted, or whose clock has stepped.
+    pub(super) faulty_nodes: Vec<usize>,
     pub(super) acquired: usize,
 }
 
@@ -121,7 +122,7 @@ impl Run {
             given: Vec::new(),
             held: Vec::new(),
             tokens: BTreeMap::new(),
-            marred: Vec::new(),
+            faulty_nodes: Vec::new(),
             acquired: 0,
         }
     }
@@ -208,7 +209,8 @@ impl Run {
                 // Replies are matched by their order. If the server omits a reply, the `OK` of another command can
                 // count as the reply to a `SET`.
                 let closes = self.is_safe || self.random.random();
-                let fault = if closes { &mut host.closes_on } else { &mut host.swallows };
+                let fault =
+                    if closes { &mut host.closes_on } else { &mut host.drops_commands_with };
                 *fault = if fault.is_empty() { word } else { "" };
             }
             _ => self.fault(),
@@ -283,12 +285,12 @@ impl Run {
         self.calls.extend(released.into_iter().map(|(_, call)| (process, call)));
         // Leases that were delivered and not taken have ended with their acquires.
         self.under_way.retain(|it| it.process != process || !it.is_delivered);
-        let is_held = |held: &Held| matches!(held.shared.tenure(now), Tenure::Held { .. });
+        let is_held = |held: &Held| matches!(held.shared.status(now), LeaseStatus::Held { .. });
         let mut of_process = self.held.iter().filter(|held| held.process == process);
         assert!(!of_process.any(is_held), "a lease was not released");
     }
 
-    /// Runs the world for `duration`. Takes the acquired leases and checks the invariants whenever an acquire ends.
+    /// Runs the world for `duration`. Whenever an acquire ends, takes its lease and checks the invariants.
     pub(super) fn run(&mut self, duration: Duration) {
         let limit = self.world.now.after(duration);
         loop {

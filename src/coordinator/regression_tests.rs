@@ -1,11 +1,11 @@
-//! Regression tests for rules that the first version of the coordinator lacked.
+//! Regression tests. Each test checks a rule that the first version of the coordinator did not follow.
 
 use super::world_calls_tests::{TTL, renewed, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireRequest, Completion};
 use crate::observe::VoteEligibility;
 use crate::observe::event::{AttemptOutcome, Event};
-use crate::protocol::{Extended, Loss, Tenure};
+use crate::protocol::{Extended, LeaseStatus, Loss};
 use crate::wire::NodeFailure;
 use std::time::Duration;
 
@@ -25,11 +25,11 @@ fn extension_ends_with_the_close_of_its_client() {
     coordinator.handle_extend(held.id, ttl(TTL), now).expect("held");
     coordinator.handle_close(SECOND, now);
     world.run_for(2 * SECOND);
-    assert_eq!(extended(&world, a), [Extended::Ended(Tenure::Lost(Loss::Closed))]);
+    assert_eq!(extended(&world, a), [Extended::Ended(LeaseStatus::Lost(Loss::Closed))]);
 }
 
 #[test]
-fn lease_that_is_not_taken_passes_to_an_acquire_that_comes_late() {
+fn untaken_lease_passes_to_a_later_acquire() {
     let mut world = World::new(3, 9);
     let a = world.connected();
     let now = world.now;
@@ -103,11 +103,11 @@ fn lease_that_has_ended_is_not_released_afterwards() {
     let a = world.connected();
     let held = world.lock(a, request(&["k"]));
     world.run_for(11 * SECOND);
-    let expired = Tenure::Lost(Loss::Expired);
-    assert_eq!(held.shared.tenure(world.now), expired);
+    let expired = LeaseStatus::Lost(Loss::Expired);
+    assert_eq!(held.shared.status(world.now), expired);
     // The holder releases the lease, and another task reads the lease's state.
     world.release(&held);
-    assert_eq!(held.shared.tenure(world.now), expired, "a lost lease stays lost");
+    assert_eq!(held.shared.status(world.now), expired, "a lost lease stays lost");
 }
 
 #[test]
@@ -118,10 +118,13 @@ fn reason_of_a_loss_does_not_change() {
     let held = world.lock(a, request);
     // The driver is late.
     world.now = world.now.after(6 * SECOND);
-    let before = held.shared.tenure(world.now);
+    let before = held.shared.status(world.now);
     world.run_for(ms(10));
-    let after = held.shared.tenure(world.now);
-    assert_eq!((before, after), (Tenure::Lost(Loss::MaxHold), Tenure::Lost(Loss::MaxHold)));
+    let after = held.shared.status(world.now);
+    assert_eq!(
+        (before, after),
+        (LeaseStatus::Lost(Loss::MaxHold), LeaseStatus::Lost(Loss::MaxHold))
+    );
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn set_of_a_silent_connection_arrives_after_the_second_one() {
 }
 
 #[test]
-fn lease_that_its_holder_has_ended_in_time_is_not_reported_as_lost() {
+fn lease_that_was_released_in_time_is_not_reported_as_lost() {
     for is_watched in [false, true] {
         let mut world = World::new(3, 19);
         let a = world.connected();
@@ -170,8 +173,8 @@ fn lease_that_its_holder_has_ended_in_time_is_not_reported_as_lost() {
     }
 }
 
-/// Runs acquires and releases of several processes without faults. Returns the longest time during which no lock was
-/// held although all locks were wanted.
+/// Runs 24 acquires of four processes, which compete for the locks `names` without faults. Returns the longest time
+/// between the release of all held locks and the next successful acquire.
 fn longest_pause(seed: u64, names: &[&[&str]]) -> Duration {
     let mut world = World::new(5, seed);
     world.jitter = ms(1);

@@ -1,4 +1,4 @@
-//! Tests of releases: the nodes that receive a release, and how long a release is repeated.
+//! Tests of releases: which nodes receive a release, and how long an unanswered release is sent again.
 
 use super::world_calls_tests::{TTL, request, ttl};
 use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};
@@ -42,8 +42,8 @@ fn node_that_grants_a_refused_attempt_receives_a_release() {
     assert_eq!(world.copies("k"), 2);
 }
 
-/// Acquires a lock whose command to node 2 arrives late, breaks the connection to that node, and releases the lock.
-/// Returns the process.
+/// Releases a lock before node 2 has received the acquire: the command is delayed by 5 seconds, and its connection
+/// breaks before the release. Returns the index of the process.
 fn release_before_a_late_acquire(world: &mut World) -> usize {
     let a = world.connected();
     world.run_for(2 * SECOND);
@@ -71,7 +71,7 @@ fn broken_connection_is_killed_before_the_release_is_written() {
 }
 
 #[test]
-fn release_is_repeated_if_the_broken_connection_cannot_be_killed() {
+fn release_is_repeated_if_the_stale_connection_is_not_killed() {
     let mut world = World::new(3, 4);
     world.hosts[2].server.configure(|config: &mut Config| {
         config.forbidden.insert("client|kill".into());
@@ -228,7 +228,7 @@ fn command_behind_many_cancelled_ones_is_written_at_once() {
 }
 
 #[test]
-fn isolated_release_that_closes_connections_fails_no_other_command() {
+fn isolated_release_that_closes_connections_fails_alone() {
     let mut world = World::new(3, 11);
     world.delay = ms(5);
     let a = world.connected();
@@ -257,7 +257,7 @@ fn isolated_release_that_closes_connections_fails_no_other_command() {
 }
 
 #[test]
-fn isolated_release_waits_for_one_release_of_a_key_that_closes_connections() {
+fn isolated_release_waits_for_a_release_that_closes_connections() {
     let mut world = World::new(3, 14);
     let a = world.connected();
     world.run_for(2 * SECOND);

@@ -1,17 +1,18 @@
-//! Handles the replies of a node: turns them into votes, and detects lost keys and clock steps.
+//! Handles a node's replies: converts them into votes, and detects lost keys and clock steps.
 
 use super::command::{NodeCommand, Pipeline};
 use super::context::{Context, NodeOutput};
 use super::node::Node;
 use super::votes::node_vote;
 use crate::observe::event::{CommandKind, Event};
-use crate::observe::{NodeState, VoteEligibility, Weight};
+use crate::observe::{EventLevel, NodeState, VoteEligibility};
 use crate::protocol::{Reading, Time};
 use crate::wire::{Answer, Grant, Invalidations, NodeFailure, verify_sync};
 use redis::Value;
 use std::time::Duration;
 
-/// When the replies to a pipeline were read, and the time from which their grants count.
+/// The time at which the replies to a pipeline were read, and the time from which their grants count as votes. The
+/// second time is later if the node's clock has stepped forward (I15).
 #[derive(Clone, Copy)]
 pub(super) struct Received {
     at: Time,
@@ -19,7 +20,8 @@ pub(super) struct Received {
 }
 
 impl Node {
-    /// Handles all pipelines whose replies are complete. After an error, the caller must replace the connection.
+    /// Handles the replies to all pipelines that are completely answered. After an error, the caller must replace the
+    /// connection.
     pub(super) fn handle_replies(
         &mut self,
         now: Time,
@@ -41,7 +43,7 @@ impl Node {
                 connection.handle_reply(now)
             });
             if is_back {
-                if let Some(second) = self.second.take() {
+                if let Some(second) = self.second_handshake.take() {
                     cx.closed.push_back(second.id);
                 }
                 self.wants_second = false;
@@ -51,7 +53,8 @@ impl Node {
         Ok(())
     }
 
-    /// Handles the received pushes, which can precede bytes that end the connection.
+    /// Handles the invalidation pushes that were received, including pushes that arrived just before bytes that end the
+    /// connection.
     pub(super) fn handle_pushes(&mut self, now: Time, cx: &mut Context) {
         let pushed = self.connection_mut().and_then(|it| it.conversation().poll_invalidations());
         let Some(Invalidations { keys, flushed, overflowed }) = pushed else { return };
@@ -86,7 +89,8 @@ impl Node {
                 return Err(failure);
             }
         };
-        let reading = time.map(|shown_us| Reading { sent: written_at, shown_us, received: now });
+        let reading =
+            time.map(|server_time_us| Reading { sent: written_at, server_time_us, received: now });
         let received = if has_time {
             self.handle_reading(reading, now, cx)
         } else {
@@ -114,20 +118,22 @@ impl Node {
         }
     }
 
-    /// Returns true if `refusal` requires resolving the address again and reconnecting. `MOVED` may concern one key
-    /// while the server still serves others, so `MOVED` ends a connection at most once per backoff delay.
+    /// Returns true if `refusal` means that the client must resolve the node's address again and reconnect. `MOVED` may
+    /// concern one key while the server still serves the others, so `MOVED` causes a reconnect at most once per backoff
+    /// delay.
     fn ends_connection(&mut self, refusal: &NodeFailure, now: Time, cx: &Context) -> bool {
         if !refusal.is_moved() {
             return true;
         }
-        let is_due = now >= self.moves.next_try();
+        let is_due = now >= self.moved_backoff.next_try();
         if is_due {
-            self.moves.handle_failure(now, cx.random.number());
+            self.moved_backoff.handle_failure(now, cx.random.number());
         }
         is_due
     }
 
-    /// Handles the replies to one command. Returns the command if it must be written again at once.
+    /// Handles the replies to one command. If the server could not execute the command as it was encoded, returns the
+    /// command, which the caller must send again at once with another encoding.
     fn handle_command(
         &mut self,
         mut command: NodeCommand,
@@ -137,7 +143,7 @@ impl Node {
         cx: &mut Context,
     ) -> Option<NodeCommand> {
         if command.is_isolated() {
-            self.isolated.handle_success();
+            self.isolated_backoff.handle_success();
         }
         if command.fall_back(replies) {
             return Some(command);
@@ -167,15 +173,15 @@ impl Node {
             && command.claim().is_in_doubt(self.id)
             && self.stale.may_undo(written_at);
         if has_failed || may_be_undone {
-            self.keep(command);
-            self.repeats.handle_failure(now, cx.random.number());
+            self.keep_if_pending(command);
+            self.repeat_backoff.handle_failure(now, cx.random.number());
         } else if !self.has_pending() {
-            self.repeats.handle_success();
+            self.repeat_backoff.handle_success();
         }
         None
     }
 
-    /// Handles a command whose connection ended before the reply. The node may still execute the command.
+    /// Handles a command whose connection ended before the reply arrived. The node may still execute the command.
     pub(super) fn handle_unanswered(
         &mut self,
         mut command: NodeCommand,
@@ -186,11 +192,11 @@ impl Node {
         let was_alone = command.is_isolated();
         command.handle_unanswered(self.id);
         if was_alone {
-            self.isolated.handle_failure(now, cx.random.number());
+            self.isolated_backoff.handle_failure(now, cx.random.number());
             self.defer_like(&command);
         }
         self.fail(&mut command, failure.clone(), now, cx);
-        self.keep(command);
+        self.keep_if_pending(command);
     }
 
     pub(super) fn emit_command(
@@ -201,7 +207,7 @@ impl Node {
         cx: &mut Context,
     ) {
         let Some(command) = kind else { return };
-        cx.emit(Weight::Detail, |cx| Event::CommandFinished {
+        cx.emit(EventLevel::Debug, |cx| Event::CommandFinished {
             node: cx.name(self.id).clone(),
             command,
             vote: node_vote(answer),
@@ -209,8 +215,8 @@ impl Node {
         });
     }
 
-    /// Evaluates a reading of the node's clock that was received at `now`. `reading` is `None` if the server does not
-    /// permit `TIME`.
+    /// Updates the estimate of the node's clock with a `TIME` reply that was received at `now`. Returns the time from
+    /// which grants in the same pipeline count as votes. `reading` is `None` if the server does not permit `TIME`.
     pub(super) fn handle_reading(
         &mut self,
         reading: Option<Reading>,
@@ -228,7 +234,8 @@ impl Node {
         Received { at: now, counts_from: result.counts_from }
     }
 
-    /// Converts the `answer` that the node gave to `command` into a vote. A grant may be excluded or deferred.
+    /// Returns the answer that counts as the node's vote on `command`. If the node has restarted or its clock is wrong,
+    /// a granted `answer` is excluded or counts only later.
     fn apply_guards(
         &self,
         command: &NodeCommand,
@@ -252,7 +259,8 @@ impl Node {
         }
     }
 
-    /// Records until when the node has to keep the keys. Reports a missing key that the node had to keep.
+    /// Records until when the node must keep the keys that it has granted. If a key is missing before that time,
+    /// reports that the node has lost the key.
     fn record_kept(&self, command: &NodeCommand, answer: &Answer, now: Time, cx: &mut Context) {
         let (claim, node) = (command.claim(), self.id);
         match answer {
@@ -301,9 +309,12 @@ impl Node {
     }
 }
 
-/// Defers or excludes the grant of a free lock (I15). If the node's clock has stepped forward, the lease of the former
-/// holder may still be valid. An adopted lock, or a lock that this client already holds, was not free for other
-/// clients, so its grant counts at once.
+/// Delays the vote of a node whose clock has stepped forward (I15). The key may have expired early on this node, so the
+/// lease of its former holder may still be valid. If the grant would count only after its own key has expired, the
+/// grant is excluded.
+///
+/// Grants of adopted locks, and of locks that this client already holds, count at once: other clients could not acquire
+/// these locks.
 fn deferred(command: &NodeCommand, grant: Grant, received: Received, cx: &Context) -> Answer {
     let Received { at, counts_from } = received;
     if !command.is_plain_acquire() || counts_from <= at {

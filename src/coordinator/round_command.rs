@@ -1,4 +1,4 @@
-//! The command of a round, encoded once and shared by the nodes of the round.
+//! The command that a round sends to several nodes, which share the encoded bytes where possible.
 
 use super::claim::Claim;
 use crate::protocol::{NodeId, Time};
@@ -12,8 +12,8 @@ pub(super) struct RoundCommand {
     first: OnceLock<Encoding>,
 }
 
-/// The encoded bytes that the first node received. Another node receives the same bytes if the command is written at
-/// the same time, in the same form, to a server with the same capabilities.
+/// The command as encoded for the first node. The bytes are reused for another node if the command is written at the
+/// same time, with the same [`Form`], and for the same server capabilities.
 #[derive(Debug)]
 struct Encoding {
     at: Time,
@@ -71,7 +71,7 @@ mod tests {
         Arc::new(Claim::new(keys, Value::of(b"v"), fence, 3, at(25)))
     }
 
-    /// Returns the command's bytes with and without the shared encoding.
+    /// Returns the command's bytes from a node that can share them, and the bytes of a separate encoding.
     fn written(
         command: &RoundCommand,
         form: Form,

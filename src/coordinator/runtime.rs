@@ -1,4 +1,5 @@
-//! Handles the end of the runtime that served a client's connections, and the start of the next runtime.
+//! Handling of a runtime shutdown: the client's connections end with their runtime, and the next runtime continues the
+//! client's work.
 
 use super::acquire::{Acquire, Stage};
 use super::command::NodeCommand;
@@ -28,8 +29,9 @@ impl Coordinator {
         !self.cx.settings.quorum.reached(connected) || self.nodes.iter().any(is_needed)
     }
 
-    /// Handles the end of the driver's runtime, which also ends all connections. If `is_next` is false, all commands
-    /// fail. Otherwise, attempts restart, and commands wait for the connections of the next runtime.
+    /// Handles the end of the driver's runtime, which has also ended all connections. If `is_next` is true, another
+    /// runtime follows: attempts restart, and commands wait for the connections of that runtime. Otherwise, all
+    /// commands fail.
     pub(crate) fn handle_runtime_end(&mut self, is_next: bool, now: Time) {
         if self.is_closed() {
             return;
@@ -61,7 +63,8 @@ impl Coordinator {
         self.ready.push_back(id);
     }
 
-    /// Restarts the node timeout of each unfinished release, because connections are opened again on a new runtime.
+    /// Handles the start of a runtime that replaces another one. Restarts the node timeout of each unfinished release,
+    /// because the new runtime must first open connections.
     pub(crate) fn handle_new_runtime(&mut self, now: Time) {
         let close_at = now.after(self.cx.settings.node_timeout);
         for call in self.rounds.ids() {
@@ -78,8 +81,8 @@ impl Coordinator {
 }
 
 impl Node {
-    /// Takes the unanswered releases of rounds, so that they can be repeated and the replies count as votes. Other
-    /// unanswered commands fail.
+    /// Returns the unanswered releases whose rounds still wait for this node's vote, so that they can be sent again on
+    /// the next runtime. All other unanswered commands fail.
     fn take_releases(&mut self, now: Time, cx: &mut Context) -> Vec<NodeCommand> {
         let unanswered = self.connection_mut().map(Connection::take_unanswered);
         let is_kept = |command: &NodeCommand| command.is_release() && command.has_round();
@@ -95,7 +98,7 @@ impl Node {
     /// the node.
     fn handle_runtime_end(&mut self, is_next: bool, now: Time, cx: &mut Context) {
         self.wants_second = false;
-        if let Some(second) = self.second.take() {
+        if let Some(second) = self.second_handshake.take() {
             cx.closed.push_back(second.id);
         }
         if let Link::Connecting { handshake, .. } = &self.link {

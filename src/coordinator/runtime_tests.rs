@@ -1,4 +1,4 @@
-//! Tests of the end of the runtime that serves the connections.
+//! Tests of acquires and releases that are in progress when the client's runtime shuts down.
 
 use super::completion::{AcquireFailure, Completion};
 use super::world_calls_tests::request;

@@ -1,4 +1,4 @@
-//! Tests of connection set-ups, and of refusals that end connections.
+//! Tests of connection set-ups, and of error replies that make the client reconnect.
 
 use super::Settings;
 use super::world_calls_tests::request;
@@ -26,7 +26,7 @@ fn replica_is_refused() {
     world.release(&held);
 }
 
-/// Makes node 0 reply to an acquire with `MOVED`. Returns true if the reply ends the connection.
+/// Makes node 0 reply to an acquire with `MOVED`. Returns true if the client then closes the connection.
 fn is_closed_by_moved(world: &mut World, a: usize, key: &str) -> bool {
     let count = |world: &World| {
         let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });
@@ -141,7 +141,7 @@ fn second_connection_is_closed_if_the_first_replies_again() {
 }
 
 #[test]
-fn server_that_refuses_all_writes_is_reconnected_with_growing_pauses() {
+fn reconnects_to_a_server_that_refuses_writes_are_delayed() {
     let mut world = World::new(3, 9);
     // Without `INFO`, the client cannot detect a replica during the set-up.
     world.hosts[1].server.configure(|config: &mut Config| {
@@ -161,7 +161,7 @@ fn server_that_refuses_all_writes_is_reconnected_with_growing_pauses() {
 }
 
 #[test]
-fn failed_call_for_credentials_is_reported_at_the_connect_timeout() {
+fn failed_credentials_call_is_reported_at_connect_timeout() {
     let mut world = World::new(1, 20);
     let a = world.process_with(Settings { opening_timeout: ms(1_250), ..world.settings() });
     let (coordinator, now) = world.coordinator(a);
@@ -174,7 +174,7 @@ fn failed_call_for_credentials_is_reported_at_the_connect_timeout() {
 }
 
 #[test]
-fn set_up_after_a_call_for_credentials_ends_at_the_connect_timeout() {
+fn set_up_after_credentials_call_ends_at_connect_timeout() {
     let mut world = World::new(1, 21);
     let a = world.process_with(Settings { opening_timeout: ms(1_250), ..world.settings() });
     let (coordinator, now) = world.coordinator(a);

@@ -1,4 +1,4 @@
-//! Settings of a coordinator.
+//! Settings of a [`Coordinator`](super::Coordinator).
 
 use crate::protocol::{ClientId, Drift, Policy, Quorum, Ttl};
 use std::sync::Arc;
@@ -11,13 +11,14 @@ pub(crate) struct Settings {
     pub(crate) node_timeout: Duration,
     /// Maximum time to establish and set up a connection.
     pub(crate) connect_timeout: Duration,
-    /// Maximum time for the driver to open a connection. The limit exceeds `connect_timeout` if the driver calls the
-    /// application for credentials: the connect timeout limits the call, whose error must still be reported.
+    /// Maximum time for the driver to open a connection. If the application supplies the credentials, this limit is
+    /// longer than `connect_timeout`. `connect_timeout` then limits the application's callback, and a timeout of the
+    /// callback can still be reported.
     pub(crate) opening_timeout: Duration,
     /// Maximum TTL that any client of these nodes uses.
     pub(crate) max_ttl: Ttl,
     pub(crate) policy: Policy,
-    /// True if nodes that persist each write are exempt from the quarantine.
+    /// Whether nodes that persist every write are exempt from the quarantine that follows a restart.
     pub(crate) trusts_persistence: bool,
     pub(crate) client: ClientId,
     pub(crate) nodes: Box<[NodeSettings]>,
@@ -29,8 +30,8 @@ pub(crate) struct Settings {
 pub(crate) struct NodeSettings {
     /// The node's address, without user and password.
     pub(crate) name: Arc<str>,
-    /// Hint for the error of a connection that the server closed without a reply.
+    /// Advice to append to the error if the server closes a new connection without a reply.
     pub(crate) hint_if_closed: &'static str,
-    /// Hint for the error of a connection that timed out without any reply.
+    /// Advice to append to the error if a new connection times out without any reply.
     pub(crate) hint_if_silent: &'static str,
 }

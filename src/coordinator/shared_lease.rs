@@ -1,30 +1,31 @@
-//! The part of a lease's state that its handles read without the coordinator.
+//! Lease state that the handles of a lease can read without access to the coordinator.
 
 use super::claim::Claim;
-use crate::protocol::{Loss, Tenure, Time};
+use crate::protocol::{LeaseStatus, Loss, Time};
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The state of a lease, as published by the coordinator. A handle can end the lease before the coordinator does.
+/// The state of a lease. The coordinator publishes the state, and the lease's handles read it. A handle can also end
+/// the lease itself, before the coordinator handles the end.
 #[derive(Debug)]
 pub(crate) struct SharedLease {
     claim: Arc<Claim>,
     /// End of the validity, in nanoseconds.
     valid_until: AtomicU64,
-    /// Margin before `valid_until` in which the lease can no longer be taken: at least the margin with which its
-    /// renewal ends the lease.
+    /// The minimum remaining validity with which a caller can still take the lease. At least the margin before
+    /// `valid_until` at which the renewal ends the lease.
     needed: Duration,
-    /// The loss that is reported from `valid_until` on.
+    /// The code of the loss to report once `valid_until` has passed.
     expiry: AtomicU8,
-    /// [`HELD`], [`RELEASED`] or the number of a loss; never changes back to [`HELD`].
+    /// [`HELD`], [`RELEASED`], or a code for the reason the lease was lost. Never changes back to [`HELD`].
     end: AtomicU8,
     delivery: AtomicU8,
 }
 
 const HELD: u8 = 0;
 const RELEASED: u8 = 1;
-/// Number of the first loss in [`Loss::ALL`]. The other losses follow in the same order.
+/// The code of the first loss in [`Loss::ALL`]. The codes of the other losses follow in the same order.
 const FIRST_LOSS: u8 = 2;
 
 const UNCLAIMED: u8 = 0;
@@ -32,8 +33,8 @@ const CLAIMED: u8 = 1;
 const REVOKED: u8 = 2;
 
 impl SharedLease {
-    /// Creates the state of a held lease. `expiry` is the loss at `valid_until`. The lease can be taken while more than
-    /// `needed` of its validity is left.
+    /// Creates the state of a held lease. `expiry` is the loss to report once `valid_until` has passed. A caller can
+    /// take the lease while more than `needed` of its validity is left.
     pub(super) fn new(
         claim: Arc<Claim>,
         valid_until: Time,
@@ -54,53 +55,55 @@ impl SharedLease {
         &self.claim
     }
 
-    /// Returns the lease's state at `now`. From `valid_until` on, the lease is lost (I10).
-    pub(crate) fn tenure(&self, now: Time) -> Tenure {
+    /// Returns the lease's status at `now`. From `valid_until` on, the lease is lost even if the coordinator has not
+    /// reported it (I10).
+    pub(crate) fn status(&self, now: Time) -> LeaseStatus {
         match self.end.load(Ordering::Acquire) {
             HELD => {
                 let valid_until = Time::from_nanos(self.valid_until.load(Ordering::Acquire));
                 if now < valid_until {
-                    return Tenure::Held { valid_until };
+                    return LeaseStatus::Held { valid_until };
                 }
-                Tenure::Lost(loss(self.expiry.load(Ordering::Acquire)))
+                LeaseStatus::Lost(loss(self.expiry.load(Ordering::Acquire)))
             }
-            RELEASED => Tenure::Released,
-            number => Tenure::Lost(loss(number)),
+            RELEASED => LeaseStatus::Released,
+            number => LeaseStatus::Lost(loss(number)),
         }
     }
 
-    /// Ends the lease as released. Call this before the release is submitted. Returns false if the lease has already
+    /// Marks the lease as released. Call this before the release is submitted. Returns false if the lease has already
     /// ended at `now`.
     pub(crate) fn end(&self, now: Time) -> bool {
-        let tenure = self.tenure(now);
-        if let Tenure::Lost(_) = tenure {
+        let status = self.status(now);
+        if let LeaseStatus::Lost(_) = status {
             // A lost lease stays lost (I9).
-            self.publish(tenure);
+            self.publish(status);
             return false;
         }
         self.set_end(RELEASED)
     }
 
-    /// Ends the lease as lost. Call this before the release is submitted.
+    /// Marks the lease as lost because of `loss`. Call this before the release is submitted.
     pub(crate) fn end_as(&self, loss: Loss) {
-        self.publish(Tenure::Lost(loss));
+        self.publish(LeaseStatus::Lost(loss));
     }
 
-    /// Takes a lease that was delivered to an acquire. Returns false if the lease has ended, is about to end, or was
+    /// Takes the lease for the caller of the acquire. Returns false if the lease has ended, is about to end, or was
     /// revoked. The acquire then continues.
     pub(crate) fn take(&self, now: Time) -> bool {
         self.takeable_until(now).is_some() && self.set_delivery(CLAIMED)
     }
 
-    /// Returns the time until which a delivered lease can be taken, or `None` if it cannot be taken at `now`.
+    /// Returns the time until which the caller can take the lease. Returns `None` if the lease cannot be taken at
+    /// `now`.
     pub(super) fn takeable_until(&self, now: Time) -> Option<Time> {
-        match self.tenure(now.after(self.needed)) {
-            Tenure::Held { valid_until } => Some(valid_until.before(self.needed)),
-            Tenure::Lost(_) | Tenure::Released => None,
+        match self.status(now.after(self.needed)) {
+            LeaseStatus::Held { valid_until } => Some(valid_until.before(self.needed)),
+            LeaseStatus::Lost(_) | LeaseStatus::Released => None,
         }
     }
 
-    /// Revokes a delivered lease. Returns false if the lease was already taken.
+    /// Revokes the lease before its caller has taken it. Returns false if the lease was already taken.
     pub(super) fn revoke(&self) -> bool {
         self.set_delivery(REVOKED)
     }
@@ -114,18 +117,18 @@ impl SharedLease {
         self.delivery.compare_exchange(UNCLAIMED, to, success, failure).is_ok()
     }
 
-    /// Publishes that the lease is valid until `valid_until`. `expiry` is the loss at that time.
+    /// Publishes a new end of the validity. `expiry` is the loss to report once `valid_until` has passed.
     pub(super) fn extend(&self, valid_until: Time, expiry: Loss) {
         self.expiry.store(number(expiry), Ordering::Release);
         self.valid_until.store(valid_until.as_nanos(), Ordering::Release);
     }
 
     /// Publishes the end of the lease, unless an end was published before.
-    pub(super) fn publish(&self, ended: Tenure) {
+    pub(super) fn publish(&self, ended: LeaseStatus) {
         match ended {
-            Tenure::Held { .. } => {}
-            Tenure::Released => _ = self.set_end(RELEASED),
-            Tenure::Lost(loss) => _ = self.set_end(number(loss)),
+            LeaseStatus::Held { .. } => {}
+            LeaseStatus::Released => _ = self.set_end(RELEASED),
+            LeaseStatus::Lost(loss) => _ = self.set_end(number(loss)),
         }
     }
 
@@ -162,18 +165,18 @@ mod tests {
     fn lease_ends_once() {
         for (loss, place) in Loss::ALL.into_iter().zip(0..) {
             let lease = lease();
-            assert_eq!(lease.tenure(at(9)), Tenure::Held { valid_until: at(10) });
-            assert_eq!(lease.tenure(at(10)), Tenure::Lost(Loss::Expired));
+            assert_eq!(lease.status(at(9)), LeaseStatus::Held { valid_until: at(10) });
+            assert_eq!(lease.status(at(10)), LeaseStatus::Lost(Loss::Expired));
             lease.extend(at(20), Loss::Expired);
-            assert_eq!(lease.tenure(at(19)), Tenure::Held { valid_until: at(20) });
-            lease.publish(Tenure::Lost(loss));
+            assert_eq!(lease.status(at(19)), LeaseStatus::Held { valid_until: at(20) });
+            lease.publish(LeaseStatus::Lost(loss));
             assert!(!lease.end(at(19)), "{place}");
-            assert_eq!(lease.tenure(at(0)), Tenure::Lost(loss));
+            assert_eq!(lease.status(at(0)), LeaseStatus::Lost(loss));
         }
         let lease = lease();
         assert!(lease.end(at(9)));
-        lease.publish(Tenure::Lost(Loss::Expired));
-        assert_eq!(lease.tenure(at(0)), Tenure::Released);
+        lease.publish(LeaseStatus::Lost(Loss::Expired));
+        assert_eq!(lease.status(at(0)), LeaseStatus::Released);
     }
 
     #[test]
@@ -184,6 +187,6 @@ mod tests {
         assert!(revoked.revoke() && !revoked.take(at(0)) && !revoked.is_taken());
         let ended = lease();
         assert!(!ended.take(at(8)) && ended.takeable_until(at(7)) == Some(at(8)));
-        assert!(matches!(ended.tenure(at(8)), Tenure::Held { .. }) && ended.revoke());
+        assert!(matches!(ended.status(at(8)), LeaseStatus::Held { .. }) && ended.revoke());
     }
 }

@@ -8,8 +8,9 @@ use crate::protocol::{Action, Time};
 use crate::wire::NodeFailure;
 
 impl Node {
-    /// Returns when [`handle_timeout`](Self::handle_timeout) must be called, a connection can be opened, or delayed
-    /// commands can be written. Work that is possible now needs no timeout.
+    /// Returns the next time at which the driver must call [`handle_timeout`](Self::handle_timeout), can open a
+    /// connection, or can write delayed commands. Returns `None` if no such time is known. Work that is possible now
+    /// needs no timeout.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
         let connection = self.connection().map(Connection::next_timeout);
         let handshake = self.handshakes().map(Handshake::deadline).min();
@@ -32,7 +33,7 @@ impl Node {
             .map(|handshake| handshake.id)
             .collect();
         for id in late {
-            self.time_out(id, now, cx);
+            self.fail_set_up(id, now, cx);
         }
         while let Some(connection) = self.connection_mut() {
             match connection.handle_timeout(now, is_quorum_silent, was_read) {
@@ -51,7 +52,7 @@ impl Node {
     }
 
     /// Fails the set-up of connection `id`, which has reached the connect timeout.
-    fn time_out(&mut self, id: ConnectionId, now: Time, cx: &mut Context) {
+    fn fail_set_up(&mut self, id: ConnectionId, now: Time, cx: &mut Context) {
         let Some((handshake, is_second)) = self.take_handshake(id) else { return };
         cx.closed.push_back(id);
         let hint = if handshake.is_partly_answered() {
@@ -72,7 +73,7 @@ impl Node {
         self.handle_state(now, cx);
     }
 
-    /// Reports that the state of the connection may have changed.
+    /// Notifies the coordinator and the observers that the node's state may have changed.
     pub(super) fn handle_state(&mut self, now: Time, cx: &mut Context) {
         cx.outputs.push_back(NodeOutput::Connectivity);
         self.emit_health(now, cx);

@@ -1,4 +1,4 @@
-//! Storage whose identifiers are never reused, so that a late reply cannot reach a newer entry.
+//! Storage whose identifiers are never reused, so that a late reply cannot be attributed to a newer entry.
 
 use slab::Slab;
 use std::fmt;
@@ -13,17 +13,18 @@ pub(crate) struct Id<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Identifier of an acquire, from its submission until its lease is claimed or the acquire has failed.
+/// Identifier of an acquire. Valid until the caller has taken the lease or the acquire has failed.
 pub(crate) type AcquireId = Id<Acquires>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Acquires {}
 
-/// Identifier of a lease until its release.
+/// Identifier of a lease. Valid until the lease is released.
 pub(crate) type LeaseId = Id<Leases>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Leases {}
 
-/// Identifier of a round of commands, and of the extension, release or status request that started the round.
+/// Identifier of a round: a command that is sent to several nodes, and their votes. Also identifies the extension,
+/// release or status request that started the round.
 pub(crate) type RoundId = Id<Rounds>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rounds {}
@@ -81,8 +82,8 @@ impl<K: Copy, T> Slots<K, T> {
     }
 }
 
-/// Values for some entries of [`Slots`]. A value stays until it is removed, or until a value is inserted for a newer
-/// entry in the same slot.
+/// A map from the identifiers of [`Slots`] to values. A value is kept until it is removed, or until a value is inserted
+/// for a newer entry that reuses the slot.
 pub(super) struct SlotMap<K, T> {
     values: Vec<Option<(u64, T)>>,
     kind: PhantomData<fn() -> K>,

@@ -1,4 +1,5 @@
-//! Stages of an acquire: waiting for connections, waiting for its turn, attempts with rests between them, and delivery.
+//! The stages of an acquire: waiting for connections, waiting in a queue, attempts with pauses between them, and
+//! delivery of the lease.
 
 use super::acquire::{Acquire, AcquireRequest, Phase, Stage};
 use super::completion::{AcquireFailure, Completion};
@@ -6,7 +7,7 @@ use super::slots::AcquireId;
 use super::state::Coordinator;
 use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
-use crate::observe::Weight;
+use crate::observe::EventLevel;
 use crate::observe::event::{AttemptOutcome, Event, LockInfo};
 use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Time};
 use std::time::Duration;
@@ -14,19 +15,20 @@ use std::time::Duration;
 /// Maximum number of concurrent attempts in one client (I12). Further acquires wait.
 const MAX_ATTEMPTS: usize = 1 << 14;
 
-/// Time added to the connect timeout while an acquire waits for the first connections.
+/// Added to the connect timeout to obtain the maximum time that an acquire waits for the client's first connections.
 const CONNECT_MARGIN: Duration = Duration::from_millis(100);
 
 pub(super) enum Step {
     /// Continue with the new stage at once.
-    Again,
+    Continue,
     /// Wait until this time or an earlier event.
     Wait(Time),
     Over,
 }
 
 impl Coordinator {
-    /// Starts an acquire, which ends with [`Completion::Acquired`] or [`Completion::AcquireFailed`].
+    /// Starts an acquire. The acquire ends with [`Completion::Acquired`] or [`Completion::AcquireFailed`], unless it is
+    /// cancelled.
     pub(crate) fn handle_acquire(&mut self, mut request: AcquireRequest, now: Time) -> AcquireId {
         let settings = &self.cx.settings;
         let deadline = request.deadline.unwrap_or(Time::END);
@@ -60,7 +62,7 @@ impl Coordinator {
     pub(super) fn advance(&mut self, id: AcquireId, now: Time) {
         loop {
             match self.step(id, now) {
-                Step::Again => {}
+                Step::Continue => {}
                 Step::Over => return,
                 Step::Wait(at) => {
                     if let Some(acquire) = self.acquires.get_mut(id)
@@ -92,10 +94,10 @@ impl Coordinator {
             Stage::Queued => {
                 let is_new = acquire.attempts == 0 && acquire.refused.is_none();
                 let until = self.queues.rests_until(id).filter(|_| is_new).unwrap_or(now);
-                self.enter_stage(id, Stage::HoldingBack { until: until.min(deadline) })
+                self.enter_stage(id, Stage::Delaying { until: until.min(deadline) })
             }
-            Stage::HoldingBack { until } if now < until => Step::Wait(until),
-            Stage::HoldingBack { .. } => {
+            Stage::Delaying { until } if now < until => Step::Wait(until),
+            Stage::Delaying { .. } => {
                 let timeout = self.cx.settings.node_timeout;
                 let until = acquire.terms.deadline.unwrap_or(now.after(timeout));
                 self.enter_stage(id, Stage::Blocked { until, is_queued: false })
@@ -129,12 +131,12 @@ impl Coordinator {
     pub(super) fn enter_stage(&mut self, id: AcquireId, stage: Stage) -> Step {
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         acquire.stage = stage;
-        Step::Again
+        Step::Continue
     }
 
     /// Emits [`Event::WaitStarted`] if the acquire has not emitted one before.
     pub(super) fn begin_wait(&mut self, id: AcquireId, now: Time) {
-        if !self.cx.wants(Weight::Detail) {
+        if !self.cx.wants(EventLevel::Debug) {
             return;
         }
         let prefix = self.cx.settings.prefix;
@@ -143,12 +145,12 @@ impl Coordinator {
         {
             acquire.wait_began = Some(now);
             let lock = acquire.lock(prefix);
-            self.cx.emit(Weight::Detail, |_| Event::WaitStarted { lock });
+            self.cx.emit(EventLevel::Debug, |_| Event::WaitStarted { lock });
         }
     }
 
-    /// Fails an acquire that is out of time. The failure reports the acquire's last refusal, or else the last refusal
-    /// of the queue's head.
+    /// Fails an acquire whose deadline has passed. The error reports the acquire's last refused attempt, or else the
+    /// last refused attempt of the queue's head. If neither exists, the error is a timeout.
     pub(super) fn fail_out_of_time(&mut self, id: AcquireId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let own = acquire.refused.and_then(|round| self.rounds.get(round));
@@ -191,7 +193,7 @@ impl Coordinator {
         self.fail(id, AcquireFailure::Overloaded { report }, now)
     }
 
-    /// Fails an acquire because the client is closed. Releases a lease that was delivered and not taken.
+    /// Fails an acquire because the client is closed. A lease that the caller has not taken yet is released.
     fn fail_closed(&mut self, id: AcquireId, now: Time) -> Step {
         match self.acquires.get(id).map(|acquire| &acquire.stage) {
             None => Step::Over,
@@ -218,7 +220,8 @@ impl Coordinator {
         Step::Over
     }
 
-    /// Ends the acquire. Releases the keys that its attempt may have set, and a delivered lease that was not taken.
+    /// Removes the acquire. Releases the keys that its current attempt may have set, and a lease that the caller has
+    /// not taken yet.
     fn end_acquire(&mut self, id: AcquireId, now: Time) {
         let prefix = self.cx.settings.prefix;
         let Some(mut acquire) = self.acquires.remove(id) else { return };
@@ -238,7 +241,7 @@ impl Coordinator {
             }
             Stage::Connecting { .. }
             | Stage::Queued
-            | Stage::HoldingBack { .. }
+            | Stage::Delaying { .. }
             | Stage::Blocked { .. }
             | Stage::Resting { .. }
             | Stage::Revoked { .. } => {}
@@ -247,11 +250,11 @@ impl Coordinator {
         self.leave_queue(id, now);
         if let Some(began) = acquire.wait_began {
             let (lock, elapsed) = (acquire.lock(prefix), now.since(began));
-            self.cx.emit(Weight::Detail, |_| Event::WaitFinished { lock, elapsed });
+            self.cx.emit(EventLevel::Debug, |_| Event::WaitFinished { lock, elapsed });
         }
     }
 
-    /// Handles a node's vote in an acquire round. `outcome` is `None` unless the vote decided the round.
+    /// Handles a node's vote in an acquire round. `outcome` is `None` if the vote has not decided the round.
     pub(super) fn handle_acquire_vote(
         &mut self,
         id: AcquireId,

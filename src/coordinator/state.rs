@@ -1,4 +1,4 @@
-//! The state of one client, and the handling of its nodes' output.
+//! The [`Coordinator`]: the state of one client, and the handling of its nodes' output.
 
 use super::acquire::Acquire;
 use super::closing::Closing;
@@ -14,14 +14,15 @@ use super::timeout::Timeout;
 use super::timers::Timers;
 use super::votes::{Owner, VoteCounter};
 use super::waiting::WaitQueues;
-use crate::observe::Weight;
+use crate::observe::EventLevel;
 use crate::observe::event::LockInfo;
 use crate::protocol::{ClockSteps, NodeClock, NodeId, NodeSet, Time};
 use crate::random::Random;
 use crate::wire::Key;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// State machine that makes the decisions of one client.
+/// The state machine of one client: decides which commands to send, and whether acquires, extensions and releases
+/// succeed.
 ///
 /// # Methods
 ///
@@ -35,12 +36,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// # Order of calls
 ///
 /// In each turn, the driver submits requests, passes all bytes that were read, and calls `poll_transmit` once for each
-/// connection. When the alarm rings, the driver takes a turn, unless another thread takes one, and calls
-/// `handle_timeout` if it is due.
+/// connection. When the alarm fires, the driver takes a turn, unless another thread is taking one. The driver then
+/// calls `handle_timeout` if a timeout has passed.
 ///
-/// The driver reads `now` after the bytes that it passes to `handle_bytes` (I3), and before it writes the bytes of
-/// `poll_transmit` (I4). `now` never goes back. A node is declared stalled only in a `handle_timeout` that follows
-/// another one. Between the two calls, the driver reads all connections.
+/// The driver reads the clock for `now` after it has read the bytes that it passes to `handle_bytes` (I3), and before
+/// it writes the bytes of `poll_transmit` (I4). `now` never goes back. A node is declared stalled only in the second of
+/// two calls of `handle_timeout`. Between the two calls, the driver reads all connections.
 pub(crate) struct Coordinator {
     pub(super) cx: Context,
     pub(super) nodes: Nodes,
@@ -50,24 +51,25 @@ pub(crate) struct Coordinator {
     pub(super) leases: Slots<Leases, Lease>,
     pub(super) leases_by_key: HashMap<Key, LeaseId>,
     pub(super) steps: ClockSteps,
-    /// Status requests and forced releases, by their first round, which identifies them to their callers.
+    /// Status requests and forced releases, by the identifier of their first round. Callers use the same identifier.
     pub(super) surveys: BTreeMap<RoundId, Survey>,
     pub(super) timers: Timers<Timeout>,
     pub(super) lease_timers: Timers<LeaseId>,
-    /// Number of attempts under way.
+    /// Number of attempts in progress.
     pub(super) attempts: usize,
-    /// Number of attempts so far that had to confirm their fencing token.
+    /// Total number of attempts that needed a second round to confirm their fencing token.
     pub(super) confirmations: u64,
-    /// Acquires that wait because the maximum number of attempts is under way.
+    /// Acquires that wait because the maximum number of attempts is in progress.
     pub(super) blocked: VecDeque<AcquireId>,
-    /// Acquires that can continue.
+    /// Acquires that can continue, to be advanced by [`settle`](Self::settle).
     pub(super) ready: VecDeque<AcquireId>,
     pub(super) completions: VecDeque<Completion>,
-    /// The highest fencing counter that a node has reported.
+    /// The highest value of a fencing counter that a node has reported.
     pub(super) highest_number: u64,
-    /// A reading of the wall clock for fencing tokens: the time of the reading, and microseconds since 1970.
+    /// The last reading of the wall clock, for fencing tokens: when the clock was read, and the microseconds since
+    /// 1970.
     pub(super) wall_clock: (Time, u64),
-    /// True once the client knows which nodes count; never reset.
+    /// Whether [`is_warm`](Self::is_warm) has returned true. Never reset.
     pub(super) is_warm: bool,
     pub(super) awaits_ready: bool,
     pub(super) closing: Closing,
@@ -103,13 +105,14 @@ impl Coordinator {
         }
     }
 
-    /// Sets the level of the events that receivers want, or `None` without receivers.
-    pub(crate) fn observe(&mut self, level: Option<Weight>) {
+    /// Sets which events are emitted. `level` is the most detailed level that a receiver wants, or `None` if no
+    /// receiver is installed.
+    pub(crate) fn observe(&mut self, level: Option<EventLevel>) {
         self.cx.observe(level);
     }
 
-    /// Sets a reading of the wall clock at `now`, in microseconds since 1970. Without a reading, fencing tokens start
-    /// at 1.
+    /// Records that the wall clock showed `wall_us` microseconds since 1970 at `now`. Without a reading, fencing tokens
+    /// start at 1.
     pub(crate) fn set_wall_clock(&mut self, wall_us: u64, now: Time) {
         self.wall_clock = (now, wall_us);
     }
@@ -145,7 +148,8 @@ impl Coordinator {
         }
     }
 
-    /// Completes the operation of a decided round that belongs to no acquire.
+    /// Completes the operation that started the decided `round`: an extension, a release, a status request or a forced
+    /// release. Rounds of acquires are ignored.
     pub(super) fn handle_decision(&mut self, round: RoundId, now: Time) {
         match self.rounds.get(round).map(|votes| votes.owner) {
             Some(Owner::Extension { .. }) => self.complete_extension(round, now),
@@ -157,7 +161,7 @@ impl Coordinator {
         }
     }
 
-    /// Handles the output of the nodes and continues ready acquires, until both queues are empty.
+    /// Handles the queued output of the nodes and advances ready acquires, until both queues are empty.
     pub(super) fn settle(&mut self, now: Time) {
         if self.closing == Closing::Open && self.cx.outputs.is_empty() && self.ready.is_empty() {
             return;
@@ -240,8 +244,8 @@ impl Coordinator {
         }
     }
 
-    /// Returns true once an attempt is useful: a quorum is connected or every node was tried, and the client knows
-    /// which of the nodes count.
+    /// Returns true once an attempt can be useful. A quorum must be connected, or the client must have tried to connect
+    /// to every node. The client must also know which nodes' votes count.
     pub(super) fn is_warm(&self, now: Time) -> bool {
         if self.is_warm {
             return true;
@@ -259,8 +263,8 @@ impl Coordinator {
         self.leases.get(id).map(|lease| lease.lock_info(self.cx.settings.prefix))
     }
 
-    /// Returns the remaining kinds of state with their counts. The result is empty once all operations have ended and
-    /// all nodes are done.
+    /// Returns each kind of state that is left, with its count. The result is empty once all operations have ended and
+    /// no node has commands left.
     #[cfg(test)]
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
         let nodes = self.nodes.iter().filter(|node| !node.is_done()).count();

@@ -14,14 +14,16 @@ use crate::wire::{Answer, Command, Conflict, Keys, NodeFailure, Value};
 use std::sync::Arc;
 
 impl Coordinator {
-    /// Reads the state of the lock on each node. The request ends with [`Completion::Status`].
+    /// Starts a status request, which reads the state of the lock on each node. The request ends with
+    /// [`Completion::Status`].
     pub(crate) fn handle_status(&mut self, keys: Keys, now: Time) -> RoundId {
         let call = self.begin_survey(keys, None, now);
         self.settle(now);
         call
     }
 
-    /// Tries once to delete the value that each node reports. The request ends with [`Completion::ForceReleased`].
+    /// Starts a forced release, which reads the lock's value on each node and then tries once to delete it. The request
+    /// ends with [`Completion::ForceReleased`].
     pub(crate) fn handle_force_release(&mut self, keys: Keys, now: Time) -> RoundId {
         let call = self.begin_survey(keys.clone(), Some(keys), now);
         self.settle(now);
@@ -64,8 +66,8 @@ impl Coordinator {
         Arc::new(Claim::new(keys, value, None, nodes, Time::END))
     }
 
-    /// Continues a status request or a forced release once its round is decided: all nodes have voted, or the timeout
-    /// has passed.
+    /// Completes a status request or a forced release, or starts the second round of a forced release. The call has no
+    /// effect until the round is decided: all nodes have voted, or the node timeout has passed.
     pub(super) fn complete_survey(&mut self, round: RoundId, now: Time) {
         if self.rounds.get(round).is_none_or(|votes| votes.round().outcome().is_none()) {
             return;
@@ -92,8 +94,8 @@ impl Coordinator {
         }
     }
 
-    /// Asks each node that reported a value to delete that value. For other nodes, the reply of the first round counts
-    /// again.
+    /// Starts the second round of a forced release, which asks each node that reported a value to delete that value.
+    /// For the other nodes, the reply to the first round is used again.
     fn delete_holders(&mut self, call: RoundId, keys: &Keys, found: &VoteCounter, now: Time) {
         let round = self.insert_survey_round(Owner::Deletion { call }, now);
         let mut claims = Vec::new();

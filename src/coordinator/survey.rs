@@ -1,4 +1,4 @@
-//! A status request or a forced release under way.
+//! A status request or a forced release in progress.
 
 use super::claim::Claim;
 use super::slots::RoundId;
@@ -9,6 +9,7 @@ pub(super) struct Survey {
     pub(super) round: RoundId,
     /// Claims whose unsent commands are cancelled once the round is over.
     pub(super) claims: Vec<Arc<Claim>>,
-    /// For the first round of a forced release, the keys whose holders the second round deletes.
+    /// The keys to delete in the second round of a forced release. `None` for the second round itself, and for status
+    /// requests.
     pub(super) deletes: Option<Keys>,
 }

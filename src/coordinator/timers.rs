@@ -1,13 +1,13 @@
-//! Timeouts of acquires, leases and rounds.
+//! A queue of timeouts, used for acquires, leases and rounds.
 //!
-//! A timeout is not removed when it is cancelled or moved. Each method takes a predicate that returns whether a timeout
-//! is still current, and drops timeouts that are not.
+//! A timeout is not removed when it is cancelled or moved. Instead, each method takes a predicate `is_current`, and
+//! drops the outdated timeouts that it finds.
 
 use crate::protocol::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Minimum number of timeouts for a compaction, which removes timeouts that are no longer current.
+/// Minimum number of timeouts at which the queue is compacted. A compaction removes all outdated timeouts.
 const MIN_COMPACTED: usize = 1 << 10;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<K: Copy + Ord> Timers<K> {
         None
     }
 
-    /// Removes the earliest current timeout if its time has passed at `now`. Returns the key of the timeout.
+    /// Removes the earliest current timeout and returns its key. Returns `None` if the timeout has not passed at `now`.
     pub(super) fn pop(&mut self, now: Time, is_current: impl Fn(Time, K) -> bool) -> Option<K> {
         self.next(is_current).filter(|at| *at <= now)?;
         self.timeouts.pop().map(|Reverse((_, key))| key)

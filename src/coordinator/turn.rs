@@ -8,13 +8,13 @@ use super::slots::LeaseId;
 use super::state::{Coordinator, is_current, is_lease_current};
 use super::timeout::Timeout;
 use crate::observe::event::Event;
-use crate::observe::{NodeState, VoteEligibility, Weight};
-use crate::protocol::{NodeId, Tenure, Time};
+use crate::observe::{EventLevel, NodeState, VoteEligibility};
+use crate::protocol::{LeaseStatus, NodeId, Time};
 use crate::wire::{NodeFailure, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
-/// Maximum number of acquire and round timeouts that one call handles.
+/// Maximum number of acquire and round timeouts that one call of [`Coordinator::handle_timeout`] handles.
 const MAX_TIMEOUTS: usize = 64;
 
 impl Coordinator {
@@ -35,13 +35,14 @@ impl Coordinator {
         self.nodes[connection.node].is_open(connection)
     }
 
-    /// Returns true if a connection had to be opened or bytes had to be written since the last call.
+    /// Returns true if the driver must take a turn, because a connection had to be opened or bytes had to be written
+    /// since the last call. The call resets this state, so that each reason is reported once.
     pub(crate) fn poll_turn(&mut self, now: Time) -> bool {
         self.nodes.take_due(now) && self.closing != Closing::Closed
     }
 
-    /// Returns true if commands were submitted since the last call. The driver then calls
-    /// [`poll_transmit`](Self::poll_transmit) again for connections that had no bytes to write.
+    /// Returns true if commands were submitted since the last call. The driver must then call
+    /// [`poll_transmit`](Self::poll_transmit) again, including for connections that had no bytes to write.
     pub(crate) fn take_submitted(&mut self) -> bool {
         self.nodes.take_submitted()
     }
@@ -50,7 +51,7 @@ impl Coordinator {
         self.closing == Closing::Closed
     }
 
-    /// Returns true if a quorum is connected and the client knows which nodes count.
+    /// Returns true if a quorum is connected and the client knows which nodes' votes count.
     pub(crate) fn is_ready(&self, now: Time) -> bool {
         self.is_warm(now) && self.cx.settings.quorum.reached(self.connected().len())
     }
@@ -59,7 +60,7 @@ impl Coordinator {
         self.cx.settings.node_timeout
     }
 
-    /// Returns the number of acquires that wait or make an attempt, and the number of attempts under way.
+    /// Returns the number of acquires without a delivered lease, and the number of attempts in progress.
     #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn acquires(&self) -> (usize, usize) {
         let waiting = self.acquires.iter().filter(|(_, acquire)| !acquire.is_delivered());
@@ -78,7 +79,7 @@ impl Coordinator {
 
     pub(crate) fn holds(&self, key: &[u8], now: Time) -> bool {
         let lease = self.leases_by_key.get(key).and_then(|id| self.leases.get(*id));
-        lease.is_some_and(|lease| matches!(lease.shared.tenure(now), Tenure::Held { .. }))
+        lease.is_some_and(|lease| matches!(lease.shared.status(now), LeaseStatus::Held { .. }))
     }
 
     /// Handles a connection that the driver has opened. `login` contains the credentials and the database.
@@ -102,13 +103,15 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Handles `bytes` that the driver has read from `connection`. The caller reads `now` after the bytes (I3).
+    /// Handles `bytes` that the driver has read from `connection`. The caller must read the clock for `now` after it
+    /// has read the bytes (I3).
     pub(crate) fn handle_bytes(&mut self, connection: ConnectionId, bytes: &[u8], now: Time) {
         self.nodes[connection.node].handle_bytes(connection, bytes, now, &mut self.cx);
         self.settle(now);
     }
 
-    /// Records that `connection` has more bytes to read than the driver reads in one turn, so the node is not silent.
+    /// Records that `connection` has more bytes to read than the driver reads in one turn. The node is therefore not
+    /// declared stalled.
     pub(crate) fn handle_backlog(&mut self, connection: ConnectionId, now: Time) {
         let known = self.nodes[connection.node].connection_mut();
         if let Some(known) = known.filter(|known| known.id == connection) {
@@ -126,7 +129,8 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Returns the bytes to write to `connection`. The caller reads `now` before it writes the bytes (I4).
+    /// Returns the bytes to write to `connection`, which can be empty. The caller must read the clock for `now` before
+    /// it writes the bytes (I4).
     pub(crate) fn poll_transmit(&mut self, connection: ConnectionId, now: Time) -> &[u8] {
         let node = &mut self.nodes[connection.node];
         if node.connection().is_some_and(|known| known.id == connection) {
@@ -136,19 +140,23 @@ impl Coordinator {
         self.nodes[connection.node].to_send(connection)
     }
 
-    /// Records that the driver writes the first `count` bytes of [`poll_transmit`](Self::poll_transmit).
+    /// Records that the driver has taken the first `count` bytes of [`poll_transmit`](Self::poll_transmit), in order to
+    /// write them.
     pub(crate) fn handle_sent(&mut self, connection: ConnectionId, count: usize) {
         self.nodes[connection.node].handle_sent(connection, count);
     }
 
-    /// Records that the stream did not accept the last `count` bytes that the driver had to write.
+    /// Records that the last `count` bytes taken by the driver are still unwritten, because the stream did not accept
+    /// them.
     pub(crate) fn handle_unsent(&mut self, connection: ConnectionId, count: usize) {
         self.nodes[connection.node].handle_unsent(connection, count);
     }
 
-    /// Returns true if commands are waiting or unanswered, and a direct read of `connection` must precede the next
-    /// write. The server may have closed the connection while this process was stopped, or replied while the runtime
-    /// was blocked.
+    /// Returns true if the driver must read `connection` before the next write, without waiting until the runtime
+    /// reports the connection as readable. The server may have closed the connection while this process was stopped, or
+    /// may have replied while the runtime was blocked.
+    ///
+    /// Returns false if no command is waiting or unanswered.
     pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
         let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection && known.is_quiet(now));
@@ -160,12 +168,13 @@ impl Coordinator {
         connections.any(|it| !it.is_stalled() && it.unanswered_since().is_some())
     }
 
-    /// Returns true if the driver should yield to callers before it writes to `connection`, because they are likely to
-    /// submit more commands. `times` is the number of yields since the driver last read the connection.
-    pub(crate) fn may_gather(&self, connection: ConnectionId, times: u32, now: Time) -> bool {
+    /// Returns true if the driver should yield to other tasks before it writes to `connection`, because callers are
+    /// likely to submit more commands for the same pipeline. `times` is the number of yields since the driver last read
+    /// the connection.
+    pub(crate) fn should_gather(&self, connection: ConnectionId, times: u32, now: Time) -> bool {
         let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection);
-        known.is_some_and(|it| node.has_commands(now) && it.may_gather(node.waiting(), times))
+        known.is_some_and(|it| node.has_commands(now) && it.should_gather(node.waiting(), times))
     }
 
     pub(crate) fn poll_close(&mut self) -> Option<ConnectionId> {
@@ -176,7 +185,7 @@ impl Coordinator {
         self.completions.pop_front()
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<(Weight, Event)> {
+    pub(crate) fn poll_event(&mut self) -> Option<(EventLevel, Event)> {
         self.cx.events.pop_front()
     }
 
@@ -189,12 +198,12 @@ impl Coordinator {
         [nodes, others, lease].into_iter().flatten().min()
     }
 
-    /// Handles the timeouts that are due at `now`: first the ends and renewals of leases, then at most [`MAX_TIMEOUTS`]
-    /// others. The remaining timeouts stay due, so that the driver can notify the holders of ended leases between two
-    /// calls.
+    /// Handles the timeouts that have passed at `now`: first the ends and renewals of leases, then at most
+    /// [`MAX_TIMEOUTS`] others. The remaining timeouts are left for the next call, so that the driver can notify the
+    /// holders of ended leases between two calls.
     ///
-    /// A node can count as stalled only if `was_read` is true: the driver has read all connections since the previous
-    /// call.
+    /// `was_read` is true if the driver has read all connections since the previous call. If `was_read` is false, no
+    /// node is declared stalled.
     pub(crate) fn handle_timeout(&mut self, now: Time, was_read: bool) {
         while let Some(id) = self.next_lease_timeout(now) {
             if let Some(lease) = self.leases.get_mut(id) {
@@ -257,8 +266,9 @@ impl Coordinator {
         &self.nodes[node].info
     }
 
-    /// Returns why the grants of each node would not count if new connections reached `servers` at `now`. A failed
-    /// connection is `None` in `servers`.
+    /// Predicts which nodes' grants would not count if new connections reached `servers` at `now`. Returns the reason
+    /// for each node, or `None` if the node's grants would count. An entry of `servers` is `None` if the connection
+    /// failed.
     pub(crate) fn preview_guard(
         &self,
         servers: &[Option<ServerInfo>],

@@ -1,9 +1,9 @@
-//! Tests of leases that callers take late or never.
+//! Tests of acquired leases that callers take late or never, because they do not poll the acquire.
 
 use super::world_calls_tests::{request, waiting};
 use super::world_tests::{World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
-use crate::protocol::Tenure;
+use crate::protocol::LeaseStatus;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ fn lease_that_is_not_taken_passes_to_another_acquire() {
 }
 
 #[test]
-fn acquire_whose_lease_was_revoked_makes_no_attempt_before_its_next_poll() {
+fn acquire_with_revoked_lease_waits_for_its_next_poll() {
     let mut world = World::new(3, 16);
     let a = world.connected();
     let now = world.now;
@@ -76,7 +76,7 @@ fn consecutive_untaken_leases_are_revoked_sooner() {
 }
 
 #[test]
-fn caller_that_comes_back_late_restores_the_limit_of_untaken_leases() {
+fn caller_that_polls_late_restores_the_untaken_lease_limit() {
     let mut world = World::new(3, 21);
     let a = world.connected();
     let now = world.now;
@@ -155,7 +155,7 @@ fn renewed_lease_that_is_about_to_end_is_not_handed_out() {
     let id = world.acquire(a, renewed);
     world.run_for(ms(5));
     let held = world.take_acquired(a, id).expect("delivered").expect("acquired");
-    let Tenure::Held { valid_until } = held.shared.tenure(world.now) else { panic!("held") };
+    let LeaseStatus::Held { valid_until } = held.shared.status(world.now) else { panic!("held") };
     world.run_for(valid_until.before(ms(1)).since(world.now));
     assert!(!held.shared.take(world.now));
     let (coordinator, now) = world.coordinator(a);

@@ -1,4 +1,4 @@
-//! Votes of one round, and the replies that contain them.
+//! Counts the votes of one round, and keeps the nodes' replies for reports.
 
 use super::slots::{AcquireId, LeaseId, RoundId};
 use crate::observe::{Holder, NodeReport, NodeVote, Report};
@@ -8,16 +8,17 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Delay of a round's close above which the process is assumed to have been paused.
+/// If a round is closed later than planned by more than this time, the process is assumed to have been paused.
 const LATE: Duration = Duration::from_millis(5);
 
-/// How much longer a round stays open if its close was delayed by more than [`LATE`].
+/// How much longer a round stays open after a pause of the process, so that replies that arrived during the pause are
+/// read.
 const PROLONGED_BY: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Acquire(AcquireId),
-    /// An extension, after which the nodes that granted it keep the keys until `until`.
+    /// An extension of `lease`. The nodes that grant the extension keep the keys until `until`.
     Extension {
         lease: LeaseId,
         cause: Cause,
@@ -43,42 +44,44 @@ pub(super) enum Cause {
 #[derive(Clone, Debug)]
 pub(super) struct VoteCounter {
     pub(super) owner: Owner,
-    /// When the round is closed, unless it is decided before.
+    /// When the round is closed if it is still undecided.
     pub(super) close_at: Time,
     t1: Time,
     round: Round,
     replies: Box<[Option<Reply>]>,
-    /// True if the round was kept open for replies that may have arrived while the process was not running.
+    /// Whether the round was already kept open longer because of a pause of the process.
     was_prolonged: bool,
-    /// How long the round was open, if it was closed without all votes.
+    /// How long the round was open when it was closed before all nodes had voted. `None` if the votes decided the
+    /// round.
     closed_after: Option<Duration>,
     unconnected: NodeSet,
-    /// Connected nodes that did not receive their command in time.
-    held_up: NodeSet,
-    /// True if many attempts were under way, so the client read replies late.
+    /// The connected nodes to which the command was not sent in time.
+    unsent_to: NodeSet,
+    /// Whether the client read replies late, because many attempts were in progress.
     is_crowded: bool,
-    /// Nodes that were not asked because the attempt was refused first, or whose reply named no conflicting key.
+    /// Nodes to which the command was not written, because the round had already been decided. They hold no key of it.
     not_asked: NodeSet,
 }
 
-/// A node's reply. Grants are stored without a box, because a lease keeps the replies to its acquire.
+/// A node's reply. Grants are stored without a box, to save memory: each lease keeps the replies to its acquire.
 #[derive(Clone, Debug)]
 struct Reply {
     /// When the reply was read, in nanoseconds. The time is never zero, so an `Option<Reply>` needs no extra space.
     at: NonZeroU64,
-    /// `None` for a grant that counts.
+    /// The answer, or `None` for a grant that counts at once.
     content: Option<Box<Content>>,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// A grant that counts only from this time on.
+    /// A grant that counts as a vote only from this time on, because the node's clock has stepped forward (I15).
     Deferred(Time),
     Other(Answer),
 }
 
 impl VoteCounter {
-    /// Creates the counter for `round`. `t1` is read before the first command of the round is sent.
+    /// Creates the vote counter for `round`. `t1` must be read from the clock before the first command of the round is
+    /// sent.
     pub(super) fn new(owner: Owner, round: Round, t1: Time, close_at: Time) -> Self {
         Self {
             owner,
@@ -89,7 +92,7 @@ impl VoteCounter {
             was_prolonged: false,
             closed_after: None,
             unconnected: NodeSet::default(),
-            held_up: NodeSet::default(),
+            unsent_to: NodeSet::default(),
             is_crowded: false,
             not_asked: NodeSet::default(),
         }
@@ -99,8 +102,8 @@ impl VoteCounter {
         self.t1
     }
 
-    /// Returns true if the round must be closed at `now`. After a pause of the process, the round stays open a little
-    /// longer if `connected` nodes have not voted. A round is prolonged at most once.
+    /// Returns true if the round must be closed at `now`. If the process was paused and nodes in `connected` have not
+    /// voted, the round is first kept open a little longer, at most once.
     pub(super) fn is_due(&mut self, connected: NodeSet, now: Time) -> bool {
         if now < self.close_at {
             return false;
@@ -119,7 +122,8 @@ impl VoteCounter {
         &self.round
     }
 
-    /// Counts the reply of `node`, which was read at `now`. Returns the outcome if this vote decided the round.
+    /// Records the reply of `node`, which was read at `now`, and counts its vote. Returns the outcome if this vote
+    /// decided the round. Further replies of the same node are ignored (I1).
     pub(super) fn handle_reply(
         &mut self,
         node: NodeId,
@@ -129,7 +133,7 @@ impl VoteCounter {
         if self.replies[node.index()].is_some() {
             return None;
         }
-        if let Some(number) = answer.number() {
+        if let Some(number) = answer.counter() {
             self.round.note_counter(node, number);
         }
         match &answer {
@@ -149,7 +153,8 @@ impl VoteCounter {
         self.round.handle_vote(node, vote, now)
     }
 
-    /// Re-evaluates the round, because deferred grants may have begun to count by `now`.
+    /// Re-evaluates the round at `now`, because deferred grants may have begun to count. Returns the outcome if the
+    /// round is now decided.
     pub(super) fn handle_time(&mut self, now: Time) -> Option<Outcome> {
         self.round.handle_time(now)
     }
@@ -163,11 +168,13 @@ impl VoteCounter {
         outcome
     }
 
-    /// Records which silent nodes did not receive their command in time, if the round was closed without all votes.
+    /// If the round was closed without all votes, records the nodes that have not voted and for which `is_held_up`
+    /// returns true: they did not receive their command in time. `is_crowded` is true if many attempts were in
+    /// progress.
     pub(super) fn record_held_up(&mut self, is_crowded: bool, is_held_up: impl Fn(NodeId) -> bool) {
         self.is_crowded = is_crowded;
         if self.closed_after.is_some() {
-            self.held_up = self.silent().filter(|node| is_held_up(*node)).collect();
+            self.unsent_to = self.silent().filter(|node| is_held_up(*node)).collect();
         }
     }
 
@@ -176,13 +183,14 @@ impl VoteCounter {
         self.not_asked = self.silent().filter(|node| is_not_asked(*node)).collect();
     }
 
-    /// Records that the command to `node` was cancelled after the decision. The node may have no conflicting key, and
-    /// sends no push.
+    /// Records that the command for `node` was cancelled after the decision. The node may have no conflicting key, and
+    /// will send no push.
     pub(super) fn handle_not_asked(&mut self, node: NodeId) {
         self.not_asked.insert(node);
     }
 
-    /// Returns the nodes without a known conflict: they granted the attempt or were not asked.
+    /// Returns the nodes without a known conflict: the nodes that granted the attempt, and the nodes that were not
+    /// asked.
     pub(super) fn without_conflict(&self) -> NodeSet {
         self.round.granted().union(self.not_asked)
     }
@@ -196,23 +204,25 @@ impl VoteCounter {
         self.round.quorum().ids().filter(move |node| !votes.contains(*node))
     }
 
-    /// Returns true if no quorum was reached because nodes did not receive their commands in time.
+    /// Returns true if the round failed because this client was overloaded: it sent commands or read replies too late.
+    /// Returns false if the nodes that failed for other reasons had already made a quorum impossible.
     pub(super) fn is_overloaded(&self) -> bool {
         let silent: NodeSet = self.silent().collect();
         let has_failed = |node: NodeId| match self.reply(node) {
             Some(reply) if reply.is_stalled() => !self.is_crowded,
-            Some(reply) => reply.vote() == Vote::Failed || self.round.is_void(node),
-            None => silent.contains(node) && !self.held_up.contains(node),
+            Some(reply) => reply.vote() == Vote::Failed || self.round.is_uncounted_grant(node),
+            None => silent.contains(node) && !self.unsent_to.contains(node),
         };
         let failed = self.round.quorum().ids().filter(|node| has_failed(*node)).count();
-        (self.is_crowded || self.held_up.len() > 0) && !self.round.quorum().blocked(failed)
+        (self.is_crowded || self.unsent_to.len() > 0) && !self.round.quorum().blocked(failed)
     }
 
     pub(super) fn has_granted(&self, node: NodeId) -> bool {
         self.round.granted().contains(node)
     }
 
-    /// Returns when the conflicting key on `node` expires, if the node pushes the key's deletion.
+    /// Returns when the conflicting key on `node` expires. Returns `None` if the node reported no expiry, or if it will
+    /// not push the key's deletion.
     pub(super) fn pushed_expiry(&self, node: NodeId) -> Option<Time> {
         let reply = self.reply(node)?;
         match reply.conflict()? {
@@ -231,12 +241,15 @@ impl VoteCounter {
         holders.all(|other| other == Some(holder)).then_some(holder)
     }
 
-    /// Returns the earliest time at which a node whose vote did not count in this round counts again.
+    /// Returns the earliest time at which the vote of one more node will count. Considers only nodes whose grants did
+    /// not count in this round.
     pub(super) fn counts_again_at(&self) -> Option<Time> {
         let again = |node: NodeId| {
             let reply = self.reply(node)?;
             match reply.content.as_deref()? {
-                Content::Deferred(from) => Some(*from).filter(|_| self.round.is_void(node)),
+                Content::Deferred(from) => {
+                    Some(*from).filter(|_| self.round.is_uncounted_grant(node))
+                }
                 Content::Other(Answer::Excluded(failure)) => {
                     Some(reply.at().after(failure.counts_in()?))
                 }
@@ -246,32 +259,32 @@ impl VoteCounter {
         self.round.quorum().ids().filter_map(again).min()
     }
 
-    /// Returns the conflicting key of each node that reported one, as an index into the claim's keys.
+    /// Returns the nodes that reported a conflicting key, each with the key's index in the claim.
     pub(super) fn conflicts(&self) -> Vec<(NodeId, usize)> {
         let ids = self.round.quorum().ids();
-        ids.filter_map(|node| Some((node, self.reply(node)?.conflict()?.place))).collect()
+        ids.filter_map(|node| Some((node, self.reply(node)?.conflict()?.key_index))).collect()
     }
 
-    /// Returns the index of the conflicting key that most nodes reported. In a tie, the node with the lowest number
-    /// decides.
+    /// Returns the index of the conflicting key that most nodes reported. In a tie, the key that the node with the
+    /// lowest index reported is chosen.
     pub(super) fn main_conflict(&self) -> Option<usize> {
         let places: Vec<_> = self.conflicts().into_iter().map(|(_, place)| place).collect();
         let count = |place: &usize| places.iter().filter(|other| *other == place).count();
         places.iter().rev().max_by_key(|place| count(place)).copied()
     }
 
-    /// Returns the reply of `node`, unless the reply is a grant.
+    /// Returns the reply of `node`, or `None` if the node has granted the command or has not replied.
     pub(super) fn refusal(&self, node: NodeId) -> Option<&Answer> {
         self.reply(node)?.other()
     }
 
-    /// Returns a report of the replies so far, including replies after the decision.
+    /// Creates a report of all replies so far, including replies that arrived after the decision.
     pub(super) fn report(&self, names: &[Arc<str>], now: Time) -> Report {
         let report = |(name, node): (&Arc<str>, NodeId)| {
             let reply = self.reply(node);
             let vote = match (reply, self.closed_after) {
-                (Some(reply), _) => reply.node_vote(self.round.is_void(node)),
-                (None, Some(after)) => NodeVote::Failed(self.silence(node, after)),
+                (Some(reply), _) => reply.node_vote(self.round.is_uncounted_grant(node)),
+                (None, Some(after)) => NodeVote::Failed(self.missing_reply_cause(node, after)),
                 (None, None) => NodeVote::Pending,
             };
             let latency = reply.map(|reply| reply.at().since(self.t1));
@@ -285,10 +298,10 @@ impl VoteCounter {
     }
 
     /// Returns why `node` had not replied when the round was closed.
-    fn silence(&self, node: NodeId, after: Duration) -> NodeFailure {
+    fn missing_reply_cause(&self, node: NodeId, after: Duration) -> NodeFailure {
         if self.unconnected.contains(node) {
             NodeFailure::Connecting(after)
-        } else if self.held_up.contains(node) {
+        } else if self.unsent_to.contains(node) {
             NodeFailure::Queued(after)
         } else {
             NodeFailure::Timeout(after)
@@ -301,7 +314,7 @@ impl VoteCounter {
 }
 
 impl Reply {
-    /// Creates a reply without the number of the fencing counter, which the round has already recorded.
+    /// Creates a reply. Drops the fencing counter of a grant, which the round has already recorded.
     fn new(answer: Answer, now: Time) -> Self {
         let content = match answer {
             Answer::Granted(Grant { counts_from, .. }) => counts_from.map(Content::Deferred),
@@ -333,14 +346,14 @@ impl Reply {
 
     fn holder(&self) -> Option<Holder> {
         let Conflict { value, remaining, .. } = self.conflict()?;
-        Some(Holder::new(value.clone()?, remaining.and_then(RemainingTtl::limited)))
+        Some(Holder::new(value.clone()?, remaining.and_then(RemainingTtl::duration)))
     }
 
-    /// Returns the vote that a report contains. `is_void` is true for a grant that did not count before the round
-    /// ended.
-    fn node_vote(&self, is_void: bool) -> NodeVote {
+    /// Returns the vote to show in a report. `is_uncounted_grant` is true for a deferred grant that did not begin to
+    /// count before the round ended.
+    fn node_vote(&self, is_uncounted_grant: bool) -> NodeVote {
         match self.content.as_deref() {
-            Some(Content::Deferred(from)) if is_void => {
+            Some(Content::Deferred(from)) if is_uncounted_grant => {
                 let ahead = from.since(self.at());
                 NodeVote::Failed(NodeFailure::Suspect { ahead, counts_in: ahead })
             }

@@ -3,7 +3,7 @@
 //! The acquires for a key form a FIFO queue, and only the head of the queue contacts the nodes. An acquire of several
 //! keys enters a queue only after its first attempt was refused; see [`Sets`].
 //!
-//! A method that can end the wait of an acquire returns the acquire or adds it to `ready`.
+//! Methods with a parameter `ready` add the acquires that can now continue to `ready`.
 
 use super::queue::{Queue, Votes, Waiter, remove_if_over};
 use super::sets::{Candidate, Sets};
@@ -16,7 +16,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A set that can try within this time after its key is free keeps the turn for the key.
+/// Maximum delay between the deletion of a key and the attempt of the set that gets the turn for the key. If a set can
+/// try only later, the next watcher is notified as well.
 const PROMPT: Duration = Duration::from_millis(5);
 
 pub(super) struct WaitQueues {
@@ -25,9 +26,9 @@ pub(super) struct WaitQueues {
     pub(super) queues: HashMap<Key, Queue>,
     sets: Sets,
     last_place: u64,
-    /// Number of times that an acquire was checked because a key was freed.
+    /// Number of checks whether a waiting acquire can try again.
     pub(super) checks: u64,
-    /// Empty queues that are kept because of rivals, and when to check each of them again.
+    /// Empty queues that are kept because other clients compete for their keys, each with the time of its next check.
     remembered: VecDeque<(Time, Key)>,
 }
 
@@ -69,7 +70,7 @@ impl WaitQueues {
         queue.promote(&mut self.waiters);
     }
 
-    /// Removes the acquire from its queue. If the queue gets a new head, the head becomes ready.
+    /// Removes the acquire from its queue. If the queue gets a new head, adds the head to `ready`.
     fn exit(&mut self, acquire: AcquireId, now: Time, ready: &mut Vec<AcquireId>) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         let Some((key, place)) = waiter.queue.take() else { return };
@@ -89,7 +90,8 @@ impl WaitQueues {
         remove_if_over(entry, &mut self.remembered, now);
     }
 
-    /// Removes empty queues without recent rivals.
+    /// Removes the empty queues that are no longer needed, because no other client has competed for their keys
+    /// recently.
     fn forget_rivals(&mut self, now: Time) {
         while self.remembered.front().is_some_and(|(at, _)| *at <= now)
             && let Some((_, key)) = self.remembered.pop_front()
@@ -125,7 +127,7 @@ impl WaitQueues {
         }
     }
 
-    /// Records that the attempt was won. The caller must call [`leave`](Self::leave) next.
+    /// Records that the acquire has won its attempt. The caller must call [`leave`](Self::leave) next.
     pub(super) fn handle_win(&mut self, acquire: AcquireId) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         waiter.waiting.handle_win();
@@ -133,7 +135,8 @@ impl WaitQueues {
         self.sets.pass_on(acquire);
     }
 
-    /// Handles a refused attempt. The acquire then waits in the queue of the key that conflicts on most nodes.
+    /// Handles a refused attempt. Moves the acquire to the queue of the key that conflicts on most nodes, and schedules
+    /// its next attempt.
     pub(super) fn handle_refusal(
         &mut self,
         acquire: AcquireId,
@@ -191,7 +194,8 @@ impl WaitQueues {
         waiter.waiting.handle_single_refusal(node, self.quorum, now, random);
     }
 
-    /// Makes a refused set watch all conflicts that nodes have reported so far. Returns true if the set can try again.
+    /// Makes a refused set watch all conflicting keys that nodes have reported so far. Returns true if enough nodes are
+    /// free for another attempt.
     pub(super) fn handle_conflicts(
         &mut self,
         acquire: AcquireId,
@@ -211,8 +215,8 @@ impl WaitQueues {
         at.is_some_and(|at| self.schedule_try(acquire, at))
     }
 
-    /// Returns when the acquire should try again. Returns `None` if too few nodes are free, or if a try is already
-    /// scheduled for that time or earlier.
+    /// Returns the time at which another attempt becomes useful because a quorum is known to be free. Returns `None` if
+    /// no quorum is free, or if an attempt is already scheduled for that time or earlier.
     fn next_useful_try(&mut self, acquire: AcquireId, votes: &Votes, now: Time) -> Option<Time> {
         let waiter = self.waiters.get_mut(acquire)?;
         self.checks += 1;
@@ -228,7 +232,7 @@ impl WaitQueues {
         true
     }
 
-    /// Handles the deletion or change of `key` on `node`. `None` means any key.
+    /// Handles the deletion or change of `key` on `node`. If `key` is `None`, any key may have changed.
     pub(super) fn handle_changed(
         &mut self,
         node: NodeId,
@@ -284,8 +288,8 @@ impl WaitQueues {
         true
     }
 
-    /// Handles the end of a lease of this client on `key`, whose releases were submitted. The key is free from `at` on.
-    /// `has_rivals` is true if another client tried to acquire the key.
+    /// Handles the end of this client's lease on `key`, after the lease's releases were submitted. The key is free from
+    /// `at` onwards. `has_rivals` is true if another client tried to acquire the key.
     pub(super) fn handle_release(
         &mut self,
         key: &Key,
@@ -316,7 +320,8 @@ impl WaitQueues {
         self.notify_sets(key, votes, now, ready);
     }
 
-    /// Notifies watchers of the deleted `key` that can try, in order, until one of them can try within [`PROMPT`].
+    /// Schedules attempts of the sets that watch the deleted `key`, longest-waiting set first. Stops at the first set
+    /// that can try within [`PROMPT`], which gets the turn for the key.
     fn notify_sets(&mut self, key: &[u8], votes: &Votes, now: Time, ready: &mut Vec<AcquireId>) {
         while let Some(Candidate { acquire, from }) = self.sets.next_candidate(key) {
             let is_first = self.waiters.get(acquire).is_some_and(|it| it.waiting.is_first());
@@ -339,19 +344,21 @@ impl WaitQueues {
         self.waiters.get(acquire)?.waiting.try_at()
     }
 
-    /// Returns when the acquire may compete again after a lost race or after this client's own turn.
+    /// Returns the time before which the acquire must not start an attempt, because it lost a race or because this
+    /// client held the lock last.
     pub(super) fn rests_until(&self, acquire: AcquireId) -> Option<Time> {
         self.waiters.get(acquire).map(|waiter| waiter.waiting.rests_until())
     }
 
-    /// Returns the nodes that reported the key deleted, if the next attempt asks one of them before the others.
+    /// Returns the nodes that reported the deletion of the key, if the next attempt must contact a single node first.
+    /// Returns `None` if the attempt contacts all nodes at once.
     pub(super) fn asks_one_of(&self, acquire: AcquireId) -> Option<NodeSet> {
         // For several keys, nodes can report different conflicts.
         let waiter = self.waiters.get(acquire).filter(|waiter| !waiter.is_set())?;
         waiter.waiting.asks_one_first().then(|| waiter.waiting.freed())
     }
 
-    /// Returns the votes that refused the last attempt of the queue's head.
+    /// Returns the votes of the last refused attempt of the head of the acquire's queue.
     pub(super) fn refused(&self, acquire: AcquireId) -> Option<&Arc<VoteCounter>> {
         let (key, _) = self.waiters.get(acquire)?.queue.as_ref()?;
         self.queues.get(key)?.refused.as_ref()

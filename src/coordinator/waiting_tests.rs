@@ -1,4 +1,4 @@
-//! Tests of the queues of waiting acquires, and of the turns of processes.
+//! Tests of the queues of waiting acquires, and of fairness between processes.
 
 use super::world_calls_tests::{Held, request, waiting};
 use super::world_tests::{World, ms};
@@ -14,7 +14,8 @@ fn waiters(world: &mut World, process: usize, names: &[&str], count: usize) -> V
     (0..count).map(|_| world.acquire(process, waiting(names, now, 60 * SECOND))).collect()
 }
 
-/// Runs until one of the acquires has a lease, and takes the lease. Returns the index of the acquire, and the lease.
+/// Runs the world until one of the acquires in `ids` has a lease, and takes the lease. Returns the index of the acquire
+/// in `ids`, and the lease.
 fn next(world: &mut World, process: usize, ids: &[AcquireId]) -> (usize, Held) {
     let limit = world.now.after(5 * SECOND);
     let is_acquired = |world: &World| {
@@ -161,8 +162,8 @@ fn refused_sets_wait_in_the_queue_of_the_conflicting_key() {
     world.release(&held);
 }
 
-/// Submits five sets, each of them in the queue of a different key. If the key `y` is deleted on node 1, a quorum is
-/// free for each set.
+/// Starts five acquires of two keys each: a key that only this acquire wants, and the key `y`. Each acquire waits in
+/// the queue of the first key. Once `y` is deleted on node 1, a quorum is free for every acquire.
 fn watchers(world: &mut World, process: usize) -> Vec<AcquireId> {
     world.put(1, "y", "other", 50 * SECOND);
     let ids = (0..5).map(|place| {

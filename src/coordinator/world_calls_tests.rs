@@ -1,4 +1,4 @@
-//! Faults of a [`World`], and the calls of its processes.
+//! Methods of the simulated [`World`] that inject faults, and that make calls for its processes.
 
 use super::world_tests::{Delivery, HostState, World, ms};
 use super::{
@@ -6,7 +6,7 @@ use super::{
     SharedLease,
 };
 use crate::observe::event::{CommandKind, Event};
-use crate::protocol::{NodeId, RetryPolicy, Tenure, Time, Ttl};
+use crate::protocol::{LeaseStatus, NodeId, RetryPolicy, Time, Ttl};
 use crate::wire::{Key, Keys};
 use quorlock_test::Trouble;
 use quorlock_test::internals::Config;
@@ -57,8 +57,8 @@ fn is_to(delivery: &Delivery, host: usize) -> bool {
 }
 
 impl World {
-    /// Changes the state of the host. A host that is `Down` closes its connections. A host that is `Up` again handles
-    /// the bytes that it held back.
+    /// Changes the state of the host. A `Down` host closes its connections. A host that is `Up` again handles the bytes
+    /// that arrived while it was hung.
     pub(super) fn set_state(&mut self, host: usize, state: HostState) {
         self.hosts[host].state = state;
         if state == HostState::Down {
@@ -119,7 +119,7 @@ impl World {
         self.deliveries.retain(|_, delivery| !is_to(delivery, host));
     }
 
-    /// Returns the number of commands of this `kind` that were answered or have failed.
+    /// Returns the number of commands of this `kind` that were sent by `process` and were answered or have failed.
     pub(super) fn finished(&self, process: usize, kind: CommandKind) -> usize {
         let is_one = |event: &&Event| matches!(event, Event::CommandFinished { command, .. } if *command == kind);
         self.processes[process].events.iter().filter(is_one).count()
@@ -134,7 +134,7 @@ impl World {
         self.hosts[host].server.set_trouble(trouble);
     }
 
-    /// Kills the host's server, and starts it again without its keys.
+    /// Kills the host's server and starts it again without its data.
     pub(super) fn restart(&mut self, host: usize) {
         let state = self.hosts[host].state;
         self.set_state(host, HostState::Down);
@@ -206,7 +206,7 @@ impl World {
         (0..self.hosts.len()).filter(|node| count(node) > 1).count()
     }
 
-    /// Returns the number of hosts that have the key.
+    /// Returns the number of hosts on which `key` exists.
     pub(super) fn copies(&self, key: &str) -> usize {
         let has_key = |host: &usize| {
             let keys = self.hosts[*host].server.keys(self.wall_us(*host));
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// Runs until the acquire has ended, and takes the lease.
+    /// Runs the world until the acquire has ended. Takes and returns the lease, or returns the error.
     pub(super) fn acquired(
         &mut self,
         process: usize,
@@ -268,7 +268,7 @@ impl World {
     }
 
     pub(super) fn is_valid(&self, held: &Held) -> bool {
-        matches!(held.shared.tenure(self.now), Tenure::Held { .. })
+        matches!(held.shared.status(self.now), LeaseStatus::Held { .. })
     }
 
     pub(super) fn release(&mut self, held: &Held) -> RoundId {
@@ -277,15 +277,15 @@ impl World {
         coordinator.handle_release(held.id, None, now).expect("not released before")
     }
 
-    pub(super) fn losses(&self, process: usize) -> Vec<Tenure> {
+    pub(super) fn losses(&self, process: usize) -> Vec<LeaseStatus> {
         let lost = |event: &Event| match event {
-            Event::LeaseLost { reason, .. } => Some(Tenure::Lost(*reason)),
+            Event::LeaseLost { reason, .. } => Some(LeaseStatus::Lost(*reason)),
             _ => None,
         };
         self.processes[process].events.iter().filter_map(lost).collect()
     }
 
-    /// Checks that no process has state left after all its operations have ended.
+    /// Asserts that no process has any state left. All its operations must have ended.
     pub(super) fn assert_idle(&mut self) {
         for (place, process) in self.processes.iter().enumerate() {
             let left = process.coordinator.left();

@@ -1,4 +1,4 @@
-//! Deliveries between the processes and the servers of the world.
+//! The simulated network, which delivers bytes and connection events between the processes and hosts of a [`World`].
 
 use super::world_tests::{Delivery, HostState, World};
 use crate::wire::NodeFailure;
@@ -66,7 +66,7 @@ impl World {
                 let wall_us = self.wall_us(host);
                 let bytes = until(&bytes, self.hosts[host].closes_on);
                 let is_closed = bytes.len() < all;
-                let bytes = &without(self.hosts[host].swallows, bytes);
+                let bytes = &without(self.hosts[host].drops_commands_with, bytes);
                 let outputs = self.hosts[host].server.receive(conn, bytes, wall_us);
                 self.send(host, outputs);
                 if is_closed {

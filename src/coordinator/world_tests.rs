@@ -1,7 +1,8 @@
-//! Several coordinators and model servers on a virtual clock, in one thread.
+//! A simulated world for tests: several coordinators and in-process model servers, in one thread and on a virtual
+//! clock.
 
 use super::{Completion, ConnectionId, Coordinator, NodeSettings, RoundId, Settings};
-use crate::observe::Weight;
+use crate::observe::EventLevel;
 use crate::observe::event::Event;
 use crate::protocol::{ClientId, Drift, Extended, Policy, Quorum, Time, Ttl};
 use crate::random::Random;
@@ -31,7 +32,7 @@ pub(super) struct World {
     pub(super) delay: Duration,
     /// Maximum additional random delay.
     pub(super) jitter: Duration,
-    /// True if some bytes are written and read in parts.
+    /// Whether some writes and reads are split into smaller parts.
     pub(super) splits: bool,
     pub(super) random: StdRng,
     pub(super) deliveries: BTreeMap<(Time, u64), Delivery>,
@@ -42,20 +43,20 @@ pub(super) struct World {
 
 pub(super) struct Host {
     pub(super) server: Server,
-    /// How far the host's wall clock is ahead, in microseconds.
+    /// How far the host's wall clock is ahead of the virtual clock, in microseconds.
     pub(super) ahead_us: u64,
-    /// Microseconds that the host's wall clock gains per second.
+    /// Drift of the host's wall clock, in microseconds per second.
     pub(super) gains_us: i64,
     pub(super) state: HostState,
-    /// Bytes that the host handles once it replies again.
+    /// Bytes that arrived while the host was hung, to be handled once the host is `Up` again.
     pub(super) held: VecDeque<Delivery>,
     pub(super) peers: BTreeMap<ConnId, (usize, ConnectionId)>,
     pub(super) trouble: Option<Trouble>,
-    /// Word in a command at which the server, or a proxy before it, closes the connection. Empty if no word closes the
-    /// connection.
+    /// If a command contains this word, the server or a proxy in front of it closes the connection. Empty to disable
+    /// this fault.
     pub(super) closes_on: &'static str,
-    /// Word in commands that do not reach the server. Empty if all commands reach the server.
-    pub(super) swallows: &'static str,
+    /// Commands that contain this word are dropped before they reach the server. Empty to disable this fault.
+    pub(super) drops_commands_with: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,8 @@ pub(super) enum HostState {
 pub(super) struct Process {
     pub(super) coordinator: Coordinator,
     pub(super) streams: BTreeMap<ConnectionId, ConnId>,
-    /// Arrival time of the last bytes, by connection and direction. `true` is the direction to the server.
+    /// For each connection and direction, the arrival time of the last bytes sent so far. `true` is the direction to
+    /// the server.
     pub(super) arrivals: BTreeMap<(ConnectionId, bool), Time>,
     pub(super) completions: Vec<Completion>,
     pub(super) extended: Vec<(RoundId, Extended)>,
@@ -77,7 +79,7 @@ pub(super) struct Process {
     pub(super) events: Vec<Event>,
     /// Number of writes to connections.
     pub(super) sent: u64,
-    /// True if the last turn left bytes to write.
+    /// Whether the last turn wrote only a part of the available bytes.
     pub(super) writes_on: bool,
     pub(super) frozen_until: Time,
 }
@@ -91,7 +93,8 @@ pub(super) enum Delivery {
 }
 
 impl World {
-    /// Creates a world of `count` servers that are older than the quarantine period.
+    /// Creates a world of `count` servers, which have run for longer than the quarantine period. The votes of all
+    /// servers therefore count.
     pub(super) fn new(count: usize, seed: u64) -> Self {
         let host = |place: usize| {
             let run_id = format!("{place:040}");
@@ -105,7 +108,7 @@ impl World {
                 held: VecDeque::new(),
                 peers: BTreeMap::new(),
                 closes_on: "",
-                swallows: "",
+                drops_commands_with: "",
                 trouble: None,
             }
         };
@@ -154,7 +157,7 @@ impl World {
     pub(super) fn process_with(&mut self, settings: Settings) -> usize {
         let random = Random::seeded(self.random.random());
         let mut coordinator = Coordinator::new(settings, random);
-        coordinator.observe(Some(Weight::Detail));
+        coordinator.observe(Some(EventLevel::Debug));
         coordinator.set_wall_clock(WALL_US + self.now.as_nanos() / 1_000, self.now);
         self.processes.push(Process {
             coordinator,
@@ -171,7 +174,7 @@ impl World {
         self.processes.len() - 1
     }
 
-    /// Starts a process, and runs until its client is ready.
+    /// Starts a process, and runs the world until the client of the process is ready. Returns the index of the process.
     pub(super) fn connected(&mut self) -> usize {
         let process = self.process();
         self.processes[process].coordinator.handle_ready(self.now);
@@ -197,7 +200,7 @@ impl World {
         self.processes[process].frozen_until > self.now
     }
 
-    /// Returns when a process handles `delivery`, if the process is frozen now.
+    /// Returns the time at which a frozen process can handle `delivery`. Returns `None` if the process is not frozen.
     fn postponed(&self, delivery: &Delivery) -> Option<Time> {
         let (Delivery::Connect { process, .. }
         | Delivery::ToClient { process, .. }
@@ -306,7 +309,8 @@ impl World {
         delivery.into_iter().chain(timeouts).chain(expiry).min()
     }
 
-    /// Runs until `limit`, or until `is_done` returns true. Returns whether `is_done` has returned true.
+    /// Runs the world until `is_done` returns true, but at most until `limit`. Returns whether `is_done` has returned
+    /// true.
     pub(super) fn run_until(&mut self, limit: Time, is_done: impl Fn(&Self) -> bool) -> bool {
         let (mut turns, mut spins) = (0_u32, 0_u32);
         loop {

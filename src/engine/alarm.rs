@@ -1,20 +1,20 @@
-//! The alarm of a client: handles timeouts, and takes turns in place of a late task.
+//! Handling of a client's alarm: timeouts, and turns in place of a task that its runtime runs late.
 
-use super::lateness::TURNS;
+use super::lateness::LATE_TASK_INTERVAL;
 use super::shared::{Engine, IDLE, State, Thread};
 use crate::protocol::Time;
 use crate::sync::atomic::Ordering;
-use crate::time::Ring;
+use crate::time::OnAlarm;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Delay after which the alarm retries a turn that was not possible because another thread was taking one.
-const TURN: Duration = Duration::from_millis(1);
+/// Delay before the alarm fires again if it could not take a turn, because another thread was taking one.
+const RETRY_DELAY: Duration = Duration::from_millis(1);
 
-impl Ring for Engine {
-    fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
-        self.alarm.handle_ring();
+impl OnAlarm for Engine {
+    fn on_alarm(self: Arc<Self>, _: Time) -> Option<Time> {
+        self.alarm.handle_firing();
         let next = self.take_turn_and_handle_timeout();
         // A node counts as silent only after all replies that have arrived were read.
         if next.is_some_and(|at| at <= self.now()) {
@@ -30,15 +30,15 @@ impl Engine {
         self.handle_timeout(turn.is_some())
     }
 
-    /// Handles the timeouts that are due. Returns when the alarm must ring next, or `None` if the client is closed.
-    /// `was_read` is true if the connections were read before this call and no other thread may still be reading them.
+    /// Handles the timeouts that have passed. Returns when the alarm must fire next, or `None` if the client is closed.
+    /// `was_read` is true if all connections were read before this call and no other thread may still be reading them.
     fn handle_timeout(&self, was_read: bool) -> Option<Time> {
         let (next, late) = self.with_state(Thread::Timer, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
                 state.coordinator.handle_timeout(now, was_read);
             }
             let next = state.coordinator.poll_timeout(now).unwrap_or_else(|| now.after(IDLE));
-            let next = if was_read { next } else { next.max(now.after(TURN)) };
+            let next = if was_read { next } else { next.max(now.after(RETRY_DELAY)) };
             let (check_at, late) = self.check_task(state, now);
             if late.is_some() {
                 self.is_late.store(true, Ordering::Release);
@@ -48,7 +48,7 @@ impl Engine {
             self.has_late_task.store(is_late, Ordering::SeqCst);
             // While its threads are blocked, the runtime does not notice replies.
             if is_late && state.coordinator.expects_reply() {
-                next = next.min(now.after(TURNS));
+                next = next.min(now.after(LATE_TASK_INTERVAL));
             }
             ((!state.coordinator.is_closed()).then_some(next), late)
         })?;
@@ -59,14 +59,14 @@ impl Engine {
             }
         }
         // The returned time also sets the alarm.
-        self.alarm.hasten(next?);
+        self.alarm.fire_by(next?);
         next
     }
 
     pub(super) fn set_alarm(&self, state: &State, now: Time) {
         if !state.coordinator.is_closed() {
-            let ring: Weak<dyn Ring> = self.this.clone();
-            self.alarm.set(|| self.environment().clock.set_alarm(now, ring));
+            let callback: Weak<dyn OnAlarm> = self.this.clone();
+            self.alarm.set(|| self.environment().clock.set_alarm(now, callback));
         }
     }
 }

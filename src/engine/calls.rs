@@ -3,20 +3,22 @@
 use super::failure::EngineFailure;
 use super::shared::{Engine, Thread};
 use super::slot::{CallId, CallSlot, Polled, Unsubmitted};
-use crate::coordinator::{Completion, Coordinator, LeaseId, Remains, Replies};
-use crate::protocol::{Tenure, Time, Ttl};
+use crate::coordinator::{Completion, Coordinator, LeaseId, Replies, UndeliveredReleases};
+use crate::protocol::{LeaseStatus, Time, Ttl};
 use crate::sync::lock;
 use crate::wire::Key;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Future that resolves to the completion of a request, or to `None` if the coordinator has no lease to release.
-/// Dropping the call cancels an acquire, a status request or a forced release. Other operations continue.
+/// A future that resolves to the completion of a request. Resolves to `None` if the request was to release a lease that
+/// the coordinator no longer has. Dropping the future cancels an acquire, a status request or a forced release. Other
+/// operations continue.
 pub(crate) struct Call {
     engine: Arc<Engine>,
     slot: Arc<CallSlot>,
-    /// True until the first poll, which follows the submission.
+    /// Whether the call has not been polled yet. The first poll follows the submission, so it skips the check for a
+    /// fork.
     is_new: bool,
     is_over: bool,
 }
@@ -29,7 +31,7 @@ impl Call {
 
 impl Engine {
     /// Submits a request, and returns the call that awaits its completion. `submit` returns `None` if the coordinator
-    /// has no lease to release. The caller has checked that the engine is usable.
+    /// has no lease to release. The caller must have checked that the engine is usable.
     pub(crate) fn call(
         self: &Arc<Self>,
         submit: impl FnOnce(&mut Coordinator, Time) -> Option<CallId> + Send + 'static,
@@ -48,12 +50,13 @@ impl Engine {
         call
     }
 
-    /// Submits an extension. Returns `None` if the engine is not usable, and an error if the lease has ended.
+    /// Submits an extension of `lease`. Returns `None` if the engine is not usable. If the lease has ended, returns its
+    /// status as an error.
     pub(crate) fn extend(
         self: &Arc<Self>,
         lease: LeaseId,
         ttl: Ttl,
-    ) -> Option<Result<Call, Tenure>> {
+    ) -> Option<Result<Call, LeaseStatus>> {
         let slot = Arc::<CallSlot>::default();
         let call = Call::new(self, &slot);
         self.with_usable_state(|state, now| {
@@ -63,8 +66,8 @@ impl Engine {
         })
     }
 
-    /// Submits the release of a lease without waiting for the result. Passes the replies to the lease's acquire to
-    /// `keep`.
+    /// Submits the release of a lease without waiting for the result. Calls `keep` with the nodes' replies to the
+    /// acquire of the lease, if the coordinator still has them.
     pub(crate) fn request_drop(
         &self,
         lease: LeaseId,
@@ -76,7 +79,8 @@ impl Engine {
         });
     }
 
-    /// Releases all leases. Returns the first key of each lease, and the call that awaits the lease's release.
+    /// Submits the release of every lease. Returns the first key of each lease, and the call that awaits the completion
+    /// of the release.
     pub(super) fn release_all(self: &Arc<Self>) -> Vec<(Key, Call)> {
         let calls = self.with_usable_state(|state, now| {
             let released = state.coordinator.handle_release_all(now);
@@ -90,7 +94,8 @@ impl Engine {
         calls.unwrap_or_default()
     }
 
-    /// Returns true if a quorum is connected. Otherwise, `waker` is woken when a quorum may be connected.
+    /// Returns true if a quorum is connected and the client knows which nodes' votes count. Otherwise, registers
+    /// `waker` to be woken when both may be true.
     pub(super) fn poll_ready(&self, waker: &Waker) -> bool {
         let is_ready = self.with_state(Thread::Caller, |state, now| {
             let is_ready = state.coordinator.is_ready(now);
@@ -103,9 +108,9 @@ impl Engine {
         is_ready == Some(true)
     }
 
-    /// Returns the result of the close, or registers `waker` if the close has not ended. An engine that is not usable
-    /// has no releases to deliver, so its close succeeds.
-    pub(super) fn poll_closed(&self, waker: &Waker) -> Option<Result<(), Remains>> {
+    /// Returns the result of closing the client. If the close has not ended, registers `waker` and returns `None`. An
+    /// engine that is not usable has no releases to deliver, so its close succeeds.
+    pub(super) fn poll_closed(&self, waker: &Waker) -> Option<Result<(), UndeliveredReleases>> {
         if !self.is_usable() {
             return Some(Ok(()));
         }

@@ -19,29 +19,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-/// The part of a client that its handles and its leases share. The connections end after the last handle and the last
+/// The state that a client's handles and leases share. The connections are closed after the last handle and the last
 /// lease are dropped.
 ///
-/// If the coordinator panics or the process is forked, the next call creates a new engine. The guards treat the new
-/// engine as a new client.
+/// If the coordinator panics or the process is forked, the next call creates a new engine. The protection against
+/// restarted nodes treats the new engine as a new client.
 pub(crate) struct Client {
     first: Arc<Engine>,
     new_engine: Box<dyn Fn() -> Arc<Engine> + Send + Sync>,
     is_closed: AtomicBool,
 }
 
-/// An acquire that was submitted. Dropping `Acquiring` cancels the acquire.
-pub(crate) struct Acquiring {
+/// A submitted acquire. Dropping the `PendingAcquire` cancels the acquire.
+pub(crate) struct PendingAcquire {
     engine: Arc<Engine>,
     call: Call,
     is_renewed: bool,
 }
 
-pub(crate) struct Won {
+pub(crate) struct AcquiredLease {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: LeaseId,
     pub(crate) shared: Arc<SharedLease>,
-    /// T1 of the acquire.
+    /// When the successful attempt started (T1). The lease's validity is measured from this time.
     pub(crate) since: Time,
 }
 
@@ -57,7 +57,7 @@ impl Client {
         Self { first, new_engine: Box::new(new_engine), is_closed: AtomicBool::new(false) }
     }
 
-    /// Returns a usable engine. Creates a new engine if the last one is not usable.
+    /// Returns the current engine. If the last engine has panicked or belongs to the parent process, creates a new one.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         let mut engine = &self.first;
         while !engine.is_usable() {
@@ -72,7 +72,7 @@ impl Client {
         engine
     }
 
-    /// Returns the usable engine, if it exists already.
+    /// Returns the current engine without creating one. Returns `None` if no usable engine exists.
     fn known_engine(&self) -> Option<&Arc<Engine>> {
         let mut engine = &self.first;
         while !engine.is_usable() {
@@ -92,7 +92,7 @@ impl Client {
         self.engine().ensure_task().map_err(Unready::NoRuntime)
     }
 
-    pub(crate) fn acquire(&self, request: AcquireRequest) -> Result<Acquiring, Failure> {
+    pub(crate) fn acquire(&self, request: AcquireRequest) -> Result<PendingAcquire, Failure> {
         let is_renewed = request.max_hold.is_some();
         if self.is_closed() {
             return Err(Failure::Failed(AcquireFailure::Closed));
@@ -104,10 +104,10 @@ impl Client {
             it.set_wall_clock(wall_us, now);
             Some(CallId::Acquire(it.handle_acquire(request, now)))
         });
-        Ok(Acquiring { engine: engine.clone(), call, is_renewed })
+        Ok(PendingAcquire { engine: engine.clone(), call, is_renewed })
     }
 
-    /// Submits a request and awaits its completion. Returns `None` if the coordinator panics.
+    /// Submits a request and waits for its completion. Returns `None` if the coordinator panics.
     async fn call(
         &self,
         submit: impl FnOnce(&mut Coordinator, Time) -> RoundId + Send + 'static,
@@ -139,12 +139,13 @@ impl Client {
         }
     }
 
-    /// Releases a claim whose lease belongs to another engine.
+    /// Submits the release of `claim`, whose lease was acquired by another engine of this client.
     pub(crate) fn release_claim(&self, claim: Arc<Claim>) -> Call {
         self.engine().call(move |it, now| Some(CallId::Round(it.handle_release_claim(&claim, now))))
     }
 
-    /// Releases all leases. Returns the first key of each lease, and the completion of the lease's release.
+    /// Releases all leases and waits for the results. Returns the first key of each lease with the completion of its
+    /// release, or `None` if the coordinator panics.
     pub(crate) async fn release_all(&self) -> Vec<(Key, Option<Completion>)> {
         let mut ended = Vec::new();
         for (key, call) in self.engine().release_all() {
@@ -171,7 +172,7 @@ impl Client {
     #[cfg(any(feature = "blocking", feature = "test-util"))]
     fn each_pending(&self) -> Vec<usize> {
         let pending = self.known_engine().and_then(|engine| {
-            let nodes = engine.pool.shared().iter().map(|node| node.id);
+            let nodes = engine.pool.nodes().iter().map(|node| node.id);
             engine.with(|it, _| nodes.map(|node| it.pending_releases(node)).collect())
         });
         pending.unwrap_or_default()
@@ -203,7 +204,8 @@ impl Client {
         .await
     }
 
-    /// Refuses all further calls, releases all leases, and waits for at most `limit` until the releases are delivered.
+    /// Closes the client: refuses all further calls, releases all leases, and waits for at most `limit` until the
+    /// releases are delivered.
     pub(crate) async fn close(&self, limit: Duration) -> Result<(), CloseError> {
         self.begin_close(limit);
         let closed = poll_fn(|cx| {
@@ -227,26 +229,26 @@ impl Client {
     }
 
     #[cfg(feature = "blocking")]
-    pub(crate) fn remains(&self) -> CloseError {
+    pub(crate) fn undelivered(&self) -> CloseError {
         self.close_error(&self.each_pending())
     }
 
     fn close_error(&self, pending: &[usize]) -> CloseError {
-        let names = self.first.pool.shared().iter().map(|node| node.name.clone());
+        let names = self.first.pool.nodes().iter().map(|node| node.name.clone());
         let pending = names.zip(pending.iter().copied()).filter(|(_, pending)| *pending > 0);
         CloseError::new(pending.collect())
     }
 }
 
-impl Acquiring {
-    pub(crate) async fn won(self) -> Result<Won, Failure> {
+impl PendingAcquire {
+    pub(crate) async fn lease(self) -> Result<AcquiredLease, Failure> {
         let Self { engine, call, is_renewed } = self;
         match call.await {
             Ok(Some(Completion::Acquired { lease, shared, since, .. })) => {
                 if is_renewed {
                     engine.request(move |it, now| it.coordinator.handle_taken(lease, now));
                 }
-                Ok(Won { engine, id: lease, shared, since })
+                Ok(AcquiredLease { engine, id: lease, shared, since })
             }
             Ok(Some(Completion::AcquireFailed { failure, .. })) => Err(Failure::Failed(failure)),
             Ok(_) => Err(Failure::Failed(AcquireFailure::Closed)),

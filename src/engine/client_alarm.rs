@@ -1,4 +1,4 @@
-//! The alarm of a client, from the start of its first task until the client is closed.
+//! The alarm of a client. It is set when the client's first task starts, and cancelled when the client is closed.
 
 use crate::protocol::Time;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use crate::time::Alarm;
 
 pub(super) struct ClientAlarm {
     alarm: Mutex<Option<Alarm>>,
-    /// When the alarm rings, in nanoseconds.
+    /// The next time at which the alarm fires, in nanoseconds. `u64::MAX` until that time is known.
     at: AtomicU64,
 }
 
@@ -18,7 +18,8 @@ impl Default for ClientAlarm {
 }
 
 impl ClientAlarm {
-    /// Sets the alarm if it is not set. A new alarm rings at once.
+    /// Creates the alarm by calling `set`, unless the alarm exists. `set` must create an alarm that fires at once. This
+    /// first firing determines when the alarm fires next.
     pub(super) fn set(&self, set: impl FnOnce() -> Alarm) {
         let mut alarm = lock(&self.alarm);
         if alarm.is_none() {
@@ -32,19 +33,19 @@ impl ClientAlarm {
         drop(alarm);
     }
 
-    /// Makes the alarm ring at `at` or earlier.
-    pub(super) fn hasten(&self, at: Time) {
+    /// Ensures that the alarm fires at `at` or earlier.
+    pub(super) fn fire_by(&self, at: Time) {
         // Usually, the alarm is already set to an earlier time, and the load suffices.
         if at.as_nanos() < self.at.load(Ordering::SeqCst)
             && at.as_nanos() < self.at.fetch_min(at.as_nanos(), Ordering::SeqCst)
             && let Some(alarm) = &*lock(&self.alarm)
         {
-            alarm.hasten(at);
+            alarm.reschedule_earlier(at);
         }
     }
 
-    /// Records that the alarm rings. Later calls of [`hasten`](Self::hasten) apply to the next ring.
-    pub(super) fn handle_ring(&self) {
+    /// Records that the alarm is firing. Later calls of [`fire_by`](Self::fire_by) schedule the next firing.
+    pub(super) fn handle_firing(&self) {
         self.at.store(u64::MAX, Ordering::SeqCst);
     }
 }

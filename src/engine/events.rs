@@ -1,9 +1,9 @@
-//! Queue of events from the timer thread or the library's own runtime. A separate thread emits the events, because an
-//! observer must not block the threads that serve all clients.
+//! A queue of events that occur on the timer thread or on the library's own runtime. A separate thread passes the
+//! events to the observers, because a slow observer must not block the threads that serve all clients.
 
 use crate::node::Pool;
 use crate::observe::event::Event;
-use crate::observe::{Observers, Weight};
+use crate::observe::{EventLevel, Observers};
 use crate::sync::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,20 +16,21 @@ pub(super) struct EventQueue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    events: VecDeque<(Weight, Event)>,
+    events: VecDeque<(EventLevel, Event)>,
     is_emitting: bool,
 }
 
 impl EventQueue {
-    /// Adds events. Returns true if no thread emits events, so that a thread must call [`emit_all`](Self::emit_all).
-    fn push(&self, events: Vec<(Weight, Event)>) -> bool {
+    /// Adds events to the queue. Returns true if no thread is emitting events. The caller must then make a thread call
+    /// [`emit_all`](Self::emit_all).
+    fn push(&self, events: Vec<(EventLevel, Event)>) -> bool {
         let mut state = lock(&self.0);
         let room = MAX_EVENTS.saturating_sub(state.events.len());
         state.events.extend(events.into_iter().take(room));
         !std::mem::replace(&mut state.is_emitting, true)
     }
 
-    fn pop(&self) -> Option<(Weight, Event)> {
+    fn pop(&self) -> Option<(EventLevel, Event)> {
         let mut state = lock(&self.0);
         let event = state.events.pop_front();
         state.is_emitting = event.is_some();
@@ -42,8 +43,9 @@ impl EventQueue {
         }
     }
 
-    /// Emits events on a thread of the library's own runtime, or on this thread if that runtime does not exist.
-    pub(super) fn emit_elsewhere(self: &Arc<Self>, events: Vec<(Weight, Event)>, pool: &Pool) {
+    /// Emits `events` on a blocking thread of the library's own runtime. If that runtime does not exist, emits the
+    /// events on the current thread.
+    pub(super) fn emit_elsewhere(self: &Arc<Self>, events: Vec<(EventLevel, Event)>, pool: &Pool) {
         if events.is_empty() || !self.push(events) {
             return;
         }

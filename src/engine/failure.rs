@@ -1,4 +1,4 @@
-//! The error of a call that has no result.
+//! The error of a call whose engine became unusable before the call completed.
 
 use std::sync::Arc;
 use thiserror::Error;

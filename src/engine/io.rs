@@ -1,4 +1,4 @@
-//! The connections of a client.
+//! The connections of a client, and the bytes that were read from them.
 
 use crate::coordinator::ConnectionId;
 use crate::transport::Stream;
@@ -13,13 +13,14 @@ pub(super) const MAX_READ: usize = 64 << 10;
 
 pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
 
-/// The connections of a client, and their input since the coordinator was last called.
+/// A client's open connections, the connections that are being opened, and the input that was not passed to the
+/// coordinator yet.
 #[derive(Default)]
 pub(super) struct Io {
     pub(super) opening: Vec<Opening>,
     pub(super) open: Vec<OpenConnection>,
     pub(super) opened: Vec<(ConnectionId, Result<RedisConnectionInfo, NodeFailure>)>,
-    /// Bytes that were read. `parts` maps ranges of these bytes to connections.
+    /// The bytes that were read from all connections. `parts` assigns ranges of these bytes to connections.
     pub(super) received: Vec<u8>,
     pub(super) parts: Vec<(ConnectionId, Range<usize>)>,
     pub(super) lost: Vec<(ConnectionId, io::Error)>,
@@ -36,7 +37,7 @@ pub(super) struct OpenConnection {
     pub(super) stream: Box<dyn Stream>,
     pub(super) unsent: Vec<u8>,
     pub(super) budget: usize,
-    /// True if the current turn reads bytes that the runtime has not noticed.
+    /// Whether the current turn reads the socket directly, without waiting until the runtime reports it as readable.
     pub(super) is_direct: bool,
     /// Number of times that the task has yielded to callers since the last read.
     pub(super) yields: u32,

@@ -3,19 +3,19 @@
 use crate::protocol::Time;
 use std::time::Duration;
 
-/// Time within which a runtime must run a task that was woken.
+/// Time within which a runtime should run a task that was woken. If the task has not run after this time, it is late.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// Interval of the turns that the alarm takes for a late task while a node has not replied.
-pub(super) const TURNS: Duration = Duration::from_millis(5);
+/// Interval at which the alarm takes turns in place of a late task, while a node's reply is expected.
+pub(super) const LATE_TASK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Minimum time between two replacements of tasks.
+/// Minimum time between two replacements of the client's task.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Lateness {
     /// Time after its wake-up at which a task counts as late: [`LIMIT`] or half the node timeout, whichever is shorter.
     limit: Duration,
-    /// True if the client is pinned to a runtime, so that its tasks are not replaced.
+    /// Whether the client is pinned to one runtime. The tasks of a pinned client are not replaced.
     is_pinned: bool,
     next_try: Time,
 }
@@ -33,7 +33,8 @@ impl Lateness {
         woken_at.after(self.limit)
     }
 
-    /// Returns when to check again a task that was woken at `woken_at`, and whether the task must be replaced at `now`.
+    /// Checks a task that was woken at `woken_at` and has not run since. Returns the time of the next check, and true
+    /// if the task must be replaced at `now`.
     pub(super) fn check(&mut self, woken_at: Time, now: Time) -> (Time, bool) {
         if self.is_pinned {
             return (Time::END, false);
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn late_task_is_replaced_after_its_limit_and_not_again_before_the_pause() {
+    fn late_task_is_replaced_once_per_pause_after_its_limit() {
         let mut lateness = Lateness::new(Duration::from_secs(1), false);
         assert_eq!(lateness.check(at(1_000), at(1_099)), (at(1_100), false));
         assert_eq!(lateness.check(at(1_000), at(1_100)), (at(1_600), true));
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn late_task_is_replaced_before_the_node_timeout_and_never_if_pinned() {
+    fn late_task_is_replaced_within_node_timeout_unless_pinned() {
         let mut lateness = Lateness::new(Duration::from_millis(50), false);
         assert_eq!(lateness.check(at(0), at(25)), (at(525), true));
         let mut lateness = Lateness::new(Duration::from_millis(50), true);

@@ -1,4 +1,4 @@
-//! Loom tests of several threads, in different orders of their steps.
+//! Loom tests of a client that several threads use at the same time.
 
 use super::loom_threads_tests::{block_on, check, serve, spawn};
 use super::memory_tests::MemoryClient;
@@ -89,7 +89,7 @@ fn callers_are_woken_by_a_panic_of_the_coordinator() {
 }
 
 #[test]
-fn caller_of_a_call_under_way_is_woken_by_a_panic_of_the_coordinator() {
+fn caller_in_a_call_is_woken_if_the_coordinator_panics() {
     check(2, || {
         let client = MemoryClient::new();
         let other = client.clone();
@@ -139,7 +139,7 @@ fn untaken_lease_is_taken_or_revoked() {
         assert!(client.is_locked() && poll(&mut next).is_pending());
         client.advance(Duration::from_secs(3));
         let caller = spawn(move || (is_taken(&poll(&mut call)), call));
-        client.ring();
+        client.fire_alarm();
         let (is_taken_first, call) = caller.join().expect("no panic");
         client.run();
         let is_taken_next = is_taken(&poll(&mut next));
@@ -157,7 +157,7 @@ fn dropped_call_passes_its_lease_on() {
         assert!(client.is_locked() && poll(&mut next).is_pending());
         client.advance(Duration::from_secs(3));
         let caller = spawn(move || drop(call));
-        client.ring();
+        client.fire_alarm();
         caller.join().expect("no panic");
         client.run();
         assert!(is_taken(&poll(&mut next)) && client.is_locked());

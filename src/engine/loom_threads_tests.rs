@@ -13,7 +13,7 @@ use tokio::runtime::{Handle, Runtime};
 /// Stack size of a thread, in words.
 const STACK: usize = 1 << 17;
 
-/// Runs `test` with every order of the threads' steps that contains at most `preemptions` preemptions.
+/// Runs `test` for every interleaving of its threads with at most `preemptions` preemptions.
 pub(super) fn check(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut model = Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -42,7 +42,8 @@ impl Wake for Thread {
     }
 }
 
-/// Runs `future` on this thread, which sleeps until it is woken. loom reports a thread that sleeps indefinitely.
+/// Runs `future` on this thread, which sleeps between wake-ups. If a wake-up is missing, loom reports that the thread
+/// sleeps indefinitely.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let thread = Arc::<Thread>::default();
     let waker = Waker::from(thread.clone());
@@ -64,7 +65,7 @@ pub(super) fn serve(client: &MemoryClient) -> bool {
     true
 }
 
-/// Returns the handle of a runtime that runs no tasks.
+/// Returns the handle of a runtime that is never driven, so that it runs no tasks.
 pub(super) fn runtime() -> Handle {
     static RUNTIME: LazyLock<Runtime> =
         LazyLock::new(|| tokio::runtime::Builder::new_current_thread().build().expect("a runtime"));

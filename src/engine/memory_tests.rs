@@ -1,4 +1,4 @@
-//! A client with one in-memory node, on a clock that the test moves.
+//! A test client with one in-memory node, on a clock that the test advances.
 
 use super::calls::Call;
 use super::io::OpenConnection;
@@ -11,7 +11,7 @@ use crate::observe::NodeState;
 use crate::protocol::{NodeId, RetryPolicy, Time, Ttl};
 use crate::random::Random;
 use crate::sync::lock;
-use crate::time::{Clock, Ring, SourceAlarm, TimeSource};
+use crate::time::{Clock, OnAlarm, SourceAlarm, TimeSource};
 use crate::transport::Stream;
 use crate::wire::Keys;
 use quorlock_test::internals::{Config, ConnId, Output, Server};
@@ -29,15 +29,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const WALL_US: u64 = 1_700_000_000_000_000;
 
 #[derive(Clone, Default)]
-struct StandingClock(Arc<AtomicU64>);
+struct ManualClock(Arc<AtomicU64>);
 
 struct NoAlarm;
 
 impl SourceAlarm for NoAlarm {
-    fn hasten(&self, _: Time) {}
+    fn reschedule_earlier(&self, _: Time) {}
 }
 
-impl TimeSource for StandingClock {
+impl TimeSource for ManualClock {
     fn now(&self) -> Time {
         Time::from_nanos(self.0.load(Ordering::SeqCst))
     }
@@ -46,11 +46,11 @@ impl TimeSource for StandingClock {
         WALL_US + self.0.load(Ordering::SeqCst) / 1_000
     }
 
-    fn set_alarm(&self, _: Time, _: Weak<dyn Ring>) -> Box<dyn SourceAlarm> {
+    fn set_alarm(&self, _: Time, _: Weak<dyn OnAlarm>) -> Box<dyn SourceAlarm> {
         Box::new(NoAlarm)
     }
 
-    fn is_world(&self) -> bool {
+    fn is_simulated(&self) -> bool {
         true
     }
 }
@@ -60,7 +60,7 @@ struct Node {
     unread: BTreeMap<ConnId, Unread>,
 }
 
-/// Bytes that a client has not read, and the waker of the reading task.
+/// Bytes that the node has sent and the client has not read yet, and the waker of the reading task.
 #[derive(Default)]
 struct Unread {
     bytes: VecDeque<u8>,
@@ -70,7 +70,7 @@ struct Unread {
 struct NodeStream {
     node: Arc<Mutex<Node>>,
     connection: ConnId,
-    clock: StandingClock,
+    clock: ManualClock,
 }
 
 impl Stream for NodeStream {}
@@ -126,12 +126,12 @@ impl AsyncWrite for NodeStream {
 pub(crate) struct MemoryClient {
     pub(crate) engine: Arc<Engine>,
     node: Arc<Mutex<Node>>,
-    clock: StandingClock,
+    clock: ManualClock,
 }
 
 impl MemoryClient {
     pub(crate) fn new() -> Self {
-        let clock = StandingClock::default();
+        let clock = ManualClock::default();
         clock.0.store(1_000_000_000, Ordering::SeqCst);
         let server = Server::new(Config::default(), clock.wall_us());
         Self::connected(Arc::new(Mutex::new(Node { server, unread: BTreeMap::new() })), clock)
@@ -141,7 +141,7 @@ impl MemoryClient {
         Self::connected(self.node.clone(), self.clock.clone())
     }
 
-    fn connected(node: Arc<Mutex<Node>>, clock: StandingClock) -> Self {
+    fn connected(node: Arc<Mutex<Node>>, clock: ManualClock) -> Self {
         let environment = Environment {
             clock: Clock::Other(Arc::new(clock.clone())),
             random: Random::seeded(1),
@@ -170,7 +170,7 @@ impl MemoryClient {
         assert_eq!(self.engine.with(|it, now| it.is_ready(now)), Some(true));
     }
 
-    /// Takes enough turns to read and write all bytes.
+    /// Takes enough turns to exchange all bytes with the node.
     pub(crate) fn run(&self) {
         for _ in 0..8 {
             self.turn();
@@ -181,8 +181,8 @@ impl MemoryClient {
         self.engine.take_turn(&mut Context::from_waker(Waker::noop()), None);
     }
 
-    pub(crate) fn ring(&self) {
-        self.engine.clone().ring(self.clock.now());
+    pub(crate) fn fire_alarm(&self) {
+        self.engine.clone().on_alarm(self.clock.now());
     }
 
     pub(crate) fn advance(&self, by: Duration) {
@@ -228,11 +228,11 @@ fn node_does_not_stall_while_another_thread_has_its_connection() {
     client.advance(Duration::from_millis(1_011));
     let node = || client.engine.with(|it, _| it.node_state(NodeId::new(0)));
     let io = lock(&client.engine.io);
-    client.ring();
-    client.ring();
+    client.fire_alarm();
+    client.fire_alarm();
     assert_eq!(node(), Some(NodeState::Up));
     drop(io);
-    client.ring();
+    client.fire_alarm();
     assert_eq!(node(), Some(NodeState::Up));
     assert!(Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }

@@ -1,7 +1,8 @@
 //! The driver of the [coordinator](crate::coordinator): sockets, timers, and the completion of calls.
 //!
-//! Each client has one [`Engine`]. A task on a runtime reads and writes the connections of all nodes. Every other
-//! thread of the client can take a turn in place of the task. A handle submits a request and awaits its completion.
+//! Each client has one [`Engine`], which has a task on a runtime. The task works in turns: in each turn, it reads and
+//! writes the connections of all nodes. Any other thread of the client can take a turn in place of the task. Client
+//! handles submit requests to the engine and await their completion.
 
 mod alarm;
 mod calls;
@@ -28,14 +29,14 @@ mod slot;
 mod task;
 mod turn;
 
-pub(crate) use client::{Acquiring, Client, Failure, Won};
+pub(crate) use client::{AcquiredLease, Client, Failure, PendingAcquire};
 pub(crate) use shared::Engine;
 pub(crate) use slot::CallId;
 
 use crate::coordinator::LeaseId;
 use std::any::Any;
 
-/// Receiver of the events of a client's leases.
+/// A receiver of events that concern the leases of a client.
 pub(crate) trait LeaseListener: Any + Send + Sync {
     /// Handles the end of `lease`, as reported by the coordinator.
     fn handle_end(&self, lease: LeaseId);
@@ -49,7 +50,7 @@ pub(crate) trait LeaseListener: Any + Send + Sync {
     /// Handles a panic of the coordinator: all leases are lost.
     fn handle_failure(&self);
 
-    /// Wakes all tasks that wait for the end of a lease, so that one of the tasks starts the missing task of the
+    /// Wakes all tasks that wait for the end of a lease. The first task that is polled then starts a new task for the
     /// client.
     fn wake_all(&self);
 }

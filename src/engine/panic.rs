@@ -1,20 +1,20 @@
-//! Engines that are not usable, because their coordinator has panicked or because they belong to the parent process.
+//! Engines that have become unusable, because their coordinator has panicked or because the process was forked.
 
 use super::failure::EngineFailure;
 use super::shared::{Engine, State};
-use crate::sync::{MutexGuard, contain, discard, try_lock};
+use crate::sync::{MutexGuard, catch_panic, drop_panic_payload, try_lock};
 use std::any::Any;
 use std::process;
 
 impl Engine {
-    /// Returns the reason why the engine is not usable. The caller must not take a lock of an unusable engine: in a
-    /// forked process, another thread of the parent may hold the lock.
+    /// Returns the reason why the engine is not usable, or `None` if it is usable. The caller must not lock a mutex of
+    /// an unusable engine: in a forked process, the mutex may be locked by a thread that exists only in the parent.
     pub(crate) fn failure(&self) -> Option<EngineFailure> {
         let forked = || (self.process != process::id()).then_some(EngineFailure::Forked);
         self.panic_failure().or_else(forked)
     }
 
-    /// Returns the failure of a coordinator that has panicked. Skips the check for a fork, which takes a system call.
+    /// Returns the failure if the coordinator has panicked. Skips the check for a fork, which takes a system call.
     pub(super) fn panic_failure(&self) -> Option<EngineFailure> {
         let message = self.panic.get()?;
         Some(EngineFailure::Panicked(message.clone()))
@@ -28,8 +28,8 @@ impl Engine {
         self.panic.get().is_none() && self.process == process::id()
     }
 
-    /// Makes the engine unusable after a panic of the coordinator, whose state may be inconsistent. The leases are
-    /// lost, the calls fail, and the task ends with its connections.
+    /// Makes the engine unusable after a panic of the coordinator, whose state may be inconsistent. All leases are
+    /// lost, all calls fail, and the task ends and closes its connections.
     pub(super) fn handle_panic(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -42,16 +42,16 @@ impl Engine {
         let mut wakers = state.take_wakers();
         wakers.append(&mut state.wakers);
         drop(state);
-        discard(panic);
+        drop_panic_payload(panic);
         self.alarm.cancel();
         drop(self.requests.take());
-        contain(|| self.leases.handle_failure());
+        catch_panic(|| self.leases.handle_failure());
         // If another thread is taking a turn, that thread closes the connections.
         let io = try_lock(&self.io).map(|mut it| std::mem::take(&mut *it));
         drop(io);
         self.task.wake(self.now());
         for waker in wakers {
-            contain(|| waker.wake());
+            catch_panic(|| waker.wake());
         }
     }
 }

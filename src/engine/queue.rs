@@ -1,4 +1,5 @@
-//! Requests that were submitted while another thread used the coordinator.
+//! A queue of requests for the coordinator. Callers add requests without waiting for the thread that uses the
+//! coordinator.
 
 use crate::protocol::Time;
 use crate::sync::atomic::{AtomicBool, Ordering};

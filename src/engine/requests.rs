@@ -7,15 +7,16 @@ use crate::sync::atomic::{Ordering, fence};
 use crate::sync::try_lock;
 
 impl Engine {
-    /// Queues `request` behind the requests that were queued before. The next user of the coordinator executes
-    /// `request`: usually the task, which is woken. Without a task, `request` is executed at once. If the coordinator
-    /// has panicked, `request` is dropped. The caller has checked that the engine belongs to this process.
+    /// Submits `request`, which is executed after all requests that were submitted before. Usually, the client's task
+    /// is woken and executes `request`. Another thread that uses the coordinator earlier executes `request` instead. If
+    /// the client has no task, `request` is executed at once. If the coordinator has panicked, `request` is dropped.
+    /// The caller must have checked that the engine belongs to this process.
     pub(super) fn request(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
         self.submit(request, false);
     }
 
-    /// Queues `request` in the same way as [`request`](Self::request), and executes it at once if the coordinator is
-    /// free.
+    /// Submits `request` in the same way as [`request`](Self::request), but executes it at once if no other thread is
+    /// using the coordinator.
     pub(super) fn request_now(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
         self.submit(request, true);
     }
@@ -37,8 +38,9 @@ impl Engine {
         }
     }
 
-    /// Executes the queued requests. Must be called after the mutex is unlocked, unless a task executes the requests.
-    /// If the mutex is locked again, its new holder makes this call.
+    /// Executes the queued requests. A thread that unlocks the mutex must call this method afterwards, unless the
+    /// client has a task to execute the requests. If another thread has locked the mutex again, that thread makes the
+    /// call.
     pub(super) fn execute_requests(&self) {
         loop {
             // Orders the unlock or the push before the check of the queue.
@@ -51,14 +53,14 @@ impl Engine {
         }
     }
 
-    /// Wakes the task, which takes a turn. If the runtime runs the task late, the alarm rings: at once if the task is
-    /// already known to be late.
+    /// Wakes the task so that it takes a turn. Also sets the alarm, in case the runtime runs the task late. If the task
+    /// is already known to be late, the alarm fires at once.
     pub(super) fn wake_task(&self, now: Time, thread: Thread) {
         self.task.wake(now);
         // On the timer thread, the alarm has already done its part. Only the task can open connections.
         let is_late = self.has_late_task() && thread != Thread::Timer;
         let late_at = if is_late { now } else { now.after(self.late_after) };
-        self.alarm.hasten(late_at);
+        self.alarm.fire_by(late_at);
     }
 
     fn has_late_task(&self) -> bool {

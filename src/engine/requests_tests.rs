@@ -1,4 +1,4 @@
-//! Tests of requests that are submitted while the coordinator is in use.
+//! Tests of requests that are submitted while another thread uses the coordinator.
 
 use super::LeaseListener;
 use super::shared::{Engine, State};
@@ -51,7 +51,7 @@ pub(super) fn engine_in(environment: Environment) -> Arc<Engine> {
     let coordinator = Coordinator::new(settings, Random::seeded(1));
     // Outside of simulated worlds, the client is pinned to a runtime without drivers, which cannot serve the client.
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let pinned = (!environment.is_world()).then(|| runtime.handle().clone());
+    let pinned = (!environment.is_simulated()).then(|| runtime.handle().clone());
     let pool = Pool::new(Box::new([]), pinned, environment);
     Engine::new(coordinator, Arc::new(pool), Arc::new(NoLeases))
 }
@@ -65,7 +65,7 @@ impl Wake for Wakes {
     }
 }
 
-/// Creates an engine that counts as served by a task, so requests wait for the next user of the coordinator.
+/// Creates an engine that is marked as having a task. Requests therefore wait for the next user of the coordinator.
 fn served() -> Arc<Engine> {
     let engine = engine();
     engine.is_served.store(true, Ordering::SeqCst);
@@ -81,7 +81,7 @@ fn request_without_a_task_is_executed_at_once() {
 }
 
 #[test]
-fn urgent_request_is_executed_at_once_if_the_coordinator_is_free() {
+fn urgent_request_runs_at_once_if_the_coordinator_is_free() {
     let (engine, log) = (served(), Arc::<Mutex<Vec<usize>>>::default());
     let push = |number| {
         let log = log.clone();
@@ -152,7 +152,7 @@ fn callers_are_woken_when_the_coordinator_panics() {
 }
 
 #[test]
-fn caller_of_an_executed_request_is_woken_if_the_next_one_panics() {
+fn caller_is_woken_if_the_request_after_its_own_panics() {
     let (engine, count) = (served(), Arc::<Wakes>::default());
     let waker = Waker::from(count.clone());
     let mut call = engine.call(|_, _| None);

@@ -1,4 +1,4 @@
-//! The coordinator of a client behind one mutex, and the callers that wait for completions.
+//! The [`Engine`]: a client's coordinator behind one mutex, and the callers that wait for completions.
 
 use super::LeaseListener;
 use super::client_alarm::ClientAlarm;
@@ -8,13 +8,13 @@ use super::lateness::Lateness;
 use super::queue::RequestQueue;
 use super::signal::TaskSignal;
 use super::slot::{CallId, CallSlot};
-use crate::coordinator::{Completion, ConnectionId, Coordinator, LeaseId, Remains};
+use crate::coordinator::{Completion, ConnectionId, Coordinator, LeaseId, UndeliveredReleases};
 use crate::node::{Environment, Node, Pool};
-use crate::observe::Weight;
+use crate::observe::EventLevel;
 use crate::observe::event::Event;
 use crate::protocol::{NodeId, Time};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, OnceLock, contain, lock};
+use crate::sync::{Mutex, MutexGuard, OnceLock, catch_panic, lock};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -23,11 +23,11 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::runtime::Id;
 
-/// Interval at which the alarm of an idle client rings.
+/// Interval at which the alarm of an idle client fires.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
-/// Number of calls above which calls that are over are removed.
-const CROWD: usize = 1 << 10;
+/// Minimum number of registered calls at which calls without a caller are removed.
+const PURGE_THRESHOLD: usize = 1 << 10;
 
 pub(crate) struct Engine {
     pub(super) state: Mutex<State>,
@@ -38,21 +38,21 @@ pub(crate) struct Engine {
     pub(super) alarm: ClientAlarm,
     /// Time after its wake-up at which the task counts as late.
     pub(super) late_after: Duration,
-    /// True if the task was late when the alarm last rang and has not taken a turn since. The alarm takes turns in
+    /// Whether the task was late when the alarm last fired and has not taken a turn since. The alarm takes turns in
     /// place of a late task.
     pub(super) has_late_task: AtomicBool,
     pub(super) events: Arc<EventQueue>,
     /// Effects of the task's current turn, which are applied after the turn.
     delayed: Mutex<Vec<Effects>>,
-    /// True if a thread could not take a turn because another thread was taking one. The other thread then wakes the
+    /// Whether a thread could not take a turn because another thread was taking one. The other thread then wakes the
     /// task.
     pub(super) was_busy: AtomicBool,
     pub(super) leases: Arc<dyn LeaseListener>,
     pub(super) pool: Arc<Pool>,
     pub(super) this: Weak<Self>,
-    /// True while the client has a task.
+    /// Whether the client has a task.
     pub(super) is_served: AtomicBool,
-    /// True if the runtime ran the task late. A caller on another runtime can replace a late task.
+    /// Whether the runtime has run the task late, so that a caller on another runtime can replace the task.
     pub(super) is_late: AtomicBool,
     pub(super) panic: OnceLock<Arc<str>>,
     /// ID of the process that the engine belongs to.
@@ -63,7 +63,7 @@ pub(crate) struct Engine {
 
 pub(super) struct State {
     pub(super) coordinator: Coordinator,
-    /// Calls under way. The entry of an acquire stays after the caller has taken the lease.
+    /// Calls in progress. The entry of an acquire is kept after the caller has taken the lease, until the next purge.
     pub(super) calls: HashMap<CallId, Arc<CallSlot>>,
     pub(super) purge_at: usize,
     /// Wakers of callers that wait until a quorum is connected.
@@ -72,10 +72,10 @@ pub(super) struct State {
     pub(super) wakers: Vec<Waker>,
     /// Wakers of callers that wait for the end of a close. `closed` is the result of the close.
     pub(super) closing: Vec<Waker>,
-    pub(super) closed: Option<Result<(), Remains>>,
+    pub(super) closed: Option<Result<(), UndeliveredReleases>>,
     pub(super) served_by: Option<Id>,
     pub(super) has_started: bool,
-    /// True once the pinned runtime was found to be shut down.
+    /// Whether the pinned runtime is known to be shut down.
     pub(super) is_shut_down: bool,
     pub(super) lateness: Lateness,
 }
@@ -90,13 +90,13 @@ pub(super) enum Thread {
     Timer,
 }
 
-/// Consequences of a change of the coordinator, which are applied after the mutex is unlocked.
+/// The consequences of a change of the coordinator's state. They are applied after the mutex is unlocked.
 #[derive(Default)]
 pub(super) struct Effects {
     now: Time,
     wakers: Vec<Waker>,
     ended: Vec<LeaseId>,
-    events: Vec<(Weight, Event)>,
+    events: Vec<(EventLevel, Event)>,
     wakes_task: bool,
     is_closed: bool,
     next: Option<Time>,
@@ -159,7 +159,7 @@ impl State {
     pub(super) fn insert_call(&mut self, id: CallId, slot: Arc<CallSlot>) {
         if self.calls.len() >= self.purge_at {
             self.calls.retain(|_, slot| Arc::strong_count(slot) > 1);
-            self.purge_at = CROWD.max(2 * self.calls.len());
+            self.purge_at = PURGE_THRESHOLD.max(2 * self.calls.len());
         }
         slot.set_id(id);
         self.calls.insert(id, slot);
@@ -178,7 +178,7 @@ impl Engine {
             let state = State {
                 coordinator,
                 calls: HashMap::new(),
-                purge_at: CROWD,
+                purge_at: PURGE_THRESHOLD,
                 ready: Vec::new(),
                 wakers: Vec::new(),
                 closing: Vec::new(),
@@ -221,7 +221,7 @@ impl Engine {
     }
 
     pub(super) fn shared(&self, node: NodeId) -> &Arc<Node> {
-        &self.pool.shared()[node.index()]
+        &self.pool.nodes()[node.index()]
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -234,7 +234,7 @@ impl Engine {
         self.with_usable_state(|state, now| call(&mut state.coordinator, now))
     }
 
-    /// Runs `call` on the coordinator and the calls under way. Returns `None` if the engine is not usable.
+    /// Runs `call` on the engine's state, and applies the effects. Returns `None` if the engine is not usable.
     pub(super) fn with_usable_state<T>(
         &self,
         call: impl FnOnce(&mut State, Time) -> T,
@@ -263,7 +263,8 @@ impl Engine {
         result
     }
 
-    /// Executes the queued requests, then `call`, with the mutex already locked.
+    /// Executes the queued requests and then `call` on the locked `state`, which is unlocked afterwards. Returns `None`
+    /// if the coordinator has panicked.
     pub(super) fn with_locked<T>(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -278,7 +279,8 @@ impl Engine {
             return None;
         }
         let observers = &self.environment().observers;
-        let level = [Weight::Detail, Weight::Trouble].into_iter().find(|it| observers.wants(*it));
+        let level =
+            [EventLevel::Debug, EventLevel::Warn].into_iter().find(|it| observers.wants(*it));
         if thread == Thread::Turn {
             self.has_late_task.store(false, Ordering::SeqCst);
         }
@@ -316,13 +318,13 @@ impl Engine {
             self.alarm.cancel();
             self.task.wake(effects.now);
         } else if let Some(next) = effects.next {
-            self.alarm.hasten(next);
+            self.alarm.fire_by(next);
         }
         if effects.wakes_task {
             self.wake_task(effects.now, thread);
         }
         for lease in effects.ended {
-            contain(|| self.leases.handle_end(lease));
+            catch_panic(|| self.leases.handle_end(lease));
         }
         if !effects.events.is_empty() {
             // An observer can block, but the timer thread and the library's own runtime serve all clients.
@@ -335,7 +337,7 @@ impl Engine {
             }
         }
         for waker in effects.wakers {
-            contain(|| waker.wake());
+            catch_panic(|| waker.wake());
         }
     }
 
@@ -352,7 +354,7 @@ impl Engine {
         }
         let ready = std::mem::take(&mut lock(&self.state).ready);
         for waker in ready {
-            contain(|| waker.wake());
+            catch_panic(|| waker.wake());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::protocol::Time;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
-use crate::sync::{Mutex, contain, lock};
+use crate::sync::{Mutex, catch_panic, lock};
 use std::task::Waker;
 
 #[derive(Default)]
@@ -10,13 +10,14 @@ pub(super) struct TaskSignal {
     waker: Mutex<Option<Waker>>,
     /// When the task was woken, in nanoseconds; 0 if the task has run since.
     woken_at: AtomicU64,
-    /// Number of tasks that have ended or were replaced, which identifies the current task. Changes only while the
+    /// The number of tasks that have ended or were replaced, which identifies the current task. Changes only while the
     /// mutex of the engine is held.
     generation: AtomicU64,
 }
 
 impl TaskSignal {
-    /// Registers the `waker` of the running task of `generation`. Returns false if the task was replaced.
+    /// Registers the `waker` of the running task, and records that the task has run. Returns false if the task of
+    /// `generation` was replaced.
     pub(super) fn register(&self, generation: u64, waker: &Waker) -> bool {
         let mut known = lock(&self.waker);
         // A task that replaces this task registers its waker later.
@@ -53,7 +54,7 @@ impl TaskSignal {
             return;
         }
         if let Some(waker) = self.waker() {
-            contain(|| waker.wake());
+            catch_panic(|| waker.wake());
         }
     }
 
@@ -63,8 +64,8 @@ impl TaskSignal {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Records that the current task has ended or is replaced. Returns the task's waker, because a replaced task ends
-    /// when it runs.
+    /// Records that the current task has ended or is replaced. Returns the task's waker. The caller must wake a
+    /// replaced task, which then ends.
     pub(super) fn handle_end(&self) -> Option<Waker> {
         self.generation.fetch_add(1, Ordering::SeqCst);
         lock(&self.waker).take()

@@ -2,7 +2,7 @@
 
 use crate::coordinator::{AcquireId, Completion, RoundId};
 use crate::protocol::{Loss, Time};
-use crate::sync::{Mutex, contain, lock};
+use crate::sync::{Mutex, catch_panic, lock};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -21,16 +21,16 @@ struct CallState {
     id: Option<CallId>,
     waker: Option<Waker>,
     completion: Option<Completion>,
-    /// True if the coordinator has no lease to release.
+    /// Whether the call has ended without a completion, because the coordinator has no lease to release.
     is_void: bool,
-    /// True if the request was not executed, because the coordinator has panicked.
+    /// Whether the request was dropped before it was executed, because the coordinator has panicked.
     is_dropped: bool,
 }
 
 pub(super) enum Polled {
     Over(Option<Completion>),
     Dropped,
-    /// The lease of this acquire has ended or was revoked, so the acquire continues.
+    /// The lease has ended or was revoked before the caller took it. The acquire with this identifier must continue.
     Untaken(AcquireId),
     Pending,
 }
@@ -73,7 +73,7 @@ impl CallSlot {
         }
     }
 
-    /// Takes the completion, or registers the `waker` of the caller.
+    /// Takes the completion if the call has ended. Otherwise, registers `waker`, the waker of the caller.
     pub(super) fn poll(&self, waker: &Waker, now: impl FnOnce() -> Time) -> Polled {
         let mut state = lock(&self.0);
         let polled = match state.completion.take() {
@@ -92,8 +92,8 @@ impl CallSlot {
     }
 }
 
-/// The slot of a call whose request was not executed yet. Dropping `Unsubmitted` fails the call, because the
-/// coordinator has panicked.
+/// The slot of a call whose request was not executed yet. If the coordinator panics, the request is dropped together
+/// with its `Unsubmitted`, which makes the call fail.
 pub(super) struct Unsubmitted(Option<Arc<CallSlot>>);
 
 impl Unsubmitted {
@@ -114,7 +114,7 @@ impl Drop for Unsubmitted {
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {
-            contain(|| waker.wake());
+            catch_panic(|| waker.wake());
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The task of a client: its start, its end, and its replacement if its runtime runs it late.
 
 use super::shared::{Engine, State, Thread};
-use super::turn::Turn;
+use super::turn::TurnTask;
 use crate::node::NoRuntime;
 use crate::protocol::Time;
-use crate::sync::{contain, lock};
+use crate::sync::{catch_panic, lock};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,21 +12,23 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 
-/// Time for callers on other runtimes to start a new task after the end of a runtime.
+/// How long callers on other runtimes have to start a new task after a runtime has ended. After this time, the
+/// library's own runtime starts the task.
 const HAND_OVER: Duration = Duration::from_millis(20);
 
-/// Time after which a late task is replaced by a task on the library's own runtime, if the client needs connections.
-/// The alarm can use connections, but cannot open them.
+/// Time after which the library's own runtime replaces a late task, if the client needs connections. Before that, the
+/// alarm takes turns, which can use connections but cannot open them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-pub(super) struct Late {
+pub(super) struct TaskReplacement {
     /// The wakers of all callers. Each caller can replace the task.
     pub(super) callers: Vec<Waker>,
-    /// True if the task must be replaced even without a caller.
+    /// Whether the library's own runtime must replace the task, even if no caller does.
     pub(super) needs_runtime: bool,
 }
 
-/// Task that takes turns until the client is closed. When the task is dropped, another task takes over the client.
+/// A task that takes turns until the client is closed. If the task is dropped before, another task takes over the
+/// client.
 pub(super) struct ClientTask {
     engine: Arc<Engine>,
     generation: u64,
@@ -41,7 +43,7 @@ impl ClientTask {
 
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Self { engine, generation, runtime } = self;
-        let turn = Turn { generation: *generation, runtime };
+        let turn = TurnTask { generation: *generation, runtime };
         let is_over = !engine.task.register(*generation, cx.waker())
             || engine.take_turn(cx, Some(&turn)) == Some(true);
         if is_over { Poll::Ready(()) } else { Poll::Pending }
@@ -68,20 +70,24 @@ impl Engine {
         self.woken_at(state).is_some_and(|at| now >= state.lateness.late_at(at))
     }
 
-    /// Returns when to check again whether the task is late, and how to replace the task if it must be replaced at
-    /// `now`.
-    pub(super) fn check_task(&self, state: &mut State, now: Time) -> (Option<Time>, Option<Late>) {
+    /// Checks whether the task is late. Returns the time of the next check, and a [`TaskReplacement`] if the task must
+    /// be replaced at `now`. Both are `None` if the task is not waiting to run.
+    pub(super) fn check_task(
+        &self,
+        state: &mut State,
+        now: Time,
+    ) -> (Option<Time>, Option<TaskReplacement>) {
         let Some(woken_at) = self.woken_at(state) else { return (None, None) };
         let (next, is_late) = state.lateness.check(woken_at, now);
         let needs_runtime = now.since(woken_at) >= PATIENCE
             && state.coordinator.needs_connection()
             && state.coordinator.has_work();
-        let late = is_late.then(|| Late { callers: state.take_wakers(), needs_runtime });
+        let late = is_late.then(|| TaskReplacement { callers: state.take_wakers(), needs_runtime });
         (Some(next), late)
     }
 
-    /// Starts the task if it is missing, on the pinned runtime or the current one. Replaces the task if another runtime
-    /// runs it late.
+    /// Ensures that the client has a task that runs in time. Starts a missing task on the pinned runtime or the current
+    /// one. Replaces the task if another runtime runs it late. Returns an error if no runtime can run the task.
     pub(crate) fn ensure_task(&self) -> Result<(), NoRuntime> {
         let is_missing = !self.is_served();
         if !(is_missing || self.is_late.load(Ordering::Acquire)) || !self.is_usable() {
@@ -103,7 +109,8 @@ impl Engine {
         Err(NoRuntime)
     }
 
-    /// Creates the task if it is missing. Sets the alarm of a new client.
+    /// Creates a task for `runtime`, and sets the client's alarm. Returns `None` if the client already has a task or
+    /// was dropped.
     pub(super) fn next_task(&self, runtime: Handle) -> Result<Option<ClientTask>, NoRuntime> {
         let Some(engine) = self.this.upgrade() else { return Ok(None) };
         let mut state = lock(&self.state);
@@ -124,8 +131,8 @@ impl Engine {
         Ok(Some(ClientTask { engine, generation, runtime }))
     }
 
-    /// Handles the end of the task of `generation`, whose connections end with the runtime. Wakes all callers, so that
-    /// one caller starts another task. If no caller starts a task, the library's own runtime does the remaining work.
+    /// Handles the end of the task of `generation`, whose connections end with its runtime. Wakes all callers, so that
+    /// one of them starts another task. If no caller does, the library's own runtime does the remaining work.
     fn handle_task_end(&self, generation: u64) {
         let mut io = lock(&self.io);
         if !self.task.is_current(generation) {
@@ -152,8 +159,7 @@ impl Engine {
         }
     }
 
-    /// Starts a task on the library's own runtime after `delay`, unless a caller on another runtime starts a task
-    /// before.
+    /// Starts a task on the library's own runtime after `delay`, unless a caller on another runtime has started one.
     pub(super) fn serve_by_own_runtime(&self, delay: Duration) {
         let Some((engine, runtime)) = self.this.upgrade().zip(self.pool.own_runtime()) else {
             return;
@@ -190,9 +196,9 @@ impl Engine {
 
     /// Wakes all callers, so that one caller starts the missing task or replaces the late task of another runtime.
     pub(super) fn wake_callers(&self, wakers: Vec<Waker>) {
-        contain(|| self.leases.wake_all());
+        catch_panic(|| self.leases.wake_all());
         for waker in wakers {
-            contain(|| waker.wake());
+            catch_panic(|| waker.wake());
         }
     }
 }

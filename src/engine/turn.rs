@@ -1,4 +1,4 @@
-//! A turn of a client, which opens, reads and writes the client's connections.
+//! A turn of a client: opens connections, and reads and writes all connections that are ready.
 
 use super::io::{Io, OpenConnection, Opening};
 use super::shared::{Engine, Thread};
@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 const READ: usize = 8 << 10;
 
 /// The task that takes a turn.
-pub(super) struct Turn<'a> {
+pub(super) struct TurnTask<'a> {
     pub(super) generation: u64,
     pub(super) runtime: &'a Handle,
 }
@@ -26,18 +26,25 @@ pub(super) struct Turn<'a> {
 #[derive(Default)]
 struct Next {
     connect: Vec<ConnectionId>,
-    /// True if the task must run again after other tasks.
+    /// Whether the task must yield to other tasks and then take another turn.
     yields: bool,
-    /// True if a connection must be read before it is written to.
+    /// Whether a connection must be read before it is written to.
     reads: bool,
     is_closed: bool,
 }
 
 impl Engine {
-    /// Takes a turn, which reads and writes all connections that are ready. Without the client's `task`, the turn opens
-    /// no connection, and streams keep the waker of the task. Returns true if the client is closed or the task was
-    /// replaced, and `None` if another thread is taking a turn.
-    pub(super) fn take_turn(&self, cx: &mut Context<'_>, task: Option<&Turn<'_>>) -> Option<bool> {
+    /// Takes a turn: reads and writes all connections that are ready. `task` is the client's task, or `None` if the
+    /// alarm or another thread takes the turn. Without `task`, the turn opens no connection, and streams keep the waker
+    /// of the task.
+    ///
+    /// Returns true if the client is closed or the task was replaced. Returns `None` if another thread is already
+    /// taking a turn.
+    pub(super) fn take_turn(
+        &self,
+        cx: &mut Context<'_>,
+        task: Option<&TurnTask<'_>>,
+    ) -> Option<bool> {
         let mut io = self.try_lock_io()?;
         // A task that was replaced must not poll connections that its successor opens.
         let is_over = task.is_some_and(|task| !self.task.is_current(task.generation))
@@ -56,8 +63,7 @@ impl Engine {
         Some(is_over)
     }
 
-    /// Locks the connections. If another thread is taking a turn, returns `None`, and the other thread wakes the task
-    /// afterwards.
+    /// Locks the connections. Returns `None` if another thread is taking a turn. That thread wakes the task afterwards.
     fn try_lock_io(&self) -> Option<MutexGuard<'_, Io>> {
         if let Some(io) = try_lock(&self.io) {
             return Some(io);
@@ -68,7 +74,8 @@ impl Engine {
         try_lock(&self.io)
     }
 
-    /// Starts a task that obtains the credentials and connects, so that a blocking callback delays no other connection.
+    /// Starts a task that obtains the credentials and opens a connection. A separate task ensures that a blocking
+    /// callback delays no other connection.
     fn open(&self, id: ConnectionId, runtime: &Handle) -> Opening {
         let (node, engine) = (self.shared(id.node).clone(), self.this.clone());
         let task = runtime.spawn(self.environment().task(async move {
@@ -106,7 +113,7 @@ impl Io {
         &mut self,
         engine: &Engine,
         cx: &mut Context<'_>,
-        task: Option<&Turn<'_>>,
+        task: Option<&TurnTask<'_>>,
     ) -> bool {
         self.open.iter_mut().for_each(OpenConnection::begin_turn);
         let thread = if task.is_some() { Thread::Turn } else { Thread::Timer };
@@ -138,7 +145,7 @@ impl Io {
         }
     }
 
-    /// Takes the results of the tasks that open connections. A new stream is read before the task waits, because the
+    /// Takes the results of the tasks that open connections. The caller must then read each new stream, because the
     /// read registers the task's waker.
     fn take_opened(&mut self, engine: &Engine) {
         for (id, result) in std::mem::take(&mut *lock(&engine.opened)) {
@@ -182,7 +189,7 @@ impl Io {
         while it.take_submitted() || is_first {
             for connection in &mut self.open {
                 // Callers that were answered together submit their next commands together.
-                let gathers = is_task && it.may_gather(connection.id, connection.yields, now);
+                let gathers = is_task && it.should_gather(connection.id, connection.yields, now);
                 connection.yields += u32::from(gathers);
                 next.yields |= gathers;
                 next.reads |= !gathers && !connection.take_bytes_to_write(it, now);

@@ -58,7 +58,7 @@ pub enum ConfigError {
     /// A ttl is shorter than 1 ms or longer than 100 years.
     #[error("invalid {setting} {ttl:?}: must be between 1 ms and 100 years")]
     BadTtl {
-        /// Name of the setting: `ttl`, `max_ttl` or `token_ttl`. For an extension, the name is `ttl`.
+        /// Name of the setting: `ttl`, `max_ttl` or `token_ttl`. An invalid ttl of an extension is reported as `ttl`.
         setting: &'static str,
         /// The requested ttl.
         ttl: Duration,
@@ -83,11 +83,11 @@ pub enum ConfigError {
     EnsureExceedsMax {
         /// The requested validity.
         validity: Duration,
-        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). The longest validity is
-        /// this ttl minus the drift allowance.
+        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). The longest possible
+        /// validity is this ttl minus the drift allowance.
         max_ttl: Duration,
     },
-    /// `at_least` exceeds the ttl. If the holder crashed, the nodes would free the lock before `at_least` has elapsed.
+    /// `at_least` exceeds the ttl. If the holder crashed, the lock would expire before `at_least` has elapsed.
     #[error(
         "at_least({at_least:?}) exceeds ttl {ttl:?}: increase ttl(), so that the lock \
          also lasts this long if its holder crashes"
@@ -233,8 +233,8 @@ pub enum ConfigError {
         /// Key prefix, escaped, and truncated if it is long.
         prefix: String,
     },
-    /// A fencing token was requested, but the key of the resource cannot have a counter in the same cluster slot. The
-    /// key is empty, or has braces that form no hash tag.
+    /// A fencing token was requested, but the resource's key cannot have a counter in the same cluster slot, because it
+    /// is empty or has braces that form no hash tag.
     #[error(
         "no fencing token for the resource \"{resource}\": its key is empty, or has braces that \
          form no hash tag, so its counter cannot be in the same cluster slot; remove the braces, or \
@@ -279,8 +279,8 @@ pub enum ConfigError {
     /// so only one of them may be set.
     #[error("owner and metadata are both set: unset one of them")]
     OwnerAndMetadata,
-    /// The cool-down of [`release_after`](crate::Lease::release_after) exceeds `max_ttl`. The restart guard excludes a
-    /// restarted node only for the duration of `max_ttl`, so the client limited the cool-down to `max_ttl`.
+    /// The cool-down of [`release_after`](crate::Lease::release_after) exceeds `max_ttl`, so the client limited it to
+    /// `max_ttl`. The restart guard excludes a restarted node only for the duration of `max_ttl`.
     #[error(
         "cool-down {cool_down:?} exceeds max_ttl {max_ttl:?} and was limited to it: use a shorter \
          cool-down, or first increase max_ttl() on all clients of these nodes"
@@ -291,7 +291,8 @@ pub enum ConfigError {
         /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// The margin leaves no time to work. The work would be stopped before it starts, or before each renewal.
+    /// The margin of [`stop_before`](crate::Acquire::stop_before) leaves no time to work. The work would be stopped
+    /// before it starts, or before each renewal.
     #[error(
         "margin {margin:?} leaves no time to work: pass less than {limit:?} to stop_before(), or \
          increase ttl()"

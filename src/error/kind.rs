@@ -1,11 +1,11 @@
-//! Classification of errors.
+//! Methods that classify errors and tell callers how to react.
 
 use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::observe::Report;
 use std::time::Duration;
 
 impl AcquireError {
-    /// Returns true if another lease holds the lock: [`Contended`](Self::Contended). A quorum of nodes is available,
+    /// Returns true if another lease holds the lock ([`Contended`](Self::Contended)). A quorum of nodes is available,
     /// and a later attempt can succeed.
     ///
     /// Returns false for [`NotHeld`](Self::NotHeld), because a retry of a failed adoption cannot succeed.
@@ -33,15 +33,15 @@ impl AcquireError {
         )
     }
 
-    /// Returns how long to wait before the next attempt, measured from the return of this error:
+    /// Returns how long to wait before the next attempt, measured from the time at which this error was returned:
     ///
     /// - [`Contended`](Self::Contended): the shortest time after which a quorum of nodes can be free, provided that the
     ///   holders neither extend nor release the lock. `None` if an existing key has no expiry, or if the nodes did not
     ///   report the ttl of the existing keys. [`acquire`](crate::Redlock::acquire) requests the ttl, even with
     ///   [`max_attempts(1)`](crate::Acquire::max_attempts), and so does every attempt to lock several resources.
     ///   [`try_acquire`](crate::Redlock::try_acquire) of a single resource does not request the ttl.
-    /// - [`NoQuorum`](Self::NoQuorum): the time after which a quorum of nodes has a vote again. `None` unless enough
-    ///   nodes are excluded only for a limited time, for example because they were restarted.
+    /// - [`NoQuorum`](Self::NoQuorum): the time after which enough nodes for a quorum have a vote again. `None` unless
+    ///   enough nodes are excluded only for a limited time, for example because they were restarted.
     /// - All other errors: `None`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -53,8 +53,8 @@ impl AcquireError {
 }
 
 impl ExtendError {
-    /// Returns true if the lease has ended: [`Lost`](Self::Lost) or [`Released`](Self::Released). The protected work
-    /// must then stop. For all other errors, the failed extension did not shorten the validity of the lease.
+    /// Returns true if the lease has ended ([`Lost`](Self::Lost) or [`Released`](Self::Released)), so that the
+    /// protected work must stop. For all other errors, the failed extension did not shorten the lease's validity.
     pub const fn has_ended(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::Released)
     }

@@ -36,7 +36,8 @@ pub enum AcquireError {
         /// The nodes' replies.
         report: Box<Report>,
     },
-    /// Too few nodes replied with a vote that counts. The lock may be free or held.
+    /// Too few nodes replied with a vote that counts. The other nodes failed, or are excluded, for example after a
+    /// restart. The lock may be free or held.
     #[error("no quorum of nodes available: {report}")]
     NoQuorum {
         /// Report of the last completed attempt.

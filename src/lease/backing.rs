@@ -7,10 +7,10 @@ use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
 use super::state::{LeaseContext, LeaseState};
 use super::view::LeaseRef;
-use crate::engine::{Client, Engine, LeaseListener, Won};
+use crate::engine::{AcquiredLease, Client, Engine, LeaseListener};
 use crate::error::ReleaseError;
 use crate::node::Pool;
-use crate::observe::Tag;
+use crate::observe::AcquireTag;
 use crate::protocol::{Quorum, Ttl};
 use crate::time::Clock;
 use crate::wire::{NodeFailure, ServerInfo};
@@ -45,10 +45,10 @@ impl Backing {
         registry(self.client.engine())
     }
 
-    pub(crate) fn lease(&self, won: Won, ttl: Ttl, tag: Tag) -> Lease {
-        let registry = registry(&won.engine);
-        let engine = won.engine.clone();
-        let state = LeaseState::new(&self.client, won, &self.context, (ttl, tag));
+    pub(crate) fn lease(&self, acquired: AcquiredLease, ttl: Ttl, tag: AcquireTag) -> Lease {
+        let registry = registry(&acquired.engine);
+        let engine = acquired.engine.clone();
+        let state = LeaseState::new(&self.client, acquired, &self.context, (ttl, tag));
         registry.enter(&state);
         if engine.has_panicked() {
             state.handle_failure();
@@ -56,14 +56,15 @@ impl Backing {
         Lease::guard(LeaseRef::new(state))
     }
 
-    /// Returns, for each node, why its grants would not count if a new connection reached the given
-    /// server.
+    /// Predicts the decision of the restart guard if the client now connected to `servers`. A
+    /// server that could not be reached is `None`. The result has one entry per node: the reason
+    /// why its grants would not count towards the quorum, or `None` if they would.
     pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
         self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
     }
 
-    /// Releases all leases. Returns the first resource of each lease and the outcome of its
-    /// release.
+    /// Releases all leases of the client. Returns the first resource of each lease, and the outcome
+    /// of its release.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         self.registry().handle_close();
         let released = self.client.release_all().await;

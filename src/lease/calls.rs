@@ -1,43 +1,43 @@
 //! Extension and release of a lease.
 
-use super::observed::{ExtendWatch, ReleaseWatch};
+use super::observed::{ExtendEvents, ReleaseEvents};
 use super::release::ReleaseOutcome;
-use super::state::{Home, LeaseState};
+use super::state::{LeaseClient, LeaseState};
 use crate::coordinator::Completion;
 use crate::engine::CallId;
 use crate::error::ReleaseError;
 use crate::observe::Report;
-use crate::protocol::{Extended, Loss, Outcome, Tenure, Time, Ttl};
+use crate::protocol::{Extended, LeaseStatus, Loss, Outcome, Time, Ttl};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of times that a release is repeated on a new engine.
+/// Maximum number of times that a release is retried on another engine after its engine has ended.
 const MAX_REPEATS: usize = 3;
 
 impl LeaseState {
-    /// Extends the lease to `ttl`. Returns a report unless at least `least` of the validity remains
-    /// afterwards. Fails if the lease had already ended.
+    /// Extends the lease to `ttl`. The returned report is `None` if the extension succeeded and at
+    /// least `least` of the validity remains. Returns an error if the lease had already ended.
     pub(super) async fn extend_to(
         self: &Arc<Self>,
         ttl: Ttl,
         least: Duration,
-    ) -> Result<(Extended, Option<Report>), Tenure> {
+    ) -> Result<(Extended, Option<Report>), LeaseStatus> {
         // The coordinator drops the lease and the reason for its loss when the lease is released.
-        let ended = |ended| match self.tenure() {
-            Tenure::Held { .. } => ended,
+        let ended = |ended| match self.status() {
+            LeaseStatus::Held { .. } => ended,
             known => known,
         };
-        let internal = Tenure::Lost(Loss::Internal);
-        let Some(Home { engine, .. }) = self.home() else { return Err(self.tenure()) };
+        let internal = LeaseStatus::Lost(Loss::Internal);
+        let Some(LeaseClient { engine, .. }) = self.client() else { return Err(self.status()) };
         let call = engine.extend(self.id(), ttl).unwrap_or(Err(internal)).map_err(ended)?;
-        let watch = ExtendWatch::start(self, ttl);
+        let watch = ExtendEvents::start(self, ttl);
         let Ok(Some(Completion::Extended { ended: end, replies, .. })) = call.await else {
             return Err(ended(internal));
         };
         let take = || engine.with(|it, now| it.handle_extended(&replies, now));
         let extended = end.map(Extended::Ended).or_else(take);
         let extended = match extended.unwrap_or(Extended::Ended(internal)) {
-            Extended::Ended(tenure) => Extended::Ended(ended(tenure)),
+            Extended::Ended(status) => Extended::Ended(ended(status)),
             extended => extended,
         };
         let report = replies.report(self.now());
@@ -55,15 +55,15 @@ impl LeaseState {
         cool_down: Option<Ttl>,
     ) -> Result<ReleaseOutcome, ReleaseError> {
         let loss = self.loss();
-        let Some((home, is_usable)) = self.take_home() else {
+        let Some((client, is_usable)) = self.end_and_detach() else {
             return Ok(ReleaseOutcome::AlreadyReleased);
         };
-        let watch = ReleaseWatch::start(self, loss);
+        let watch = ReleaseEvents::start(self, loss);
         let mut completion = None;
         if is_usable {
             let (this, id) = (self.clone(), self.id());
-            let call = home.engine.call(move |it, now| {
-                this.keep(it.take_lease_replies(id));
+            let call = client.engine.call(move |it, now| {
+                this.store_replies(it.take_lease_replies(id));
                 it.handle_release(id, cool_down, now).map(CallId::Round)
             });
             completion = match call.await {
@@ -76,7 +76,7 @@ impl LeaseState {
         // as well.
         for _ in 0..MAX_REPEATS {
             if completion.is_none() {
-                let call = home.client.release_claim(self.claim().clone());
+                let call = client.client.release_claim(self.claim().clone());
                 completion = call.await.ok().flatten();
             }
         }
@@ -87,21 +87,21 @@ impl LeaseState {
 
     pub(super) fn end_in_background(self: &Arc<Self>) {
         let loss = self.loss();
-        let Some((home, is_usable)) = self.take_home() else { return };
-        let _watch = ReleaseWatch::start(self, loss);
+        let Some((client, is_usable)) = self.end_and_detach() else { return };
+        let _watch = ReleaseEvents::start(self, loss);
         if is_usable {
             let this = self.clone();
-            home.engine.request_drop(self.id(), move |replies| this.keep(replies));
+            client.engine.request_drop(self.id(), move |replies| this.store_replies(replies));
         }
-        if home.engine.has_panicked() {
+        if client.engine.has_panicked() {
             // Dropping the call does not cancel it.
-            drop(home.client.release_claim(self.claim().clone()));
+            drop(client.client.release_claim(self.claim().clone()));
         }
     }
 }
 
-/// Converts the completion of a release to an outcome. `None` means that the coordinator panicked
-/// in every attempt.
+/// Converts the completion of a release to its outcome. If `completion` is `None`, the coordinator
+/// panicked in every attempt, and the result is an error.
 pub(crate) fn release_outcome(
     completion: Option<Completion>,
     now: Time,

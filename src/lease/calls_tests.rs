@@ -1,11 +1,11 @@
-//! Releases that are interrupted by panics of the coordinator.
+//! Checks that a release completes even if the coordinator panics during it.
 
 use super::*;
 use crate::engine::memory_tests::MemoryClient;
-use crate::engine::{Client, Won};
+use crate::engine::{AcquiredLease, Client};
 use crate::lease::limits::Limits;
 use crate::lease::state::LeaseContext;
-use crate::observe::Tag;
+use crate::observe::AcquireTag;
 use crate::protocol::Drift;
 use crate::sync::lock;
 use std::panic::resume_unwind;
@@ -36,19 +36,19 @@ impl Release {
         else {
             panic!("the lock is free")
         };
-        let won = Won { engine: memory.engine.clone(), id: lease, shared, since };
+        let acquired = AcquiredLease { engine: memory.engine.clone(), id: lease, shared, since };
         let second = Duration::from_secs(1);
         let limits = Limits { max_ttl: 60 * second, node_timeout: second, drift: Drift::DEFAULT };
         let ttl = Ttl::covering(10 * second);
         let environment = memory.engine.environment();
         let (clock, observers) = (environment.clock.clone(), environment.observers.clone());
         let context = Arc::new(LeaseContext { clock, observers, limits, prefix: 0 });
-        let lease = LeaseState::new(&client, won, &context, (ttl, Tag::default()));
+        let lease = LeaseState::new(&client, acquired, &context, (ttl, AcquireTag::default()));
         Self { lease, client, latest }
     }
 
-    /// Makes the latest engine panic `panics` times during the release, then serves the node.
-    /// Returns the outcome.
+    /// Releases the lease and returns the outcome. During the release, each of the first `panics`
+    /// engines panics. The node replies only to an engine that does not panic.
     fn run(&self, panics: usize) -> Result<ReleaseOutcome, ReleaseError> {
         let mut end = pin!(self.lease.end(None));
         let mut cx = Context::from_waker(Waker::noop());

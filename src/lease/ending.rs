@@ -1,8 +1,8 @@
 //! Futures that resolve when a lease ends or is about to end.
 
 use super::state::LeaseState;
-use crate::protocol::{Loss, Tenure};
-use crate::sync::safely;
+use crate::protocol::{LeaseStatus, Loss};
+use crate::sync::with_safe_waker;
 use std::fmt;
 use std::future::pending;
 use std::pin::pin;
@@ -32,17 +32,17 @@ impl LeaseState {
     /// Waits until the lease has ended, at the latest when its validity ends.
     pub(crate) async fn ended(self: &Arc<Self>) -> Ended {
         loop {
-            let mut news = pin!(self.news());
+            let mut news = pin!(self.end_notified());
             // Register before the check, so that no notification between the two is missed.
             news.as_mut().enable();
-            match self.tenure() {
-                Tenure::Lost(loss) => return Ended::Lost(loss),
-                Tenure::Released => return Ended::Released,
-                Tenure::Held { .. } => self.watch(),
+            match self.status() {
+                LeaseStatus::Lost(loss) => return Ended::Lost(loss),
+                LeaseStatus::Released => return Ended::Released,
+                LeaseStatus::Held { .. } => self.watch(),
             }
             // Panics of the waker are caught, because it is called on threads that also serve other
             // leases.
-            safely(news).await;
+            with_safe_waker(news).await;
         }
     }
 
@@ -55,7 +55,7 @@ impl LeaseState {
 
     pub(crate) async fn endangered(self: &Arc<Self>, margin: Duration) -> Duration {
         loop {
-            let mut news = pin!(self.news());
+            let mut news = pin!(self.end_notified());
             news.as_mut().enable();
             let now = self.now();
             let left = self.validity(now);
@@ -73,7 +73,7 @@ impl LeaseState {
                     () = self.clock().sleep_until(at) => {}
                 }
             });
-            safely(either).await;
+            with_safe_waker(either).await;
         }
     }
 }

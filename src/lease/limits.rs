@@ -32,9 +32,9 @@ impl Limits {
         Ok(ttl)
     }
 
-    /// Returns the ttl of an extension after which at least `validity` remains. The ttl includes a
-    /// node timeout for the request itself, unless it would then exceed `max_ttl`. Fails if
-    /// `validity` requires more than `max_ttl` even without the node timeout.
+    /// Returns the ttl of an extension after which at least `validity` remains. The ttl includes
+    /// one node timeout for the duration of the extension itself, but is limited to `max_ttl`.
+    /// Returns an error if `validity` requires more than `max_ttl` even without the node timeout.
     pub(crate) fn ttl_for(&self, validity: Duration) -> Result<Ttl, ConfigError> {
         let max_ttl = self.max_ttl;
         let ttl_for = |validity| self.drift.ttl_for(validity);
@@ -47,7 +47,8 @@ impl Limits {
         self.check_ttl(ttl)
     }
 
-    /// Rejects a `max_hold` that a lease could reach while it is being acquired.
+    /// Returns an error if `asked` does not exceed the node timeout. The lease could otherwise
+    /// reach its `max_hold` while it is being acquired.
     pub(crate) fn check_max_hold(&self, asked: Option<Duration>) -> Result<(), ConfigError> {
         let node_timeout = self.node_timeout;
         match asked {
@@ -58,7 +59,8 @@ impl Limits {
         }
     }
 
-    /// Rejects a margin that would stop the work before it could begin, or before each renewal.
+    /// Returns an error if the margin of [`stop_before`](crate::Acquire::stop_before) is too long:
+    /// it would stop the work before the work could begin, or before each renewal.
     pub(crate) fn check_margin(
         &self,
         margin: Option<Duration>,
@@ -73,8 +75,9 @@ impl Limits {
         }
     }
 
-    /// Returns the ttl of the ownerless key that keeps the resource locked after a release:
-    /// `asked`, limited to `max_ttl`. Also returns an error if `asked` exceeds `max_ttl`.
+    /// Returns the ttl of the key that keeps the resource locked after a release: `asked`, limited
+    /// to `max_ttl`. The ttl is `None` if `asked` is below 1 ms. The `Result` is an error if
+    /// `asked` exceeds `max_ttl`.
     pub(crate) fn check_cool_down(
         &self,
         asked: Duration,
@@ -82,7 +85,6 @@ impl Limits {
         let max_ttl = self.max_ttl;
         let too_long = ConfigError::CoolDownExceedsMax { cool_down: asked, max_ttl };
         let checked = if asked > max_ttl { Err(too_long) } else { Ok(()) };
-        // A cool-down below 1 ms is ignored.
         (Ttl::from_duration(asked.min(max_ttl)), checked)
     }
 }

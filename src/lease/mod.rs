@@ -44,13 +44,14 @@ use std::time::Duration;
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
     lease: LeaseRef,
-    /// False once [`release`](Self::release) has removed this guard from the count, so that `drop`
-    /// does not remove it again.
+    /// True while this guard is included in the lease's number of guards.
+    /// [`release`](Self::release) sets it to false, so that `drop` does not subtract the guard
+    /// again.
     is_guard: bool,
 }
 
 impl Lease {
-    /// Creates a guard that [`LeaseState::enter`] has already counted.
+    /// Creates a guard that is already included in the lease's number of guards.
     pub(crate) fn guard(lease: LeaseRef) -> Self {
         Self { lease, is_guard: true }
     }

@@ -4,23 +4,24 @@ use super::release::ReleaseOutcome;
 use super::state::LeaseState;
 use crate::error::ReleaseError;
 use crate::observe::event::{Event, ExtendOutcome, ReleaseResult};
-use crate::observe::{Report, Weight};
+use crate::observe::{EventLevel, Report};
 use crate::protocol::{Extended, Loss, Time, Ttl};
 
-/// Emits [`Event::ExtendStarted`] when it is created, and [`Event::ExtendFinished`] when it
-/// finishes or is dropped.
-pub(super) struct ExtendWatch<'a> {
+/// Emits [`Event::ExtendStarted`] when an extension starts, and [`Event::ExtendFinished`] when the
+/// extension finishes or this value is dropped.
+pub(super) struct ExtendEvents<'a> {
     lease: &'a LeaseState,
     started: Option<(u64, Time)>,
 }
 
-impl<'a> ExtendWatch<'a> {
+impl<'a> ExtendEvents<'a> {
     pub(super) fn start(lease: &'a LeaseState, ttl: Ttl) -> Self {
         let observers = lease.observers();
-        let started = observers.wants(Weight::Detail).then(|| (observers.next_id(), lease.now()));
+        let started =
+            observers.wants(EventLevel::Debug).then(|| (observers.next_id(), lease.now()));
         if let Some((id, _)) = started {
             let (lock, ttl) = (lease.lock_info(), ttl.as_duration());
-            observers.emit(Weight::Detail, || Event::ExtendStarted { lock, id, ttl });
+            observers.emit(EventLevel::Debug, || Event::ExtendStarted { lock, id, ttl });
         }
         Self { lease, started }
     }
@@ -37,7 +38,7 @@ impl<'a> ExtendWatch<'a> {
     fn emit(&mut self, outcome: ExtendOutcome, report: Option<Report>) {
         let Some((id, started)) = self.started.take() else { return };
         let lease = self.lease;
-        lease.observers().emit(Weight::Detail, || {
+        lease.observers().emit(EventLevel::Debug, || {
             let now = lease.now();
             let (elapsed, validity) = (now.since(started), lease.validity(now));
             Event::ExtendFinished {
@@ -52,26 +53,26 @@ impl<'a> ExtendWatch<'a> {
     }
 }
 
-impl Drop for ExtendWatch<'_> {
+impl Drop for ExtendEvents<'_> {
     fn drop(&mut self) {
         self.emit(ExtendOutcome::Dropped, None);
     }
 }
 
-/// Emits [`Event::ReleaseStarted`] when it is created, and [`Event::ReleaseFinished`] when it
-/// finishes or is dropped.
-pub(super) struct ReleaseWatch<'a> {
+/// Emits [`Event::ReleaseStarted`] when a release starts, and [`Event::ReleaseFinished`] when the
+/// release finishes or this value is dropped.
+pub(super) struct ReleaseEvents<'a> {
     lease: &'a LeaseState,
     started: Option<Time>,
 }
 
-impl<'a> ReleaseWatch<'a> {
+impl<'a> ReleaseEvents<'a> {
     pub(super) fn start(lease: &'a LeaseState, loss: Option<Loss>) -> Self {
-        let started = lease.observers().wants(Weight::Trouble).then(|| lease.now());
+        let started = lease.observers().wants(EventLevel::Warn).then(|| lease.now());
         if let Some(now) = started {
             let (lock, held_for) = (lease.lock_info(), now.since(lease.since()));
             let event = || Event::ReleaseStarted { lock, held_for, loss };
-            lease.observers().emit(Weight::Detail, event);
+            lease.observers().emit(EventLevel::Debug, event);
         }
         Self { lease, started }
     }
@@ -89,7 +90,7 @@ impl<'a> ReleaseWatch<'a> {
     fn emit(&mut self, result: ReleaseResult, report: Option<Report>) {
         let Some(started) = self.started.take() else { return };
         let is_unconfirmed = result == ReleaseResult::NoQuorum;
-        let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
+        let weight = if is_unconfirmed { EventLevel::Warn } else { EventLevel::Debug };
         self.lease.observers().emit(weight, || Event::ReleaseFinished {
             lock: self.lease.lock_info(),
             result,
@@ -99,7 +100,7 @@ impl<'a> ReleaseWatch<'a> {
     }
 }
 
-impl Drop for ReleaseWatch<'_> {
+impl Drop for ReleaseEvents<'_> {
     fn drop(&mut self) {
         self.emit(ReleaseResult::InBackground, None);
     }

@@ -3,7 +3,7 @@
 use super::state::LeaseState;
 use crate::coordinator::LeaseId;
 use crate::engine::LeaseListener;
-use crate::sync::{contain, lock};
+use crate::sync::{catch_panic, lock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -18,7 +18,7 @@ impl LeaseRegistry {
         lock(&self.leases).insert(lease.id(), Arc::downgrade(lease));
     }
 
-    /// Returns the number of keys of all leases.
+    /// Returns the total number of keys of all leases.
     #[cfg(feature = "test-util")]
     pub(crate) fn count(&self) -> usize {
         self.all().iter().map(|lease| lease.claim().keys().len()).sum()
@@ -58,7 +58,7 @@ impl LeaseListener for LeaseRegistry {
 
     fn wake_all(&self) {
         for lease in self.all() {
-            contain(|| lease.handle_end());
+            catch_panic(|| lease.handle_end());
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use super::limits::Limits;
 use crate::coordinator::{Claim, LeaseId, Replies, SharedLease};
-use crate::engine::{Client, Engine, Won};
+use crate::engine::{AcquiredLease, Client, Engine};
 use crate::observe::event::LockInfo;
-use crate::observe::{Observers, Report, Tag};
-use crate::protocol::{Loss, Tenure, Time, Ttl};
+use crate::observe::{AcquireTag, Observers, Report};
+use crate::protocol::{LeaseStatus, Loss, Time, Ttl};
 use crate::sync::lock;
-use crate::time::{Alarm, Clock, Ring};
+use crate::time::{Alarm, Clock, OnAlarm};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use tokio::sync::futures::Notified;
 
 /// The client of a lease, and the engine that renews the lease.
 #[derive(Clone)]
-pub(super) struct Home {
+pub(super) struct LeaseClient {
     pub(super) client: Arc<Client>,
     pub(super) engine: Arc<Engine>,
 }
 
-/// Settings and receivers that all leases of a client share. Does not keep the client or its
-/// connections alive.
+/// Clock, event receivers and limits that all leases of a client share. Does not keep the client or
+/// its connections alive.
 pub(crate) struct LeaseContext {
     pub(super) clock: Clock,
     pub(super) observers: Observers,
@@ -36,13 +36,14 @@ pub(crate) struct LeaseState {
     shared: Arc<SharedLease>,
     /// `None` after the release, so that a remaining view does not keep the client and its
     /// connections alive.
-    home: Mutex<Option<Home>>,
-    /// Source of the report after the lease has ended, until the engine executes the release.
+    client: Mutex<Option<LeaseClient>>,
+    /// Engine that stores the replies to the acquire. After the end of the lease, they remain
+    /// available from the engine until it executes the release.
     engine: Weak<Engine>,
     context: Arc<LeaseContext>,
     ttl: Ttl,
-    tag: Tag,
-    /// T1 of the acquire.
+    tag: AcquireTag,
+    /// T1 of the acquire: the time just before its first command was sent.
     since: Time,
     guards: AtomicUsize,
     is_watched: AtomicBool,
@@ -56,20 +57,23 @@ pub(crate) struct LeaseState {
 impl LeaseState {
     pub(crate) fn new(
         client: &Arc<Client>,
-        won: Won,
+        acquired: AcquiredLease,
         context: &Arc<LeaseContext>,
-        (ttl, tag): (Ttl, Tag),
+        (ttl, tag): (Ttl, AcquireTag),
     ) -> Arc<Self> {
-        let engine = won.engine;
+        let engine = acquired.engine;
         Arc::new(Self {
-            id: won.id,
-            home: Mutex::new(Some(Home { client: client.clone(), engine: engine.clone() })),
+            id: acquired.id,
+            client: Mutex::new(Some(LeaseClient {
+                client: client.clone(),
+                engine: engine.clone(),
+            })),
             engine: Arc::downgrade(&engine),
             context: context.clone(),
             ttl,
             tag,
-            since: won.since,
-            shared: won.shared,
+            since: acquired.since,
+            shared: acquired.shared,
             guards: AtomicUsize::new(1),
             is_watched: AtomicBool::new(false),
             alarm: OnceLock::new(),
@@ -114,17 +118,17 @@ impl LeaseState {
         &self.context.observers
     }
 
-    pub(super) fn keep(&self, replies: Option<Box<Replies>>) {
+    pub(super) fn store_replies(&self, replies: Option<Box<Replies>>) {
         *lock(&self.replies) = replies;
     }
 
-    pub(super) fn home(&self) -> Option<Home> {
-        lock(&self.home).clone()
+    pub(super) fn client(&self) -> Option<LeaseClient> {
+        lock(&self.client).clone()
     }
 
-    /// Returns the limits of the client, or `None` after the release.
+    /// Returns the limits for durations of this client's leases, or `None` after the release.
     pub(super) fn limits(&self) -> Option<Limits> {
-        self.home().map(|_| self.context.limits)
+        self.client().map(|_| self.context.limits)
     }
 
     /// Returns the replies to the acquire, including replies that arrived after the quorum was
@@ -141,22 +145,23 @@ impl LeaseState {
             .map_or_else(|| Report::new(0, Arc::new([])), |replies| replies.report(self.now()))
     }
 
-    pub(crate) fn news(&self) -> Notified<'_> {
+    pub(crate) fn end_notified(&self) -> Notified<'_> {
         self.ended.notified()
     }
 
     pub(crate) fn validity(&self, now: Time) -> Duration {
-        match self.shared.tenure(now) {
-            Tenure::Held { valid_until } => valid_until.since(now),
-            Tenure::Lost(_) | Tenure::Released => Duration::ZERO,
+        match self.shared.status(now) {
+            LeaseStatus::Held { valid_until } => valid_until.since(now),
+            LeaseStatus::Lost(_) | LeaseStatus::Released => Duration::ZERO,
         }
     }
 
-    pub(crate) fn tenure(&self) -> Tenure {
-        self.shared.tenure(self.now())
+    pub(crate) fn status(&self) -> LeaseStatus {
+        self.shared.status(self.now())
     }
 
-    /// Adds a guard and returns the new number of guards. Returns `None` if no guard remained.
+    /// Adds a guard and returns the new number of guards. Returns `None` if the last guard has
+    /// already been released or dropped.
     pub(crate) fn enter(&self) -> Option<usize> {
         let more = |guards: usize| if guards == 0 { None } else { guards.checked_add(1) };
         let before = self.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
@@ -171,25 +176,26 @@ impl LeaseState {
         self.guards.load(Ordering::Acquire)
     }
 
-    /// Ensures that waiting tasks are notified when the lease ends.
+    /// Ensures that tasks waiting for the end of the lease are notified.
     pub(crate) fn watch(self: &Arc<Self>) {
-        let Some(Home { engine, .. }) = self.home() else { return };
+        let Some(LeaseClient { engine, .. }) = self.client() else { return };
         // An error means that no runtime is available here. A task on another runtime may still
         // serve the nodes.
         let _no_runtime = engine.ensure_task().is_err();
         if !self.is_watched.swap(true, Ordering::AcqRel) {
             engine.with(|it, now| it.handle_watch(self.id, now));
         }
-        if let Tenure::Held { valid_until } = self.tenure()
+        if let LeaseStatus::Held { valid_until } = self.status()
             && !engine.is_usable()
         {
             // The coordinator of the parent process cannot report the end in this process.
-            let ring: Weak<dyn Ring> = Arc::<Self>::downgrade(self);
-            self.alarm.get_or_init(|| Box::new(self.context.clock.set_alarm(valid_until, ring)));
+            let callback: Weak<dyn OnAlarm> = Arc::<Self>::downgrade(self);
+            self.alarm
+                .get_or_init(|| Box::new(self.context.clock.set_alarm(valid_until, callback)));
         }
     }
 
-    /// Ends the lease as lost after a panic of the coordinator.
+    /// Ends the lease with [`Loss::Internal`] after a panic of the coordinator.
     pub(crate) fn handle_failure(&self) {
         self.shared.end_as(Loss::Internal);
         self.handle_end();
@@ -199,34 +205,36 @@ impl LeaseState {
         self.ended.notify_waiters();
     }
 
-    /// Ends the lease in this process. Returns its client and whether the engine is usable, or
-    /// `None` if the lease was already released.
-    pub(super) fn take_home(&self) -> Option<(Home, bool)> {
+    /// Ends the lease in this process, and removes its reference to the client. Returns the client,
+    /// and whether the lease's engine is usable. Returns `None` if the lease was already released.
+    pub(super) fn end_and_detach(&self) -> Option<(LeaseClient, bool)> {
         self.shared.end(self.now());
-        let home = lock(&self.home).take()?;
-        let is_usable = home.engine.is_usable();
+        let client = lock(&self.client).take()?;
+        let is_usable = client.engine.is_usable();
         if is_usable {
-            home.engine.leases().handle_release(self.id);
+            client.engine.leases().handle_release(self.id);
         }
         self.ended.notify_waiters();
-        Some((home, is_usable))
+        Some((client, is_usable))
     }
 
     pub(crate) fn end_by_close(&self) {
         self.shared.end_as(Loss::Closed);
-        if let Some(home) = lock(&self.home).take() {
-            self.keep(home.engine.with(|it, _| it.take_lease_replies(self.id)).flatten());
+        if let Some(client) = lock(&self.client).take() {
+            self.store_replies(
+                client.engine.with(|it, _| it.take_lease_replies(self.id)).flatten(),
+            );
         }
         self.ended.notify_waiters();
     }
 
     pub(super) fn loss(&self) -> Option<Loss> {
-        if let Tenure::Lost(loss) = self.tenure() { Some(loss) } else { None }
+        if let LeaseStatus::Lost(loss) = self.status() { Some(loss) } else { None }
     }
 }
 
-impl Ring for LeaseState {
-    fn ring(self: Arc<Self>, _: Time) -> Option<Time> {
+impl OnAlarm for LeaseState {
+    fn on_alarm(self: Arc<Self>, _: Time) -> Option<Time> {
         self.handle_end();
         None
     }

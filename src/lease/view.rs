@@ -6,7 +6,7 @@ use super::state::LeaseState;
 use crate::error::{ExtendError, ReenterError};
 use crate::lease::Lease;
 use crate::observe::{FencingToken, Report};
-use crate::protocol::{Extended, Loss, Tenure, Ttl};
+use crate::protocol::{Extended, LeaseStatus, Loss, Ttl};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,15 +94,15 @@ impl LeaseRef {
     /// at the latest when its validity ends. The client's clock determines the end of the validity,
     /// even if no node can be reached. Does no I/O.
     pub fn is_valid(&self) -> bool {
-        matches!(self.state.tenure(), Tenure::Held { .. })
+        matches!(self.state.status(), LeaseStatus::Held { .. })
     }
 
     /// Returns the reason why the lease was lost. Returns `None` if the lease is still held, or was
     /// released before it was lost.
     pub fn loss(&self) -> Option<Loss> {
-        match self.state.tenure() {
-            Tenure::Lost(loss) => Some(loss),
-            Tenure::Held { .. } | Tenure::Released => None,
+        match self.state.status() {
+            LeaseStatus::Lost(loss) => Some(loss),
+            LeaseStatus::Held { .. } | LeaseStatus::Released => None,
         }
     }
 
@@ -130,10 +130,10 @@ impl LeaseRef {
     /// Returns [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released) if the lease
     /// has ended.
     pub fn reenter(&self) -> Result<Lease, ReenterError> {
-        match self.state.tenure() {
-            Tenure::Held { .. } => {}
-            Tenure::Lost(reason) => return Err(ReenterError::Lost { reason }),
-            Tenure::Released => return Err(ReenterError::Released),
+        match self.state.status() {
+            LeaseStatus::Held { .. } => {}
+            LeaseStatus::Lost(reason) => return Err(ReenterError::Lost { reason }),
+            LeaseStatus::Released => return Err(ReenterError::Released),
         }
         self.state.enter().ok_or(ReenterError::Released)?;
         Ok(Lease::guard(self.clone()))
@@ -207,24 +207,25 @@ impl LeaseRef {
     }
 
     fn limits(&self) -> Result<Limits, ExtendError> {
-        match self.state.tenure() {
-            Tenure::Held { .. } => self.state.limits().ok_or(ExtendError::Released),
-            ended => Err(refusal(ended, None)),
+        match self.state.status() {
+            LeaseStatus::Held { .. } => self.state.limits().ok_or(ExtendError::Released),
+            ended => Err(extend_error(ended, None)),
         }
     }
 
-    /// Extends the lease to `ttl`. Fails if the remaining validity is then less than `least`.
+    /// Extends the lease to `ttl`. Returns an error if the extension fails, or if less than `least`
+    /// of the validity remains afterwards.
     async fn extend_to(&self, ttl: Ttl, least: Duration) -> Result<(), ExtendError> {
         self.limits()?;
         let extended = self.state.extend_to(ttl, least).await;
-        let (extended, report) = extended.map_err(|ended| refusal(ended, None))?;
+        let (extended, report) = extended.map_err(|ended| extend_error(ended, None))?;
         match (extended, report.map(Box::new)) {
             (_, None) => Ok(()),
             (Extended::Until(until) | Extended::Unchanged(until), Some(report)) => {
                 let still_valid_for = until.since(self.state.now());
                 Err(ExtendError::NoQuorum { still_valid_for, report })
             }
-            (Extended::Ended(ended), report) => Err(refusal(ended, report)),
+            (Extended::Ended(ended), report) => Err(extend_error(ended, report)),
         }
     }
 
@@ -335,10 +336,10 @@ impl LeaseRef {
     }
 }
 
-fn refusal(ended: Tenure, report: Option<Box<Report>>) -> ExtendError {
+fn extend_error(ended: LeaseStatus, report: Option<Box<Report>>) -> ExtendError {
     match ended {
-        Tenure::Lost(reason) => ExtendError::Lost { reason, report },
-        Tenure::Held { .. } | Tenure::Released => ExtendError::Released,
+        LeaseStatus::Lost(reason) => ExtendError::Lost { reason, report },
+        LeaseStatus::Held { .. } | LeaseStatus::Released => ExtendError::Released,
     }
 }
 

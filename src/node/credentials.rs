@@ -1,4 +1,4 @@
-//! Credentials for one node: from its URL, or from `Builder::credentials` before each connection.
+//! The credentials for one node: from its URL, or from `Builder::credentials` before each connection.
 
 use super::shield::first_line;
 use crate::time::Clock;
@@ -16,11 +16,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 
-/// User name and password for a node; see [`Builder::credentials`](crate::Builder::credentials). A
-/// pair of strings converts into this type. `Debug` prints only `Credentials(..)`.
+/// The user name and password for a node; see [`Builder::credentials`](crate::Builder::credentials). A pair of strings
+/// converts into this type. `Debug` prints only `Credentials(..)`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user name; `None` for the user `default`.
+    /// The user name, or `None` for the user `default`.
     user: Option<String>,
     password: String,
 }
@@ -56,7 +56,7 @@ impl fmt::Debug for Credentials {
 
 type Asking = BoxFuture<'static, Result<Credentials, String>>;
 
-/// The application's credential callback. Its argument is the name of the node.
+/// The application's callback that returns the credentials for a node. Its argument is the node's name.
 #[derive(Clone)]
 pub(crate) struct CredentialSource(Arc<dyn Fn(String) -> Asking + Send + Sync>);
 
@@ -79,13 +79,13 @@ impl CredentialSource {
 pub(crate) struct Login {
     /// User, password and database from the node's URL.
     by_address: RedisConnectionInfo,
-    /// The callback whose result replaces the user and the password from the URL.
+    /// The callback whose result replaces the user and the password from the URL, if the application set one.
     source: Option<CredentialSource>,
-    /// Permits for concurrent calls of the callback (I12). A call that blocks keeps its permit.
+    /// Permits that bound the number of concurrent calls of the callback (I12). A call that blocks keeps its permit.
     asking: Arc<Semaphore>,
 }
 
-/// Maximum number of concurrent calls of the callback for one node: one for the client's connection and one for a
+/// The maximum number of concurrent calls of the callback for one node: one for the client's connection and one for a
 /// check.
 const MAX_CALLS: usize = 2;
 
@@ -95,7 +95,8 @@ impl Login {
         Self { by_address, source, asking }
     }
 
-    /// Returns the credentials for a new connection to the node `name`, and the remaining part of `limit`.
+    /// Returns the credentials for a new connection to the node `name`, and the time that is then left of `limit`.
+    /// Fails if the callback returns an error, panics or exceeds `limit`.
     ///
     /// # Cancel safety
     /// Dropping the future drops the callback's future.
@@ -114,7 +115,7 @@ impl Login {
         // The callback is application code and may panic.
         let asking = async {
             match clock {
-                Clock::Machine => self.ask_elsewhere(asking).await,
+                Clock::Machine => self.call_on_blocking_thread(asking).await,
                 #[cfg(feature = "test-util")]
                 Clock::Other(_) => AssertUnwindSafe(asking).catch_unwind().await.ok(),
             }
@@ -133,12 +134,12 @@ impl Login {
         Err(NodeFailure::Unreachable(format!("no credentials: {why}").into()))
     }
 
-    /// Runs the callback on a thread for blocking code, because the callback may block. Returns `None` if the callback
-    /// panics.
+    /// Awaits `asking`, the future of the callback, on a thread for blocking code, because the callback may block.
+    /// Returns `None` if the callback panics.
     ///
     /// # Cancel safety
-    /// Dropping this future drops the callback's future as soon as the callback does not block.
-    async fn ask_elsewhere<T: Send + 'static>(
+    /// If this future is dropped, the callback's future is dropped as soon as it is not blocking its thread.
+    async fn call_on_blocking_thread<T: Send + 'static>(
         &self,
         asking: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_has_what_it_was_given_and_the_database_of_the_address() {
+    fn login_has_its_credentials_and_the_database_of_the_url() {
         let login = Credentials::from(("me", "secret".to_owned())).login(7);
         assert_eq!((login.username(), login.password()), (Some("me"), Some("secret")));
         assert_eq!(login.db(), 7);

@@ -1,4 +1,4 @@
-//! Access of a client to the machine: streams, clock, randomness and tasks.
+//! The client's access to the machine: streams, clock, randomness and tasks.
 
 use crate::observe::Observers;
 use crate::random::Random;
@@ -7,30 +7,30 @@ use crate::transport::{Sockets, Transport};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-/// Everything that a client takes from the machine. The builder creates the environment and passes it to all parts of
-/// the client. No other code opens a connection, reads a clock, draws a random number or spawns a task.
+/// The client's access to the machine, which a simulation replaces. The builder creates the environment and passes it
+/// to all parts of the client. No other code opens a connection, reads a clock, draws a random number or spawns a task.
 #[derive(Clone)]
 pub(crate) struct Environment {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     pub(crate) observers: Observers,
-    /// Whether the client is a blocking client. The calling thread may have entered a runtime that no thread drives
-    /// while the call waits, so the current runtime cannot run the client's tasks.
+    /// Whether the client is a blocking client, whose tasks must not run on the current runtime. If only the calling
+    /// thread drives that runtime, the tasks would not run while the call waits.
     pub(crate) is_blocking: bool,
-    /// Hook of a simulation that decides when the client's tasks are polled, in addition to their runtime.
+    /// The hook with which a simulation decides when the client's tasks are polled.
     #[cfg(feature = "test-util")]
     pub(crate) gates: Option<Arc<dyn Gates>>,
 }
 
-/// Hook that wraps each task of a client and decides when the task is polled.
+/// A hook of a simulation that wraps each task of a client and decides when the task is polled.
 #[cfg(feature = "test-util")]
 pub(crate) trait Gates: Send + Sync {
     fn wrap(&self, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()>;
 }
 
 impl Environment {
-    /// Wraps `task` in the simulation's hook, if any. The caller must spawn the returned task instead of `task`.
+    /// Returns the task to spawn in place of `task`. In a simulation, its hook decides when `task` is polled.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // Only a simulation reads `self`.
     pub(crate) fn task(
         &self,
@@ -44,15 +44,14 @@ impl Environment {
         task
     }
 
-    /// Returns true if the client is simulated. A simulated client uses neither the timers nor the sockets of its
-    /// runtime.
+    /// Returns true if the client runs in a simulation. It then uses neither the timers nor the sockets of its runtime.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // Only a simulation reads `self`.
-    pub(crate) fn is_world(&self) -> bool {
+    pub(crate) fn is_simulated(&self) -> bool {
         #[cfg(feature = "test-util")]
-        let is_world = self.clock.is_world();
+        let is_simulated = self.clock.is_simulated();
         #[cfg(not(feature = "test-util"))]
-        let is_world = false;
-        is_world
+        let is_simulated = false;
+        is_simulated
     }
 }
 

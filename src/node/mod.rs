@@ -1,4 +1,4 @@
-//! Addresses and credentials of the nodes, and the environment of a client.
+//! The addresses and credentials of the nodes, and the environment of a client.
 //!
 //! The environment contains the clock, the transport, the source of randomness and the observers. This module also
 //! selects the runtime for the client's tasks. The [`coordinator`](crate::coordinator) owns the state of the nodes, and
@@ -19,7 +19,7 @@ pub(crate) use environment::Environment;
 pub(crate) use environment::Gates;
 pub(crate) use pool::Pool;
 #[cfg(feature = "test-util")]
-pub(crate) use runtime::{Driver, lack};
+pub(crate) use runtime::{Driver, missing_driver};
 pub(crate) use runtime::{NoRuntime, Unready};
 pub(crate) use shield::shield;
 pub(crate) use target::{Node, Timings};

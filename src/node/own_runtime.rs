@@ -1,4 +1,4 @@
-//! The library's own runtime, which serves clients that have no other runtime.
+//! The library's own runtime, for clients that have no other runtime.
 
 use crate::sync::{PerProcess, lock};
 use std::future::pending;
@@ -7,10 +7,10 @@ use std::sync::Mutex;
 use std::thread;
 use tokio::runtime::{Builder, Handle};
 
-/// The library's runtime in this process, once it has started. A forked process starts its own runtime.
+/// The library's runtime in this process, or `None` before it has started. A forked process starts its own runtime.
 static RUNTIMES: PerProcess<Mutex<Option<Handle>>> = PerProcess::new();
 
-/// Returns the library's runtime and starts it on the first call. The runtime's thread runs until the process ends.
+/// Returns the library's runtime, which the first call starts. The runtime's thread runs until the process ends.
 /// Returns `None` if the system refuses to start the runtime.
 pub(super) fn own_runtime() -> Option<Handle> {
     let mut runtime = lock(RUNTIMES.get_or_init(process::id(), Mutex::default)?);

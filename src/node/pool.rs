@@ -1,8 +1,8 @@
-//! The nodes of a client.
+//! The nodes of a client, and the runtime that serves them.
 
 use super::environment::Environment;
 use super::own_runtime::{is_own, own_runtime};
-use super::runtime::{NoRuntime, lack};
+use super::runtime::{NoRuntime, missing_driver};
 use super::target::Node;
 use crate::observe::Observers;
 use crate::random::Random;
@@ -10,20 +10,20 @@ use crate::time::Clock;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The nodes of one client, and the runtime to which the client is pinned, if any.
+/// The nodes of one client, its environment, and the runtime to which it is pinned, if any.
 pub(crate) struct Pool {
-    shared: Box<[Arc<Node>]>,
+    nodes: Box<[Arc<Node>]>,
     pinned: Option<Handle>,
     environment: Environment,
 }
 
 impl Pool {
     pub(crate) fn new(
-        shared: Box<[Arc<Node>]>,
+        nodes: Box<[Arc<Node>]>,
         pinned: Option<Handle>,
         environment: Environment,
     ) -> Self {
-        Self { shared, pinned, environment }
+        Self { nodes, pinned, environment }
     }
 
     pub(crate) fn environment(&self) -> &Environment {
@@ -42,8 +42,8 @@ impl Pool {
         &self.environment.observers
     }
 
-    pub(crate) fn shared(&self) -> &[Arc<Node>] {
-        &self.shared
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
     }
 
     pub(crate) fn is_pinned(&self) -> bool {
@@ -55,8 +55,8 @@ impl Pool {
     /// the current runtime.
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
         // A simulated client has its own timers and streams, so its runtime needs no drivers.
-        let is_world = self.environment.is_world();
-        let can_serve = |runtime: &Handle| is_world || lack(runtime).is_none();
+        let is_simulated = self.environment.is_simulated();
+        let can_serve = |runtime: &Handle| is_simulated || missing_driver(runtime).is_none();
         let current = || Handle::try_current().ok().filter(|_| !self.is_blocking());
         let runtime = match &self.pinned {
             Some(pinned) => Some(pinned.clone()).filter(can_serve),
@@ -73,10 +73,10 @@ impl Pool {
         Handle::try_current().is_ok_and(|current| is_own(&current))
     }
 
-    /// Returns the library's own runtime. Returns `None` for a simulated client that is not blocking, or if the runtime
-    /// cannot be started.
+    /// Returns the library's own runtime. Returns `None` if the runtime cannot be started, or for a simulated client
+    /// that is not a blocking client.
     pub(crate) fn own_runtime(&self) -> Option<Handle> {
-        let has_own = self.is_blocking() || !self.environment.is_world();
+        let has_own = self.is_blocking() || !self.environment.is_simulated();
         if has_own { own_runtime() } else { None }
     }
 }

@@ -7,15 +7,15 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 
-/// Driver of a tokio runtime. A runtime has only the drivers that its builder enables.
+/// A driver of a tokio runtime. A runtime has only the drivers that its builder enables.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Driver {
     Io,
     Time,
 }
 
-/// Error if no runtime can run a client's task. The pinned runtime has ended or lacks a driver, or the library's own
-/// runtime could not be started.
+/// The error if no runtime can run a client's tasks. The pinned runtime has ended or lacks a driver, or the library's
+/// own runtime could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRuntime;
 
@@ -25,38 +25,39 @@ pub(crate) enum Unready {
     NoRuntime(NoRuntime),
 }
 
-/// Runtimes known to lack a driver, oldest first. tokio offers no query. The client probes a runtime with a call that
-/// panics and prints if a driver is missing, so the results are cached.
+/// Runtimes that were found to lack a driver, oldest first. tokio offers no query for drivers. The client probes a
+/// runtime with a call that panics and prints if a driver is missing, so the results are cached.
 static LACKING: Mutex<Vec<(Id, Driver)>> = Mutex::new(Vec::new());
 
-/// Maximum length of [`LACKING`] (I12).
+/// The maximum length of [`LACKING`] (I12: every list has a bound).
 const MAX_LACKING: usize = 64;
 
 thread_local! {
-    /// The last checked runtime of this thread that has all drivers.
+    /// The runtime that this thread last found to have all drivers.
     static SOUND: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
 /// Returns a driver that `runtime` was built without, or `None` if `runtime` has all drivers.
-pub(crate) fn lack(runtime: &Handle) -> Option<Driver> {
+pub(crate) fn missing_driver(runtime: &Handle) -> Option<Driver> {
     let id = runtime.id();
     if SOUND.get() == Some(id) {
         return None;
     }
-    let known = lock(&LACKING).iter().find(|(lacking, _)| *lacking == id).map(|(_, lack)| *lack);
-    let lack = known.or_else(|| probe(runtime));
-    match lack {
+    let known =
+        lock(&LACKING).iter().find(|(lacking, _)| *lacking == id).map(|(_, driver)| *driver);
+    let missing = known.or_else(|| probe(runtime));
+    match missing {
         None => SOUND.set(Some(id)),
-        Some(lack) if known.is_none() => {
+        Some(missing) if known.is_none() => {
             let mut lacking = lock(&LACKING);
-            lacking.push((id, lack));
+            lacking.push((id, missing));
             if lacking.len() > MAX_LACKING {
                 lacking.remove(0);
             }
         }
         Some(_) => {}
     }
-    lack
+    missing
 }
 
 fn probe(runtime: &Handle) -> Option<Driver> {

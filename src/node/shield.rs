@@ -1,15 +1,15 @@
-//! Conversion of panics in application code to errors, so that a panic does not end a task of the client.
+//! Converts panics in application code to errors, so that a panic does not end a task of the client.
 
-use crate::sync::discard;
+use crate::sync::drop_panic_payload;
 use crate::wire::NodeFailure;
 use futures::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
-/// Maximum length of a panic message in an error, in characters.
+/// The maximum length of a panic message in an error, in characters.
 const MAX_TOLD: usize = 200;
 
-/// Awaits `future` and converts a panic of `future` to an error. `failure` creates the error from the panic message.
+/// Awaits `future`. If it panics, returns the error that `failure` creates from the panic message.
 pub(crate) async fn shield<T>(
     future: impl Future<Output = Result<T, NodeFailure>>,
     failure: impl FnOnce(String) -> NodeFailure,
@@ -17,7 +17,7 @@ pub(crate) async fn shield<T>(
     let done = AssertUnwindSafe(future).catch_unwind().await;
     done.unwrap_or_else(|thrown| {
         let message = message(&*thrown);
-        discard(thrown);
+        drop_panic_payload(thrown);
         Err(failure(message))
     })
 }

@@ -1,16 +1,16 @@
 use super::*;
 
 #[tokio::test]
-async fn a_panic_is_a_failure_with_its_message() {
+async fn panic_becomes_an_error_with_its_message() {
     let failure = |why: String| NodeFailure::Unreachable(why.into());
     let done = shield(async { Ok(7) }, failure).await;
     assert_eq!(done, Ok(7));
     let broken = shield::<()>(async { panic!("\n no provider\nsecond line") }, failure).await;
     assert_eq!(broken, Err(failure("panicked: no provider".into())));
-    assert!(crate::sync::contain(|| panic!("{}", 7)).is_none());
+    assert!(crate::sync::catch_panic(|| panic!("{}", 7)).is_none());
 }
 
-/// Panic payload whose destructor panics.
+/// A panic payload whose destructor panics.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -20,7 +20,7 @@ impl Drop for Bomb {
 }
 
 #[tokio::test]
-async fn what_is_thrown_may_panic_too() {
+async fn panic_without_a_message_becomes_an_error() {
     let failure = |why: String| NodeFailure::Unreachable(why.into());
     let broken = shield::<()>(async { std::panic::panic_any(Bomb) }, failure).await;
     assert_eq!(broken, Err(failure("panicked: no message".into())));

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timings {
-    /// Maximum time from a command to its reply.
+    /// Maximum time from sending a command to receiving its reply.
     pub(crate) answer: Duration,
-    /// Maximum time from the start of a connection attempt to the end of the set-up.
+    /// Maximum time to connect and to set up the connection.
     pub(crate) connect: Duration,
 }
 
@@ -41,13 +41,13 @@ impl Node {
         Self { id, name, timings, login, environment, address }
     }
 
-    /// Returns two hints for error messages. The first is for a connection that the server closed before its first
-    /// reply. The second is for a connection on which the server sent no reply.
+    /// Returns two suffixes for error messages. The first applies if the server closes the connection before its first
+    /// reply. The second applies if the server sends no reply.
     pub(crate) fn hints(&self) -> (&'static str, &'static str) {
         (self.address.hint_if_closed(), self.address.hint_if_silent())
     }
 
-    /// Returns the credentials for a new connection, and the remaining time of the connect timeout.
+    /// Returns the credentials for a new connection, and the time that is then left of the connect timeout.
     ///
     /// # Cancel safety
     /// Dropping the future drops the future of the credential callback.

@@ -4,22 +4,24 @@ use crate::wire::{Value, short};
 use std::fmt;
 use std::time::Duration;
 
-/// Tolerance for a clock that is slewed backwards while a lock is held.
+/// Tolerance for the comparison of a remaining TTL with `max_ttl`: a node's clock may be slewed backwards while a lock
+/// is held.
 const SLEW: Duration = Duration::from_secs(1);
 
 /// Holder of a lock, as reported by a node.
 #[derive(Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "Described"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "SerializedHolder"))]
 pub struct Holder {
     value: Value,
     ttl: Option<Duration>,
     max_ttl: Option<Duration>,
 }
 
-/// Serialized form of a [`Holder`]. It omits the lock's value, which would permit a release.
+/// Serialized form of a [`Holder`]. Omits the lock's value, because any client that knows the value can release the
+/// lock.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize)]
-struct Described {
+struct SerializedHolder {
     hint: String,
     metadata: Option<String>,
     #[serde(rename = "ttl_seconds", serialize_with = "crate::wire::seconds")]
@@ -29,7 +31,7 @@ struct Described {
 }
 
 #[cfg(feature = "serde")]
-impl From<Holder> for Described {
+impl From<Holder> for SerializedHolder {
     fn from(holder: Holder) -> Self {
         Self {
             hint: holder.hint(),
@@ -41,15 +43,15 @@ impl From<Holder> for Described {
     }
 }
 
-/// Display adapter for a lock whose TTL exceeds this `max_ttl`. Its text states possible causes and remedies.
-pub(crate) struct Excess(pub(crate) Duration);
+/// Displays the problem of a lock whose TTL exceeds the contained `max_ttl`: the possible causes and the remedies.
+pub(crate) struct ExceedsMaxTtl(pub(crate) Duration);
 
 impl Holder {
     pub(crate) fn new(value: Value, ttl: Option<Duration>) -> Self {
         Self { value, ttl, max_ttl: None }
     }
 
-    /// Returns this holder with the remaining TTL that another node reported.
+    /// Returns a copy of this holder with the TTL that another node reported.
     pub(crate) fn with_ttl(&self, ttl: Option<Duration>) -> Self {
         Self { ttl, ..self.clone() }
     }
@@ -67,17 +69,18 @@ impl Holder {
         self.excess().is_some()
     }
 
-    /// Returns the limit that the TTL exceeds. `None` for a value in another format, because its key may have any TTL.
-    pub(crate) fn excess(&self) -> Option<Excess> {
+    /// Returns the `max_ttl` that the lock's remaining TTL exceeds, or `None` if it exceeds no limit. Also returns
+    /// `None` for a value that another program has set, because such a key may have any TTL.
+    pub(crate) fn excess(&self) -> Option<ExceedsMaxTtl> {
         let max_ttl = self.max_ttl.filter(|_| self.value.secret().is_some())?;
-        self.ttl.filter(|ttl| ttl.saturating_sub(SLEW) > max_ttl).map(|_| Excess(max_ttl))
+        self.ttl.filter(|ttl| ttl.saturating_sub(SLEW) > max_ttl).map(|_| ExceedsMaxTtl(max_ttl))
     }
 
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.value == other.value
     }
 
-    /// Returns the metadata that the holder stored with the lock, if any; see
+    /// Returns the metadata that the holder stored with the lock, or `None` if the holder stored none; see
     /// [`Acquire::metadata`](crate::Acquire::metadata).
     pub fn metadata(&self) -> Option<&str> {
         self.value.metadata()
@@ -108,7 +111,7 @@ impl Holder {
     }
 }
 
-/// Display adapter that writes `held by` and the holder, or `cooling down`.
+/// Displays a holder as `held by` and the holder's description, or as `cooling down`.
 pub(crate) struct HeldBy<'a>(pub(crate) &'a Holder);
 
 impl fmt::Display for HeldBy<'_> {
@@ -122,7 +125,7 @@ impl fmt::Display for HeldBy<'_> {
     }
 }
 
-impl fmt::Display for Excess {
+impl fmt::Display for ExceedsMaxTtl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

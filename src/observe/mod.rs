@@ -1,9 +1,9 @@
 //! Events of a client, and their delivery to observers, `tracing` and metrics.
 //!
-//! The client delivers events by direct calls, without holding a lock.
+//! The client delivers each event by calling the receivers directly. It holds no mutex during these calls.
 //!
-//! Without an observer, a subscriber and a recorder, [`Observers::emit`] costs a few loads and branches. The client
-//! then builds no events and reads no clock for them.
+//! If no observer, subscriber or recorder is installed, the client neither builds events nor reads a clock for them.
+//! [`Observers::emit`] then costs only a few loads and branches.
 
 /// Implements `Debug` with the `Display` output, because logs often format errors with `Debug`.
 macro_rules! debug_as_display {
@@ -19,6 +19,7 @@ pub(crate) use debug_as_display;
 
 mod eligibility;
 pub mod event;
+mod event_level;
 mod holder;
 mod node_health;
 mod node_state;
@@ -26,7 +27,6 @@ mod observer;
 mod observers;
 mod report;
 mod token;
-mod weight;
 
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -36,7 +36,8 @@ mod rate_limit;
 mod spans;
 
 pub use eligibility::VoteEligibility;
-pub(crate) use event::{Tag, shown};
+pub(crate) use event::{AcquireTag, escape_name};
+pub(crate) use event_level::EventLevel;
 pub(crate) use holder::HeldBy;
 pub use holder::Holder;
 pub(crate) use node_health::HealthRecord;
@@ -45,4 +46,3 @@ pub use observer::Observer;
 pub(crate) use observers::Observers;
 pub use report::{NodeReport, NodeVote, Report};
 pub use token::{FencingToken, ParseTokenError, TokenRangeError};
-pub(crate) use weight::Weight;

@@ -1,4 +1,4 @@
-//! Last reported health of each node.
+//! Tracks the last reported health of each node.
 
 use super::event::NodeHealth;
 use crate::protocol::{NodeId, Quorum, Time};
@@ -15,8 +15,9 @@ impl HealthRecord {
         Self { nodes: quorum.ids().map(|_| (NodeHealth::Unknown, None)).collect() }
     }
 
-    /// Records the health of `node` at `now`. If the health has changed, returns the previous health, how long it
-    /// lasted (zero for the first change), and the number of nodes that now count.
+    /// Records the health of `node` at `now`. Returns `None` if the health has not changed. Otherwise returns the
+    /// previous health, how long the node had it (zero for the first change), and the number of nodes whose grants now
+    /// count towards the quorum.
     pub(crate) fn handle(
         &mut self,
         node: NodeId,

@@ -1,13 +1,13 @@
 //! Delivery of a client's events to the user's observer, `tracing` and metrics.
 
 use super::event::Event;
+use super::event_level::EventLevel;
 #[cfg(feature = "metrics")]
 use super::metrics::Metrics;
 use super::observer::Observer;
 #[cfg(feature = "tracing")]
 use super::spans::Spans;
-use super::weight::Weight;
-use crate::sync::contain;
+use crate::sync::catch_panic;
 use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,13 +23,14 @@ struct Inner {
 
 struct Receiver {
     observer: Arc<dyn Observer>,
-    wants: fn(Weight) -> bool,
-    /// Set after `observer` has panicked.
+    wants: fn(EventLevel) -> bool,
+    /// Set after `observer` has panicked. A disabled observer receives no events.
     is_disabled: AtomicBool,
 }
 
 impl Observers {
-    /// Creates the receivers of a client. Metrics are included only if a recorder is already installed.
+    /// Creates the receivers of a client. Metrics are recorded only if a `metrics` recorder has been installed before
+    /// this call.
     pub(crate) fn new(
         observer: Option<Arc<dyn Observer>>,
         nodes: &[Arc<str>],
@@ -48,13 +49,14 @@ impl Observers {
         Self(Arc::new(Inner { receivers, last_id: AtomicU64::new(0) }))
     }
 
-    pub(crate) fn wants(&self, weight: Weight) -> bool {
+    pub(crate) fn wants(&self, weight: EventLevel) -> bool {
         self.0.receivers.iter().any(|receiver| receiver.is_enabled() && (receiver.wants)(weight))
     }
 
-    /// Builds an event and delivers it, if a receiver wants events of severity `weight`. The caller must not hold a
-    /// lock, because receivers may call methods of the client.
-    pub(crate) fn emit(&self, weight: Weight, event: impl FnOnce() -> Event) {
+    /// Calls `event` to build an event, and delivers it to every receiver that wants events of the level `weight`. If
+    /// no receiver does, `event` is not called. The caller must not hold a mutex, because receivers may call methods of
+    /// the client.
+    pub(crate) fn emit(&self, weight: EventLevel, event: impl FnOnce() -> Event) {
         if !self.wants(weight) {
             return;
         }
@@ -80,7 +82,7 @@ impl Default for Observers {
 }
 
 impl Receiver {
-    fn new(observer: Arc<dyn Observer>, wants: fn(Weight) -> bool) -> Self {
+    fn new(observer: Arc<dyn Observer>, wants: fn(EventLevel) -> bool) -> Self {
         Self { observer, wants, is_disabled: AtomicBool::new(false) }
     }
 
@@ -90,11 +92,11 @@ impl Receiver {
 
     fn deliver(&self, event: &Event) {
         if self.is_enabled()
-            && contain(|| self.observer.on_event(event)).is_none()
+            && catch_panic(|| self.observer.on_event(event)).is_none()
             && !self.is_disabled.swap(true, Ordering::Relaxed)
         {
             let event = Arc::new(event.clone());
-            contain(|| self.observer.on_event(&Event::ObserverPanicked { event }));
+            catch_panic(|| self.observer.on_event(&Event::ObserverPanicked { event }));
         }
     }
 }

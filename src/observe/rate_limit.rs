@@ -1,9 +1,10 @@
-//! Rate limit of log lines.
+//! Rate limit for log lines.
 
 use crate::protocol::Time;
 use std::{mem::take, time::Duration};
 
-/// Rate limit for one kind of log line: after a burst, pauses of 10 s, 1 min, 6 min, and then 36 min each.
+/// Rate limit for one kind of log line. After a burst of lines, the minimum pause between two lines increases to 10 s,
+/// 1 min, 6 min and 36 min.
 pub(super) struct RateLimit {
     burst: u32,
     lines: u32,
@@ -21,9 +22,9 @@ impl RateLimit {
         self.lines.checked_sub(self.burst).map_or(0, |step| 10 * 6_u64.pow(step.min(3)))
     }
 
-    /// Handles a line at `now`. If the line should be written, returns the number of lines suppressed before it, and
-    /// the same two durations as [`poll`](Self::poll). The burst restarts if no line was written for twice the pause,
-    /// and for at least 2 min.
+    /// Decides whether to write a log line at `now`. Returns `None` if the line must be suppressed. Otherwise returns
+    /// the number of lines suppressed before it, and the same two durations as [`poll`](Self::poll). A new burst begins
+    /// if no line was written for twice the pause, and for at least 2 min.
     pub(super) fn handle(&mut self, now: Time) -> Option<(u64, Duration, Duration)> {
         if now.since(self.last).as_secs() >= (2 * self.pause_secs()).max(120) {
             (self.lines, self.first) = (0, now);
@@ -32,7 +33,8 @@ impl RateLimit {
         self.poll(now).map(|(lines, within, since)| (lines - 1, within, since))
     }
 
-    /// If lines were suppressed and the pause has passed, returns the number of suppressed lines, the time since the
+    /// Checks whether a summary of suppressed lines may be written at `now`. Returns `None` if no lines were
+    /// suppressed, or if the pause has not passed. Otherwise returns the number of suppressed lines, the time since the
     /// last written line, and the time since the first line of the burst.
     pub(super) fn poll(&mut self, now: Time) -> Option<(u64, Duration, Duration)> {
         let is_due = self.suppressed > 0 && now.since(self.last).as_secs() >= self.pause_secs();

@@ -81,8 +81,9 @@ impl Report {
         self.retry_after
     }
 
-    /// Returns the time until the nodes that granted and the temporarily excluded nodes form a quorum, or `None` if
-    /// these nodes are too few.
+    /// Returns the time until the grants of enough nodes count for a quorum. Only nodes that granted the request and
+    /// nodes that are temporarily excluded are taken into account. Returns `None` if too few nodes are in these two
+    /// groups.
     pub(crate) fn counts_in(&self) -> Option<Duration> {
         let waits = self.nodes.iter().filter_map(|node| match &node.vote {
             NodeVote::Granted => Some(Duration::ZERO),
@@ -119,11 +120,12 @@ impl NodeReport {
         Self { holder, ..self }
     }
 
-    /// Returns the holder of the lock, if the client requested the holder and the node reported it.
+    /// Returns the holder of the lock. Returns `None` if the client did not request the holder, or if the node did not
+    /// report it.
     ///
-    /// An [`acquire`](crate::Redlock::acquire) requests the holder from its second attempt on, or in its first attempt
-    /// if only one is allowed. An acquire of several resources or with a fencing token requests the holder in every
-    /// attempt. To read the holder without an acquire, use [`status`](crate::Redlock::status).
+    /// An [`acquire`](crate::Redlock::acquire) requests the holder from its second attempt onwards, or in its first
+    /// attempt if only one is allowed. An acquire of several resources or with a fencing token requests the holder in
+    /// every attempt. To read the holder without an acquire, use [`status`](crate::Redlock::status).
     pub fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()
     }

@@ -1,14 +1,14 @@
-//! Spans and log lines of the `tracing` crate for the events of a client.
+//! Writes the events of a client as spans and log lines of the `tracing` crate.
 //!
 //! Problems that may need action are logged at warn level, and most other events at debug level. Each kind of warning
 //! has a [rate limit](RateLimit), so that a persistent problem causes only a few lines per hour.
 
 use super::event::{AcquireOutcome, Event, LockInfo, NodeHealth, ReleaseResult};
+use super::event_level::EventLevel;
 use super::observer::Observer;
 use super::rate_limit::RateLimit;
-use super::weight::Weight;
 use crate::protocol::Loss;
-use crate::sync::{contain, lock};
+use crate::sync::{catch_panic, lock};
 use crate::time::Clock;
 use crate::wire::short;
 use std::collections::BTreeMap;
@@ -18,19 +18,19 @@ use std::time::Duration;
 use tracing::field::{Empty, display};
 use tracing::{Level, Span, debug, debug_span, enabled, warn};
 
-/// Number of health changes of one node that are logged before the rate limit applies.
+/// Number of a node's health changes that may be logged at warn level before the rate limit applies.
 const NODE_BURST: u32 = 6;
 
 pub(super) struct Spans {
     clock: Clock,
-    /// Open spans, by operation and event id.
-    open: Mutex<BTreeMap<(Verb, u64), Span>>,
-    rate_limits: Mutex<BTreeMap<Kind, RateLimit>>,
+    /// Open spans. The `u64` is the identifier of the acquire, extension or release.
+    open: Mutex<BTreeMap<(SpanKind, u64), Span>>,
+    rate_limits: Mutex<BTreeMap<WarningKind, RateLimit>>,
     nodes: Mutex<BTreeMap<Arc<str>, RateLimit>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verb {
+enum SpanKind {
     Acquire,
     Extend,
     Release,
@@ -38,7 +38,7 @@ enum Verb {
 
 /// Kind of warning. Each kind has its own rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum WarningKind {
     ClockUnreadable,
     Failing,
     Lost,
@@ -46,8 +46,8 @@ enum Kind {
     Unconfirmed,
 }
 
-impl Kind {
-    fn more(self) -> &'static str {
+impl WarningKind {
+    fn suppressed_text(self) -> &'static str {
         match self {
             Self::ClockUnreadable => "more connections without readable clock",
             Self::Failing => "more renewals failed",
@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// Previous health of a node, and how long it lasted.
+/// Displays the previous health of a node, and how long the node had this health.
 struct Before(NodeHealth, Duration);
 
 impl fmt::Display for Before {
@@ -80,34 +80,35 @@ impl Spans {
         }
     }
 
-    /// Returns true if a subscriber is interested in events of severity `weight`. A subscriber that panics counts as
-    /// not interested.
-    pub(super) fn want(weight: Weight) -> bool {
-        let is_wanted = contain(|| match weight {
-            Weight::Detail => enabled!(target: "quorlock", Level::DEBUG),
-            Weight::Trouble => enabled!(target: "quorlock", Level::WARN),
+    /// Returns true if the `tracing` subscriber has enabled the level `weight`. Returns false if the subscriber panics.
+    pub(super) fn want(weight: EventLevel) -> bool {
+        let is_wanted = catch_panic(|| match weight {
+            EventLevel::Debug => enabled!(target: "quorlock", Level::DEBUG),
+            EventLevel::Warn => enabled!(target: "quorlock", Level::WARN),
         });
         is_wanted.unwrap_or(false)
     }
 
-    fn begin(&self, verb: Verb, id: u64, span: Span) {
+    fn begin(&self, verb: SpanKind, id: u64, span: Span) {
         if !span.is_disabled() {
             lock(&self.open).insert((verb, id), span);
         }
     }
 
-    fn of(&self, verb: Verb, id: u64) -> Span {
+    fn open_span(&self, verb: SpanKind, id: u64) -> Span {
         lock(&self.open).get(&(verb, id)).cloned().unwrap_or_else(Span::none)
     }
 
-    fn end(&self, verb: Verb, id: u64) -> Span {
+    fn end(&self, verb: SpanKind, id: u64) -> Span {
         let span = lock(&self.open).remove(&(verb, id));
         span.unwrap_or_else(Span::none)
     }
 
-    /// Applies the rate limit of `kind` to one line. Returns the suffix of the line, or `None` if the line is
-    /// suppressed. Also logs the number of suppressed lines of each other kind whose pause has passed.
-    fn rate_limited(&self, kind: Kind) -> Option<String> {
+    /// Applies the rate limit to a warning of this `kind`. Returns `None` if the warning must be suppressed. Otherwise
+    /// returns the end of its log line, which contains the number of warnings suppressed before it.
+    ///
+    /// Also writes a summary for each other kind of warning that has suppressed lines and whose pause has passed.
+    fn rate_limited(&self, kind: WarningKind) -> Option<String> {
         let now = self.clock.now();
         let (others, due) = {
             let mut rate_limits = lock(&self.rate_limits);
@@ -118,14 +119,17 @@ impl Spans {
             (others.collect::<Vec<_>>(), due)
         };
         for (other, (count, within, _)) in others {
-            warn!(target: "quorlock", "{count} {} within {}", other.more(), short(within));
+            warn!(target: "quorlock", "{count} {} within {}", other.suppressed_text(), short(within));
         }
         let (count, within, since) = due?;
         if count == 0 {
             return Some(String::new());
         }
         let (within, since) = (short(within), short(since));
-        Some(format!(" ({count} {} within {within}, the first {since} ago)", kind.more()))
+        Some(format!(
+            " ({count} {} within {within}, the first {since} ago)",
+            kind.suppressed_text()
+        ))
     }
 }
 
@@ -153,10 +157,10 @@ impl Spans {
                     is_adoption, outcome = Empty, waited = Empty, token = Empty,
                 );
                 debug!(target: "quorlock", parent: &span, "acquire of {resources} started");
-                self.begin(Verb::Acquire, *id, span);
+                self.begin(SpanKind::Acquire, *id, span);
             }
             Event::AttemptFinished { lock, number, outcome, elapsed, report, confirmation } => {
-                let span = self.of(Verb::Acquire, lock.id);
+                let span = self.open_span(SpanKind::Acquire, lock.id);
                 let (took, confirmation) = (short(*elapsed), confirmation.as_ref().map(display));
                 debug!(
                     target: "quorlock", parent: &span, took, confirmation,
@@ -165,7 +169,7 @@ impl Spans {
             }
             Event::AcquireFinished { lock, outcome, elapsed, validity, token, report } => {
                 let LockInfo { id, resources, .. } = lock;
-                let span = self.end(Verb::Acquire, *id);
+                let span = self.end(SpanKind::Acquire, *id);
                 let (waited, votes) = (short(*elapsed), report.as_ref().map(display));
                 span.record("outcome", outcome.as_str()).record("waited", &*waited);
                 if let Some(token) = token {
@@ -182,7 +186,7 @@ impl Spans {
                         target: "quorlock", parent: &span, votes,
                         "{resources} was not acquired: {outcome}, after {waited}",
                     );
-                } else if let Some(more) = self.rate_limited(Kind::NoQuorum) {
+                } else if let Some(more) = self.rate_limited(WarningKind::NoQuorum) {
                     warn!(
                         target: "quorlock", parent: &span, votes,
                         "no quorum: neither {resources} nor any other lock can be acquired{more}",
@@ -201,10 +205,10 @@ impl Spans {
                 let span = debug_span!(
                     target: "quorlock", "extend", %resources, class, lease, id, ttl, outcome = Empty,
                 );
-                self.begin(Verb::Extend, *id, span);
+                self.begin(SpanKind::Extend, *id, span);
             }
             Event::ExtendFinished { lock, id, outcome, elapsed, validity, report } => {
-                let span = self.end(Verb::Extend, *id);
+                let span = self.end(SpanKind::Extend, *id);
                 let (validity, took) = (short(*validity), short(*elapsed));
                 let votes = report.as_ref().map(display);
                 span.record("outcome", outcome.as_str());
@@ -227,7 +231,7 @@ impl Spans {
                         target: "quorlock", failures,
                         "renewal of {resources} failed again, {left} until it is lost: {report}",
                     );
-                } else if let Some(more) = self.rate_limited(Kind::Failing) {
+                } else if let Some(more) = self.rate_limited(WarningKind::Failing) {
                     warn!(
                         target: "quorlock", votes = %report,
                         "renewal of {resources} failed, {left} until it is lost; {held} resources held in total{more}",
@@ -244,7 +248,7 @@ impl Spans {
                 let held_for = short(*held_for);
                 if *reason == Loss::Closed {
                     debug!(target: "quorlock", "{resources} was released after {held_for}: {reason}");
-                } else if let Some(more) = self.rate_limited(Kind::Lost) {
+                } else if let Some(more) = self.rate_limited(WarningKind::Lost) {
                     warn!(target: "quorlock", "{resources} was lost after {held_for}: {reason}{more}");
                 }
             }
@@ -254,15 +258,15 @@ impl Spans {
                 let span = debug_span!(
                     target: "quorlock", "release", %resources, class, id, held_for, result = Empty,
                 );
-                self.begin(Verb::Release, *id, span);
+                self.begin(SpanKind::Release, *id, span);
             }
             Event::ReleaseFinished { lock, result, elapsed, report } => {
-                let (span, resources) = (self.end(Verb::Release, lock.id), &lock.resources);
+                let (span, resources) = (self.end(SpanKind::Release, lock.id), &lock.resources);
                 let (took, votes) = (short(*elapsed), report.as_ref().map(display));
                 span.record("result", result.as_str());
                 if *result != ReleaseResult::NoQuorum {
                     debug!(target: "quorlock", parent: &span, took, votes, "release of {resources}: {result}");
-                } else if let Some(more) = self.rate_limited(Kind::Unconfirmed) {
+                } else if let Some(more) = self.rate_limited(WarningKind::Unconfirmed) {
                     warn!(
                         target: "quorlock", parent: &span, took, votes,
                         "release of {resources} is not confirmed and continues in the background{more}",
@@ -296,7 +300,8 @@ impl Spans {
             ),
             Event::ConnectionOpened { node, reads_clock, .. } => {
                 debug!(target: "quorlock", "connected to {node}");
-                if !reads_clock && let Some(more) = self.rate_limited(Kind::ClockUnreadable) {
+                if !reads_clock && let Some(more) = self.rate_limited(WarningKind::ClockUnreadable)
+                {
                     warn!(
                         target: "quorlock",
                         "{node} does not permit TIME: steps of its clock cannot be detected; permit +time{more}",
@@ -314,9 +319,9 @@ impl Spans {
         }
     }
 
-    /// Returns true if the change is logged at warn level. The change must affect whether the node counts or is
-    /// available, and the node's rate limit must permit the line. A change from `Unknown` to `Counted` is never a
-    /// warning.
+    /// Returns true if the change from `from` to `to` is logged at warn level. The change must affect whether the node
+    /// is available, or whether its grants count towards the quorum. The node's rate limit must also permit a line. The
+    /// first connection to a healthy node is never a warning.
     fn is_warned(&self, node: &Arc<str>, from: NodeHealth, to: NodeHealth) -> bool {
         let is_news =
             from.is_counted() != to.is_counted() || from.is_unavailable() != to.is_unavailable();
@@ -336,9 +341,9 @@ mod tests {
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata, Subscriber};
 
-    struct Nervous;
+    struct PanickingSubscriber;
 
-    impl Subscriber for Nervous {
+    impl Subscriber for PanickingSubscriber {
         fn enabled(&self, _: &Metadata<'_>) -> bool {
             panic!("panicking subscriber");
         }
@@ -356,8 +361,8 @@ mod tests {
 
     #[test]
     fn panicking_subscriber_is_not_interested() {
-        tracing::subscriber::with_default(Nervous, || {
-            for weight in [Weight::Detail, Weight::Trouble] {
+        tracing::subscriber::with_default(PanickingSubscriber, || {
+            for weight in [EventLevel::Debug, EventLevel::Warn] {
                 assert!(!Spans::want(weight));
             }
         });

@@ -1,8 +1,8 @@
 //! One acquire: a sequence of attempts that ends with a lease or a refusal.
 //!
-//! - Commands: [`Acquisition::begin`] starts an attempt and returns the time to close its round.
-//!   [`Acquisition::begin_confirm`] starts the second round that a fenced attempt may need.
-//! - Events: [`Acquisition::handle_outcome`] handles the outcome of a round and returns the next step.
+//! [`Acquisition::begin`] starts an attempt. [`Acquisition::begin_confirm`] starts the second round that a fenced
+//! attempt may need. Both return the round and the time at which the caller must close it. When the round is decided,
+//! [`Acquisition::handle_outcome`] returns the next step.
 
 use super::fencing::Choice;
 use super::quorum::Quorum;
@@ -11,8 +11,8 @@ use super::round::{Goal, Outcome, Round};
 use super::validity::{Drift, Time, Ttl, valid_until};
 use std::time::Duration;
 
-/// The additional retry delay while a quorum of nodes will push the lock's release. Retries are then only a safeguard:
-/// a server may fail to push, and the push for an expired key may be late.
+/// How much longer an acquire waits before a retry if a quorum of nodes has promised to push the lock's release. Such a
+/// retry is only a safeguard: a server may fail to push, and the push for an expired key may be late.
 const WATCHED_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Refusal {
     Contended,
     /// Too few nodes replied.
     NoQuorum,
-    /// A quorum granted, but only after the validity had ended.
+    /// A quorum granted the lock, but only after the validity had ended.
     Expired,
     /// The maximum wait ended before an attempt completed.
     Timeout,
@@ -31,11 +31,11 @@ pub(crate) enum Refusal {
 pub(crate) enum Next {
     /// The lock is held until `valid_until`, with a fencing token if one was requested.
     Lease { valid_until: Time, token: Option<u64> },
-    /// The lock is held until `valid_until`, once a quorum has confirmed `token`.
+    /// Start a second round, in which a quorum must confirm `token`. The lock is then held until `valid_until`.
     Confirm { valid_until: Time, token: u64 },
     /// Retry at `at`, or earlier if the lock may have become free.
     Retry { at: Time },
-    /// End the acquire. `latest` is false if the refusal is from an earlier attempt.
+    /// End the acquire with `refusal`. `latest` is false if the refusal is the result of an earlier attempt.
     Refuse { refusal: Refusal, latest: bool },
 }
 
@@ -50,10 +50,11 @@ pub(crate) struct Acquisition {
     is_fenced: bool,
     close_at: Time,
     refused: Option<Refusal>,
-    /// Whether a quorum of nodes was going to push changes when the last attempt was refused.
+    /// Whether a quorum of nodes had promised to push changes of the key when the last attempt was refused.
     was_watched: bool,
     max_hold: Option<Duration>,
-    /// The minimum pause before the next attempt if nodes refuse but report that the lock is free.
+    /// The minimum pause before the next attempt, if the last one was refused although nodes reported no conflicting
+    /// key: its votes were split with another client. The pause doubles with each such refusal in a row.
     pause: Duration,
 }
 
@@ -85,23 +86,25 @@ impl Acquisition {
         }
     }
 
-    /// Limits the hold time of the lease. An attempt cannot be won after `max_hold`.
+    /// Limits the validity of the lease to `max_hold`, if given, measured from the start of the attempt. An attempt
+    /// that takes longer fails.
     pub(crate) fn with_max_hold(self, max_hold: Option<Duration>) -> Self {
         Self { max_hold, ..self }
     }
 
-    /// Makes the acquire give up as soon as the holders' ttls are known to outlast the deadline.
+    /// Sets whether to refuse the acquire as soon as the holders' ttls show that the lock stays held until the
+    /// deadline.
     pub(crate) fn giving_up_early(self, gives_up_early: bool) -> Self {
         Self { gives_up_early, ..self }
     }
 
-    /// Commits a fencing token with each lease. Every node that grants then also reports its counter.
+    /// Sets whether each lease needs a fencing token. If so, every node that grants the lock also reports its counter.
     pub(crate) fn fenced(self, is_fenced: bool) -> Self {
         Self { is_fenced, ..self }
     }
 
-    /// Starts an attempt. The caller must read `t1` before it sends the attempt's first command (I4). Returns the round
-    /// and the time to close it.
+    /// Starts an attempt. Returns its round and the time at which to close the round. The caller must read `t1` before
+    /// it sends the attempt's first command, because the validity is measured from `t1` (I4).
     pub(crate) fn begin(&mut self, t1: Time) -> (Round, Time) {
         let valid_until = valid_until(t1, self.ttl, self.drift);
         let valid_until =
@@ -110,7 +113,7 @@ impl Acquisition {
         (Round::new(self.quorum, Goal::Acquire { valid_until }), self.close_at)
     }
 
-    /// Starts the round that confirms `token`. Returns the round and the time to close it.
+    /// Starts the round in which a quorum must confirm `token`. Returns the round and the time at which to close it.
     pub(crate) fn begin_confirm(
         &mut self,
         valid_until: Time,
@@ -121,26 +124,27 @@ impl Acquisition {
         (Round::new(self.quorum, Goal::Confirm { valid_until, token }), self.close_at)
     }
 
-    /// Returns the refusal of the acquire if the deadline has passed at `now`.
+    /// Returns the reason to refuse the acquire if the deadline has passed at `now`. Returns `None` if time remains.
     pub(crate) fn is_over(&self, now: Time) -> Option<Refusal> {
         (now >= self.deadline).then_some(self.refused.unwrap_or(Refusal::Timeout))
     }
 
-    /// Returns true if an attempt may ask a single node first, which requires an unlimited number of attempts.
+    /// Returns true if an attempt may be sent to a single node first. This requires a retry policy with unlimited
+    /// attempts and without custom delays.
     pub(crate) fn may_ask_one_first(&self) -> bool {
         self.schedule.is_endless()
     }
 
-    /// Handles the refusal of an attempt that was sent to one node only. Other clients hold the lock there until
-    /// `free_at`, and the node pushes an earlier release. Returns the latest time of the next attempt. That time is
-    /// within [`WATCHED_DELAY`], because no other node will push. `random` must be uniformly distributed.
+    /// Handles the refusal of an attempt that was sent to one node only, and returns the latest time for the next
+    /// attempt. On this node, another client's key expires at `free_at`, and the node will push an earlier deletion.
+    /// The delay is at most [`WATCHED_DELAY`], because no other node will push. `random` must be uniformly distributed.
     pub(crate) fn handle_single_refusal(&self, free_at: Time, now: Time, random: u64) -> Time {
         let at = now.after(random_between(WATCHED_DELAY / 2, WATCHED_DELAY, random));
         at.min(free_at.max(now.after(MIN_DELAY))).min(self.deadline)
     }
 
     /// Handles an attempt that was abandoned before its round was evaluated. Returns true if another attempt may start
-    /// at once.
+    /// immediately.
     pub(crate) fn handle_abandoned(&mut self, now: Time, random: u64) -> bool {
         now < self.deadline && self.schedule.next_delay(random).is_some()
     }
@@ -148,7 +152,7 @@ impl Acquisition {
     /// Handles the decided round of an attempt and returns the next step. `random` must be uniformly distributed.
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time, random: u64) -> Next {
         let refusal = match (round.outcome(), round.goal()) {
-            // The task may run long after the decision, but a returned lease must be valid (I3).
+            // This can run long after the decision, but a returned lease must be valid (I3).
             (Some(Outcome::Won), Goal::Acquire { valid_until }) if now < valid_until => {
                 match round.choice() {
                     _ if !self.is_fenced => return Next::Lease { valid_until, token: None },
@@ -158,7 +162,7 @@ impl Acquisition {
                     Some(Choice::Confirm(token)) if now < self.deadline => {
                         return Next::Confirm { valid_until, token };
                     }
-                    // The future was not polled in time, so no time is left for a second round.
+                    // The deadline has passed, so no time is left for a second round.
                     Some(Choice::Confirm(_)) => None,
                     // Too few nodes reported their counters.
                     None => Some(Refusal::NoQuorum),

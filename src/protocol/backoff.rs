@@ -1,4 +1,4 @@
-//! Pauses before a refused command is repeated, and before a client reconnects.
+//! Pauses before a client repeats a refused command, and before it reconnects.
 //!
 //! [`Backoff`] is exponential backoff with equal jitter: each pause is drawn from the upper half of a span that doubles
 //! with every failure, up to a maximum. Report failures with [`handle_failure`](Backoff::handle_failure) and successes
@@ -8,10 +8,10 @@
 //! [`Reconnect`] applies backoff to connections. Report each connection that was made
 //! ([`handle_connected`](Reconnect::handle_connected)), could not be made
 //! ([`handle_unreachable`](Reconnect::handle_unreachable)) or was lost ([`handle_loss`](Reconnect::handle_loss)). A
-//! connection that had lasted is replaced at once, and its loss is not reported as an outage. If a node drops each
-//! connection as soon as it is made, the pauses grow.
+//! connection that existed for longer than [`LAST_PAUSE`](Reconnect::LAST_PAUSE) is replaced at once, and its loss is
+//! not reported as an outage. If a node closes each connection as soon as it is made, the pauses grow.
 //!
-//! A server can accept connections and serve no commands over them: a replica, or a server whose writes are paused.
+//! A server can accept connections without serving commands over them: a replica, or a server whose writes are paused.
 //! Such connections have a separate backoff, which grows to [`LAST_UNSERVED_PAUSE`](Reconnect::LAST_UNSERVED_PAUSE). A
 //! connection that served commands for longer than this pause resets the separate backoff.
 //!
@@ -31,23 +31,23 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The first and the longest pause before a command is repeated after an error reply such as `BUSY`.
+    /// The maximum length of the first pause before a command is repeated after an error reply such as `BUSY`.
     const FIRST_REPEAT: Duration = Duration::from_millis(10);
     const LAST_REPEAT: Duration = Duration::from_millis(500);
 
-    /// The first and the longest pause between reconnects because of `MOVED`, which may concern one key or the whole
-    /// server.
+    /// The maximum length of the first pause before a reconnect because of `MOVED`, which may concern one key or the
+    /// whole server.
     const FIRST_MOVE: Duration = Duration::from_secs(1);
     const LAST_MOVE: Duration = Duration::from_secs(45);
-    /// The pause between two tries of a release that is sent alone, because connections were closed when it was sent. A
-    /// connection that lasts this long is replaced at once.
+    /// The maximum length of a pause between two tries of a release that is sent alone, because earlier connections
+    /// were closed when it was sent. A connection that lasts this long is replaced at once.
     const ISOLATED_REPEAT: Duration = Duration::from_secs(3);
 
     fn new(first: Duration, last: Duration) -> Self {
         Self { first, last, failures: 0, next_try: Time::default() }
     }
 
-    /// Creates the backoff for commands that a node refuses and that must be repeated until they succeed.
+    /// Creates the backoff for commands that a node refuses and that the client must repeat until they succeed.
     pub(crate) fn for_refused_commands() -> Self {
         Self::new(Self::FIRST_REPEAT, Self::LAST_REPEAT)
     }
@@ -56,12 +56,14 @@ impl Backoff {
         Self::new(Self::FIRST_MOVE, Self::LAST_MOVE)
     }
 
-    /// Creates the backoff for a release that may have caused the loss of connections.
+    /// Creates the backoff for a release that is sent alone, because it may have caused the loss of earlier
+    /// connections.
     pub(crate) fn for_isolated_releases() -> Self {
         Self::new(Self::ISOLATED_REPEAT, Self::ISOLATED_REPEAT)
     }
 
-    /// Records a failed try. A failure before the next try is due is ignored, so that concurrent tries count once.
+    /// Records a failed try and starts the next pause. A failure during a pause is ignored, so that concurrent tries
+    /// count as one. `random` must be uniformly distributed.
     pub(crate) fn handle_failure(&mut self, now: Time, random: u64) {
         if now >= self.next_try {
             let span = self.first.saturating_mul(1 << self.failures.min(16)).min(self.last);
@@ -70,12 +72,13 @@ impl Backoff {
         }
     }
 
-    /// Records a successful try: the next pause is the shortest again. The current pause is not shortened.
+    /// Records a successful try: the next pause will be as short as the first. A pause that has already started is not
+    /// shortened.
     pub(crate) fn handle_success(&mut self) {
         self.failures = 0;
     }
 
-    /// Ends the current pause, because the server may be reachable again. The next pause is the shortest again.
+    /// Ends the current pause, because the server may be reachable again. The next pause will be as short as the first.
     pub(crate) fn recover(&mut self, now: Time) {
         self.failures = 0;
         self.next_try = now;
@@ -100,29 +103,30 @@ pub(crate) enum LossCause {
     Closed,
     /// The node left a command unanswered for this duration.
     Hung(Duration),
-    /// The server refuses all writes on the connection: a replica, or a server that requires another login.
+    /// The server refuses all writes on the connection, because it is a replica or requires another login.
     Refused,
 }
 
 /// The effect of a lost connection on waiting commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionLoss {
-    /// The connection had lasted. It is replaced at once, and commands wait for the new connection.
-    Blip,
+    /// The connection existed long enough to be replaced at once. Commands wait for the new connection.
+    Transient,
     Outage,
 }
 
 impl Reconnect {
-    /// The first and the longest pause between two tries to connect. They are short enough to find a recovered node
-    /// within a second. Jitter keeps clients from reconnecting at the same time. A connection has lasted if it existed
-    /// for longer than the longest pause.
+    /// The maximum length of the first pause between two tries to connect. Jitter keeps clients from reconnecting at
+    /// the same time.
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
+    /// The longest pause between two tries to connect, short enough to find a recovered node within a second. A lost
+    /// connection that existed for longer is replaced at once.
     pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-    /// The first and the longest pause for a server that accepts connections but serves no commands over them. The
-    /// first pause is long enough for a change of the server's configuration. The longest pause bounds the time to
-    /// follow a failover.
+    /// The maximum length of the first pause for a server that accepts connections but serves no commands over them. It
+    /// is long enough for a change of the server's configuration.
     const FIRST_UNSERVED_PAUSE: Duration = Duration::from_millis(100);
+    /// The longest pause for a server that serves no commands. It bounds the time to follow a failover.
     pub(crate) const LAST_UNSERVED_PAUSE: Duration = Duration::from_secs(4);
 
     pub(crate) fn new() -> Self {
@@ -137,15 +141,16 @@ impl Reconnect {
         self.connected_at = Some(now);
     }
 
-    /// Records that no connection could be made. `is_refused` is true if the server accepted the connection but is a
+    /// Records that a try to connect failed. `is_refused` is true if the server accepted the connection but is a
     /// replica.
     pub(crate) fn handle_unreachable(&mut self, is_refused: bool, now: Time, random: u64) {
         let backoff = if is_refused { &mut self.unserved } else { &mut self.backoff };
         backoff.handle_failure(now, random);
     }
 
-    /// Records that the connection was lost. A node that left commands unanswered or refuses all writes counts as down,
-    /// even if the connection had lasted.
+    /// Records the loss of the connection because of `cause`. The loss is an outage if the connection had existed for
+    /// [`LAST_PAUSE`](Self::LAST_PAUSE) or less. It is always an outage if the node left commands unanswered or refuses
+    /// all writes.
     pub(crate) fn handle_loss(
         &mut self,
         cause: LossCause,
@@ -166,20 +171,22 @@ impl Reconnect {
             return ConnectionLoss::Outage;
         }
         if has_lasted {
-            return ConnectionLoss::Blip;
+            return ConnectionLoss::Transient;
         }
         self.backoff.handle_failure(now, random);
         ConnectionLoss::Outage
     }
 
-    /// Returns how long the connection served commands, without the silence at its end.
+    /// Returns how long the connection served commands, excluding the silence at its end. Returns `None` without a
+    /// connection.
     fn served_for(&self, cause: LossCause, now: Time) -> Option<Duration> {
         let silence = if let LossCause::Hung(silence) = cause { silence } else { Duration::ZERO };
         self.connected_at.map(|since| now.since(since).saturating_sub(silence))
     }
 
-    /// Returns true if a second connection may be made while the current connection has been silent for `silence`. A
-    /// server that served no commands over its latest connections would serve none over the second connection either.
+    /// Returns true if a second connection may be made while the current connection has been silent for `silence`. If
+    /// the server served no commands over its latest connections, it would serve none over the second connection
+    /// either.
     pub(crate) fn may_make_second(&self, silence: Duration, now: Time) -> bool {
         let served = self.served_for(LossCause::Hung(silence), now);
         self.unserved.failures == 0 || served > Some(Self::LAST_UNSERVED_PAUSE)
@@ -206,7 +213,7 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    /// Fails each try when it is due. Returns the pauses in milliseconds, rounded up.
+    /// Records `count` failures, each as soon as the next try is due. Returns the pauses in milliseconds, rounded up.
     fn pauses(backoff: &mut Backoff, random: u64, count: usize) -> Vec<u128> {
         let mut pause = || {
             let now = backoff.next_try();
@@ -258,7 +265,7 @@ mod tests {
         );
         assert_eq!(it.next_try(), at(1_080), "the third pause");
         it.handle_connected(at(2_000));
-        assert_eq!(it.handle_loss(LossCause::Closed, at(3_001), LOW), ConnectionLoss::Blip);
+        assert_eq!(it.handle_loss(LossCause::Closed, at(3_001), LOW), ConnectionLoss::Transient);
         assert_eq!(it.next_try(), at(3_001));
         it.handle_unreachable(false, at(3_001), LOW);
         assert_eq!(it.next_try(), at(3_011), "the first pause again");
@@ -294,7 +301,7 @@ mod tests {
             let made = it.next_try();
             it.handle_connected(made);
             let closed = made.after(ms(4_001));
-            assert_eq!(it.handle_loss(LossCause::Closed, closed, LOW), ConnectionLoss::Blip);
+            assert_eq!(it.handle_loss(LossCause::Closed, closed, LOW), ConnectionLoss::Transient);
             assert_eq!(it.next_try(), closed);
             it.handle_unreachable(true, closed, LOW);
             assert_eq!(it.next_try(), closed.after(ms(50)), "the first pause again");
@@ -313,7 +320,8 @@ mod tests {
         assert!(it.may_make_second(ms(150), at(4_301)), "it served for longer than the last pause");
     }
 
-    /// Generates tries. Each has a success flag, the lifetime of its connection in milliseconds, and a random number.
+    /// Generates sequences of tries to connect. Each try has a success flag, the lifetime of its connection in
+    /// milliseconds, and a random number.
     fn tries() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
         proptest::collection::vec((any::<bool>(), 0..3_000_u64, any::<u64>()), 1..60)
     }
@@ -337,7 +345,7 @@ mod tests {
                         failures = 0;
                         is_at_once = true;
                     }
-                    prop_assert_eq!(lost == ConnectionLoss::Blip, is_at_once);
+                    prop_assert_eq!(lost == ConnectionLoss::Transient, is_at_once);
                 } else {
                     it.handle_unreachable(false, tried, random);
                 }

@@ -1,8 +1,7 @@
 //! Rate-limited checks whether a lease is still held.
 //!
-//! - Events: [`Checks::request`] when a check is needed; [`Checks::begin`] when a check may begin;
-//!   [`Checks::handle_begun`] and [`Checks::handle_end`] around the requests of a check.
-//! - [`Checks::due`] returns the next timeout.
+//! [`Checks::request`] requests a check. [`Checks::due`] returns when the check may begin, and [`Checks::begin`] begins
+//! it. The caller then reports the requests of the check with [`Checks::handle_begun`] and [`Checks::handle_end`].
 
 use super::validity::Time;
 use std::time::Duration;
@@ -14,7 +13,7 @@ const CHECK_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Checks {
     /// The earliest time of the next check.
     next: Time,
-    /// The latest end of the running check, if a check is running.
+    /// The time by which the running check will have ended. `None` if no check is running.
     under_way: Option<Time>,
     requested: CheckKind,
 }
@@ -30,18 +29,19 @@ pub(crate) enum CheckKind {
 }
 
 impl Checks {
-    /// Requests a check. If several checks are requested, the strongest kind applies.
+    /// Requests a check of the kind `what`. If a check is already requested, the stronger of the two kinds applies.
     pub(crate) fn request(&mut self, what: CheckKind) {
         self.requested = self.requested.max(what);
     }
 
-    /// Returns when the next check may begin, if a check is requested.
+    /// Returns when the requested check may begin, or `None` if no check is requested.
     pub(crate) fn due(&self) -> Option<Time> {
         let next = self.under_way.map_or(self.next, |until| until.max(self.next));
         (self.requested != CheckKind::None).then_some(next)
     }
 
-    /// Starts the requested check if it may begin at `now`. Returns the kind of the check.
+    /// Begins the requested check and returns its kind. Returns `None` if no check is requested or if it may not begin
+    /// at `now`.
     pub(crate) fn begin(&mut self, now: Time) -> Option<CheckKind> {
         self.due().filter(|due| now >= *due)?;
         let next = Self { next: now.after(CHECK_PAUSE), ..Self::default() };

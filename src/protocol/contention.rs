@@ -1,52 +1,58 @@
 //! Competition with other clients for a lock: which client goes first, and how long a client rests after a lost race.
 //!
-//! - Events: [`Contention::handle_rivals`] when other clients compete for the lock. [`Contention::handle_holder`] when
-//!   an attempt was refused. [`Contention::handle_lost_race`] when another client reacted faster to a push.
-//!   [`Contention::handle_win`] when this client has acquired the lock.
-//! - Queries: [`Contention::reaction`] and [`Contention::hold_back`] return delays before an attempt.
-//!   [`Contention::rest`] returns a random pause after a refused attempt. [`Contention::rests`] returns true if the
-//!   client rests after every refused attempt.
+//! When a lock is released, the nodes send a push to every waiting client. The clients that try to acquire the lock at
+//! once are in a race. The winner has its turn, which lasts until it releases the lock.
+//!
+//! Call [`Contention::handle_rivals`] when other clients compete for the lock, [`Contention::handle_holder`] when an
+//! attempt was refused, [`Contention::handle_lost_race`] when another client reacted faster to a push, and
+//! [`Contention::handle_win`] when this client has acquired the lock.
+//!
+//! [`Contention::reaction`] and [`Contention::delay_after_release`] return delays before an attempt.
+//! [`Contention::rest_delay`] returns a random pause after a refused attempt. [`Contention::rests_after_refusal`]
+//! returns true if the client pauses even after refusals that are not lost races.
 //!
 //! When nodes refuse an attempt, they report the holder's value, which identifies the client. Each client therefore
 //! knows the last turns of the others. A few clients take turns: the longer ago a client's last turn is, the sooner the
 //! client reacts to a push. If many clients compete, each client that loses a race rests. The longest rest doubles with
 //! each lost race, so that few clients compete for each release.
 //!
-//! A race lost to one of a few known clients does not count. A race lost to the client that already held the lock does
-//! not count either: that client has passed the lock on in its own queue. Longer rests would only give the other
-//! clients more turns.
+//! Some lost races do not lengthen the rests. One is a race lost to one of a few known clients. Another is a race lost
+//! to the client that already held the lock, because that client has passed the lock on in its own queue. Longer rests
+//! would only give the other clients more turns.
 
 use super::retry::random_between;
 use std::time::Duration;
 
-/// The longest rest of a client that has lost no race. The longest rest doubles with each lost race, and grows linearly
-/// in between.
+/// The longest random rest of a client that has lost no race. The longest rest doubles with each lost race. Between two
+/// doublings, it grows linearly with [`Contention::lost_score`].
 const BASE_REST: Duration = Duration::from_micros(3_500);
 
-/// The number that a lost race adds to [`Contention::lost`]. A won race subtracts 1, so that clients that win by chance
-/// do not soon compete more often than other clients.
+/// How much a lost race adds to [`Contention::lost_score`]. A won race subtracts only 1, so a few lucky wins do not
+/// make a client compete more aggressively than the others.
 const LOST_RACE: u32 = 4;
 
-/// The upper limit of [`Contention::lost`], which also limits the longest rest.
+/// The maximum of [`Contention::lost_score`], which also limits the longest rest.
 const MAX_LOST: u32 = 6 * LOST_RACE + 2;
 
-/// The value of [`Contention::lost`] from which a client rests after each refused attempt.
-const CROWD: u32 = 4 * LOST_RACE;
+/// The value of [`Contention::lost_score`] from which a client rests after each refused attempt, because many clients
+/// compete.
+const CROWDED_SCORE: u32 = 4 * LOST_RACE;
 
-/// The number that a known holder subtracts from [`Contention::lost`].
+/// How much is subtracted from [`Contention::lost_score`] if a refused attempt was blocked by a known client.
 const KNOWN_HOLDER: u32 = LOST_RACE / 2;
 
-/// The number of other clients' turns that a client remembers.
+/// The number of other clients' turns that a client remembers. A turn is a period in which one client holds the lock.
 const TURNS: usize = 16;
 
-/// The maximum number of other clients with which a client takes turns in the order of their last turns.
-const FEW: usize = 8;
+/// The maximum number of other clients with which a client takes turns. If more clients compete, their order is left to
+/// chance.
+const MAX_ORDERED_RIVALS: usize = 8;
 
-/// The difference between the reaction delays of two adjacent clients in the order. The difference equals the precision
-/// of a timer, and is longer than the time between the pushes to two clients.
+/// The difference in delay between one client and the next client in the order of turns. It equals the precision of a
+/// timer, and is longer than the time between the pushes to two clients.
 const STEP: Duration = Duration::from_millis(1);
 
-/// A random number that identifies a client in the values of its leases. A forked process keeps its parent's number.
+/// A random number that identifies a client in the values of its leases. A forked process keeps its parent's ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientId(pub(crate) u32);
 
@@ -57,10 +63,11 @@ impl ClientId {
     }
 }
 
-/// The holder that blocked an attempt, compared with earlier holders.
+/// Whether the holder that blocked the last attempt is known from earlier attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Holder {
-    /// The holder was not reported, was not seen before, or is one of many clients.
+    /// The holder was not reported, or was not seen before. Also used if more than [`MAX_ORDERED_RIVALS`] other clients
+    /// compete, because they do not take turns.
     #[default]
     Unknown,
     /// The holder is one of a few known clients.
@@ -69,16 +76,18 @@ enum Holder {
     Same,
 }
 
-/// A client's knowledge about other clients that compete for a lock. The client's next acquire inherits it.
+/// This client's knowledge about the other clients that compete for a lock. The client's next acquire of the lock
+/// inherits it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contention {
-    /// Lost races, each counted as [`LOST_RACE`], minus won races and known holders.
-    lost: u32,
-    /// The holders of the last turns of other clients.
+    /// A score that measures how many clients compete. A lost race adds [`LOST_RACE`], a won race subtracts 1, and a
+    /// known holder subtracts [`KNOWN_HOLDER`].
+    lost_score: u32,
+    /// The clients that had the last turns, without this client. A ring buffer.
     turns: [Option<ClientId>; TURNS],
     /// The index in `turns` at which the next turn is recorded.
     next: usize,
-    /// The number of turns of other clients since this client's last turn. `None` before this client's first turn.
+    /// The number of turns of other clients since this client's last turn, or `None` before this client's first turn.
     since: Option<usize>,
     /// The client that blocked the last attempt, if that attempt was made after this client's last turn.
     last: Option<ClientId>,
@@ -87,14 +96,15 @@ pub(crate) struct Contention {
 
 impl Contention {
     pub(crate) fn handle_rivals(&mut self) {
-        self.lost = self.lost.max(1);
+        self.lost_score = self.lost_score.max(1);
     }
 
-    /// Records that an attempt was refused. `holder` is the client that holds the lock, if the nodes report one.
+    /// Records that an attempt was refused. `holder` is the client that holds the lock, or `None` if no node reported
+    /// it.
     pub(crate) fn handle_holder(&mut self, holder: Option<ClientId>) {
         self.holder = Holder::Unknown;
         let Some(client) = holder else { return };
-        let is_few = self.rivals() <= FEW;
+        let is_few = self.rivals() <= MAX_ORDERED_RIVALS;
         let is_same = self.last.replace(client) == Some(client);
         if is_same {
             self.holder = Holder::Same;
@@ -102,7 +112,7 @@ impl Contention {
             self.holder = Holder::Known;
         }
         if is_few && self.holder != Holder::Unknown {
-            self.lost = self.lost.saturating_sub(KNOWN_HOLDER).max(1);
+            self.lost_score = self.lost_score.saturating_sub(KNOWN_HOLDER).max(1);
         }
         if !is_same {
             self.turns[self.next] = holder;
@@ -111,52 +121,54 @@ impl Contention {
         }
     }
 
-    /// Records that the client that blocked the last attempt has won a race against this client. Returns true if the
-    /// lost race counts.
+    /// Records that this client has lost a race to the holder that blocked its last attempt. Returns true if the lost
+    /// race lengthens the rests. It does not if the holder is known from earlier attempts.
     pub(crate) fn handle_lost_race(&mut self) -> bool {
         let counts = self.holder == Holder::Unknown;
         if counts {
-            self.lost = MAX_LOST.min(self.lost + LOST_RACE);
+            self.lost_score = MAX_LOST.min(self.lost_score + LOST_RACE);
         }
         counts
     }
 
     pub(crate) fn handle_win(&mut self) {
-        self.lost = self.lost.saturating_sub(1);
+        self.lost_score = self.lost_score.saturating_sub(1);
         (self.since, self.last) = (Some(0), None);
     }
 
     pub(crate) fn has_rivals(&self) -> bool {
-        self.lost > 0
+        self.lost_score > 0
     }
 
-    /// Returns true if the client rests after each refused attempt that followed a push or its own turn. The client
-    /// rests if many clients compete and the holder of the lock has changed.
-    pub(crate) fn rests(&self) -> bool {
-        self.lost >= CROWD && self.holder != Holder::Same
+    /// Returns true if many clients compete and the holder of the lock has changed. The client then rests even if a
+    /// refused attempt was not a lost race, provided that the attempt followed a push or the client's own turn.
+    pub(crate) fn rests_after_refusal(&self) -> bool {
+        self.lost_score >= CROWDED_SCORE && self.holder != Holder::Same
     }
 
-    /// Returns the client's delay after a push, which favours clients whose last turn is longer ago.
+    /// Returns how long this client waits after a push before it tries to acquire the lock. The longer ago its last
+    /// turn is, the shorter the delay.
     pub(crate) fn reaction(&self) -> Duration {
         let since = self.since.unwrap_or(usize::MAX);
-        steps(self.rivals().min(FEW).saturating_sub(since))
+        steps(self.rivals().min(MAX_ORDERED_RIVALS).saturating_sub(since))
     }
 
-    /// Returns the client's delay after its own release, so that other clients go first. Other clients receive the push
-    /// later than this client receives the reply. Their reaction is delayed by up to a timer's precision.
-    pub(crate) fn hold_back(&self) -> Duration {
-        let others = self.rivals().clamp(1, FEW) - 1;
+    /// Returns how long this client waits after its own release before it tries again, so that other clients go first.
+    /// Other clients receive the push later than this client receives the reply. Timers also delay their reaction by up
+    /// to a timer's precision.
+    pub(crate) fn delay_after_release(&self) -> Duration {
+        let others = self.rivals().clamp(1, MAX_ORDERED_RIVALS) - 1;
         steps(1 + 2 * others)
     }
 
-    /// Returns a random time until the client competes again. `random` must be uniformly distributed.
-    pub(crate) fn rest(&self, random: u64) -> Duration {
-        let quarters = (LOST_RACE + self.lost % LOST_RACE) << (self.lost / LOST_RACE);
+    /// Returns a random time for which this client does not compete. `random` must be uniformly distributed.
+    pub(crate) fn rest_delay(&self, random: u64) -> Duration {
+        let quarters = (LOST_RACE + self.lost_score % LOST_RACE) << (self.lost_score / LOST_RACE);
         let longest = BASE_REST / LOST_RACE * quarters;
         random_between(Duration::ZERO, longest, random)
     }
 
-    /// Returns the number of other clients that held the lock in the last turns.
+    /// Returns the number of different clients that had the remembered turns.
     fn rivals(&self) -> usize {
         let is_first = |place: usize| !self.turns[..place].contains(&self.turns[place]);
         (0..TURNS).filter(|place| self.turns[*place].is_some() && is_first(*place)).count()
@@ -171,9 +183,9 @@ fn steps(count: usize) -> Duration {
 mod tests {
     use super::*;
 
-    /// Returns the longest rest in microseconds.
+    /// Returns the longest time for which a client may ignore pushes after a lost race, in microseconds.
     fn longest_rest(contention: &Contention) -> u128 {
-        contention.rest(u64::MAX).as_nanos().div_ceil(1_000)
+        contention.rest_delay(u64::MAX).as_nanos().div_ceil(1_000)
     }
 
     /// Returns the state of a client that has lost `races` races, each to a different client.
@@ -191,8 +203,8 @@ mod tests {
         for races in 0..7 {
             let contention = after_lost_races(races);
             assert_eq!(longest_rest(&contention), 3_500 << races, "after {races}");
-            assert_eq!(contention.rests(), races >= 4);
-            assert_eq!(contention.rest(0), Duration::ZERO);
+            assert_eq!(contention.rests_after_refusal(), races >= 4);
+            assert_eq!(contention.rest_delay(0), Duration::ZERO);
         }
         assert_eq!(longest_rest(&after_lost_races(100)), 336_000);
     }
@@ -210,9 +222,9 @@ mod tests {
     fn race_lost_to_unchanged_holder_does_not_count() {
         let mut contention = after_lost_races(20);
         let longest = longest_rest(&contention);
-        assert!(contention.rests());
+        assert!(contention.rests_after_refusal());
         contention.handle_holder(Some(ClientId(19)));
-        assert!(!contention.handle_lost_race() && !contention.rests());
+        assert!(!contention.handle_lost_race() && !contention.rests_after_refusal());
         assert_eq!(longest_rest(&contention), longest);
         contention.handle_win();
         contention.handle_holder(Some(ClientId(19)));
@@ -226,7 +238,7 @@ mod tests {
             contention.handle_holder(Some(ClientId(number)));
             assert!(!contention.handle_lost_race());
         }
-        assert!(!contention.rests() && contention.has_rivals());
+        assert!(!contention.rests_after_refusal() && contention.has_rivals());
         assert!(longest_rest(&contention) < 7_000);
         contention.handle_holder(None);
         assert!(contention.handle_lost_race(), "a holder that no node reports");
@@ -236,7 +248,8 @@ mod tests {
         assert!(contention.handle_lost_race(), "there are more than eight");
     }
 
-    /// The client that reacts first gets the turn. If several clients react at the same time, the turn is random.
+    /// Checks that two to nine clients end up taking turns in a fixed order. In the simulation, the client with the
+    /// shortest delay gets the turn. If several clients have the same delay, the turn is random.
     #[test]
     fn few_clients_take_turns_in_the_order_of_their_last_turns() {
         let mut random = 1_u64;
@@ -247,7 +260,7 @@ mod tests {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let delay = |place: &usize| {
                     let delay = match turns.last() {
-                        Some(last) if last == place => clients[*place].hold_back(),
+                        Some(last) if last == place => clients[*place].delay_after_release(),
                         _ => clients[*place].reaction(),
                     };
                     (delay, (random >> (3 * *place)) % 64)
@@ -278,11 +291,11 @@ mod tests {
         contention.handle_holder(Some(ClientId(0)));
         for turn in 0..TURNS {
             contention.handle_win();
-            assert_eq!(contention.hold_back() > STEP, turn > 0, "turn {turn}");
+            assert_eq!(contention.delay_after_release() > STEP, turn > 0, "turn {turn}");
             contention.handle_holder(Some(ClientId(1)));
         }
         contention.handle_win();
-        assert_eq!((contention.hold_back(), contention.reaction()), (STEP, STEP));
+        assert_eq!((contention.delay_after_release(), contention.reaction()), (STEP, STEP));
         contention.handle_holder(Some(ClientId(1)));
         assert_eq!(contention.reaction(), Duration::ZERO);
     }

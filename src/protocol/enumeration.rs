@@ -1,4 +1,4 @@
-//! Invariant checks for every combination of votes in every arrival order, for N = 1 to 5.
+//! Checks the invariants of a round for every combination of votes in every arrival order, with one to five nodes.
 
 use super::quorum::{NodeId, Quorum};
 use super::round::{Goal, Outcome, Round, Vote};
@@ -8,7 +8,7 @@ const VOTES: [Vote; 4] = [Vote::Granted, Vote::Denied, Vote::Missing, Vote::Fail
 const END: Time = Time::from_nanos(1_000);
 const EARLY: Time = Time::from_nanos(500);
 
-/// Returns every assignment of the first `kinds` votes to `nodes` nodes.
+/// Returns every combination of votes that `nodes` nodes can cast, using the first `kinds` elements of [`VOTES`].
 fn vectors(nodes: usize, kinds: usize) -> impl Iterator<Item = Vec<Vote>> {
     (0..kinds.pow(nodes.try_into().expect("a few nodes"))).map(move |code| {
         let digit = |place: usize| code / kinds.pow(place.try_into().expect("few")) % kinds;
@@ -35,7 +35,8 @@ fn count(votes: &[Vote], wanted: Vote) -> usize {
     votes.iter().filter(|vote| **vote == wanted).count()
 }
 
-/// Passes the votes to a round in `order`, all at `now`. Returns the number of decisions and the round.
+/// Passes the votes to a new round in the given `order`, all at the time `now`. Checks I1, I2 and I6 after each vote.
+/// Returns the number of decisions, and the round.
 fn play(goal: Goal, votes: &[Vote], order: &[usize], now: Time) -> (usize, Round) {
     let mut round = Round::new(Quorum::majority(votes.len()), goal);
     let mut decisions = 0;

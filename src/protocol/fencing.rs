@@ -1,36 +1,39 @@
 //! Fencing tokens: the choice of a token from the counters of the nodes.
 //!
-//! Each node keeps a counter beside a resource's key. A grant increments the counter to a number that is higher than
-//! all numbers granted or confirmed on this node before. The token is **committed** once a quorum of nodes meets two
-//! conditions. Each node holds this client's key with a counter that is not lower than the token, and each node's reply
-//! was not higher than the token. Any later holder therefore gets a higher number from a node in both quorums. The
-//! later holder's token is not lower than that number.
+//! Each node keeps a counter beside a resource's key. When a node grants the lock, it increments the counter and
+//! replies with the new number. This number is higher than all numbers that the node granted or confirmed before.
+//!
+//! A token is **committed** once a quorum of nodes meets two conditions. Each node holds this client's key with a
+//! counter that is not lower than the token, and each node's reply was not higher than the token. The quorum of any
+//! later holder shares a node with this quorum. That node replies to the later holder with a number above the token,
+//! and the later holder's token is not lower than that number.
 
 use super::quorum::Quorum;
 
 /// The upper bound of all counters. Numbers in the nodes' Lua scripts are doubles, which cannot distinguish consecutive
-/// integers from here on.
+/// integers from this value onwards.
 pub(crate) const LIMIT: u64 = 1 << 53;
 
-/// The exclusive upper bound of hints, so that a wrong clock or a foreign counter cannot bring a counter near
-/// [`LIMIT`].
+/// The exclusive upper bound of the numbers that [`hint`] returns. It prevents a wrong clock or another client's
+/// counter from raising a counter close to [`LIMIT`].
 const MAX_HINT: u64 = LIMIT / 2;
 
 /// The token chosen from the counters of an acquire round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// A committed token: a quorum replied with this number.
+    /// The token is committed, because a quorum replied with this number.
     Committed(u64),
-    /// A token that a quorum must confirm. Each node raises its counter to the token if the key still holds this
-    /// client's value.
+    /// The token is committed once a quorum confirms it. To confirm, each node raises its counter to the token if the
+    /// key still holds this client's value.
     Confirm(u64),
 }
 
-/// Chooses the token from the numbers of the nodes that granted, in any order. Returns `None` if these nodes are no
-/// quorum.
+/// Chooses the fencing token from `numbers`, which the nodes that granted the lock reported, in any order. Returns
+/// `None` if these nodes are fewer than a quorum.
 ///
-/// The token is the highest of a quorum's lowest numbers. A node with a number above the token cannot confirm the
-/// token: an earlier holder may have received that number, or a number in between, from that node alone.
+/// If a quorum reported the same number, this number is the token. Otherwise, the token is the lowest number that a
+/// quorum of nodes does not exceed. A node with a number above the token cannot confirm the token: an earlier holder
+/// may have received that number, or a number in between, from that node alone.
 pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     numbers.sort_unstable();
     let highest_of_lowest = *numbers.get(quorum.needed() - 1)?;
@@ -42,9 +45,10 @@ pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     )
 }
 
-/// Returns the minimum that a grant sends for the counters, so that all nodes reply with the same number. The minimum
-/// is higher than the last number `seen` and not below the wall clock in microseconds. Inputs that give a minimum of
-/// [`MAX_HINT`] or more are ignored. Safety depends on the minimum only if counters were lost.
+/// Returns the minimum number that an acquire requests from the counters, so that all nodes reply with the same number.
+/// The minimum is higher than `seen`, the last number that this client received. It is also not below `wall_clock_us`,
+/// the wall clock in microseconds. An input that gives [`MAX_HINT`] or more is ignored. Safety depends on the minimum
+/// only if counters were lost.
 pub(crate) fn hint(seen: u64, wall_clock_us: u64) -> u64 {
     let sound = |number: &u64| *number < MAX_HINT;
     let after_seen = Some(seen.saturating_add(1)).filter(sound);

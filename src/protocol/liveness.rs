@@ -1,9 +1,9 @@
-//! Failure detection for one connection: whether the node is alive, and what to do while it is silent.
+//! Failure detection for one connection: whether the node replies in time, and what to do if it does not.
 //!
 //! A node that leaves a command unanswered for longer than the node timeout is *stalled*: the client writes no commands
-//! to the node until it replies. If the silence continues, the client abandons the connection. If a quorum is silent,
-//! the cause is the network or this process. The client then makes a second connection early, alongside the first. A
-//! connection without traffic gets a heartbeat.
+//! to the node until it replies. If the node still does not reply, the client abandons the connection. If a quorum of
+//! nodes is stalled, the cause is the network or this process. The client then makes a second connection early,
+//! alongside the first. A connection without traffic gets a heartbeat.
 //!
 //! Report the traffic of the connection: [`handle_written`](Liveness::handle_written) for each pipeline, and
 //! [`handle_reply`](Liveness::handle_reply) for each reply. `handle_reply` returns true if a stalled node has
@@ -11,10 +11,10 @@
 //!
 //! Set an alarm for [`next_timeout`](Liveness::next_timeout), which changes with every report. When the alarm fires,
 //! call [`handle_timeout`](Liveness::handle_timeout) with the time for which the alarm was set. A late alarm means that
-//! this process was stopped or starved. Replies that the process did not read are then not the node's silence. Then
-//! call [`poll`](Liveness::poll) until it returns `None`.
+//! this process was stopped or starved, and could not read replies. This time is not held against the node. Then call
+//! [`poll`](Liveness::poll) until it returns `None`.
 //!
-//! Before a node counts as stalled, [`poll`](Liveness::poll) returns [`Yield`](Action::Yield). Tens of thousands of
+//! Before a node is treated as stalled, [`poll`](Liveness::poll) returns [`Yield`](Action::Yield). Tens of thousands of
 //! tasks may be ready, and the task that reads the socket may not have run yet. Yield, report the duration with
 //! [`handle_yielded`](Liveness::handle_yielded), read the replies that have arrived, and only then poll again. A long
 //! yield means that this process is slow, not the node.
@@ -22,27 +22,27 @@
 use super::validity::Time;
 use std::time::Duration;
 
-/// The interval of heartbeats on a connection without traffic. Heartbeats detect a dead connection before a command
-/// needs it, and a step of the node's clock.
+/// The interval of heartbeats on a connection without traffic. A heartbeat detects a dead connection before a command
+/// needs it, and detects steps of the node's clock.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How much earlier a heartbeat may be sent, so that it shares a turn with another connection of the client.
+/// How much earlier a heartbeat may be sent, so that one turn can send the heartbeats of several connections.
 const HEARTBEAT_SLACK: Duration = Duration::from_millis(100);
 
-/// The number of node timeouts after which the connection to a silent node is replaced. The time is at least
+/// If a node does not reply for this many node timeouts, its connection is replaced. The time is at least
 /// [`MIN_PATIENCE`].
 const PATIENCE: u32 = 10;
 const MIN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The number of node timeouts after which a second connection is made if a quorum is silent. The time is at least
+/// If a quorum of nodes is stalled for this many node timeouts, second connections are made. The time is at least
 /// [`MIN_SECOND_DELAY`].
 const SECOND_DELAY: u32 = 3;
 const MIN_SECOND_DELAY: Duration = Duration::from_millis(150);
 
-/// The divisor of the node timeout for late alarms: a longer delay means that the process was paused.
+/// If an alarm is late by more than the node timeout divided by this number, the process was paused.
 const LATE_DIVISOR: u32 = 2;
 
-/// The divisor of the node timeout for slow yields: during a longer yield, other tasks kept this process from reading.
+/// If a yield takes longer than the node timeout divided by this number, other tasks kept this process from reading.
 const SLOW_DIVISOR: u32 = 8;
 
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Liveness {
     /// When the oldest unanswered pipeline was written.
     oldest: Option<Time>,
     last_traffic: Time,
-    /// When the latest pause of this process ended.
+    /// When the latest pause of this process ended. Earlier silence of the node is ignored.
     awake_since: Time,
     suspicion: Suspicion,
 }
@@ -59,10 +59,11 @@ pub(crate) struct Liveness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspicion {
     None,
-    /// A reply is overdue. Other tasks run first, because one of them may read the reply.
+    /// A reply is overdue, but other tasks must run first, because one of them may read the reply.
     Yielded,
     Stalled,
-    /// A second connection was made, or no quorum was silent.
+    /// The time for a second connection has passed. The client made one, or skipped it because fewer than a quorum of
+    /// the nodes were stalled.
     SecondTried,
 }
 
@@ -76,22 +77,23 @@ pub(crate) enum Action {
     /// Stop writing. The node may still run the unanswered commands at any time.
     Stall,
     MakeSecond,
-    /// Replace this connection, which was silent for this duration.
+    /// Replace this connection, over which the node has not replied for this duration.
     Abandon(Duration),
 }
 
 impl Liveness {
-    /// Returns how long a node may be silent before its connection is abandoned.
+    /// Returns how long a node may leave a command unanswered before the connection is abandoned.
     pub(crate) fn patience(timeout: Duration) -> Duration {
         timeout.saturating_mul(PATIENCE).max(MIN_PATIENCE)
     }
 
-    /// Returns how long a node may be silent before a second connection is made, if a quorum is silent.
+    /// Returns how long a node may leave a command unanswered before a second connection is made, if a quorum is
+    /// stalled.
     fn second_delay(timeout: Duration) -> Duration {
         timeout.saturating_mul(SECOND_DELAY).max(MIN_SECOND_DELAY).min(Self::patience(timeout))
     }
 
-    /// Creates the state of a connection that was set up at `now`. `timeout` is the node timeout.
+    /// Creates the state of a connection that was established at `now`. `timeout` is the node timeout.
     pub(crate) fn new(timeout: Duration, now: Time) -> Self {
         Self {
             timeout,
@@ -108,7 +110,8 @@ impl Liveness {
     }
 
     /// Records that the oldest pipeline was answered. `next` is the time at which the next unanswered pipeline was
-    /// written. Returns true if a stalled node has recovered, which requires that no other reply is overdue.
+    /// written, or `None` if no other pipeline is unanswered. Returns true if the node was stalled and has recovered. A
+    /// stalled node recovers only once no other reply is overdue.
     pub(crate) fn handle_reply(&mut self, next: Option<Time>, now: Time) -> bool {
         self.oldest = next;
         self.last_traffic = now;
@@ -127,8 +130,8 @@ impl Liveness {
         }
     }
 
-    /// Records that a [yield](Action::Yield) took `took`. A long yield restarts the silence timer, because other tasks
-    /// kept this process from reading.
+    /// Records that a [yield](Action::Yield) lasted for `took`. After a long yield, the node gets a full timeout again,
+    /// because other tasks kept this process from reading.
     pub(crate) fn handle_yielded(&mut self, took: Duration, now: Time) {
         if took > self.timeout / SLOW_DIVISOR {
             self.awake_since = now;
@@ -136,8 +139,8 @@ impl Liveness {
         }
     }
 
-    /// Records that the connection had more bytes than the driver reads in one turn. This process is then slow, not the
-    /// node.
+    /// Records that more bytes had arrived than the driver reads in one turn. Late replies are then the fault of this
+    /// process, not of the node, so the node gets a full timeout again. A stalled node stays stalled.
     pub(crate) fn handle_backlog(&mut self, now: Time) {
         if !self.is_stalled() {
             self.awake_since = now;
@@ -145,7 +148,7 @@ impl Liveness {
         }
     }
 
-    /// Returns the action that is due at `now`. Each action is returned once, except [`Action::Abandon`].
+    /// Returns the action that is due at `now`, or `None`. Each action is returned once, except [`Action::Abandon`].
     /// `is_quorum_silent` must be true if a quorum of nodes is stalled.
     pub(crate) fn poll(&mut self, now: Time, is_quorum_silent: bool) -> Option<Action> {
         let Some(oldest) = self.oldest else {
@@ -175,7 +178,7 @@ impl Liveness {
         }
     }
 
-    /// Returns the time at which to call [`poll`](Self::poll) if no event happens before.
+    /// Returns the time at which to call [`poll`](Self::poll), unless the connection has traffic before that time.
     pub(crate) fn next_timeout(&self) -> Time {
         let silence = match self.suspicion {
             Suspicion::None | Suspicion::Yielded => self.timeout,

@@ -18,8 +18,8 @@ fn new() -> Liveness {
     Liveness::new(TIMEOUT, at(0))
 }
 
-/// Fires the alarm on time and polls until no action is due. The yield takes no time.
-fn ring(it: &mut Liveness, is_quorum_silent: bool) -> Vec<Action> {
+/// Fires the alarm on time, polls until no action is due, and returns the actions. Yields take no time.
+fn fire(it: &mut Liveness, is_quorum_silent: bool) -> Vec<Action> {
     let now = it.next_timeout();
     it.handle_timeout(now, now);
     std::iter::from_fn(|| it.poll(now, is_quorum_silent)).take(9).collect()
@@ -28,7 +28,7 @@ fn ring(it: &mut Liveness, is_quorum_silent: bool) -> Vec<Action> {
 fn stalled() -> Liveness {
     let mut it = new();
     it.handle_written(at(0));
-    assert_eq!(ring(&mut it, true), [Action::Yield, Action::Stall]);
+    assert_eq!(fire(&mut it, true), [Action::Yield, Action::Stall]);
     it
 }
 
@@ -78,7 +78,7 @@ fn node_whose_reply_is_still_read_is_not_silent() {
 #[test]
 fn second_connection_requires_a_silent_quorum() {
     let mut it = stalled();
-    assert_eq!(ring(&mut it, false), []);
+    assert_eq!(fire(&mut it, false), []);
     assert_eq!(it.poll(at(700), true), None, "this is decided once");
     assert_eq!(it.next_timeout(), at(PATIENT));
     assert_eq!(it.poll(at(PATIENT), true), Some(Action::Abandon(ms(PATIENT))));
@@ -96,18 +96,18 @@ fn reply_ends_stall_unless_next_is_overdue() {
     assert_eq!((it.next_timeout(), it.silence(at(300))), (at(5_251), Duration::ZERO));
     // The next stall may cause another second connection.
     let mut it = stalled();
-    assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
+    assert_eq!(fire(&mut it, true), [Action::MakeSecond]);
     assert!(it.handle_reply(None, at(700)));
     it.handle_written(at(800));
-    assert_eq!(ring(&mut it, true), [Action::Yield, Action::Stall]);
-    assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
+    assert_eq!(fire(&mut it, true), [Action::Yield, Action::Stall]);
+    assert_eq!(fire(&mut it, true), [Action::MakeSecond]);
 }
 
 #[test]
 fn idle_connection_gets_heartbeats() {
     let mut it = new();
     assert_eq!((it.next_timeout(), it.poll(at(4_899), false)), (at(5_000), None));
-    assert_eq!(ring(&mut it, false), [Action::Heartbeat]);
+    assert_eq!(fire(&mut it, false), [Action::Heartbeat]);
     assert_eq!(it.next_timeout(), at(10_000));
     it.handle_written(at(5_001));
     assert_eq!(it.next_timeout(), at(5_201), "the heartbeat needs a reply");
@@ -163,7 +163,7 @@ enum Operation {
     Pass(u64),
     Write,
     Reply,
-    /// A stop of the process, in milliseconds.
+    /// Stops the process for this number of milliseconds.
     Stop(u64),
 }
 
@@ -178,7 +178,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     proptest::collection::vec(operation, 1..60)
 }
 
-/// A [`Liveness`] that is driven as a connection's task drives it, and a model of the connection.
+/// Drives a [`Liveness`] as the task of a connection does, and checks each action against a model of the connection.
 struct Play {
     it: Liveness,
     now: u64,
@@ -198,8 +198,8 @@ impl Play {
         self.unanswered.front().map(|oldest| self.now - (*oldest).max(self.awake))
     }
 
-    /// Fires the alarm, late if the process was stopped.
-    fn ring(&mut self) {
+    /// Fires the alarm, which is late if the process was stopped, and checks the actions that become due.
+    fn fire(&mut self) {
         let due = self.it.next_timeout();
         assert!(due <= at(self.now));
         if at(self.now).since(due) > ms(100) {
@@ -239,7 +239,7 @@ impl Play {
             let due = self.it.next_timeout().since(at(0));
             let due = u64::try_from(due.as_millis()).expect("a short run");
             self.now = self.now.max(due);
-            self.ring();
+            self.fire();
         }
         self.now = until;
     }

@@ -1,8 +1,8 @@
-//! The clock of one node compared with the client's clock: its steps ahead, and the time from which its grants count.
+//! Detects steps of one node's clock, and determines from when on the node's grants count towards a quorum.
 //!
-//! A node expires keys by its own wall clock. If that clock steps ahead by d, every key granted before the step expires
-//! up to d early, until the longest ttl has passed. A grant alone therefore does not prove that the former holder's
-//! time is over:
+//! A node expires keys by its own wall clock. If that clock steps forward by d, every key granted before the step
+//! expires up to d early, until the longest ttl has passed. A grant alone therefore does not prove that the former
+//! holder has stopped relying on its key:
 //!
 //! 1. Client A acquires the lock for 10 s.
 //! 2. The node's clock is set ahead by 5 s.
@@ -10,10 +10,10 @@
 //! 4. Client A relies on the lock for another 5 s.
 //!
 //! Each grant reports the node's time T. A former holder was granted the lock when the node's clock was o ahead of the
-//! client's clock, with a ttl that ended at T or earlier. On the client's clock, the holder relies on the lock until
-//! T - o at most, minus the drift allowance. The new grant counts from this time on. The computation uses the smallest
-//! o of all times at which such a key can have been granted. If the node's clock is set back, the T before the step
-//! remains in force, because expired keys do not reappear.
+//! client's clock, with a ttl that ended at T or earlier. On the client's clock, the holder relies on the lock until T
+//! - o at most, minus the drift allowance. The new grant counts from this time onwards. The computation uses the
+//! smallest o of all times at which such a key can have been granted. If the node's clock is set back, the T before the
+//! step remains in force, because expired keys do not reappear.
 //!
 //! If a node's clock has moved ahead, either it has stepped or the client's clock has stood still, for example while a
 //! virtual machine was frozen. Readings cannot distinguish the two causes. Even if all nodes deviate alike, they may
@@ -22,15 +22,15 @@
 //!
 //! Report each [`Reading`] with [`handle_reading`](NodeClock::handle_reading), in the order of the readings. The method
 //! returns the time from which the grants of that reading count, and the size of a new step. Between readings,
-//! [`lag`](NodeClock::lag) returns how much later a grant counts now, and [`fast`](NodeClock::fast) returns whether the
+//! [`lag`](NodeClock::lag) returns how long a new grant is deferred. [`fast`](NodeClock::fast) returns whether the
 //! clock runs too fast for any grant to count.
 
 use super::validity::{Drift, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The maximum rate at which a clock wanders without a step, in parts per million. A larger change is a step. Crystals
-/// keep within 100 ppm, and two crystals are compared.
+/// The maximum rate at which two clocks drift apart without a step, in parts per million. A faster change is a step.
+/// Crystals keep within 100 ppm, and two crystals are compared.
 const WANDER_PPM: u32 = 200;
 
 /// The precision of expiry times, which Redis truncates to milliseconds.
@@ -38,19 +38,20 @@ const PRECISION: Duration = Duration::from_millis(1);
 
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The number of consecutive intervals with excessive gain after which a clock counts as fast. A clock with fewer such
-/// intervals has stepped.
+/// The number of consecutive intervals in which a clock must gain too much time to be treated as fast. After fewer such
+/// intervals, the clock is assumed to have stepped.
 const FAST_INTERVALS: u32 = 3;
 
-/// The maximum number of earlier offsets (I12). Beyond it, neighbouring offsets are merged.
+/// The maximum number of earlier offsets that are stored (I12: every queue is bounded). Beyond this number,
+/// neighbouring offsets are merged.
 const MAX_PAST: usize = 64;
 
-/// A reading of a node's clock, which showed `shown_us` between `sent` and `received` on the client's clock.
+/// A reading of a node's clock, which showed `server_time_us` between `sent` and `received` on the client's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) sent: Time,
-    /// Microseconds since 1970, truncated.
-    pub(crate) shown_us: u64,
+    /// The time on the node's clock, in microseconds since 1970, truncated.
+    pub(crate) server_time_us: u64,
     pub(crate) received: Time,
 }
 
@@ -64,31 +65,34 @@ pub(crate) struct Offset {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadingResult {
-    /// The time from which the grants count. No holder then relies on a key that expired early.
+    /// The time from which the node's grants count towards a quorum. From this time onwards, no holder relies on a key
+    /// that expired early.
     pub(crate) counts_from: Time,
-    /// The upper bound of a step ahead that this reading revealed. If the client's clock has stood still instead, this
-    /// client's leases end earlier than the client assumes.
+    /// The maximum size of a forward step that this reading revealed, or `None` without a step. If the client's clock
+    /// has stood still instead, this client's leases end earlier than the client assumes.
     pub(crate) ahead: Option<Duration>,
 }
 
-/// A node clock that runs fast, so that the node's grants do not count.
+/// A report that a node's clock runs fast, so that the node's grants do not count towards a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fast {
     /// How much the clock had gained when it was found to run fast.
     pub(crate) ahead: Duration,
-    /// When the node's grants count again, unless the clock still runs fast.
+    /// The time from which the node's grants count again, provided that its clock no longer runs fast.
     pub(crate) until: Time,
 }
 
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     rates: Rates,
-    /// The longest time for which a key granted before a step can exist after the step.
+    /// The maximum time for which a key that was granted before a step can exist after the step.
     key_lifetime: Duration,
     now: Option<CurrentOffset>,
-    /// Earlier offsets, each further ahead than the previous one. Other offsets do not affect the result.
+    /// Earlier offsets, each larger than the one before. Other earlier offsets do not affect the result and are not
+    /// stored.
     past: VecDeque<PastOffset>,
-    /// The earliest time at which grants count, because of keys that expired before the clock was set back.
+    /// The time before which grants do not count, because a holder may rely on a key that expired before the clock was
+    /// set back.
     dropped: Time,
     interval: Option<RateInterval>,
     fast: Option<Fast>,
@@ -99,8 +103,8 @@ pub(crate) struct NodeClock {
 struct Rates {
     factor: u32,
     wander: u32,
-    /// The rate that remains of the drift allowance after the wander of three clocks. A holder stops relying on its key
-    /// earlier by this share of the key's lifetime.
+    /// The share of a key's lifetime by which the holder stops relying on the key early. It is the rate of the drift
+    /// allowance minus the wander of three clocks.
     spare: u32,
     constant: Duration,
 }
@@ -117,7 +121,7 @@ struct CurrentOffset {
 #[derive(Clone, Copy, Debug)]
 struct PastOffset {
     lowest: i64,
-    /// The latest time at which this offset ended.
+    /// An upper bound for the time at which the clock left this offset.
     until: Time,
     /// The `until` of the earliest offset that was merged into this one.
     earliest: Time,
@@ -135,18 +139,18 @@ struct RateInterval {
 }
 
 impl Reading {
-    /// Returns the offset determined by this reading alone.
+    /// Returns the range of offsets that are consistent with this reading alone.
     pub(crate) fn offset(self) -> Offset {
-        let shown = nanos(self.shown_us.saturating_mul(1_000));
+        let shown = nanos(self.server_time_us.saturating_mul(1_000));
         Offset {
             lowest: shown.saturating_sub(nanos(self.received.as_nanos())),
             highest: self.shown().saturating_sub(nanos(self.sent.as_nanos())),
         }
     }
 
-    /// Returns the latest time that the clock may have shown, in nanoseconds.
+    /// Returns the latest time that the clock may have shown, in nanoseconds. The reading is truncated to microseconds.
     fn shown(self) -> i64 {
-        nanos(self.shown_us.saturating_mul(1_000)).saturating_add(1_000)
+        nanos(self.server_time_us.saturating_mul(1_000)).saturating_add(1_000)
     }
 }
 
@@ -163,7 +167,7 @@ impl Offset {
         (lowest <= highest).then_some(Self { lowest, highest })
     }
 
-    /// Returns the difference between this offset and `before`.
+    /// Returns by how much the offset can have changed from `before` to this offset.
     pub(crate) fn beyond(self, before: Self) -> Self {
         Self {
             lowest: self.lowest.saturating_sub(before.highest),
@@ -173,7 +177,8 @@ impl Offset {
 }
 
 impl NodeClock {
-    /// Creates a clock without readings. A key granted before a step can exist for `key_lifetime` after the step.
+    /// Creates a clock without readings. A key granted before a step can exist for at most `key_lifetime` after the
+    /// step.
     pub(crate) fn new(drift: Drift, key_lifetime: Duration) -> Self {
         let factor = drift.parts_per_million();
         let wander = WANDER_PPM.min(factor / 4);
@@ -198,7 +203,7 @@ impl NodeClock {
             return ReadingResult { counts_from: received, ahead: None };
         };
         if received < known.since {
-            // Another task reported a later reading first, so this reading is from before the last step.
+            // A later reading was reported first, so this reading is from before the last step.
             return ReadingResult { counts_from: self.counts_from(reading), ahead: None };
         }
         let before = known.offset.widened(share(received.since(known.at), self.rates.wander));
@@ -249,7 +254,7 @@ impl NodeClock {
         }
     }
 
-    /// Returns the time from which a grant received with `reading` counts.
+    /// Returns the time from which a grant received with `reading` counts towards a quorum.
     fn counts_from(&self, reading: Reading) -> Time {
         let relied_until = self.relied_until(reading.shown(), reading.received);
         reading.received.max(self.dropped).max(relied_until)
@@ -293,15 +298,16 @@ impl NodeClock {
         }
     }
 
-    /// Returns how much later than `now` a grant received at `now` counts.
+    /// Returns how long a grant received at `now` is deferred before it counts towards a quorum.
     pub(crate) fn lag(&self, now: Time) -> Duration {
         let Some(known) = self.now else { return Duration::ZERO };
         let shown = nanos(now.as_nanos()).saturating_add(known.offset.lowest).max(0);
-        let shown_us = u64::try_from(shown).unwrap_or_default() / 1_000;
-        self.counts_from(Reading { sent: now, shown_us, received: now }).since(now)
+        let server_time_us = u64::try_from(shown).unwrap_or_default() / 1_000;
+        self.counts_from(Reading { sent: now, server_time_us, received: now }).since(now)
     }
 
-    /// Returns `Some` while the node's grants do not count because its clock runs fast.
+    /// Returns the details if the clock runs fast at `now`, so that the node's grants do not count. Returns `None`
+    /// otherwise.
     pub(crate) fn fast(&self, now: Time) -> Option<Fast> {
         self.fast.filter(|fast| now < fast.until)
     }

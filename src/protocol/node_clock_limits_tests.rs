@@ -85,7 +85,8 @@ fn gain_within_a_second_is_a_step() {
     assert_eq!(clocks.node.fast(time(11 * S)), None);
 }
 
-/// Returns the `until` of each offset that is stored after steps at these times, in milliseconds.
+/// Makes the clock step forward at each of the given times, and returns the `until` of each offset that is still
+/// stored. All times are in milliseconds.
 fn remembered(steps: impl IntoIterator<Item = i64>) -> Vec<i64> {
     let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
     node.handle_reading(reading(EPOCH, 0, 0, 0));

@@ -5,10 +5,10 @@ use proptest::prelude::*;
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
 const KEY_LIFETIME: Duration = Duration::from_millis(62_200);
-/// The time on the node's clock at the origin of the client's clock.
+/// The time that the node's clock shows at the origin of the client's clock, in nanoseconds.
 const EPOCH: i64 = 1_700_000_000 * S;
 
-/// A node's clock and the client's clock, without drift.
+/// A node's clock that is `ahead` of the client's clock and does not drift.
 struct Clocks {
     node: NodeClock,
     ahead: i64,
@@ -19,8 +19,8 @@ impl Clocks {
         Self { node: NodeClock::new(Drift::DEFAULT, KEY_LIFETIME), ahead: 0 }
     }
 
-    /// Reads the node's clock at `at`, with a network delay of 0.5 ms in each direction. Returns how long the grants do
-    /// not count, in milliseconds rounded up.
+    /// Reads the node's clock at `at`, with a network delay of 0.5 ms in each direction. Returns for how many
+    /// milliseconds, rounded up, the grants of this reading do not count.
     fn read(&mut self, at: i64) -> u128 {
         let result = self.node.handle_reading(reading(EPOCH + at + self.ahead, at, MS / 2, MS / 2));
         result.counts_from.since(time(at + MS / 2)).as_nanos().div_ceil(1_000_000)
@@ -32,8 +32,8 @@ fn time(at: i64) -> Time {
 }
 
 fn reading(shown: i64, at: i64, there: i64, back: i64) -> Reading {
-    let shown_us = u64::try_from(shown / 1_000).expect("after 1970");
-    Reading { sent: time(at - there), shown_us, received: time(at + back) }
+    let server_time_us = u64::try_from(shown / 1_000).expect("after 1970");
+    Reading { sent: time(at - there), server_time_us, received: time(at + back) }
 }
 
 #[test]
@@ -178,11 +178,14 @@ fn many_steps_use_bounded_memory_without_overflow() {
     }
     assert!((5_000..6_000).contains(&late), "{late}");
     let mut clocks = Clocks::new();
-    for shown_us in [0, u64::MAX, 1, u64::MAX / 1_000, 7] {
+    for server_time_us in [0, u64::MAX, 1, u64::MAX / 1_000, 7] {
         for received in [1, u64::MAX] {
             let received = Time::from_nanos(received);
-            let result =
-                clocks.node.handle_reading(Reading { sent: Time::default(), shown_us, received });
+            let result = clocks.node.handle_reading(Reading {
+                sent: Time::default(),
+                server_time_us,
+                received,
+            });
             assert!(result.counts_from >= received);
         }
     }
@@ -191,7 +194,8 @@ fn many_steps_use_bounded_memory_without_overflow() {
 #[path = "node_clock_limits_tests.rs"]
 mod limits;
 
-/// A random history: clocks that wander by up to 100 ppm, steps of the node's clock, and readings by a client.
+/// A random history of a node, a holder and a reader: the rates of their clocks, steps of the node's clock, the
+/// reader's readings, and grants to the holder.
 #[derive(Clone, Debug)]
 struct World {
     /// Rates of the node, the holder and the reader, in parts per million.
@@ -225,7 +229,7 @@ impl World {
         moments.filter(|moment| *moment >= granted).any(|moment| self.shown(moment) / MS >= end)
     }
 
-    /// Returns the end of the holder's validity in true time, if the grant had no network delay.
+    /// Returns the simulated time at which the holder stops relying on its key, if the grant had no network delay.
     fn relied_on_until(&self, (granted, ttl): (i64, u64)) -> i64 {
         let ttl = Ttl::from_duration(Duration::from_millis(ttl)).expect("a good ttl");
         let validity = ttl.as_duration().saturating_sub(Drift::DEFAULT.allowance(ttl));
@@ -256,8 +260,8 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-/// Keeps the first step between any two readings. A client cannot detect a step ahead that is set back before the next
-/// reading.
+/// Keeps only the first step between any two readings, because a client cannot detect a forward step that is set back
+/// before the next reading.
 fn separated(mut steps: Vec<(i64, i64)>, readings: &[(i64, i64, i64)]) -> Vec<(i64, i64)> {
     let mut at = 1_000 * MS;
     let reads: Vec<_> = readings
@@ -284,7 +288,7 @@ proptest! {
             at += after;
             let reading = Reading {
                 sent: time(world.on_reader(at - there)),
-                shown_us: u64::try_from(world.shown(at) / 1_000).expect("after 1970"),
+                server_time_us: u64::try_from(world.shown(at) / 1_000).expect("after 1970"),
                 received: time(world.on_reader(at + back)),
             };
             let result = node.handle_reading(reading);

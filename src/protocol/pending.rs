@@ -1,13 +1,13 @@
-//! Pending releases and extensions of one node: commands that the client repeats until the node answers.
+//! Pending releases and extensions of one node: commands that the client repeats until the node replies.
 //!
 //! A release must reach every node to which its `SET` was written, and an extension every node that missed it (I5, I6).
 //! Commands that a node did not answer, or answered with an error, are stored here and sent again.
 //!
-//! Pass each such command to [`add`](PendingCommands::add) with its [`PendingWork`]. All releases are stored, but only
-//! the longest extension of each claim. Other commands are dropped. When a try is due,
-//! [`prune`](PendingCommands::prune) drops useless commands, and [`take`](PendingCommands::take) returns the rest.
-//! Releases are first, because they free locks for other clients. While the node is unreachable, call `prune` from time
-//! to time.
+//! Pass each such command to [`add`](PendingCommands::add) with its [`PendingWork`]. Each command belongs to a claim:
+//! the keys and the value that one attempt set. All releases are stored, but only the longest extension of each claim.
+//! Other commands are dropped. When a try is due, [`prune`](PendingCommands::prune) drops useless commands, and
+//! [`take`](PendingCommands::take) returns the rest. Releases are first, because they free locks for other clients.
+//! While the node is unreachable, call `prune` from time to time.
 //!
 //! A server or proxy can refuse a command by closing the connection. If such a release were repeated first on each new
 //! connection, it would close the connection again for all other commands. A release that two consecutive connections
@@ -20,16 +20,17 @@ use super::stale_window::STALE_WINDOW;
 use super::validity::Time;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The maximum number of releases stored for one node (I12). Only commands that were written need a release, and an
-/// unreachable node gets no commands. Therefore, only a node that fails repeatedly under load gets near the maximum.
-/// Beyond it, the oldest release is dropped, and its key exists until the ttl ends.
+/// The maximum number of releases stored for one node (I12: every queue is bounded). Only commands that were written
+/// need a release, and an unreachable node gets no commands. Therefore, only a node that fails repeatedly under load
+/// gets near the maximum. Beyond it, the oldest release is dropped, and its key exists until the ttl ends.
 const MAX_RELEASES: usize = 1 << 16;
 
-/// The work that an unanswered command leaves pending on a node. `K` identifies a claim.
+/// The work that is still to be done on a node because a command was not answered. `K` identifies a claim: the keys and
+/// the value that one attempt set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingWork<K> {
     Release(PendingRelease),
-    /// The keys of the claim must not expire before `until`.
+    /// The keys of `claim` must not expire before `until`.
     Extension {
         claim: K,
         until: Time,
@@ -41,21 +42,22 @@ pub(crate) enum PendingWork<K> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PendingRelease {
-    /// When the last key of the claim must have expired.
+    /// The time by which all keys of the claim must have expired.
     pub(crate) expiry: Time,
-    /// Whether a command of the claim was not answered and may still run late on the node.
+    /// Whether a command of the claim was not answered and may still run on the node after a delay.
     pub(crate) may_run_late: bool,
-    /// When the node was first reachable with this release pending. Either the node replied with an error, or a new
-    /// connection was set up after a connection that did not answer.
+    /// When the node was first known to be reachable after the release became pending. Either the node replied with an
+    /// error, or a new connection replaced a connection that did not reply.
     pub(crate) reached: Option<Time>,
-    /// The number of consecutive connections that closed without answering the release, if it must be sent alone.
-    pub(crate) isolated: Option<u8>,
+    /// Whether the release must be sent alone: `Some` contains the number of consecutive connections that closed
+    /// without answering it.
+    pub(crate) isolated_unanswered: Option<u8>,
 }
 
 impl PendingRelease {
-    /// Returns true while the release may have a key to delete. If a command may still run late, the release is kept
-    /// until the node is reachable. From then on, it is kept for as long as a broken connection can deliver bytes.
-    /// `last` is true if the client was closed: the expiry then replaces the time at which the node was reachable.
+    /// Returns true if the release may still have a key to delete. While a delayed command can still run, the release
+    /// is kept until the node is reachable, and then for as long as a broken connection can deliver bytes. If `last` is
+    /// true, the client was closed, and `expiry` replaces the time at which the node was reachable.
     pub(crate) fn is_useful(self, now: Time, last: bool) -> bool {
         let reached = if last { Some(self.expiry) } else { self.reached };
         match (self.may_run_late, reached) {
@@ -66,14 +68,14 @@ impl PendingRelease {
     }
 }
 
-/// Releases and extensions to repeat when the node answers again.
+/// The releases and extensions of one node that the client repeats once the node replies again.
 #[derive(Debug)]
 pub(crate) struct PendingCommands<C, K> {
     releases: VecDeque<C>,
-    /// Releases that are sent alone, each with the number of connections that did not answer it. The lowest number is
-    /// first, because most of these releases only shared a pipeline with a command that closes connections.
+    /// Releases that are sent alone, each with the number of connections that closed without answering it. The lowest
+    /// number is first, because most of these releases only shared a pipeline with a command that closes connections.
     isolated: VecDeque<(u8, C)>,
-    /// The longest extension of each claim, with its `until`.
+    /// For each claim `K`, the extension command `C` that keeps its keys longest, with the end of that time.
     extensions: BTreeMap<K, (Time, C)>,
 }
 
@@ -82,10 +84,13 @@ impl<C, K: Ord> PendingCommands<C, K> {
         Self { releases: VecDeque::new(), isolated: VecDeque::new(), extensions: BTreeMap::new() }
     }
 
-    /// Stores `command` if `work` is a release or an extension that is not withdrawn.
+    /// Stores `command` for a later try. Drops it if `work` is neither a release nor an extension of a claim that still
+    /// needs its keys.
     pub(crate) fn add(&mut self, command: C, work: PendingWork<K>) {
         match work {
-            PendingWork::Release(PendingRelease { isolated: Some(unanswered), .. }) => {
+            PendingWork::Release(PendingRelease {
+                isolated_unanswered: Some(unanswered), ..
+            }) => {
                 let place = self.isolated.partition_point(|(other, _)| *other <= unanswered);
                 self.isolated.insert(place, (unanswered, command));
                 self.isolated.truncate(MAX_RELEASES);
@@ -113,7 +118,7 @@ impl<C, K: Ord> PendingCommands<C, K> {
         !self.has_shared() && !self.has_isolated()
     }
 
-    /// Returns true if a pending command can share a pipeline.
+    /// Returns true if a pending command can be sent in one pipeline with other commands.
     pub(crate) fn has_shared(&self) -> bool {
         !self.releases.is_empty() || !self.extensions.is_empty()
     }
@@ -122,7 +127,8 @@ impl<C, K: Ord> PendingCommands<C, K> {
         !self.isolated.is_empty()
     }
 
-    /// Drops useless commands. `work` returns the current state of a command. `last` is true if the client was closed.
+    /// Drops the commands that are useless at `now`. `work` returns the work that a command still has to do. `last` is
+    /// true if the client was closed.
     pub(crate) fn prune(&mut self, now: Time, last: bool, work: impl Fn(&C) -> PendingWork<K>) {
         let is_useful = |command: &C| match work(command) {
             PendingWork::Release(release) => release.is_useful(now, last),
@@ -134,7 +140,7 @@ impl<C, K: Ord> PendingCommands<C, K> {
         self.extensions.retain(|_, (_, command)| is_useful(command));
     }
 
-    /// Removes and returns up to `most` commands that can share a pipeline, releases first.
+    /// Removes and returns up to `most` commands that can be sent in one pipeline, releases first.
     pub(crate) fn take(&mut self, most: usize) -> Vec<C> {
         let releases = self.releases.len().min(most);
         let mut taken: Vec<_> = self.releases.drain(..releases).collect();
@@ -150,11 +156,11 @@ impl<C, K: Ord> PendingCommands<C, K> {
         self.isolated.pop_front().map(|(_, command)| command)
     }
 
-    /// Raises the count of each isolated release selected by `like` to at least `unanswered`. These releases are then
-    /// tried no earlier than a similar release that has closed `unanswered` connections.
-    pub(crate) fn defer_isolated(&mut self, unanswered: u8, like: impl Fn(&C) -> bool) {
+    /// Postpones the isolated releases for which `is_similar` returns true. They are then tried no earlier than the
+    /// release to which they are similar, which `unanswered` connections have left unanswered.
+    pub(crate) fn defer_isolated(&mut self, unanswered: u8, is_similar: impl Fn(&C) -> bool) {
         for (count, command) in &mut self.isolated {
-            *count = if like(command) { unanswered.max(*count) } else { *count };
+            *count = if is_similar(command) { unanswered.max(*count) } else { *count };
         }
         self.isolated.make_contiguous().sort_by_key(|(count, _)| *count);
     }

@@ -1,4 +1,4 @@
-//! Pending releases and extensions: order, usefulness, limits.
+//! Tests of pending releases and extensions: their order, when they become useless, and the maximum number.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,12 @@ fn at(secs: u64) -> Time {
 
 fn release(expiry: u64, may_run_late: bool, reached: Option<u64>) -> PendingWork<u32> {
     let (expiry, reached) = (at(expiry), reached.map(at));
-    PendingWork::Release(PendingRelease { expiry, may_run_late, reached, isolated: None })
+    PendingWork::Release(PendingRelease {
+        expiry,
+        may_run_late,
+        reached,
+        isolated_unanswered: None,
+    })
 }
 
 fn isolated(expiry: u64, unanswered: u8) -> PendingWork<u32> {
@@ -21,7 +26,7 @@ fn isolated(expiry: u64, unanswered: u8) -> PendingWork<u32> {
         expiry,
         may_run_late: true,
         reached,
-        isolated: Some(unanswered),
+        isolated_unanswered: Some(unanswered),
     })
 }
 
@@ -42,7 +47,7 @@ fn ids(taken: Vec<Command>) -> Vec<u32> {
 }
 
 #[test]
-fn pending_release_ends_with_the_stale_window_of_a_reachable_node() {
+fn pending_release_ends_with_stale_window_of_reachable_node() {
     for (may_run_late, reached, last, until) in [
         (false, None, false, 1),
         (false, Some(5), false, 1),
@@ -164,8 +169,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    /// Compares with a plain list of all commands. Each useful command must be taken exactly once, and no other
-    /// command.
+    /// Compares with a plain list of all commands. Checks that each useful command is taken exactly once, and that no
+    /// other command is taken.
     #[test]
     fn useful_commands_are_taken_once(operations in operations()) {
         let (mut it, mut now) = (PendingCommands::new(), 0);

@@ -1,4 +1,4 @@
-//! I14: which nodes may have forgotten locks in a restart or a flush, and for how long their grants do not count.
+//! Excludes nodes that may have forgotten locks in a restart or a flush, until these locks have ended (I14).
 //!
 //! The problem, which the Redlock page solves with *delayed restarts*:
 //!
@@ -6,14 +6,14 @@
 //! 2. Node c restarts without its data.
 //! 3. Nodes c, d and e grant the lock to client B: a quorum, while A holds the lock.
 //!
-//! The grants of a node that restarted without its data therefore do not count until every lock that it may have
-//! forgotten has ended. With plain Redlock, the operator has to delay the restart of the server. Here, each client
-//! ignores the node independently, on the client's own clock.
+//! The grants of a node that restarted without its data therefore do not count towards a quorum until every lock that
+//! it may have forgotten has ended. With plain Redlock, the operator has to delay the restart of the server. Here, each
+//! client ignores the node independently, on the client's own clock.
 //!
 //! A server reports its uptime when a client first connects to it. If the uptime is less than the quarantine period
-//! (`period`), the server is *young*: it was restarted, or the deployment is new and no lock was forgotten. The
+//! (`period`), the server is *young*: either it was restarted, or the deployment is new and no lock was forgotten. The
 //! deployment is not new if this client has known any server for longer than the period. It is also not new if any
-//! server had a longer uptime at the first connection. Whether that server still exists does not matter.
+//! server had a longer uptime at the first connection, even if that server no longer exists.
 //!
 //! Report each connection: [`handle_set_up`](Quarantine::handle_set_up) with the server's identity,
 //! [`handle_unreachable`](Quarantine::handle_unreachable) if the client cannot connect to the node, and
@@ -22,54 +22,56 @@
 //! [`handle_missing`](Quarantine::handle_missing). Only a flush together with a missing key means that locks were
 //! forgotten.
 //!
-//! Before a first attempt, [`is_settled`](Quarantine::is_settled) returns whether it is known which young nodes count.
-//! Then [`exclusion`](Quarantine::exclusion) and [`recent_start`](Quarantine::recent_start) return why the grants of a
-//! node do not count now, and [`ends`](Quarantine::ends) returns when the grants count again.
+//! Before the first attempt, [`is_settled`](Quarantine::is_settled) returns true if the client knows enough to decide
+//! which young nodes count. Then [`exclusion`](Quarantine::exclusion) and [`recent_start`](Quarantine::recent_start)
+//! return why the grants of a node do not count now, and [`ends`](Quarantine::ends) returns when the grants count
+//! again.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 use super::validity::Time;
 use std::time::Duration;
 
-/// The treatment of restarted nodes, which may have forgotten locks.
+/// How to treat nodes that were restarted and may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// Restarts are ignored.
+    /// Ignore restarts: all grants count towards a quorum.
     Off,
-    /// Nodes whose server process has changed do not count. Young nodes do not count either, unless the deployment is
-    /// new.
+    /// Do not count the grants of a node whose server process has changed. If the deployment is not new, do not count
+    /// the grants of recently started servers either.
     Observed,
-    /// Young nodes never count.
+    /// Do not count the grants of recently started servers, even if the deployment is new.
     Strict,
 }
 
-/// The maximum time, in either order, between the reports of a flush and of its missing keys. The two are reported over
-/// different connections.
+/// The maximum time by which the report of a missing key can precede the report of the flush that deleted the key. The
+/// two reports arrive over different connections.
 const FLUSH_WINDOW: Duration = Duration::from_secs(1);
 
-/// The error of an uptime: `uptime_in_seconds` is a difference of whole seconds.
+/// The maximum error of a reported uptime: `uptime_in_seconds` is a difference of whole seconds.
 const UPTIME_ERROR: Duration = Duration::from_secs(1);
 
-/// How far two uptimes of one run can differ from the time between them: the errors of both uptimes, and the duration
-/// of the earlier request.
+/// The maximum error when the increase of a server's uptime is compared with the elapsed time. It consists of the
+/// errors of both uptimes and the duration of the earlier request.
 const UPTIME_PAIR_ERROR: Duration = Duration::from_secs(3);
 
-/// The divisor of the time between two uptimes for the additional tolerance, because clocks wander by 200 ppm.
+/// Clocks wander by 200 ppm. The allowed difference between two uptimes therefore grows by the time between them
+/// divided by this number.
 const WANDER_DIVISOR: u32 = 5_000;
 
-/// A server's report about itself when a connection was set up. `R` identifies the runs of the server.
+/// A server's report about itself when a connection was set up. `R` identifies a run of the server process.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<R> {
-    /// The run of the server, if the server reports one.
+    /// The ID of the server's current run, if the server reports one.
     pub(crate) run: Option<R>,
-    /// The reason why the run is unknown.
-    pub(crate) unnamed: &'static str,
+    /// The reason to report if the run is unknown.
+    pub(crate) no_run_id_reason: &'static str,
     /// The ID of the server's data set (`master_replid`), if the server reports one.
     pub(crate) replid: Option<R>,
     /// The uptime in whole seconds, if the server reports one.
     pub(crate) uptime: Option<Duration>,
-    /// When this client sent the set-up, on its own clock.
+    /// When this client requested the report, on the client's clock.
     pub(crate) asked: Time,
-    /// Whether the operator declares that the server keeps all data over a restart.
+    /// Whether the operator declares that the server keeps all data across restarts.
     pub(crate) is_trusted: bool,
 }
 
@@ -81,7 +83,7 @@ pub(crate) struct Quarantine<R> {
     nodes: Vec<Record<R>>,
     /// The nodes to which the client has tried to connect.
     tried: NodeSet,
-    /// The age of the oldest known server, which may no longer exist.
+    /// The age of the oldest server that this client has known. The server may no longer exist.
     oldest: Option<Age>,
 }
 
@@ -92,9 +94,10 @@ struct Record<R> {
     /// Whether a connection has ended since the report.
     was_lost: bool,
     exclusion: Option<Exclusion>,
-    /// The exclusion of a node that was young at its first connection.
+    /// The exclusion of a node whose server had only recently started when the client first connected to it.
     recent_start: Option<Exclusion>,
-    /// Whether the node counts although it is young, because it existed when the deployment was new.
+    /// Whether the node's grants count although its server started recently, because the server belongs to a new
+    /// deployment.
     is_bootstrap: bool,
     flushed_at: Option<Time>,
     missing_at: Option<Time>,
@@ -112,7 +115,7 @@ impl Age {
     }
 }
 
-/// The reason why the grants of a node do not count, and the time from which they count again.
+/// Why the grants of a node do not count towards a quorum, and the time from which they count again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exclusion {
     pub(crate) event: Event,
@@ -129,11 +132,11 @@ impl Exclusion {
     }
 }
 
-/// An event in which a node may have forgotten locks.
+/// An event in which a node may have forgotten its locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Restart,
-    /// The server does not show whether it was restarted. The string names the missing proof.
+    /// The server may have been restarted. The string names the proof that is missing.
     MaybeRestart(&'static str),
     Flush,
 }
@@ -144,17 +147,18 @@ enum Identity {
     First,
     Same,
     Another,
-    /// The server may be the same. The string names the missing proof.
+    /// The servers may be the same. The string names the proof that is missing.
     Unknown(&'static str),
 }
 
 impl<R: PartialEq> Server<R> {
-    /// Compares this server with the server `before`. `was_lost` is true if a connection to `before` has ended since.
+    /// Compares this server with `before`, the previous server at the same address. `was_lost` is true if a connection
+    /// to `before` has ended since its report.
     fn identity(&self, before: &Self, was_lost: bool, now: Time, period: Duration) -> Identity {
         match (&before.run, &self.run) {
             (Some(before), Some(run)) if before == run => Identity::Same,
             (Some(_), Some(_)) => Identity::Another,
-            (Some(_), None) => Identity::Unknown(self.unnamed),
+            (Some(_), None) => Identity::Unknown(self.no_run_id_reason),
             // This arm applies even if this server reports its run: the set-up without `INFO` may have reached another
             // process.
             (None, _) if was_lost => self.identity_by_uptime(before, now, period),
@@ -164,10 +168,10 @@ impl<R: PartialEq> Server<R> {
         }
     }
 
-    /// Returns the [`identity`](Self::identity) of a server if the runs cannot be compared. A server that was up at the
-    /// set-up of `before` is the same server. A server that has been up for the period has forgotten no lock that still
-    /// counts. Two errors are possible: a wrong clock makes the uptime wrong, or another server has taken over the
-    /// address. Therefore:
+    /// Returns the [`identity`](Self::identity) of a server if the runs cannot be compared. A server that was already
+    /// up when `before` reported is the same server. A server that has been up for the whole period has forgotten no
+    /// lock that still counts. Two errors are possible: a wrong clock makes the uptime wrong, or another server has
+    /// taken over the address. Therefore:
     ///
     /// - Both uptimes must agree on the start. If a machine boots with a wrong clock that is set while the server runs,
     ///   the server's uptime is an arbitrary number.
@@ -176,7 +180,11 @@ impl<R: PartialEq> Server<R> {
     fn identity_by_uptime(&self, before: &Self, now: Time, period: Duration) -> Identity {
         let (Some(uptime), Some(known)) = (self.uptime, before.uptime) else {
             let is_named = self.run.is_some();
-            return Identity::Unknown(if is_named { before.unnamed } else { self.unnamed });
+            return Identity::Unknown(if is_named {
+                before.no_run_id_reason
+            } else {
+                self.no_run_id_reason
+            });
         };
         let elapsed = now.since(before.asked);
         if uptime.saturating_sub(UPTIME_ERROR) < elapsed.min(period) {
@@ -208,7 +216,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         Self { policy, period, nodes, tried: NodeSet::default(), oldest: None }
     }
 
-    /// Records that a connection to `node` was set up before `now`. `server` is the server's report.
+    /// Records that a connection to `node` was set up. `server` is the server's report about itself.
     pub(crate) fn handle_set_up(&mut self, node: NodeId, server: Server<R>, now: Time) {
         let age = server.uptime.map(|uptime| uptime.saturating_sub(UPTIME_ERROR));
         let record = &mut self.nodes[node.index()];
@@ -244,7 +252,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         let event = match identity {
             Identity::Unknown(missing) => Event::MaybeRestart(missing),
             _ if server.run.is_none() && server.uptime.is_none() => {
-                Event::MaybeRestart(server.unnamed)
+                Event::MaybeRestart(server.no_run_id_reason)
             }
             _ => Event::Restart,
         };
@@ -265,8 +273,9 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// Marks the young nodes as bootstrap nodes if every node was tried and the deployment is new. The young nodes are
-    /// then the first servers of the deployment. They count even after the first of them has become old.
+    /// If the deployment is new and the client has tried to connect to every node, marks the recently started nodes as
+    /// bootstrap nodes: the first servers of the deployment. Their grants count even after the first of them has become
+    /// older than the period.
     fn mark_bootstrap_nodes(&mut self, now: Time) {
         if self.tried.len() == self.nodes.len() && self.is_new(now) {
             self.nodes
@@ -275,13 +284,14 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// Returns true if no known server is older than the period.
+    /// Returns true if the deployment may be new, because no known server is older than the period.
     fn is_new(&self, now: Time) -> bool {
         self.oldest.is_none_or(|oldest| oldest.now(now) < self.period)
     }
 
-    /// Returns true if it is known which young nodes count: every node was tried, or one of the servers is old. Nodes
-    /// that this client has not met yet may be young. Only [`Policy::Observed`] depends on this.
+    /// Returns true if this client knows enough to decide which recently started nodes count. It must have tried to
+    /// connect to every node, or know a server that is older than the period. Otherwise, nodes that the client has not
+    /// yet reached may have started recently too. Always returns true unless the policy is [`Policy::Observed`].
     pub(crate) fn is_settled(&self, now: Time) -> bool {
         self.tried.len() == self.nodes.len() || !self.is_new(now) || self.policy != Policy::Observed
     }
@@ -290,7 +300,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         self.nodes[node.index()].was_lost = true;
     }
 
-    /// Records that `node` pushed a flush, possibly of another database.
+    /// Records that `node` sent a push about a flush, possibly of another database.
     pub(crate) fn handle_flush(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
         record.flushed_at = Some(now);
@@ -299,8 +309,8 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// Records that a key is missing that `node` had granted. The key was not released, and its ttl has not ended:
-    /// either another client deleted the key, or it was flushed.
+    /// Records that `node` no longer has a key that it had granted. The key was not released, and its ttl has not
+    /// ended: either another client deleted the key, or it was flushed.
     pub(crate) fn handle_missing(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
         record.missing_at = Some(now);
@@ -320,18 +330,20 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// Returns why the grants of `node` do not count at `now` after a restart or a flush.
+    /// Returns the exclusion of `node` because of a restart or a flush, or `None` if no such exclusion applies at
+    /// `now`.
     pub(crate) fn exclusion(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         self.nodes[node.index()].exclusion.filter(|exclusion| now < exclusion.until)
     }
 
-    /// Returns why the grants of `node` do not count at `now` because the node was young at its first connection.
+    /// Returns the exclusion of `node` because its server had only recently started at the first connection. Returns
+    /// `None` if no such exclusion applies at `now`.
     pub(crate) fn recent_start(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         let record = &self.nodes[node.index()];
         record.recent_start.filter(|exclusion| !record.is_bootstrap && now < exclusion.until)
     }
 
-    /// Returns when the grants of `node` count again, as known now.
+    /// Returns when the last known exclusion of `node` ends. The time can be in the past.
     pub(crate) fn ends(&self, node: NodeId) -> Time {
         let record = &self.nodes[node.index()];
         let both = [record.exclusion, record.recent_start].into_iter().flatten();

@@ -26,12 +26,12 @@ fn server(run: &'static str, uptime: u64) -> Server<&'static str> {
     report(Some(run), Some(secs(uptime)), at(0))
 }
 
-fn unnamed() -> Server<&'static str> {
+fn without_run_id() -> Server<&'static str> {
     report(None, None, at(0))
 }
 
 fn report<R>(run: Option<R>, uptime: Option<Duration>, asked: Time) -> Server<R> {
-    Server { run, unnamed: "no INFO", replid: None, uptime, asked, is_trusted: false }
+    Server { run, no_run_id_reason: "no INFO", replid: None, uptime, asked, is_trusted: false }
 }
 
 fn one(policy: Policy, report: &[(Server<&'static str>, u64)]) -> Nodes {
@@ -43,7 +43,7 @@ fn one(policy: Policy, report: &[(Server<&'static str>, u64)]) -> Nodes {
     nodes
 }
 
-/// Returns why the node's grants do not count, the age of the event, and the time until the grants count, in seconds.
+/// Returns the event that excludes the node, the age of the event, and the remaining exclusion, both in seconds.
 fn why(nodes: &Nodes, node: usize, now: u64) -> Option<(Event, u64, u64)> {
     let found = nodes.exclusion(n(node), at(now)).or(nodes.recent_start(n(node), at(now)))?;
     let ago = at(now).since(found.noticed) + found.before;
@@ -62,7 +62,7 @@ fn another_process_counts_as_restart() {
         assert_eq!(why(&it, 0, 80), None, "it counts again");
         it.handle_set_up(n(0), server("old", 9_000), at(90));
         assert_eq!(why(&it, 0, 90), Some((Event::Restart, 9_000, 60)), "its age does not matter");
-        it.handle_set_up(n(0), unnamed(), at(200));
+        it.handle_set_up(n(0), without_run_id(), at(200));
         let unknown = Some((Event::MaybeRestart("no INFO"), 0, 60));
         assert_eq!(why(&it, 0, 200), unknown, "even if no connection was lost");
         it.handle_loss(n(0));
@@ -173,11 +173,11 @@ fn vanished_old_server_proves_an_old_deployment() {
     assert_eq!(why(&grown, 2, 60), Some((Event::Restart, 0, 60)));
 }
 
-/// 1. The client meets two servers. Their uptimes are in whole seconds, so the assumed age of each is one second less.
+/// Reproduces a failure:
+/// 1. The client meets two servers. Uptimes are in whole seconds, so the assumed age of each is one second less.
 /// 2. The deployment is new, and both servers count.
 /// 3. The client meets the first server again. Its more precise age is now longer than the period.
-/// 4. In the failure, the client mistook it for an old server that was unreachable before, and excluded the second
-///    server.
+/// 4. The client took it for an old server that was unreachable before, and excluded the second server.
 #[test]
 fn more_precise_age_keeps_the_deployment_new() {
     let mut it = nodes(2, Observed);
@@ -224,19 +224,19 @@ fn trusted_server_counts_after_restart() {
 fn unnamed_server_may_restart_with_each_lost_connection() {
     let mut it = nodes(2, Observed);
     let unknown = Some((Event::MaybeRestart("no INFO"), 0, 60));
-    it.handle_set_up(n(0), unnamed(), at(0));
+    it.handle_set_up(n(0), without_run_id(), at(0));
     assert_eq!(why(&it, 0, 0), unknown, "not every node was tried");
     it.handle_unreachable(n(1), at(0));
     assert_eq!(why(&it, 0, 0), None, "the deployment may be new");
-    it.handle_set_up(n(0), unnamed(), at(10));
+    it.handle_set_up(n(0), without_run_id(), at(10));
     assert_eq!(why(&it, 0, 10), None, "another connection, but none was lost");
     it.handle_loss(n(0));
-    it.handle_set_up(n(0), unnamed(), at(20));
+    it.handle_set_up(n(0), without_run_id(), at(20));
     assert_eq!(why(&it, 0, 20), unknown);
     let mut told = it;
     told.handle_set_up(n(0), server("a", 900), at(90));
     assert_eq!(why(&told, 0, 90), None, "it now reports a long uptime");
-    assert_eq!(why(&one(Strict, &[(unnamed(), 0)]), 0, 0), unknown);
+    assert_eq!(why(&one(Strict, &[(without_run_id(), 0)]), 0, 0), unknown);
 }
 
 #[test]
@@ -253,8 +253,10 @@ fn unnamed_server_that_was_up_before_is_the_same() {
         (50, (1_100, 1_050), Some("b"), data),
         (50, (1_100, 1_050), None, data),
     ] {
-        let unnamed = |up, replid, met| Server { replid, ..report(None, Some(secs(up)), at(met)) };
-        let (first, then) = (unnamed(known, Some("a"), 100), unnamed(uptime, replid, met));
+        let without_run_id =
+            |up, replid, met| Server { replid, ..report(None, Some(secs(up)), at(met)) };
+        let (first, then) =
+            (without_run_id(known, Some("a"), 100), without_run_id(uptime, replid, met));
         let it = one(Observed, &[(first, 100), (then, met)]);
         let event = it.exclusion(n(0), at(met)).map(|it| it.event);
         assert_eq!(event, expected, "{known} {met} {uptime} {replid:?}");
@@ -281,19 +283,19 @@ fn flush_with_missing_key_excludes_node() {
     assert_eq!(why(&it, 0, 10), None);
 }
 
-/// The start of each server, and the client's start and connections, in milliseconds after t = 1,000 s.
+/// A random history of servers and a client. Times are in milliseconds. All events are after t = 1,000 s.
 #[derive(Clone, Debug)]
 struct World {
-    /// The restart times of each node. Each node first starts at the beginning.
+    /// The restart times of each node. Each node first starts at t = 0.
     restarts: Vec<Vec<u64>>,
     comes: u64,
-    /// For each node, the delay until the client connects after its own start or a restart of the node.
+    /// For each node, how long the client takes to connect after the client's own start or a restart of the node.
     delays: Vec<u64>,
     policy: Policy,
 }
 
 const BEGIN: u64 = 1_000_000;
-/// The longest ttl in milliseconds. The period is one second longer, because of the error of an uptime.
+/// The longest ttl, in milliseconds. The quarantine period is one second longer, because of the error of an uptime.
 const LONGEST: u64 = 59_000;
 
 impl World {
@@ -306,7 +308,7 @@ impl World {
         secs(at / 1_000 - self.started(node, at) / 1_000)
     }
 
-    /// Returns when the client meets each node, in ascending order.
+    /// Returns the time and the node of each connection that the client makes, in order of time.
     fn sights(&self) -> Vec<(u64, usize)> {
         let of = |(node, restarts): (usize, &Vec<u64>)| {
             let met = self.comes + self.delays[node];
@@ -337,7 +339,7 @@ proptest! {
         let mut nodes = Quarantine::new(Quorum::majority(count), world.policy, TERM);
         let (mut met, mut seen) = (0, Vec::new());
         let first_met = world.sights().iter().map(|(at, _)| *at).min().expect("a node");
-        // If all nodes are young when the client starts, or restart soon after, the deployment seems new.
+        // If all nodes have just started when the client starts, or restart soon after, the deployment seems new.
         let is_old = |node: usize| {
             let met = world.comes + world.delays[node];
             met - world.started(node, met) > u64::try_from(TERM.as_millis()).expect("short") + 1_000

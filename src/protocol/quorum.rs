@@ -83,7 +83,7 @@ impl fmt::Debug for NodeSet {
     }
 }
 
-/// The number of nodes and their majority, floor(N/2) + 1. Any two majorities share a node.
+/// The number of nodes and the size of a majority, floor(N/2) + 1. Any two majorities have at least one node in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quorum {
     nodes: u8,
@@ -102,7 +102,7 @@ impl Quorum {
         self.nodes.into()
     }
 
-    /// Returns the number of votes that form a quorum.
+    /// Returns the minimum number of nodes in a quorum.
     pub(crate) fn needed(self) -> usize {
         self.needed.into()
     }
@@ -111,7 +111,7 @@ impl Quorum {
         count >= self.needed()
     }
 
-    /// Returns true if `count` opposing nodes prevent a quorum of the other nodes.
+    /// Returns true if a quorum is impossible because `count` nodes have failed or refused.
     pub(crate) fn blocked(self, count: usize) -> bool {
         self.nodes().saturating_sub(count) < self.needed()
     }

@@ -1,8 +1,8 @@
-//! The state of a lease: held, extended, lost or released.
+//! The state of a lease: held, lost or released.
 //!
 //! Create a [`Renewal`] when the lock is won ([`Renewal::new`]). [`auto_extended`](Renewal::auto_extended) enables
 //! auto-extension. [`begin`](Renewal::begin) returns the round of an extension. [`begin_check`](Renewal::begin_check)
-//! returns the round that checks whether the lease is still held. Report the outcome of either round with
+//! returns a round that checks whether the lease is still held. Report the outcome of either round with
 //! [`handle_outcome`](Renewal::handle_outcome). A failed round has no effect (I9).
 //!
 //! With auto-extension, [`step`](Renewal::step) returns the next step: extend, or wait until a given time. Report the
@@ -10,7 +10,7 @@
 //! [`make_due`](Renewal::make_due) makes the next extension due at once.
 //!
 //! A lease ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or at the end of its validity (I10).
-//! [`tenure`](Renewal::tenure) returns the state of the lease at any time.
+//! [`status`](Renewal::status) returns the state of the lease at any time.
 
 use super::quorum::Quorum;
 use super::round::{Goal, Outcome, Round};
@@ -70,7 +70,7 @@ impl Loss {
 
 /// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tenure {
+pub(crate) enum LeaseStatus {
     Held { valid_until: Time },
     Lost(Loss),
     Released,
@@ -83,10 +83,10 @@ pub(crate) enum Extended {
     /// The extension failed, and the end of validity is unchanged.
     Unchanged(Time),
     /// The lease has ended with this state.
-    Ended(Tenure),
+    Ended(LeaseStatus),
 }
 
-/// The next step of a lease's task.
+/// The next step of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Extend the lease to `ttl` now, and report the outcome.
@@ -94,27 +94,27 @@ pub(crate) enum Step {
     /// Call [`Renewal::step`] again at `until`.
     Wait { until: Time },
     /// The lease has ended: notify the holder.
-    Ended(Tenure),
+    Ended(LeaseStatus),
 }
 
 /// How long before the end of validity a loss is reported, so that the holder is notified in time. With auto-extension,
-/// the margin is at most the validity divided by [`LOSS_MARGIN_SHARE`], so that a lease of a few milliseconds can be
-/// renewed.
+/// the margin is at most the validity divided by [`LOSS_MARGIN_SHARE`], so that leases of a few milliseconds can still
+/// be renewed.
 const LOSS_MARGIN: Duration = Duration::from_millis(2);
 const LOSS_MARGIN_SHARE: u32 = 4;
 
-/// The divisor of the remaining validity for the pause before a failed extension is retried. The pause is at least
+/// A failed extension is retried after a pause of the remaining validity divided by this number, but at least
 /// [`MIN_PAUSE`].
 const PAUSE_SHARE: u32 = 8;
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Renewals are due at multiples of this interval, so that many leases share a turn. This applies only if a third of
-/// the validity is at least [`MIN_SLOTS`] intervals.
+/// Renewals are due at multiples of this interval, so that one turn can renew many leases. Leases are exempt if a third
+/// of their validity is shorter than [`MIN_SLOTS`] intervals.
 const SLOT: Duration = Duration::from_millis(50);
 const MIN_SLOTS: u32 = 32;
 
-/// Returns when to renew a lease whose validity began at `t1`. The time is after a third of the validity, rounded down
-/// to a multiple of [`SLOT`] unless the validity is short.
+/// Returns when to renew a lease whose validity began at `t1`: after a third of the validity. If the validity is long
+/// enough, the time is rounded down to a multiple of [`SLOT`].
 fn renewal_due(t1: Time, validity: Duration) -> Time {
     let due = t1.after(validity / 3);
     if validity / 3 < SLOT * MIN_SLOTS {
@@ -141,24 +141,24 @@ impl AutoExtension {
     }
 }
 
-/// The state of a lease, from the acquire to the end of the lease. A lost lease stays lost (I9).
+/// The state and the auto-extension of a lease, from the acquire to the end of the lease. A lost lease stays lost (I9).
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     quorum: Quorum,
     drift: Drift,
-    tenure: Tenure,
+    status: LeaseStatus,
     auto_extension: Option<AutoExtension>,
 }
 
 impl Renewal {
     pub(crate) fn new(quorum: Quorum, drift: Drift, valid_until: Time) -> Self {
-        Self { quorum, drift, tenure: Tenure::Held { valid_until }, auto_extension: None }
+        Self { quorum, drift, status: LeaseStatus::Held { valid_until }, auto_extension: None }
     }
 
     /// Enables auto-extension of a lease acquired at `t1`. The lease is extended to `ttl` whenever a third of its
-    /// validity has passed, until `most` has passed since `t1`.
+    /// validity has passed. It ends at the latest when `most` has passed since `t1`.
     pub(crate) fn auto_extended(mut self, ttl: Ttl, t1: Time, most: Duration) -> Self {
-        if let Tenure::Held { valid_until } = &mut self.tenure {
+        if let LeaseStatus::Held { valid_until } = &mut self.status {
             let ends = t1.after(most);
             *valid_until = ends.min(*valid_until);
             let validity = valid_until.since(t1);
@@ -171,14 +171,16 @@ impl Renewal {
         self
     }
 
-    /// Returns the step to take at `now`. Ends the lease slightly before its validity ends, so that the loss is
-    /// reported in time.
+    /// Returns the step to take at `now`. Ends the lease slightly before its validity ends, so that the holder is
+    /// notified in time.
     pub(crate) fn step(&mut self, now: Time) -> Step {
-        let Tenure::Held { valid_until } = self.tenure else { return Step::Ended(self.tenure) };
+        let LeaseStatus::Held { valid_until } = self.status else {
+            return Step::Ended(self.status);
+        };
         let margin = self.loss_margin();
         if now.after(margin) >= valid_until {
-            self.tenure = Tenure::Lost(self.loss_at(valid_until));
-            return Step::Ended(self.tenure);
+            self.status = LeaseStatus::Lost(self.loss_at(valid_until));
+            return Step::Ended(self.status);
         }
         let end = Time::default().after(valid_until.since(Time::default().after(margin)));
         // The later an extension starts, the more validity it gives. An extension that is not due yet is evaluated at
@@ -208,9 +210,9 @@ impl Renewal {
         self.auto_extension.map_or(LOSS_MARGIN, |auto_extension| auto_extension.margin())
     }
 
-    /// Postpones the auto-extension if a manual extension to a longer ttl reaches beyond it. The auto-extension is then
-    /// due when two thirds of its usual validity are left. Returns the ttl of the auto-extension if it will lengthen
-    /// the lease at that time.
+    /// Postpones the auto-extension if a manual extension has already made the lease valid for longer. The
+    /// auto-extension is then due when two thirds of its usual validity are left. Returns the ttl of the postponed
+    /// auto-extension. Returns `None` if it was not postponed.
     fn postpone(&mut self, now: Time, current: Time) -> Option<Ttl> {
         let auto_extension = self.auto_extension?;
         let validity =
@@ -224,15 +226,16 @@ impl Renewal {
         Some(ttl)
     }
 
-    /// Returns the ttl of an auto-extension at `now`, if the extension lengthens the lease. The ttl does not exceed the
-    /// maximum hold time.
+    /// Returns the ttl for an auto-extension at `now`, limited by the maximum hold time. Returns `None` if such an
+    /// extension would not lengthen the lease, which is valid until `current`.
     fn useful_ttl(&self, now: Time, current: Time) -> Option<Ttl> {
         let auto_extension = self.auto_extension?;
         let ttl = auto_extension.ttl.min(Ttl::within(auto_extension.ends.since(now))?);
         (valid_until(now, ttl, self.drift) > current).then_some(ttl)
     }
 
-    /// Handles the outcome of an [auto-extension](Self::auto_extended).
+    /// Handles the outcome of an [auto-extension](Self::auto_extended) that started at `t1`, and determines when the
+    /// next one is due.
     pub(crate) fn handle_auto_extension(&mut self, round: &Round, t1: Time, now: Time) -> Extended {
         let extended = self.handle_outcome(round, now);
         if let Some(auto_extension) = &mut self.auto_extension {
@@ -249,16 +252,17 @@ impl Renewal {
     }
 
     /// Returns the state of the lease at `now`. A lease whose validity has ended is lost (I10).
-    pub(crate) fn tenure(&self, now: Time) -> Tenure {
-        match self.tenure {
-            Tenure::Held { valid_until } if now >= valid_until => {
-                Tenure::Lost(self.loss_at(valid_until))
+    pub(crate) fn status(&self, now: Time) -> LeaseStatus {
+        match self.status {
+            LeaseStatus::Held { valid_until } if now >= valid_until => {
+                LeaseStatus::Lost(self.loss_at(valid_until))
             }
-            tenure => tenure,
+            status => status,
         }
     }
 
-    /// Returns the loss that applies if the lease is not extended before `valid_until`.
+    /// Returns the loss to report if the lease is not extended before `valid_until`. The loss is [`Loss::MaxHold`] if
+    /// the lease has reached its maximum hold time, and [`Loss::Expired`] otherwise.
     pub(crate) fn loss_at(&self, valid_until: Time) -> Loss {
         // The last extension reaches the maximum hold time minus the drift allowance.
         let is_over = self.auto_extension.is_some_and(|auto_extension| {
@@ -270,17 +274,17 @@ impl Renewal {
 
     /// Returns the end of validity, or `None` if the lease is not held at `now`.
     pub(crate) fn valid_until(&self, now: Time) -> Option<Time> {
-        match self.tenure(now) {
-            Tenure::Held { valid_until } => Some(valid_until),
-            Tenure::Lost(_) | Tenure::Released => None,
+        match self.status(now) {
+            LeaseStatus::Held { valid_until } => Some(valid_until),
+            LeaseStatus::Lost(_) | LeaseStatus::Released => None,
         }
     }
 
-    /// Starts an extension to `ttl`. The caller must read `t1` before it sends the extension's first command. Returns
-    /// the final state as an error if the lease has ended.
-    pub(crate) fn begin(&mut self, ttl: Ttl, t1: Time) -> Result<Round, Tenure> {
+    /// Starts an extension to `ttl` and returns its round. The caller must read `t1` before it sends the extension's
+    /// first command. If the lease has ended, returns its final state as an error.
+    pub(crate) fn begin(&mut self, ttl: Ttl, t1: Time) -> Result<Round, LeaseStatus> {
         match self.record_expiry(t1) {
-            Tenure::Held { valid_until: current } => {
+            LeaseStatus::Held { valid_until: current } => {
                 let proposed = valid_until(t1, ttl, self.drift);
                 Ok(Round::new(self.quorum, Goal::Extend { current, proposed }))
             }
@@ -288,11 +292,12 @@ impl Renewal {
         }
     }
 
-    /// Starts an extension that checks whether the lease is still held and does not lengthen it. The returned ttl is
-    /// the shortest with which the keys outlive the validity by the drift allowance.
-    pub(crate) fn begin_check(&mut self, t1: Time) -> Result<(Ttl, Round), Tenure> {
+    /// Starts a check whether the lease is still held: an extension that does not lengthen the lease. Returns the
+    /// round, and the shortest ttl with which the keys outlive the validity by the drift allowance. If the lease has
+    /// ended, returns its final state as an error.
+    pub(crate) fn begin_check(&mut self, t1: Time) -> Result<(Ttl, Round), LeaseStatus> {
         match self.record_expiry(t1) {
-            Tenure::Held { valid_until: current } => {
+            LeaseStatus::Held { valid_until: current } => {
                 let ttl = self.drift.ttl_for(current.since(t1)).unwrap_or(Ttl::LONGEST);
                 let goal = Goal::Extend { current, proposed: current };
                 Ok((ttl, Round::new(self.quorum, goal)))
@@ -302,39 +307,39 @@ impl Renewal {
     }
 
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time) -> Extended {
-        let Tenure::Held { valid_until } = self.record_expiry(now) else {
-            return Extended::Ended(self.tenure);
+        let LeaseStatus::Held { valid_until } = self.record_expiry(now) else {
+            return Extended::Ended(self.status);
         };
         match (round.outcome(), round.goal()) {
             (Some(Outcome::Won), Goal::Extend { proposed, .. }) => {
                 let valid_until = valid_until.max(proposed);
-                self.tenure = Tenure::Held { valid_until };
+                self.status = LeaseStatus::Held { valid_until };
                 return Extended::Until(valid_until);
             }
-            (Some(Outcome::Denied), _) => self.tenure = Tenure::Lost(Loss::TakenOver),
-            (Some(Outcome::Missing), _) => self.tenure = Tenure::Lost(Loss::QuorumLost),
+            (Some(Outcome::Denied), _) => self.status = LeaseStatus::Lost(Loss::TakenOver),
+            (Some(Outcome::Missing), _) => self.status = LeaseStatus::Lost(Loss::QuorumLost),
             (Some(Outcome::TooLate | Outcome::NoQuorum | Outcome::Won) | None, _) => {
                 return Extended::Unchanged(valid_until);
             }
         }
-        Extended::Ended(self.tenure)
+        Extended::Ended(self.status)
     }
 
-    /// Ends a held lease as released. Returns the previous state at `now`.
-    pub(crate) fn release(&mut self, now: Time) -> Tenure {
+    /// Marks the lease as released if it is still held at `now`. Returns its state at `now`, before the change.
+    pub(crate) fn release(&mut self, now: Time) -> LeaseStatus {
         let was = self.record_expiry(now);
-        if matches!(was, Tenure::Held { .. }) {
-            self.tenure = Tenure::Released;
+        if matches!(was, LeaseStatus::Held { .. }) {
+            self.status = LeaseStatus::Released;
         }
         was
     }
 
-    /// Ends a held lease with `loss`. Returns the final state of the lease.
-    pub(crate) fn lose(&mut self, loss: Loss, now: Time) -> Tenure {
-        if matches!(self.record_expiry(now), Tenure::Held { .. }) {
-            self.tenure = Tenure::Lost(loss);
+    /// Marks the lease as lost because of `loss` if it is still held at `now`. Returns its final state.
+    pub(crate) fn lose(&mut self, loss: Loss, now: Time) -> LeaseStatus {
+        if matches!(self.record_expiry(now), LeaseStatus::Held { .. }) {
+            self.status = LeaseStatus::Lost(loss);
         }
-        self.tenure
+        self.status
     }
 
     /// Makes the next auto-extension due at `now`, unless it is due earlier.
@@ -344,10 +349,11 @@ impl Renewal {
         }
     }
 
-    /// Stores the end of an expired lease, so that an earlier `now` cannot undo it.
-    fn record_expiry(&mut self, now: Time) -> Tenure {
-        self.tenure = self.tenure(now);
-        self.tenure
+    /// Marks the lease as lost if its validity has ended at `now`, and returns its state. A later call with an earlier
+    /// `now` cannot undo the loss.
+    fn record_expiry(&mut self, now: Time) -> LeaseStatus {
+        self.status = self.status(now);
+        self.status
     }
 }
 

@@ -23,9 +23,9 @@ fn extend(renewal: &mut Renewal, at: u64, votes: &[Vote]) -> Extended {
     renewal.handle_outcome(&round, ms(at))
 }
 
-/// Calls `step` in every millisecond of `range`. The nodes answer each extension with `answer`. Returns the start times
-/// of the extensions and the final state.
-fn live(lease: &mut Renewal, range: std::ops::Range<u64>, answer: Vote) -> (Vec<u64>, Tenure) {
+/// Runs the lease for the milliseconds in `range`. The nodes reply to each extension with `answer`. Returns the start
+/// times of the extensions and the final state.
+fn live(lease: &mut Renewal, range: std::ops::Range<u64>, answer: Vote) -> (Vec<u64>, LeaseStatus) {
     let mut begun = Vec::new();
     for at in range {
         if let Step::Extend { ttl } = lease.step(ms(at)) {
@@ -37,7 +37,7 @@ fn live(lease: &mut Renewal, range: std::ops::Range<u64>, answer: Vote) -> (Vec<
             lease.handle_auto_extension(&round, ms(at), ms(at));
         }
     }
-    (begun, lease.tenure)
+    (begun, lease.status)
 }
 
 fn auto_extended(most: u64) -> Renewal {
@@ -47,12 +47,12 @@ fn auto_extended(most: u64) -> Renewal {
 #[test]
 fn auto_extension_runs_each_third_until_the_limit() {
     let mut lease = auto_extended(1_000);
-    let (begun, tenure) = live(&mut lease, 0..400, Vote::Granted);
+    let (begun, status) = live(&mut lease, 0..400, Vote::Granted);
     assert!(begun.windows(2).all(|pair| (32..=34).contains(&(pair[1] - pair[0]))), "{begun:?}");
-    assert!(begun[0] >= 33 && matches!(tenure, Tenure::Held { .. }));
-    let (begun, tenure) = live(&mut lease, 400..1_100, Vote::Granted);
+    assert!(begun[0] >= 33 && matches!(status, LeaseStatus::Held { .. }));
+    let (begun, status) = live(&mut lease, 400..1_100, Vote::Granted);
     assert!(begun.last().is_some_and(|last| *last < 1_000), "none after the limit: {begun:?}");
-    assert_eq!(tenure, Tenure::Lost(Loss::MaxHold));
+    assert_eq!(status, LeaseStatus::Lost(Loss::MaxHold));
     assert_eq!(lease.valid_until(ms(1_000)), None);
 }
 
@@ -76,10 +76,10 @@ fn renewals_of_long_leases_are_due_together() {
 #[test]
 fn auto_extension_retries_until_the_end_with_pauses() {
     let mut lease = auto_extended(10_000);
-    let (begun, tenure) = live(&mut lease, 0..200, Vote::Failed);
+    let (begun, status) = live(&mut lease, 0..200, Vote::Failed);
     assert!((3..=8).contains(&begun.len()), "{begun:?}");
     assert!(begun.windows(2).all(|pair| pair[1] - pair[0] >= 8), "{begun:?}");
-    assert_eq!(tenure, Tenure::Lost(Loss::Expired));
+    assert_eq!(status, LeaseStatus::Lost(Loss::Expired));
     assert!(begun.last().is_some_and(|last| *last >= 80), "until the end: {begun:?}");
 }
 
@@ -93,13 +93,16 @@ fn auto_extension_continues_after_longer_manual_extension() {
             round.handle_vote(NodeId::new(node), Vote::Granted, ms(at));
         });
         let Extended::Until(until) = lease.handle_outcome(&round, ms(at)) else {
-            panic!("{longer}: {:?}", lease.tenure);
+            panic!("{longer}: {:?}", lease.status);
         };
         let Step::Wait { until: due } = lease.step(ms(at)) else { panic!("{longer}: due at once") };
         let left = until.since(due).as_millis();
         assert!((64..=98).contains(&left), "{longer}: it sleeps until {left} ms are left");
-        let (begun, tenure) = live(&mut lease, at..5_000, Vote::Granted);
-        assert!(matches!(tenure, Tenure::Held { .. }), "{longer}: {tenure:?} {before:?} {begun:?}");
+        let (begun, status) = live(&mut lease, at..5_000, Vote::Granted);
+        assert!(
+            matches!(status, LeaseStatus::Held { .. }),
+            "{longer}: {status:?} {before:?} {begun:?}"
+        );
         let first = until.since(ms(begun[0])).as_millis();
         assert!((65..=98).contains(&first), "{longer}: {first} ms were left");
         let apart = begun.windows(2).all(|pair| (32..=34).contains(&(pair[1] - pair[0])));
@@ -139,10 +142,10 @@ fn hastened_auto_extension_is_due_at_once() {
 fn lose_ends_only_held_leases() {
     let mut lease = held();
     lease.lose(Loss::Closed, ms(5));
-    assert_eq!(lease.tenure(ms(5)), Tenure::Lost(Loss::Closed));
+    assert_eq!(lease.status(ms(5)), LeaseStatus::Lost(Loss::Closed));
     let mut expired = held();
     expired.lose(Loss::Closed, ms(500));
-    assert_eq!(expired.tenure(ms(500)), Tenure::Lost(Loss::Expired));
+    assert_eq!(expired.status(ms(500)), LeaseStatus::Lost(Loss::Expired));
 }
 
 #[test]
@@ -163,11 +166,11 @@ fn losses_display_their_reason() {
 fn loss_is_reported_early_and_is_final() {
     let mut lease = held();
     assert_eq!(lease.step(ms(0)), Step::Wait { until: ms(98) });
-    assert_eq!(lease.step(ms(98)), Step::Ended(Tenure::Lost(Loss::Expired)));
+    assert_eq!(lease.step(ms(98)), Step::Ended(LeaseStatus::Lost(Loss::Expired)));
     assert_eq!(lease.valid_until(ms(98)), None, "the reported loss is final");
     let mut short = held().auto_extended(ttl(102), ms(0), Duration::from_millis(20));
     assert_eq!(short.step(ms(0)), Step::Wait { until: ms(18) }, "a limit below the ttl");
-    assert_eq!(short.step(ms(18)), Step::Ended(Tenure::Lost(Loss::MaxHold)));
+    assert_eq!(short.step(ms(18)), Step::Ended(LeaseStatus::Lost(Loss::MaxHold)));
 }
 
 #[test]
@@ -184,8 +187,8 @@ fn failed_extension_changes_nothing() {
     let mut lease = held();
     let failed = extend(&mut lease, 50, &[Vote::Granted, Vote::Failed, Vote::Failed]);
     assert_eq!(failed, Extended::Unchanged(ms(100)));
-    assert_eq!(lease.tenure(ms(99)), Tenure::Held { valid_until: ms(100) });
-    assert_eq!(lease.tenure(ms(100)), Tenure::Lost(Loss::Expired));
+    assert_eq!(lease.status(ms(99)), LeaseStatus::Held { valid_until: ms(100) });
+    assert_eq!(lease.status(ms(100)), LeaseStatus::Lost(Loss::Expired));
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn missing_key_on_majority_is_a_final_loss() {
         ([Missing, Missing, Granted], Loss::QuorumLost),
     ] {
         let mut lease = held();
-        let lost = Tenure::Lost(loss);
+        let lost = LeaseStatus::Lost(loss);
         assert_eq!(extend(&mut lease, 50, &votes), Extended::Ended(lost));
         assert_eq!(lease.begin(ttl(200), ms(51)).err(), Some(lost), "once lost, stays lost");
         assert_eq!(lease.release(ms(52)), lost);
@@ -218,18 +221,18 @@ fn win_evaluated_after_old_end_is_a_loss() {
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(60));
     }
     assert_eq!(round.outcome(), Some(Outcome::Won));
-    let lost = Tenure::Lost(Loss::Expired);
+    let lost = LeaseStatus::Lost(Loss::Expired);
     assert_eq!(lease.handle_outcome(&round, ms(100)), Extended::Ended(lost));
-    assert_eq!(lease.tenure(ms(0)), lost, "an observed expiry is final");
+    assert_eq!(lease.status(ms(0)), lost, "an observed expiry is final");
 }
 
 #[test]
 fn release_ends_a_lease_once() {
     let mut lease = held();
-    assert_eq!(lease.release(ms(50)), Tenure::Held { valid_until: ms(100) });
-    assert_eq!(lease.release(ms(51)), Tenure::Released);
-    assert_eq!(lease.begin(ttl(200), ms(52)).err(), Some(Tenure::Released));
-    assert_eq!(lease.tenure(ms(1_000)), Tenure::Released);
+    assert_eq!(lease.release(ms(50)), LeaseStatus::Held { valid_until: ms(100) });
+    assert_eq!(lease.release(ms(51)), LeaseStatus::Released);
+    assert_eq!(lease.begin(ttl(200), ms(52)).err(), Some(LeaseStatus::Released));
+    assert_eq!(lease.status(ms(1_000)), LeaseStatus::Released);
 }
 
 #[test]
@@ -247,15 +250,16 @@ fn check_keeps_validity_and_covers_drift() {
         assert_eq!(lease.handle_outcome(&round, ms(at)), Extended::Until(until), "not longer");
     }
     let mut lease = held();
-    assert_eq!(lease.begin_check(ms(100)).err(), Some(Tenure::Lost(Loss::Expired)));
+    assert_eq!(lease.begin_check(ms(100)).err(), Some(LeaseStatus::Lost(Loss::Expired)));
 }
 
 struct Life {
     begun: usize,
-    end: Option<(Tenure, Time)>,
+    end: Option<(LeaseStatus, Time)>,
 }
 
-/// Runs the lease for a limited number of steps. `answers` are the votes on the extensions, used cyclically.
+/// Runs the lease from `t1` onwards, for a limited number of steps. The nodes reply to the extensions with `answers`,
+/// which are used cyclically.
 fn life(lease: &mut Renewal, t1: Time, ends: Time, answers: &[Vote]) -> Life {
     let (mut now, mut begun) = (t1, 0);
     let mut until = lease.valid_until(now);
@@ -265,9 +269,9 @@ fn life(lease: &mut Renewal, t1: Time, ends: Time, answers: &[Vote]) -> Life {
                 assert!(until > now, "it spins at {now:?}");
                 now = until;
             }
-            Step::Ended(tenure) => {
+            Step::Ended(status) => {
                 assert!(now <= ends && lease.valid_until(now).is_none());
-                return Life { begun, end: Some((tenure, now)) };
+                return Life { begun, end: Some((status, now)) };
             }
             Step::Extend { ttl } => {
                 let mut round = lease.begin(ttl, now).expect("still held");
@@ -320,8 +324,8 @@ fn auto_extension_works_with_extreme_settings() {
             let Life { begun, end } = life(&mut new(), t1, ends, &[Vote::Granted]);
             assert!(begun >= 2 || most < ttl_long * 4, "{settings}: {begun}, {end:?}");
             // If the limit is centuries long, the range of `Time` ends first.
-            if let Some((tenure, at)) = end.filter(|(_, at)| at.since(t1) < CENTURIES) {
-                assert_eq!(tenure, Tenure::Lost(Loss::MaxHold), "{settings}");
+            if let Some((status, at)) = end.filter(|(_, at)| at.since(t1) < CENTURIES) {
+                assert_eq!(status, LeaseStatus::Lost(Loss::MaxHold), "{settings}");
                 let unused = ends.since(at);
                 assert!(unused <= drift.allowance(ttl).saturating_add(LOSS_MARGIN), "{settings}");
             }
@@ -343,8 +347,8 @@ fn limit_above_node_timeout_ends_lease_at_the_limit() {
         let lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, until);
         let mut lease = lease.auto_extended(ttl(10_000), t1, most);
         assert!(matches!(lease.step(t1), Step::Wait { .. }), "it starts as a valid lease");
-        let (tenure, at) = life(&mut lease, t1, ends, &[Vote::Granted]).end.expect("it ends");
-        assert_eq!(tenure, Tenure::Lost(Loss::MaxHold));
+        let (status, at) = life(&mut lease, t1, ends, &[Vote::Granted]).end.expect("it ends");
+        assert_eq!(status, LeaseStatus::Lost(Loss::MaxHold));
         assert!(ends.since(at) <= LOSS_MARGIN.min(most / LOSS_MARGIN_SHARE));
     }
 }

@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The minimum delay, so that no policy can make an acquire spin.
+/// The minimum delay. It keeps an acquire from retrying in a busy loop, whatever the policy.
 pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// A policy that determines when an acquire retries after a failed attempt, within its maximum wait time.
+/// A policy that determines when an acquire retries after a failed attempt, until its maximum wait time ends.
 ///
 /// Each acquire starts its own sequence of delays. Every delay is at least one millisecond. Random delays keep clients
 /// that collided from colliding again: the Redlock page asks for "retry after a random delay".
@@ -147,7 +147,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Returns true if the delays never end and are not custom delays.
+    /// Returns true if the number of delays is unlimited and the delays are not custom.
     pub(super) fn is_endless(&self) -> bool {
         self.left.is_none() && self.custom.is_none()
     }

@@ -1,16 +1,15 @@
-//! A round: one request to all nodes, with at most one decision.
+//! A round: one request that is sent to all nodes, and at most one decision based on their replies.
 //!
-//! - Details of a node's reply, recorded before its vote: [`Round::note_free_at`], [`Round::note_counter`],
-//!   [`Round::note_counts_from`].
-//! - Events: [`Round::handle_vote`], [`Round::handle_time`], [`Round::handle_close`]. Each returns the outcome if and
-//!   only if the event decided the round.
-//! - Getters: [`Round::outcome`], [`Round::due`], [`Round::votes`], [`Round::choice`], and the sets of nodes by vote.
+//! Before a node's vote, record the details of its reply with [`Round::note_free_at`], [`Round::note_counter`] and
+//! [`Round::note_counts_from`]. Then report the vote with [`Round::handle_vote`]. Call [`Round::handle_time`] at the
+//! time that [`Round::due`] returns, and [`Round::handle_close`] when the node timeout ends. Each of these methods
+//! returns the outcome if and only if the call decided the round.
 
 use super::fencing::{Choice, choose};
 use super::quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 use super::validity::Time;
 
-/// One node's reply in a round.
+/// One node's reply to the request of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
     /// Acquire: the node set the key. Extend: the key held this client's value, and its ttl is now at least the
@@ -42,7 +41,7 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// Returns the time from which a won acquire is useless.
+    /// Returns the time before which the lock must be acquired, or its token confirmed. Returns `None` for other goals.
     pub(crate) fn valid_until(self) -> Option<Time> {
         match self {
             Self::Acquire { valid_until } | Self::Confirm { valid_until, .. } => Some(valid_until),
@@ -53,15 +52,15 @@ impl Goal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A quorum granted in time.
+    /// A quorum granted the request in time.
     Won,
-    /// A quorum granted, but only after the validity had ended.
+    /// A quorum granted the request, but only after the validity had ended.
     TooLate,
     /// A quorum is impossible because other clients hold the lock.
     Denied,
     /// A quorum is impossible because the key does not exist (extend and release).
     Missing,
-    /// A quorum is impossible because of nodes that failed or did not reply.
+    /// A quorum is impossible because too many nodes failed or did not reply.
     NoQuorum,
 }
 
@@ -75,9 +74,9 @@ pub(crate) struct Round {
     failed: NodeSet,
     /// The nodes that will send a push when the conflicting key changes.
     watching: NodeSet,
-    /// Boxed and usually `None` to keep leases small, because a lease keeps the round in which it was acquired.
+    /// Boxed to keep leases small: a lease keeps the round in which it was acquired, and most rounds have no details.
     details: Option<Box<ReplyDetails>>,
-    /// The latest `now` passed with an event.
+    /// The latest time that was passed to a method. Grants are evaluated at this time.
     now: Time,
     closed: bool,
     outcome: Option<Outcome>,
@@ -86,16 +85,16 @@ pub(crate) struct Round {
 /// Details that only some replies contain.
 #[derive(Clone, Debug)]
 struct ReplyDetails {
-    /// The expiry time of the conflicting key, for each denial that reported one.
+    /// The expiry time of the conflicting key, for each denying node that reported one.
     free_at: Vec<Time>,
-    /// The fencing counters reported by nodes.
-    numbers: Vec<(NodeId, u64)>,
-    /// The nodes whose clocks stepped ahead, with the time from which each node's grant counts.
+    /// The fencing counter of each node that reported one.
+    counters: Vec<(NodeId, u64)>,
+    /// The nodes whose clock stepped forward, each with the time from which its grant counts towards the quorum.
     deferred: Vec<(NodeId, Time)>,
 }
 
 static NO_DETAILS: ReplyDetails =
-    ReplyDetails { free_at: Vec::new(), numbers: Vec::new(), deferred: Vec::new() };
+    ReplyDetails { free_at: Vec::new(), counters: Vec::new(), deferred: Vec::new() };
 
 impl Round {
     pub(crate) fn new(quorum: Quorum, goal: Goal) -> Self {
@@ -130,9 +129,12 @@ impl Round {
         self.granted
     }
 
-    /// Returns the earliest time at which a quorum can be free if every holder keeps its key until expiry. With b busy
-    /// and f failed nodes, b - (N - quorum - f) of the b keys have expired then. Returns `None` if too few nodes
-    /// reported an expiry.
+    /// Returns the earliest time at which a quorum of nodes can be free, if every holder keeps its key until expiry.
+    /// Returns `None` if too few nodes reported an expiry time, or if failed nodes and not conflicting keys prevent the
+    /// quorum.
+    ///
+    /// With f failed nodes, the lock can be acquired while N - quorum - f conflicting keys still exist. All other
+    /// conflicting keys must have expired.
     pub(crate) fn earliest_free(&self) -> Option<Time> {
         let (all, needed) = (self.quorum.nodes(), self.quorum.needed());
         let spare = (all - needed).checked_sub(self.failed.len())?;
@@ -146,7 +148,8 @@ impl Round {
         self.missing
     }
 
-    /// Returns true if failed nodes alone make a quorum impossible. Nodes that have not voted do not count as failed.
+    /// Returns true if failed nodes alone make a quorum impossible. Nodes that have not voted are not treated as
+    /// failed.
     pub(crate) fn blocked_by_failures(&self) -> bool {
         self.quorum.blocked(self.failed.len())
     }
@@ -156,8 +159,8 @@ impl Round {
         self.granted.union(self.denied).union(self.missing).union(self.failed)
     }
 
-    /// Records the vote of `node`. A second vote of the same node is ignored (I1). A vote after the decision is
-    /// recorded, but does not change the decision (I2).
+    /// Records the vote of `node`, and returns the outcome if this vote decides the round. A second vote of the same
+    /// node is ignored (I1). A vote after the decision is recorded, but does not change the decision (I2).
     pub(crate) fn handle_vote(&mut self, node: NodeId, vote: Vote, now: Time) -> Option<Outcome> {
         if self.votes().contains(node) {
             return None;
@@ -181,8 +184,8 @@ impl Round {
         self.details.get_or_insert_with(|| Box::new(NO_DETAILS.clone()))
     }
 
-    /// Records the expiry time of the conflicting key on a node that denied. The holder can still extend the key. Call
-    /// this method before the node's vote.
+    /// Records that the conflicting key on a denying node expires at `at`, unless its holder extends the key. Call this
+    /// method before the node's vote.
     pub(crate) fn note_free_at(&mut self, at: Time) {
         self.details_mut().free_at.push(at);
     }
@@ -192,31 +195,32 @@ impl Round {
         self.watching.insert(node);
     }
 
-    /// Returns true if a quorum of nodes will send a push when the conflicting keys change. The client then notices
-    /// every release.
+    /// Returns true if a quorum of nodes will send a push when their conflicting keys change. The client is then
+    /// notified of every release.
     pub(crate) fn is_watched(&self) -> bool {
         self.quorum.reached(self.watching.len())
     }
 
-    /// Records the fencing counter of `node`. Call this method before the node's vote.
+    /// Records that `node` replied with the fencing counter `number`. Call this method before the node's vote.
     pub(crate) fn note_counter(&mut self, node: NodeId, number: u64) {
-        self.details_mut().numbers.push((node, number));
+        self.details_mut().counters.push((node, number));
     }
 
-    /// Records that a grant of `node` counts only from `at` on: the node's clock stepped ahead, and a former holder may
-    /// rely on the lock until then. Call this method before the node's vote.
+    /// Defers the grant of `node`: the grant counts towards the quorum only from `at` onwards. The node's clock stepped
+    /// forward, so a former holder may still rely on the lock until then. Call this method before the node's vote.
     pub(crate) fn note_counts_from(&mut self, node: NodeId, at: Time) {
         self.details_mut().deferred.push((node, at));
     }
 
-    /// Re-evaluates the round at `now`, because deferred grants may count since the last event.
+    /// Re-evaluates the round at `now`, because [deferred](Self::note_counts_from) grants may have begun to count.
+    /// Returns the outcome if this decides the round.
     pub(crate) fn handle_time(&mut self, now: Time) -> Option<Outcome> {
         self.decide(now)
     }
 
-    /// Returns the time at which the current grants, some of them deferred, will count as a quorum. The caller must
-    /// call [`handle_time`](Self::handle_time) then. Returns `None` if the grants are no quorum or would count too
-    /// late.
+    /// Returns when the grants so far, including deferred ones, will form a quorum. The caller must call
+    /// [`handle_time`](Self::handle_time) at that time. Returns `None` if too few nodes have granted, if a quorum would
+    /// form too late, or if the round is already decided or closed.
     pub(crate) fn due(&self) -> Option<Time> {
         let is_open = self.outcome.is_none() && !self.closed;
         // This method runs for each vote, so it must not allocate.
@@ -235,19 +239,20 @@ impl Round {
         due.copied().filter(|due| *due < valid_until)
     }
 
-    pub(crate) fn numbers(&self) -> &[(NodeId, u64)] {
-        &self.details().numbers
+    pub(crate) fn counters(&self) -> &[(NodeId, u64)] {
+        &self.details().counters
     }
 
-    /// Returns the token chosen from the counters of the nodes whose grants count. Returns `None` if they are no
-    /// quorum.
+    /// Returns the fencing token chosen from the counters of the nodes whose grants count. Returns `None` if fewer
+    /// nodes than a quorum reported a counter.
     pub(crate) fn choice(&self) -> Option<Choice> {
         let counted = self.counted();
-        let numbers = self.details().numbers.iter().filter(|(node, _)| counted.contains(*node));
-        choose(self.quorum, numbers.map(|(_, number)| *number).collect())
+        let counters = self.details().counters.iter().filter(|(node, _)| counted.contains(*node));
+        choose(self.quorum, counters.map(|(_, number)| *number).collect())
     }
 
-    /// Closes the round. Nodes that have not voted count as failed.
+    /// Closes the round, and returns the outcome if this decides the round. Nodes that have not voted are treated as
+    /// failed.
     pub(crate) fn handle_close(&mut self, now: Time) -> Option<Outcome> {
         self.closed = true;
         self.decide(now)
@@ -257,7 +262,7 @@ impl Round {
         if self.outcome.is_some() {
             return None;
         }
-        // Several tasks read the clock, so `now` can be earlier than in a previous event.
+        // Callers need not pass times in order.
         let now = self.now.max(now);
         self.now = now;
         if self.goal == Goal::Survey && !self.is_over() {
@@ -274,30 +279,31 @@ impl Round {
     }
 
     /// Returns false if this round confirms a token and the counter on `node` differs from the token. In that case,
-    /// another command of this client raised the counter, and its reply was not received.
+    /// another command of this client raised the counter, and the client has not received the reply to that command.
     fn is_confirmed(&self, node: NodeId) -> bool {
         match self.goal {
-            Goal::Confirm { token, .. } => self.details().numbers.contains(&(node, token)),
+            Goal::Confirm { token, .. } => self.details().counters.contains(&(node, token)),
             _ => true,
         }
     }
 
-    /// Returns the nodes whose grants count at `self.now`, which stays fixed after the decision.
+    /// Returns the nodes whose grants count towards the quorum at `self.now`, which no longer changes after the
+    /// decision.
     fn counted(&self) -> NodeSet {
         let deferred = self.details().deferred.iter().filter(|(_, at)| *at > self.now);
         self.granted.without(deferred.map(|(node, _)| *node).collect())
     }
 
-    /// Returns the number of grants that can no longer count in this round.
+    /// Returns the number of deferred grants that will not count before the round ends.
     fn never_counting(&self) -> usize {
         let end = self.goal.valid_until();
-        let is_void =
+        let never_counts =
             |at: Time| if self.closed { at > self.now } else { end.is_some_and(|end| at >= end) };
         let never_counting = self
             .details()
             .deferred
             .iter()
-            .filter(|(node, at)| self.granted.contains(*node) && is_void(*at));
+            .filter(|(node, at)| self.granted.contains(*node) && never_counts(*at));
         never_counting.count()
     }
 
@@ -306,8 +312,9 @@ impl Round {
         deferred.map_or(Time::default(), |(_, at)| *at)
     }
 
-    /// Returns true if the grant of `node` does not count, although all grants together would be a quorum.
-    pub(crate) fn is_void(&self, node: NodeId) -> bool {
+    /// Returns true if the grant of `node` is deferred and does not count yet, although the number of grants is
+    /// sufficient for a quorum.
+    pub(crate) fn is_uncounted_grant(&self, node: NodeId) -> bool {
         let never_counting = self.granted.without(self.counted());
         self.quorum.reached(self.granted.len()) && never_counting.contains(node)
     }
@@ -324,8 +331,9 @@ impl Round {
         }
     }
 
-    /// Returns the outcome if a quorum is impossible. Returns `None` while a quorum is possible, or while the cause can
-    /// still be either contention or failure. A release waits for every vote, so that it reports the exact cause.
+    /// Returns the outcome if a quorum is impossible. Returns `None` while a quorum is possible, or while both
+    /// contention and failure can still be the cause. A release waits for every vote, so that it reports the exact
+    /// cause.
     fn impossible(&self) -> Option<Outcome> {
         let silent = self.quorum.nodes() - self.votes().len();
         let is_over = self.is_over();

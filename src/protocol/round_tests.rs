@@ -1,4 +1,4 @@
-//! Tests of [`Round`].
+//! Tests of [`Round`]: sets of nodes by vote, late decisions, surveys, and grants that count only later.
 
 use super::*;
 
@@ -62,7 +62,8 @@ fn survey_is_decided_by_the_last_vote() {
     assert_eq!(it.handle_close(ms(5)), Some(Outcome::Won));
 }
 
-/// Returns an acquire on `nodes` nodes in which two have granted. The second grant counts from `counts_from` on.
+/// Creates an acquire round on `nodes` nodes, two of which have granted. The second grant counts only from
+/// `counts_from` onwards, in milliseconds.
 fn deferred(nodes: usize, counts_from: u64) -> Round {
     let mut it = round(nodes, Goal::Acquire { valid_until: ms(1_000) });
     it.note_counts_from(NodeId::new(1), ms(counts_from));
@@ -75,10 +76,14 @@ fn deferred(nodes: usize, counts_from: u64) -> Round {
 #[test]
 fn deferred_grant_counts_from_its_time() {
     let mut it = deferred(3, 10);
-    let is_void = |it: &Round| [0, 1].map(|node| it.is_void(NodeId::new(node)));
-    assert_eq!((it.handle_time(ms(9)), is_void(&it)), (None, [false, true]));
-    assert_eq!((it.handle_time(ms(10)), is_void(&it)), (Some(Outcome::Won), [false, false]));
-    assert_eq!(is_void(&deferred(5, 10)), [false, false], "they are no quorum anyway");
+    let is_uncounted_grant =
+        |it: &Round| [0, 1].map(|node| it.is_uncounted_grant(NodeId::new(node)));
+    assert_eq!((it.handle_time(ms(9)), is_uncounted_grant(&it)), (None, [false, true]));
+    assert_eq!(
+        (it.handle_time(ms(10)), is_uncounted_grant(&it)),
+        (Some(Outcome::Won), [false, false])
+    );
+    assert_eq!(is_uncounted_grant(&deferred(5, 10)), [false, false], "they are no quorum anyway");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! I8 across connections: commands that broken connections may still deliver.
+//! Ensures that a release is the last command of its attempt that runs on a node, even if a broken connection delivers
+//! commands late (I8).
 //!
 //! The problem:
 //!
@@ -13,9 +14,9 @@
 //!
 //! Report each connection that breaks with unanswered commands with [`handle_broken`](StaleWindow::handle_broken). On a
 //! new connection, [`broken`](StaleWindow::broken) and [`Broken::to_kill`] return the connections to kill. Report the
-//! result with [`handle_killed`](StaleWindow::handle_killed). Before a pending command of a broken connection is
-//! written, [`broken`](StaleWindow::broken) must be empty. When a release is answered,
-//! [`may_undo`](StaleWindow::may_undo) returns whether the release must be repeated.
+//! result with [`handle_killed`](StaleWindow::handle_killed). Do not write a pending command of a broken connection
+//! until [`broken`](StaleWindow::broken) is empty. When a release is answered, [`may_undo`](StaleWindow::may_undo)
+//! returns true if the release must be repeated.
 
 use super::validity::Time;
 use std::time::Duration;
@@ -34,14 +35,15 @@ pub(crate) struct Broken<R> {
 }
 
 impl<R: PartialEq> Broken<R> {
-    /// Returns the client ID to kill over a connection to `run`. Returns `None` if the broken connection was not made
-    /// to `run`.
+    /// Returns the client ID that the server must kill, if a new connection leads to the server run `run`. Returns
+    /// `None` if the broken connection belonged to another run, or if its run or its client ID is unknown.
     pub(crate) fn to_kill(&self, run: Option<&R>) -> Option<i64> {
         let is_same = self.run.is_some() && self.run.as_ref() == run;
         self.client_id.filter(|_| is_same)
     }
 
-    /// Returns true if a successful kill, or the end of the run, proves that the connection delivers no more commands.
+    /// Returns true if the run and the client ID are known. A successful kill, or the end of the run, then proves that
+    /// the connection delivers no more commands.
     fn is_identified(&self) -> bool {
         self.run.is_some() && self.client_id.is_some()
     }
@@ -55,7 +57,7 @@ pub(crate) struct StaleWindow<R> {
 }
 
 impl<R: PartialEq> StaleWindow<R> {
-    /// Creates a window without broken connections. A broken connection delivers commands for at most `window`.
+    /// Creates a window without broken connections. A broken connection can deliver commands for at most `window`.
     pub(crate) fn new(window: Duration) -> Self {
         Self { window, broken: Vec::new(), until: None }
     }
@@ -68,8 +70,9 @@ impl<R: PartialEq> StaleWindow<R> {
         &self.broken
     }
 
-    /// Records that the connections in `handled` were handled over a connection to `run`. `are_killed` is true if all
-    /// connections that are [known there](Broken::to_kill) were killed.
+    /// Records a try to kill the connections in `handled` over a new connection to `run`. `are_killed` is true if the
+    /// server has killed every connection for which [`Broken::to_kill`] returned a client ID. If any connection in
+    /// `handled` may still deliver commands, the stale window restarts at `now`.
     pub(crate) fn handle_killed(
         &mut self,
         handled: &[Broken<R>],
@@ -84,8 +87,8 @@ impl<R: PartialEq> StaleWindow<R> {
         self.broken.retain(|broken| !handled.contains(broken));
     }
 
-    /// Returns true if a broken connection may deliver commands after a command that was written at `written`. The time
-    /// of the reply does not matter:
+    /// Returns true if a broken connection may still deliver a command after the release that was written at `written`.
+    /// The release must then be repeated. The time of its reply does not matter, as this sequence shows:
     ///
     /// 1. A release is written and runs, but its reply is slow.
     /// 2. A broken connection delivers its `SET`.
@@ -179,8 +182,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a model of the sockets that are really open. A release may be written once every broken
-        /// connection was handled. While a socket is open, the release must wait or be repeated.
+        /// Compares with a model of the broken connections that are still open. Checks that, while one of them is open,
+        /// a release must wait or be repeated.
         #[test]
         fn releases_before_late_deliveries_are_repeated(operations in operations()) {
             let mut it = window();

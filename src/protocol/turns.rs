@@ -1,26 +1,25 @@
-//! Turns of the waiters for one key in this process, and pauses that give other processes a turn.
+//! Fairness between this process and other processes that wait for the same key.
 //!
 //! Only the first waiter of a queue competes on the nodes. When a lease of this process ends, the lock passes to the
 //! next waiter in the queue. This is fast but unfair to other processes, so the first waiter pauses after several
 //! handovers in a row.
 //!
-//! Events:
-//!
-//! - [`Turns::handle_release`]: a lease of this process ends. Returns when the first waiter may try.
-//! - [`Turns::handle_freed_by_others`]: another process released the lock.
+//! [`Turns::handle_release`] records the end of a lease of this process and returns when the first waiter may try.
+//! [`Turns::handle_freed_by_others`] records that another process released the lock.
 
 use super::validity::Time;
 use std::time::Duration;
 
-/// The minimum number of consecutive handovers from lease to lease inside this process. The first waiter then pauses
-/// for [`YIELD_DELAY`], so that other processes get a turn (they receive a push within a round trip). Short runs make
-/// waiting fair: the time of a process's turn is random, and many turns average out the differences.
+/// The minimum number of consecutive leases of this process before the first waiter pauses for [`YIELD_DELAY`]. The
+/// pause gives other processes a turn, because they receive a push within a round trip. Short runs make waiting fair:
+/// the time of a process's turn is random, and many turns average out the differences.
 const SHORTEST_RUN: u32 = 4;
 const YIELD_DELAY: Duration = Duration::from_millis(5);
 
-/// The maximum required duration of a run. Each time no other process takes the turn, the next run lasts at least twice
-/// as long as the last run, up to this maximum. Yields therefore take at most 2 % of the time of a process without
-/// competitors. Another process gets its first turn within `LONGEST_RUN` or [`SHORTEST_RUN`] leases.
+/// The longest time that a run must last before the first waiter pauses. Each time no other process uses a pause, the
+/// next run must last at least twice as long as the last run, up to this limit. Pauses therefore take at most 2 % of
+/// the time of a process without competitors. Another process gets its first turn within `LONGEST_RUN` or
+/// [`SHORTEST_RUN`] leases.
 const LONGEST_RUN: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
@@ -28,9 +27,9 @@ pub(crate) struct Turns {
     in_a_row: u32,
     /// When the first lease of the current run ended.
     run_began: Time,
-    /// The minimum duration of the current run.
+    /// The minimum duration of the current run, after which the first waiter may pause.
     shortest: Duration,
-    /// The duration of the last run. `Some` from a yield until it is known whether another process took the turn.
+    /// The duration of the run before the last pause. `None` once it is known whether another process used the pause.
     yielded_after: Option<Duration>,
 }
 
@@ -73,7 +72,8 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    /// Returns the number of leases, each `hold` milliseconds long, until other processes get a turn.
+    /// Ends leases of `hold` milliseconds each, starting at `from`. Returns the number of leases until other processes
+    /// get a turn.
     fn run(turns: &mut Turns, from: u64, hold: u64) -> u64 {
         (0..10_000)
             .find(|lease| turns.handle_release(at(from + lease * hold)) > at(from + lease * hold))

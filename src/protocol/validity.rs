@@ -1,4 +1,4 @@
-//! Time, the ttl sent to the nodes, and the part of it that a holder may rely on (the validity).
+//! Times, ttls and drift allowances, and the validity of a lease that results from them.
 //!
 //! All arithmetic saturates: durations neither wrap nor panic.
 
@@ -6,15 +6,15 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// A reading of the client's clock, in nanoseconds since an origin that is fixed at boot. The range is 584 years; later
-/// times saturate.
+/// A reading of the client's clock, in nanoseconds since an origin that is fixed at boot. Times more than 584 years
+/// after the origin saturate.
 ///
 /// The value is stored plus one, so that `Option<Time>` has the same size as `Time`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Time(NonZeroU64);
 
 impl Time {
-    /// The latest time, at which sums saturate.
+    /// The latest time that can be represented. Later sums are reduced to this time.
     pub(crate) const END: Self = Self(NonZeroU64::MAX);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
@@ -137,9 +137,9 @@ impl Drift {
         self.share(ttl).saturating_add(self.constant)
     }
 
-    /// Returns how long to ignore grants of a node that may have lost keys. Each key had at most `max_ttl` to live. The
-    /// clocks of the holder and of this client may run at different rates than the node's clock, so the drift factor is
-    /// added twice. One second is added because nodes report some times in whole seconds.
+    /// Returns how long to ignore the grants of a node that may have lost keys. Each key had at most `max_ttl` to live.
+    /// The clocks of the holder and of this client may run at different rates than the node's clock, so the drift
+    /// factor is added twice. One second is added because nodes report some times in whole seconds.
     pub(crate) fn quarantine(self, max_ttl: Ttl) -> Duration {
         let drifted = max_ttl.as_duration().saturating_add(self.share(max_ttl).saturating_mul(2));
         drifted.saturating_add(Duration::from_secs(1))
@@ -164,7 +164,8 @@ impl Drift {
     }
 }
 
-/// Returns T1 + ttl - drift (I4). If the drift is larger than the ttl, returns T1: the lease is never valid.
+/// Returns the end of the validity: `t1` + `ttl` - drift allowance (I4). If the drift allowance is larger than the ttl,
+/// returns `t1`, so the lease is never valid.
 pub(crate) fn valid_until(t1: Time, ttl: Ttl, drift: Drift) -> Time {
     t1.after(ttl.as_duration().saturating_sub(drift.allowance(ttl)))
 }

@@ -1,28 +1,23 @@
 //! One waiting acquire: whether it may compete for the lock, and when it should try again.
 //!
-//! Events:
+//! Report the position of the acquire in the queue of waiters with [`Waiting::handle_turn`] and
+//! [`Waiting::handle_requeued`]. Call [`Waiting::handle_begin`] when an attempt begins. If nodes refuse the attempt,
+//! call [`Waiting::handle_holder`] with the client that holds the lock. Once the attempt is refused, call
+//! [`Waiting::handle_refusal`]. If a quorum has become free since the attempt began, the acquire then tries again soon.
+//! If only one node received the attempt, call [`Waiting::handle_single_refusal`] instead.
 //!
-//! - [`Waiting::handle_turn`], [`Waiting::handle_requeued`]: the acquire is now first in its queue, or in the queue of
-//!   another key.
-//! - [`Waiting::handle_begin`]: an attempt begins.
-//! - [`Waiting::handle_holder`]: a node that refuses the attempt reports which client holds the lock.
-//! - [`Waiting::handle_refusal`]: the attempt was refused. If a quorum has become free since it began, the acquire
-//!   tries again soon.
-//! - [`Waiting::handle_freed`]: a node no longer has conflicting keys.
-//! - [`Waiting::schedule_try`]: a try is needed at a given time.
-//! - [`Waiting::handle_rivals`]: other clients compete for the lock.
-//! - [`Waiting::handle_single_refusal`]: the first node has refused, and no other node received the attempt.
+//! Report nodes that no longer have conflicting keys with [`Waiting::handle_freed`], and other clients that compete for
+//! the lock with [`Waiting::handle_rivals`]. [`Waiting::schedule_try`] requests a try at a given time.
 //!
-//! Queries: [`Waiting::try_at`] returns the time of the next try. [`Waiting::next_useful_try`] checks whether enough
-//! nodes are free for an attempt. [`Waiting::asks_one_first`] returns whether the next attempt asks one node before the
-//! others.
+//! [`Waiting::try_at`] returns the time of the next try. [`Waiting::next_useful_try`] checks whether enough nodes are
+//! free for an attempt. [`Waiting::asks_one_first`] returns true if the next attempt asks one node before the others.
 //!
 //! Clients that receive the same push compete under the rules of [`Contention`]. A waiter that has lost a race asks one
 //! node first, because that node grants the lock to only one of the waiters.
 
 use super::contention::{ClientId, Contention};
-use super::freed::FreeNodes;
 use super::quorum::{NodeId, NodeSet, Quorum};
+use super::release_log::FreeNodes;
 use super::validity::Time;
 use std::time::Duration;
 
@@ -32,25 +27,25 @@ pub(crate) struct Waiting {
     try_at: Option<Time>,
     /// The nodes that have reported the deletion of the key since the last attempt began.
     freed: NodeSet,
-    /// The knowledge about competing clients. An attempt that a push causes at once is a race.
     contention: Contention,
-    /// The end of the rest after the last lost race. A push during the rest causes an attempt only when the rest ends.
+    /// When the rest after the last lost race ends. A push during the rest causes an attempt only at this time.
     rests_until: Time,
     is_pushed: bool,
     trigger: Trigger,
-    /// The only node that received the last attempt. The node refused, and will push the deletion of the key.
+    /// The only node contacted in the last attempt. It refused, and will notify the client when the key is deleted.
     watched: Option<NodeId>,
 }
 
+/// The event that caused an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Trigger {
-    /// A push that causes the attempt at once: a race.
+    /// A push to which the client reacted at once. The attempt is a race with other clients.
     Push,
-    /// A push, after a delay that favours clients whose last turn is longer ago.
+    /// A push to which the client reacted after a delay, so that clients whose last turn is longer ago go first.
     LatePush,
-    /// A turn of this client, after which the client held back.
+    /// The end of this client's own turn. The client waited before the attempt, so that other clients go first.
     Return,
-    /// The end of a rest, or a timer.
+    /// The end of a rest after a lost race, or a timer.
     #[default]
     Other,
 }
@@ -64,34 +59,37 @@ impl Waiting {
         self.is_first = true;
     }
 
-    /// Records that the acquire was moved to the queue of another key. No attempt may be under way.
+    /// Records that the acquire was moved to the queue of another key, where it is not first. Do not call this method
+    /// during an attempt.
     pub(crate) fn handle_requeued(&mut self) {
         self.is_first = false;
     }
 
-    /// Records that an attempt begins. Reports about the previous attempt are discarded.
+    /// Records that an attempt begins, and discards the reports about the previous attempt.
     pub(crate) fn handle_begin(&mut self) {
         self.freed = NodeSet::default();
         (self.try_at, self.watched) = (None, None);
         self.is_pushed = false;
     }
 
-    /// Records that other clients compete for the lock. `contention` is the [`contention`](Self::contention) of this
-    /// client's previous acquire.
+    /// Records that other clients compete for the lock. `contention` is the knowledge that this client's previous
+    /// acquire has gathered ([`contention`](Self::contention)).
     pub(crate) fn handle_rivals(&mut self, contention: Contention) {
         self.contention = contention;
         self.contention.handle_rivals();
     }
 
-    /// Records rivals as [`handle_rivals`](Self::handle_rivals) does. This client used the lock just before `now`, so
-    /// it also holds back.
+    /// Records that other clients compete for the lock, and that this client used the lock just before `now`. The
+    /// acquire waits briefly, so that the other clients go first. `contention` is used as in
+    /// [`handle_rivals`](Self::handle_rivals).
     pub(crate) fn handle_return(&mut self, contention: Contention, now: Time) {
         self.handle_rivals(contention);
         self.trigger = Trigger::Return;
-        self.rests_until = now.after(self.contention.hold_back());
+        self.rests_until = now.after(self.contention.delay_after_release());
     }
 
-    /// Records that this client yields after several turns in a row. Returns how long other clients may take to react.
+    /// Records that this client pauses after several turns in a row, so that other clients go first. Returns how much
+    /// longer to pause, because other clients may delay their reaction.
     pub(crate) fn handle_yield(&mut self) -> Duration {
         self.trigger = Trigger::Return;
         self.contention.reaction()
@@ -101,7 +99,7 @@ impl Waiting {
         self.contention.handle_win();
     }
 
-    /// Returns the state that the client's next acquire inherits.
+    /// Returns the knowledge about competing clients, which the client's next acquire inherits.
     pub(crate) fn contention(&self) -> Contention {
         self.contention
     }
@@ -110,7 +108,8 @@ impl Waiting {
         self.rests_until
     }
 
-    /// Returns true if the next attempt asks one node first, and the other nodes once that node has granted.
+    /// Returns true if the next attempt is sent to one node first. The other nodes receive the attempt once that node
+    /// has granted it.
     pub(crate) fn asks_one_first(&self) -> bool {
         self.trigger == Trigger::Return || self.is_pushed && self.contention.has_rivals()
     }
@@ -131,13 +130,14 @@ impl Waiting {
         self.handle_refusal(FreeNodes::default(), quorum, now, random);
     }
 
-    /// Records the client that holds the lock, if the nodes that refuse the attempt report one. The caller must then
-    /// call [`handle_refusal`](Self::handle_refusal).
+    /// Records which client holds the lock. `holder` is `None` if no refusing node reported a client. The caller must
+    /// then call [`handle_refusal`](Self::handle_refusal).
     pub(crate) fn handle_holder(&mut self, holder: Option<ClientId>) {
         self.contention.handle_holder(holder);
     }
 
-    /// Handles a refused attempt. If a quorum has become free since the attempt began, another attempt is scheduled.
+    /// Handles a refused attempt. If a quorum has become free since the attempt began, schedules another attempt.
+    /// `free` is used as in [`next_useful_try`](Self::next_useful_try). `random` must be uniformly distributed.
     pub(crate) fn handle_refusal(
         &mut self,
         free: FreeNodes,
@@ -147,15 +147,15 @@ impl Waiting {
     ) {
         let trigger = std::mem::take(&mut self.trigger);
         let is_lost = trigger == Trigger::Push && self.contention.handle_lost_race();
-        if is_lost || trigger != Trigger::Other && self.contention.rests() {
-            self.rests_until = now.after(self.contention.rest(random));
+        if is_lost || trigger != Trigger::Other && self.contention.rests_after_refusal() {
+            self.rests_until = now.after(self.contention.rest_delay(random));
         }
         if let Some(at) = self.next_useful_try(free, quorum, now) {
             self.schedule_try(at);
         }
     }
 
-    /// Schedules a try at `at`, unless an earlier try is scheduled.
+    /// Schedules a try at `at`, unless a try is already scheduled for an earlier time.
     pub(crate) fn schedule_try(&mut self, at: Time) {
         self.try_at = Some(self.try_at.map_or(at, |known| known.min(at)));
     }
@@ -164,9 +164,9 @@ impl Waiting {
         self.freed.insert(node);
     }
 
-    /// Returns when another attempt is useful because a quorum is known to be free. Returns `None` if no quorum is
-    /// free, or if a try is already scheduled no later than that. `free` contains the nodes that granted the last
-    /// attempt, and the nodes that no longer have a conflicting key.
+    /// Returns the time at which another attempt becomes useful because a quorum is known to be free. Returns `None` if
+    /// no quorum is free, or if an attempt is already scheduled for that time or earlier. `free` contains the nodes
+    /// that granted the last attempt, and the nodes that no longer have a conflicting key.
     pub(crate) fn next_useful_try(
         &mut self,
         free: FreeNodes,

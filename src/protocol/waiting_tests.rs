@@ -47,7 +47,8 @@ fn free_quorum_causes_one_attempt() {
     assert_eq!(waiting.next_useful_try(later, quorum, at(1_800)), Some(at(1_800)));
 }
 
-/// With two nodes, the refusing node can push and the other node can grant before the refusal is evaluated.
+/// Checks that a push is not missed if it arrives before the refusal is evaluated. With two nodes, the refusing node
+/// can push and the other node can grant before that.
 #[test]
 fn push_before_refusal_causes_an_attempt() {
     let quorum = Quorum::majority(2);
@@ -67,7 +68,7 @@ fn push_before_refusal_causes_an_attempt() {
     }
 }
 
-/// Handles a push from the only node, after a refusal by the holder. Returns the time of the next try.
+/// Handles a push from the only node, which has refused the attempt. Returns the time of the next try.
 fn pushed(waiting: &mut Waiting, now: u64) -> Option<Time> {
     waiting.handle_freed(NodeId::new(0));
     let try_at = waiting.next_useful_try(FreeNodes::default(), Quorum::majority(1), at(now));
@@ -90,7 +91,7 @@ fn waiter_without_lost_races_reacts_to_push_at_once() {
     assert!(!waiting.asks_one_first());
 }
 
-/// Returns the longest rest after a refusal at `now`, in microseconds.
+/// Returns the longest possible rest after a refusal at `now`, in microseconds.
 fn longest_rest(waiting: &mut Waiting, now: u64) -> u128 {
     refused(waiting, now, u64::MAX);
     waiting.rests_until().since(at(now)).as_nanos().div_ceil(1_000)

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
 
-/// A client's source of randomness. Cheap to clone.
+/// A client's source of randomness. Cheap to clone: clones of a seeded source share its generator.
 #[derive(Clone, Default)]
 pub(crate) enum Random {
     /// UUIDs from the operating system's generator, and numbers from a thread-local generator.
@@ -34,7 +34,8 @@ impl Random {
         }
     }
 
-    /// Returns a unique random `UUIDv4` (I7). A UUID from the machine's source is not predictable.
+    /// Returns a unique random `UUIDv4`, so that every attempt has a fresh value (I7). A UUID from the machine's source
+    /// is not predictable.
     pub(crate) fn uuid(&self) -> Uuid {
         match self {
             Self::Machine => Uuid::new_v4(),

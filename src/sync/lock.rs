@@ -18,7 +18,8 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Releases the lock until `condition` is notified or `limit` has passed. Spurious wake-ups are possible.
+/// Releases the lock, waits until `condition` is notified or `limit` has passed, and locks again. Without a `limit`,
+/// the wait is unlimited. Spurious wake-ups are possible.
 pub(crate) fn wait<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -15,6 +15,6 @@ pub(crate) use lock::{lock, try_lock};
 #[cfg(all(test, quorlock_loom))]
 pub(crate) use loom_sync::{Mutex, MutexGuard, OnceLock, atomic, lock, try_lock};
 pub(crate) use per_process::PerProcess;
-pub(crate) use safe_waker::{contain, discard, safely};
+pub(crate) use safe_waker::{catch_panic, drop_panic_payload, with_safe_waker};
 #[cfg(not(all(test, quorlock_loom)))]
 pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock, atomic};

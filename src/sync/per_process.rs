@@ -1,9 +1,9 @@
-//! Per-process values: a forked process has its own.
+//! A static value that each process creates for itself, so that a forked process does not use its parent's value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The maximum length of a chain of forked processes in which each process has its own value.
+/// The maximum number of nested forks in which each process gets its own value.
 const GENERATIONS: usize = 64;
 
 /// The values of this process and of the processes from which it was forked, oldest first.
@@ -28,8 +28,8 @@ impl<T> PerProcess<T> {
         Self([const { Slot { process: AtomicU32::new(0), value: OnceLock::new() } }; GENERATIONS])
     }
 
-    /// Returns the value of `process`, which must be the current process. Returns `None` if other processes own all
-    /// slots.
+    /// Returns the value of `process`, which must be the ID of the current process. Calls `init` if the process has no
+    /// value yet. Returns `None` if ancestors of the process own all slots.
     pub(crate) fn get_or_init(&self, process: u32, init: impl FnOnce() -> T) -> Option<&T> {
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let is_own = |slot: &&Slot<T>| {

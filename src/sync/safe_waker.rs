@@ -10,19 +10,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
-/// Runs `work`. Returns `None` if `work` panics; changes made before the panic remain.
-pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+/// Runs `work` and returns its result, or `None` if `work` panics. Changes made before the panic remain.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Some(done),
         Err(thrown) => {
-            discard(thrown);
+            drop_panic_payload(thrown);
             None
         }
     }
 }
 
 /// Drops the payload of a panic. If the payload's destructor panics too, that panic is contained.
-pub(crate) fn discard(thrown: Box<dyn Any + Send>) {
+pub(crate) fn drop_panic_payload(thrown: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
         std::mem::forget(again);
     }
@@ -37,7 +37,7 @@ pub(crate) fn safe(waker: &Waker) -> Waker {
 ///
 /// # Cancel safety
 /// Cancel safe if `future` is cancel safe.
-pub(crate) async fn safely<F: Future>(mut future: Pin<&mut F>) -> F::Output {
+pub(crate) async fn with_safe_waker<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let mut known: Option<(Waker, Waker)> = None;
     poll_fn(|cx| {
         let is_known = known.as_ref().is_some_and(|(task, _)| task.will_wake(cx.waker()));
@@ -59,13 +59,13 @@ impl Wake for SafeWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        contain(|| self.0.as_ref().map(Waker::wake_by_ref));
+        catch_panic(|| self.0.as_ref().map(Waker::wake_by_ref));
     }
 }
 
 impl Drop for SafeWaker {
     fn drop(&mut self) {
-        contain(|| drop(self.0.take()));
+        catch_panic(|| drop(self.0.take()));
     }
 }
 
@@ -109,19 +109,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_waker_that_panics_is_contained_also_when_it_is_dropped() {
+    fn panics_of_a_waker_and_its_drop_are_caught() {
         let theirs = Waker::from(Arc::new(Broken));
         let ours = safe(&theirs);
         // From here on, only the safe waker owns the panicking waker.
-        contain(|| drop(theirs));
+        catch_panic(|| drop(theirs));
         ours.wake_by_ref();
         ours.wake();
-        assert_eq!(contain(|| std::panic::panic_any(Thrown)), None::<()>);
-        assert_eq!(contain(|| 7), Some(7));
+        assert_eq!(catch_panic(|| std::panic::panic_any(Thrown)), None::<()>);
+        assert_eq!(catch_panic(|| 7), Some(7));
     }
 
     #[test]
-    fn the_task_that_waits_is_woken_and_knows_its_waker_again() {
+    fn waiting_task_is_woken_and_its_waker_compares_equal() {
         let count = Arc::new(Count::default());
         let task = Waker::from(count.clone());
         let seen: Mutex<Vec<Waker>> = Mutex::default();
@@ -129,7 +129,7 @@ pub(crate) mod tests {
             seen.lock().unwrap().push(cx.waker().clone());
             Poll::<()>::Pending
         }));
-        let mut safely = pin!(safely(waits.as_mut()));
+        let mut safely = pin!(with_safe_waker(waits.as_mut()));
         for waker in [&task, &task, Waker::noop()] {
             let _ = safely.as_mut().poll(&mut Context::from_waker(waker));
         }

@@ -14,15 +14,15 @@ pub trait Gate: Send {
         task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()>;
 
-    /// Disposes of a task that the runtime has dropped. The implementation drops `task` immediately
-    /// or later. The default implementation drops `task` immediately.
+    /// Takes ownership of a task that the runtime has discarded. Implementations may drop `task`
+    /// immediately or defer the drop; the default drops it immediately.
     fn bury(&mut self, task: Box<dyn Send>) {
         drop(task);
     }
 }
 
 pub(super) struct GatedTask {
-    /// `None` after the task was passed to `Gate::bury`.
+    /// `None` after the task was passed to [`Gate::bury`].
     task: Option<BoxFuture<'static, ()>>,
     gate: Box<dyn Gate>,
 }

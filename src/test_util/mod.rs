@@ -12,10 +12,10 @@ mod world;
 pub use world::{Alarm, Bell, Gate, Stream, World};
 
 use crate::client::{Builder, Inner, Redlock};
-use crate::node::{Driver, lack};
+use crate::node::{Driver, missing_driver};
 use crate::random::Random;
 use crate::time::{self, machine, timer};
-use shifted::Shifted;
+use shifted::ShiftedClock;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub fn advance(by: Duration) {
     timer::wake();
 }
 
-/// Returns true if every due alarm of the machine's clock has rung. On a busy machine, the thread
-/// that rings the alarms can be late.
+/// Returns true if every due alarm of the machine's clock has fired. On a busy machine, the thread
+/// that fires the alarms can be late.
 pub fn has_rung_alarms() -> bool {
     timer::is_idle()
 }
@@ -93,7 +93,7 @@ pub fn has_rung_alarms() -> bool {
 /// The clock measures the validity of leases, the node timeout, and the periods of the restart
 /// guard. It also limits the waits in `acquire`, `extend`, `release` and `close`.
 #[derive(Clone, Default)]
-pub struct Clock(Arc<Shifted>);
+pub struct Clock(Arc<ShiftedClock>);
 
 impl Clock {
     /// Advances the clock by the given duration. Shortly after the call returns, expired leases are
@@ -192,8 +192,8 @@ pub fn token_confirmations(redlock: &Redlock) -> u64 {
     redlock.inner.driver.token_confirmations()
 }
 
-/// Returns the number of waiters that the client has checked because a key was freed. This number
-/// grows with the number of freed keys, not with the number of waiters.
+/// Returns how many waiters the client has checked because a key was freed. This number must grow
+/// with the number of freed keys, not with the number of waiters.
 pub fn waiter_checks(redlock: &Redlock) -> u64 {
     redlock.inner.driver.waiter_checks()
 }
@@ -211,5 +211,5 @@ pub fn replace_nodes(mut builder: Builder, urls: impl IntoIterator<Item = String
 
 /// Returns true if the timers of `runtime` are enabled.
 pub fn has_timers(runtime: &Handle) -> bool {
-    lack(runtime) != Some(Driver::Time)
+    missing_driver(runtime) != Some(Driver::Time)
 }

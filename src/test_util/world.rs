@@ -4,7 +4,7 @@ use super::gate::GatedTask;
 use crate::client::Builder;
 use crate::node::Gates;
 use crate::protocol::Time;
-use crate::time::{Clock, Ring, SourceAlarm, TimeSource};
+use crate::time::{Clock, OnAlarm, SourceAlarm, TimeSource};
 use crate::transport::{Address, Transport};
 use futures::future::BoxFuture;
 use std::io;
@@ -27,10 +27,10 @@ pub trait World: Send + Sync + 'static {
     /// Returns the time of the client's wall clock, since the Unix epoch.
     fn wall_clock(&self) -> Duration;
 
-    /// Sets an alarm that rings `bell` once [`now`](Self::now) reaches `at`. After each ring, the
+    /// Sets an alarm that rings `callback` once [`now`](Self::now) reaches `at`. After each ring, the
     /// alarm rings again at the time that [`Bell::ring`] returned. The alarm ends when its handle is
     /// dropped or [`Bell::ring`] returns `None`.
-    fn set_alarm(&self, at: Duration, bell: Bell) -> Box<dyn Alarm>;
+    fn set_alarm(&self, at: Duration, callback: Bell) -> Box<dyn Alarm>;
 
     /// Opens a new stream to a node. `node` is the address of the node, without user and password.
     fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
@@ -41,13 +41,13 @@ pub trait World: Send + Sync + 'static {
 
 /// Callback of an alarm. The world calls [`ring`](Self::ring) when the alarm is due.
 #[derive(Clone)]
-pub struct Bell(Weak<dyn Ring>);
+pub struct Bell(Weak<dyn OnAlarm>);
 
 impl Bell {
     /// Runs the callback at `now`, the current simulated time. Returns the time of the next call, or
     /// `None` if no further call is needed.
     pub fn ring(&self, now: Duration) -> Option<Duration> {
-        let again = self.0.upgrade()?.ring(time(now))?;
+        let again = self.0.upgrade()?.on_alarm(time(now))?;
         Some(Duration::from_nanos(again.as_nanos()))
     }
 }
@@ -61,14 +61,14 @@ pub trait Alarm: Send + Sync {
 impl Builder {
     /// Runs the client in a simulated world, which replaces the machine's clocks and sockets.
     pub fn world(mut self, world: Arc<dyn World>) -> Self {
-        self.environment.clock = Clock::Other(Arc::new(Inhabited(world.clone())));
-        self.environment.transport = Arc::new(Inhabited(world.clone()));
-        self.environment.gates = Some(Arc::new(Inhabited(world)));
+        self.environment.clock = Clock::Other(Arc::new(WorldAdapter(world.clone())));
+        self.environment.transport = Arc::new(WorldAdapter(world.clone()));
+        self.environment.gates = Some(Arc::new(WorldAdapter(world)));
         self
     }
 }
 
-struct Inhabited(Arc<dyn World>);
+struct WorldAdapter(Arc<dyn World>);
 
 struct WorldAlarm(Box<dyn Alarm>);
 
@@ -76,7 +76,7 @@ fn time(since_origin: Duration) -> Time {
     Time::default().after(since_origin)
 }
 
-impl TimeSource for Inhabited {
+impl TimeSource for WorldAdapter {
     fn now(&self) -> Time {
         time(self.0.now())
     }
@@ -85,29 +85,29 @@ impl TimeSource for Inhabited {
         u64::try_from(self.0.wall_clock().as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Box<dyn SourceAlarm> {
+    fn set_alarm(&self, at: Time, callback: Weak<dyn OnAlarm>) -> Box<dyn SourceAlarm> {
         let at = Duration::from_nanos(at.as_nanos());
-        Box::new(WorldAlarm(self.0.set_alarm(at, Bell(bell))))
+        Box::new(WorldAlarm(self.0.set_alarm(at, Bell(callback))))
     }
 
-    fn is_world(&self) -> bool {
+    fn is_simulated(&self) -> bool {
         true
     }
 }
 
 impl SourceAlarm for WorldAlarm {
-    fn hasten(&self, at: Time) {
+    fn reschedule_earlier(&self, at: Time) {
         self.0.hasten(Duration::from_nanos(at.as_nanos()));
     }
 }
 
-impl Transport for Inhabited {
+impl Transport for WorldAdapter {
     fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
         self.0.connect(&to.to_string())
     }
 }
 
-impl Gates for Inhabited {
+impl Gates for WorldAdapter {
     fn wrap(&self, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
         Box::pin(GatedTask::new(task, self.0.gate()))
     }

@@ -1,6 +1,6 @@
 //! The scheduled alarms, ordered by time. This module uses neither a thread nor a clock.
 
-use super::ring::Ring;
+use super::on_alarm::OnAlarm;
 use crate::protocol::Time;
 use slab::Slab;
 use std::collections::BTreeSet;
@@ -9,38 +9,38 @@ use std::sync::Weak;
 #[derive(Default)]
 pub(super) struct Alarms {
     entries: Slab<Entry>,
-    /// The time and key of each scheduled alarm. A ringing alarm is not included.
+    /// The time and key of each scheduled alarm. A firing alarm is not included.
     order: BTreeSet<(Time, usize)>,
     /// The key of the alarm whose callback is running.
-    ringing: Option<usize>,
+    firing: Option<usize>,
 }
 
 struct Entry {
-    bell: Weak<dyn Ring>,
-    /// When the alarm is due. While its callback runs, the earliest time requested by [`Alarms::hasten`].
+    callback: Weak<dyn OnAlarm>,
+    /// When the alarm is due. While its callback runs, the earliest time requested by [`Alarms::reschedule_earlier`].
     at: Option<Time>,
 }
 
 impl Alarms {
     /// Adds an alarm and returns its key. The key is not reused until the alarm is cancelled.
-    pub(super) fn set(&mut self, at: Time, bell: Weak<dyn Ring>) -> usize {
-        let key = self.entries.insert(Entry { bell, at: Some(at) });
+    pub(super) fn set(&mut self, at: Time, callback: Weak<dyn OnAlarm>) -> usize {
+        let key = self.entries.insert(Entry { callback, at: Some(at) });
         self.order.insert((at, key));
         key
     }
 
     pub(super) fn cancel(&mut self, key: usize) {
-        self.ringing.take_if(|ringing| *ringing == key);
+        self.firing.take_if(|firing| *firing == key);
         if let Some(at) = self.entries.try_remove(key).and_then(|entry| entry.at) {
             self.order.remove(&(at, key));
         }
     }
 
-    /// Reschedules the alarm to `at`, unless it is due earlier or no longer scheduled. Returns true if the timer thread
-    /// must wake up earlier.
-    pub(super) fn hasten(&mut self, key: usize, at: Time) -> bool {
+    /// Reschedules the alarm `key` to `at`, unless it is due earlier or no longer scheduled. Returns true if the timer
+    /// thread must wake up earlier.
+    pub(super) fn reschedule_earlier(&mut self, key: usize, at: Time) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
-        if self.ringing == Some(key) {
+        if self.firing == Some(key) {
             entry.at = Some(entry.at.map_or(at, |again| again.min(at)));
             return false;
         }
@@ -50,20 +50,20 @@ impl Alarms {
         self.order.insert((at, key))
     }
 
-    /// Returns the callback of the next alarm that is due at `now`. The alarm counts as ringing until
-    /// [`put_back`](Self::put_back).
-    pub(super) fn take_due(&mut self, now: Time) -> Option<Weak<dyn Ring>> {
+    /// Returns the callback of the next alarm if it is due at `now`, and `None` otherwise. The caller must run the
+    /// callback and then call [`finish_firing`](Self::finish_firing).
+    pub(super) fn take_due(&mut self, now: Time) -> Option<Weak<dyn OnAlarm>> {
         self.next().filter(|at| *at <= now)?;
         let (_, key) = self.order.pop_first()?;
         let entry = self.entries.get_mut(key)?;
-        (self.ringing, entry.at) = (Some(key), None);
-        Some(entry.bell.clone())
+        (self.firing, entry.at) = (Some(key), None);
+        Some(entry.callback.clone())
     }
 
-    /// Reschedules the ringing alarm to `answer`, or to an earlier time requested while it was ringing. Without an
-    /// answer, the alarm is not rescheduled. A cancelled alarm is ignored.
-    pub(super) fn put_back(&mut self, answer: Option<Time>) {
-        let Some(key) = self.ringing.take() else { return };
+    /// Reschedules the alarm whose callback has returned `answer`, unless the alarm was cancelled. An earlier time that
+    /// was requested while the callback ran replaces `answer`. If `answer` is `None`, the alarm is not rescheduled.
+    pub(super) fn finish_firing(&mut self, answer: Option<Time>) {
+        let Some(key) = self.firing.take() else { return };
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.at = answer.map(|at| entry.at.map_or(at, |again| again.min(at)));
         self.order.extend(entry.at.map(|at| (at, key)));
@@ -73,10 +73,10 @@ impl Alarms {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Returns true if no alarm is due at `now` and none is ringing.
+    /// Returns true if no alarm is due at `now` and no callback is running.
     #[cfg(feature = "test-util")]
     pub(super) fn is_idle(&self, now: Time) -> bool {
-        self.ringing.is_none() && self.next().is_none_or(|at| at > now)
+        self.firing.is_none() && self.next().is_none_or(|at| at > now)
     }
 }
 

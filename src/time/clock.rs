@@ -1,9 +1,9 @@
 //! A client's clock, and how alarms are set on it.
 
 use super::machine;
-use super::ring::Ring;
+use super::on_alarm::OnAlarm;
 #[cfg(feature = "test-util")]
-use super::ring::SourceAlarm;
+use super::on_alarm::SourceAlarm;
 use super::timer::Alarm;
 use crate::protocol::Time;
 #[cfg(feature = "test-util")]
@@ -19,11 +19,11 @@ pub(crate) trait TimeSource: Send + Sync {
     /// Returns the wall-clock time in microseconds since 1970, or 0 before 1970.
     fn wall_us(&self) -> u64;
 
-    /// Calls `bell` at `at`, then at each time that `bell` returns, until the returned alarm is dropped.
-    fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Box<dyn SourceAlarm>;
+    /// Calls `callback` at `at`, then at each time that `callback` returns, until the returned alarm is dropped.
+    fn set_alarm(&self, at: Time, callback: Weak<dyn OnAlarm>) -> Box<dyn SourceAlarm>;
 
-    /// Returns true if no other clock may be read alongside this source, not even tokio's clock.
-    fn is_world(&self) -> bool {
+    /// Returns true if the time is simulated. The client must then read no other clock, not even tokio's.
+    fn is_simulated(&self) -> bool {
         false
     }
 }
@@ -31,7 +31,7 @@ pub(crate) trait TimeSource: Send + Sync {
 /// The clock that a client uses for its leases, waits and alarms. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) enum Clock {
-    /// The machine's clock. One thread per process rings its alarms.
+    /// The machine's clock. One thread per process fires its alarms.
     #[default]
     Machine,
     #[cfg(feature = "test-util")]
@@ -48,8 +48,7 @@ impl Clock {
         }
     }
 
-    /// Returns the wall-clock time in microseconds since 1970, or 0 before 1970. Only a hint: safety does not depend on
-    /// it.
+    /// Returns the wall-clock time in microseconds since 1970, or 0 before 1970. Safety does not depend on this time.
     pub(crate) fn wall_us(&self) -> u64 {
         match self {
             Self::Machine => machine::wall_us(),
@@ -58,18 +57,18 @@ impl Clock {
         }
     }
 
-    /// Calls `bell` at `at`, then at each time that `bell` returns, until the returned alarm is dropped.
-    pub(crate) fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Alarm {
+    /// Calls `callback` at `at`, then at each time that `callback` returns, until the returned alarm is dropped.
+    pub(crate) fn set_alarm(&self, at: Time, callback: Weak<dyn OnAlarm>) -> Alarm {
         match self {
-            Self::Machine => Alarm::set(at, bell),
+            Self::Machine => Alarm::set(at, callback),
             #[cfg(feature = "test-util")]
-            Self::Other(source) => Alarm::of(source.set_alarm(at, bell)),
+            Self::Other(source) => Alarm::of(source.set_alarm(at, callback)),
         }
     }
 
-    /// Returns true if no other clock may be read alongside this clock.
+    /// Returns true if the time is simulated. The client must then read no other clock.
     #[cfg(feature = "test-util")]
-    pub(crate) fn is_world(&self) -> bool {
-        matches!(self, Self::Other(source) if source.is_world())
+    pub(crate) fn is_simulated(&self) -> bool {
+        matches!(self, Self::Other(source) if source.is_simulated())
     }
 }

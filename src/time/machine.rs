@@ -1,4 +1,4 @@
-//! The machine's clock. Validity is measured with this clock unless a client is given another one.
+//! The machine's clock. The validity of leases is measured with this clock, unless a client was given another clock.
 //!
 //! The clock counts the time during which the machine is suspended, as the nodes' key expiry does:
 //!
@@ -6,8 +6,8 @@
 //! - macOS and iOS: `CLOCK_MONOTONIC`, which is not the clock that `Instant` reads there.
 //! - Other systems: `Instant`, the best clock available.
 //!
-//! The wall clock is only a hint for the number at which fencing counters can continue. Safety does not depend on the
-//! wall clock.
+//! The wall clock only suggests a number from which fencing counters can continue. Safety does not depend on the wall
+//! clock.
 
 use crate::protocol::Time;
 use std::time::SystemTime;
@@ -32,8 +32,8 @@ pub(crate) fn wall_us() -> u64 {
     wall_us
 }
 
-/// Returns the time on the system's clock at which this clock reads `at`. The clocks differ only if a test has advanced
-/// this one.
+/// Converts the time `at` on this clock to the time on the system's clock. The clocks differ only if a test has
+/// advanced this clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn on_system(at: Time) -> Time {
     #[cfg(feature = "test-util")]
@@ -104,7 +104,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn time_goes_on_and_never_back() {
+    fn clock_is_monotonic_and_advances() {
         let start = now();
         std::thread::sleep(Duration::from_millis(5));
         assert!(now().since(start) >= Duration::from_millis(5));

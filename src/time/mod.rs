@@ -1,20 +1,20 @@
-//! A client's clock and its alarms.
+//! A client's clock, its alarms, and the thread that fires them.
 //!
-//! Contains the clock sources, the alarms, and the thread that rings them. This module depends neither on Redis nor on
-//! an async runtime. The rules about times are in [`protocol`](crate::protocol).
+//! This module depends neither on Redis nor on an async runtime. The rules about times are in
+//! [`protocol`](crate::protocol).
 
 mod alarms;
 mod clock;
 pub(crate) mod machine;
-mod ring;
-mod sleeper;
+mod on_alarm;
+mod parker;
 pub(crate) mod timer;
 mod wakeup;
 
 pub(crate) use clock::Clock;
 #[cfg(feature = "test-util")]
 pub(crate) use clock::TimeSource;
-pub(crate) use ring::Ring;
+pub(crate) use on_alarm::OnAlarm;
 #[cfg(feature = "test-util")]
-pub(crate) use ring::SourceAlarm;
+pub(crate) use on_alarm::SourceAlarm;
 pub(crate) use timer::Alarm;

@@ -1,16 +1,16 @@
-//! The timer thread, which rings the alarms of the whole process.
+//! The timer thread, which fires the alarms of the whole process.
 //!
 //! Leases end by this timer and not by tokio's. A blocking task can delay tokio's timers for all workers, and tokio's
 //! timers do not advance while the machine is suspended. Wake-ups from this thread are not delayed.
 
 use super::alarms::Alarms;
 use super::machine;
-use super::ring::Ring;
+use super::on_alarm::OnAlarm;
 #[cfg(feature = "test-util")]
-use super::ring::SourceAlarm;
-use super::sleeper::Sleeper;
+use super::on_alarm::SourceAlarm;
+use super::parker::Parker;
 use crate::protocol::Time;
-use crate::sync::{PerProcess, contain, lock};
+use crate::sync::{PerProcess, catch_panic, lock};
 use std::cell::Cell;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +36,9 @@ struct ThreadAlarm {
 }
 
 impl Alarm {
-    /// Calls `bell` at `at` on the machine's clock, then at each time that `bell` returns.
-    pub(super) fn set(at: Time, bell: Weak<dyn Ring>) -> Self {
-        Self(Kind::Thread(Timer::here().set(at, bell)))
+    /// Calls `callback` at `at` on the machine's clock, then at each time that `callback` returns.
+    pub(super) fn set(at: Time, callback: Weak<dyn OnAlarm>) -> Self {
+        Self(Kind::Thread(Timer::of_process().set(at, callback)))
     }
 
     #[cfg(feature = "test-util")]
@@ -47,20 +47,20 @@ impl Alarm {
     }
 
     /// Reschedules the alarm to `at`, unless it is due earlier.
-    pub(crate) fn hasten(&self, at: Time) {
+    pub(crate) fn reschedule_earlier(&self, at: Time) {
         match &self.0 {
-            Kind::Thread(alarm) => alarm.hasten(at),
+            Kind::Thread(alarm) => alarm.reschedule_earlier(at),
             #[cfg(feature = "test-util")]
-            Kind::Other(alarm) => alarm.hasten(at),
+            Kind::Other(alarm) => alarm.reschedule_earlier(at),
         }
     }
 }
 
 impl ThreadAlarm {
-    fn hasten(&self, at: Time) {
-        if self.is_ours() && self.timer.alarms().hasten(self.key, at) {
+    fn reschedule_earlier(&self, at: Time) {
+        if self.is_ours() && self.timer.alarms().reschedule_earlier(self.key, at) {
             self.timer.start();
-            self.timer.sleeper.wake();
+            self.timer.parker.wake();
         }
     }
 
@@ -77,16 +77,16 @@ impl Drop for ThreadAlarm {
     }
 }
 
-/// Wakes the timer thread to read the clock again after a test has moved the clock.
+/// Wakes the timer thread, so that it reads the clock again after a test has advanced the clock.
 #[cfg(feature = "test-util")]
 pub(crate) fn wake() {
-    Timer::here().sleeper.wake();
+    Timer::of_process().parker.wake();
 }
 
-/// Returns true if every alarm that is due has rung.
+/// Returns true if every alarm that is due has fired.
 #[cfg(feature = "test-util")]
 pub(crate) fn is_idle() -> bool {
-    Timer::here().alarms().is_idle(machine::now())
+    Timer::of_process().alarms().is_idle(machine::now())
 }
 
 /// The timer of this process, and the timers of the processes from which it was forked.
@@ -94,13 +94,13 @@ static TIMERS: PerProcess<Timer> = PerProcess::new();
 
 thread_local! {
     /// The timer of this thread, used if [`TIMERS`] has no free slot for the process.
-    static SPARE: Cell<Option<&'static Timer>> = const { Cell::new(None) };
+    static THREAD_TIMER: Cell<Option<&'static Timer>> = const { Cell::new(None) };
 }
 
 struct Timer {
     process: u32,
     alarms: Mutex<Alarms>,
-    sleeper: Sleeper,
+    parker: Parker,
     is_running: AtomicBool,
 }
 
@@ -121,31 +121,31 @@ impl Drop for Running {
 
 impl Timer {
     /// Returns the timer of this process.
-    fn here() -> &'static Self {
+    fn of_process() -> &'static Self {
         let process = process::id();
         let known = TIMERS.get_or_init(process, || Self::new(process));
-        known.unwrap_or_else(|| Self::spare(process))
+        known.unwrap_or_else(|| Self::of_thread(process))
     }
 
-    /// Returns the timer of this thread. A timer is leaked for each new `process`.
-    fn spare(process: u32) -> &'static Self {
-        let known = SPARE.get().filter(|timer| timer.process == process);
+    /// Returns the timer of this thread. Each thread leaks one timer for each new `process`.
+    fn of_thread(process: u32) -> &'static Self {
+        let known = THREAD_TIMER.get().filter(|timer| timer.process == process);
         known.unwrap_or_else(|| {
             let timer: &'static Self = Box::leak(Box::new(Self::new(process)));
-            SPARE.set(Some(timer));
+            THREAD_TIMER.set(Some(timer));
             timer
         })
     }
 
     fn new(process: u32) -> Self {
-        let (alarms, sleeper) = (Mutex::default(), Sleeper::new());
-        Self { process, alarms, sleeper, is_running: AtomicBool::new(false) }
+        let (alarms, parker) = (Mutex::default(), Parker::new());
+        Self { process, alarms, parker, is_running: AtomicBool::new(false) }
     }
 
-    fn set(&'static self, at: Time, bell: Weak<dyn Ring>) -> ThreadAlarm {
-        let key = self.alarms().set(at, bell);
+    fn set(&'static self, at: Time, callback: Weak<dyn OnAlarm>) -> ThreadAlarm {
+        let key = self.alarms().set(at, callback);
         self.start();
-        self.sleeper.wake();
+        self.parker.wake();
         ThreadAlarm { timer: self, key }
     }
 
@@ -164,13 +164,14 @@ impl Timer {
         loop {
             loop {
                 let now = machine::now();
-                let Some(bell) = self.alarms().take_due(now) else { break };
-                let answer = contain(|| bell.upgrade().and_then(|bell| bell.ring(now)));
+                let Some(callback) = self.alarms().take_due(now) else { break };
+                let answer =
+                    catch_panic(|| callback.upgrade().and_then(|callback| callback.on_alarm(now)));
                 let again = answer.unwrap_or_else(|| Some(now.after(AFTER_PANIC)));
-                self.alarms().put_back(again);
+                self.alarms().finish_firing(again);
             }
             let next = self.alarms().next();
-            self.sleeper.sleep_until(next);
+            self.parker.sleep_until(next);
         }
     }
 

@@ -1,16 +1,16 @@
 //! Sleeps and timeouts of a task, based on the alarms of a client's clock.
 
 use super::clock::Clock;
-use super::ring::Ring;
+use super::on_alarm::OnAlarm;
 use crate::protocol::Time;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-struct Bell(Notify);
+struct NotifyOnAlarm(Notify);
 
-impl Ring for Bell {
-    fn ring(self: Arc<Self>, _now: Time) -> Option<Time> {
+impl OnAlarm for NotifyOnAlarm {
+    fn on_alarm(self: Arc<Self>, _now: Time) -> Option<Time> {
         self.0.notify_one();
         None
     }
@@ -19,13 +19,14 @@ impl Ring for Bell {
 impl Clock {
     /// Sleeps until `at`, even while the runtime's timers are delayed.
     pub(crate) async fn sleep_until(&self, at: Time) {
-        let bell = Arc::new(Bell(Notify::new()));
-        let ring: Weak<dyn Ring> = Arc::<Bell>::downgrade(&bell);
-        let _alarm = self.set_alarm(at, ring);
-        bell.0.notified().await;
+        let notify = Arc::new(NotifyOnAlarm(Notify::new()));
+        let callback: Weak<dyn OnAlarm> = Arc::<NotifyOnAlarm>::downgrade(&notify);
+        let _alarm = self.set_alarm(at, callback);
+        notify.0.notified().await;
     }
 
-    /// Awaits `task` for at most `limit`. Returns the output of `task` and the rest of `limit`, or `None` on timeout.
+    /// Awaits `task` for at most `limit`. Returns the output of `task` and the remaining time, or `None` if `limit` has
+    /// passed.
     pub(crate) async fn timeout<T>(
         &self,
         limit: Duration,

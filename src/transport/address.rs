@@ -4,7 +4,8 @@ use std::fmt;
 #[cfg(unix)]
 use std::path::PathBuf;
 
-/// Address of a node. `Display` writes the node's name: equivalent spellings of one host have the same name.
+/// The network address of a node. `Display` writes the node's name, which is the same for equivalent spellings of a
+/// host.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     Tcp(TcpAddress),
@@ -22,13 +23,13 @@ pub(crate) struct TcpAddress {
 }
 
 impl Address {
-    /// Returns a hint for a connection that the server closed without a reply. Redis with TLS closes a plain TCP
-    /// connection in this way.
+    /// Returns a suffix for the error message if the server closes the connection without a reply. Redis with TLS
+    /// closes a plain TCP connection in this way.
     pub(crate) fn hint_if_closed(&self) -> &'static str {
         if matches!(self, Self::Tcp(_)) { "; if it speaks TLS, use rediss://" } else { "" }
     }
 
-    /// Returns a hint for a connection on which the server sends no reply. Redis without TLS does not reply to a TLS
+    /// Returns a suffix for the error message if the server sends no reply. Redis without TLS does not reply to a TLS
     /// handshake, because it waits for the end of a line.
     pub(crate) fn hint_if_silent(&self) -> &'static str {
         match self {

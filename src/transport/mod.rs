@@ -1,8 +1,8 @@
-//! Byte streams to nodes.
+//! Connections to nodes, as byte streams.
 //!
-//! A client opens every connection through the trait [`Transport`]. This module also contains the implementation of the
-//! trait with sockets: TCP, TLS over TCP, and Unix sockets. A client has one [`Transport`] and passes it to each of its
-//! nodes. No other module opens connections, and this module has no global state.
+//! A client opens every connection through the trait [`Transport`]. This module also contains its implementation for
+//! sockets: TCP, TLS over TCP, and Unix sockets. A client has one [`Transport`], which all of its nodes share. No other
+//! module opens connections, and this module has no global state.
 //!
 //! The Redis protocol is in [`wire`](crate::wire). The [`coordinator`](crate::coordinator) decides when to connect and
 //! how long to try.
@@ -28,7 +28,7 @@ use futures::future::BoxFuture;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Factory for streams to nodes.
+/// Opens byte streams to nodes.
 pub(crate) trait Transport: Send + Sync {
     /// Opens a stream to a node.
     ///
@@ -37,11 +37,11 @@ pub(crate) trait Transport: Send + Sync {
     fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 
-/// Bidirectional byte stream to a node. Dropping the stream closes the connection.
+/// A bidirectional byte stream to a node. Dropping the stream closes the connection.
 #[cfg_attr(not(feature = "test-util"), allow(unreachable_pub))] // Simulated worlds implement this trait.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// Enables or disables direct reads. A direct read also asks the operating system for bytes or an end of file that
-    /// the runtime may not have noticed. A runtime notices new bytes only when one of its threads polls the sockets.
+    /// Enables or disables direct reads, which ask the operating system for bytes or an end of file that the runtime
+    /// has not noticed yet. A runtime notices new bytes only when one of its threads polls the sockets.
     ///
     /// The default implementation ignores the call.
     fn read_directly(&mut self, is_direct: bool) {

@@ -1,4 +1,4 @@
-//! Socket whose bytes can be read before the runtime has noticed them.
+//! A socket whose bytes can be read before the runtime has noticed them.
 
 use super::Stream;
 use socket2::SockRef;
@@ -12,8 +12,8 @@ use tokio::net::UnixStream;
 #[cfg(feature = "tls-rustls")]
 use tokio_rustls::client::TlsStream;
 
-/// Wrapper of a tokio socket that adds direct reads. A direct read does not change tokio's readiness state. If a direct
-/// read returns bytes that tokio has not noticed, tokio may later wake the task when no bytes are left.
+/// A tokio socket that can also be read directly. A direct read does not change tokio's readiness state. If it returns
+/// bytes that tokio has not noticed, tokio may later wake the task when no bytes are left.
 pub(super) struct Socket<S> {
     inner: S,
     is_direct: bool,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_and_the_end_are_read_directly_before_the_runtime_polls_its_sockets() {
+    async fn socket_is_read_directly_before_the_runtime_polls_it() {
         let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = server.local_addr().expect("it listens");
         let mut stream = Socket::new(TcpStream::connect(address).await.expect("it listens"));

@@ -20,7 +20,7 @@ use rustls::ClientConfig;
 #[cfg(feature = "rustls-0-23")]
 use std::sync::Arc;
 
-/// The default transport of a client.
+/// The default transport of a client: sockets of the operating system.
 #[derive(Default)]
 pub(crate) struct Sockets {
     #[cfg(feature = "tls-rustls")]
@@ -30,10 +30,10 @@ pub(crate) struct Sockets {
 #[cfg(feature = "tls-rustls")]
 #[derive(Clone)]
 pub(crate) enum Tls {
-    /// A configuration from the application.
+    /// A rustls configuration from the application.
     #[cfg(feature = "rustls-0-23")]
     Config(Arc<ClientConfig>),
-    /// PEM files, from which the client creates a new configuration for each connection.
+    /// PEM files. The client reads them again for each new connection.
     Files(TlsFiles),
 }
 
@@ -108,7 +108,7 @@ async fn tcp(address: SocketAddr) -> io::Result<Socket<TcpStream>> {
     let socket = SockRef::from(&stream);
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
-        // After this time, the kernel drops bytes that were not delivered (I8).
+        // After this time, the kernel drops bytes that were not delivered (I8: an old command must not arrive late).
         socket.set_tcp_user_timeout(Some(STALE_WINDOW))?;
     }
     Ok(Socket::new(stream))
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_address_that_connects_is_enough_and_without_one_the_reason_is_told() {
+    async fn connect_tries_every_address_and_reports_the_last_error() {
         let addresses =
             |ports: &[u16]| ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
         let connect = |address: SocketAddr| async move {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_looked_up() {
+    async fn host_name_is_resolved() {
         let (_listener, address) = listener().await;
         // The name may also have an IPv6 address, at which no server listens.
         let server = TcpAddress { host: "localhost".to_owned(), port: address.port() };

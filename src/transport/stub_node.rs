@@ -1,5 +1,5 @@
-//! Stub of a node for unit tests. The stub replies to the commands of a set-up, to `SET NX`, and to the scripts that
-//! extend or release one key.
+//! A stub of a node for unit tests. It replies to the commands that set up a connection, to `SET NX`, and to the
+//! scripts that extend or release one key.
 
 use super::{Address, Stream, Transport};
 use crate::sync::lock;
@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// Capacity of a stream in each direction, in bytes. The capacity is smaller than most commands, so that commands
-/// arrive in pieces.
+/// The capacity of a stream in each direction, in bytes. It is smaller than most commands, so that commands arrive in
+/// pieces.
 const CAPACITY: usize = 64;
 
 const INFO: &str = "redis_version:7.0.15\r\nrun_id:0123\r\nuptime_in_seconds:86400\r\nrole:master";
 
-/// Transport that connects every address to the same stub node. Keys do not expire.
+/// A transport that connects every address to the same stub node. Keys do not expire.
 pub(crate) struct StubNode {
     state: Arc<Mutex<State>>,
     addresses: Mutex<Vec<String>>,
@@ -141,7 +141,8 @@ impl State {
         }
     }
 
-    /// Returns a script's reply for a key: 1 if the key holds `value`, 0 if the key is missing, -1 otherwise.
+    /// Returns the reply of a script that checks the holder: 1 if `key` holds `value`, 0 if the key is missing, and -1
+    /// if it holds another value.
     fn holds(&self, key: &[u8], value: &[u8]) -> i8 {
         match self.keys.get(key) {
             Some(held) if held == value => 1,

@@ -1,6 +1,6 @@
 //! TLS streams with rustls and its ring provider.
 //!
-//! Each configuration names the provider, because the application chooses the default provider of the process.
+//! Each configuration selects the provider explicitly, because the process-wide default belongs to the application.
 
 use super::socket::Socket;
 use rustls::crypto::ring;
@@ -18,8 +18,8 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// PEM files for TLS. Without `ca_cert`, the client trusts the system's root certificates. Without `cert` and `key`,
-/// the client sends no certificate to servers.
+/// The PEM files that configure TLS. Without `ca_cert`, the client trusts the system's root certificates. Without
+/// `cert` and `key`, the client sends no certificate to servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
     pub(crate) ca_cert: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct TlsFiles {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// Error for a PEM file that cannot be used.
+/// The error for a PEM file that cannot be used.
 #[derive(Debug)]
 pub(crate) struct BadFile {
     pub(crate) setting: &'static str,
@@ -48,8 +48,8 @@ impl From<BadFile> for io::Error {
 }
 
 impl TlsFiles {
-    /// Creates a configuration from the current contents of the files or the system's current root certificates. Each
-    /// connection loads them again, because certificates may be replaced while a client runs.
+    /// Creates a configuration from the current contents of the files. Without `ca_cert`, loads the system's current
+    /// root certificates. Each connection loads them again, because certificates may be replaced while a client runs.
     pub(super) async fn load(&self) -> io::Result<Arc<ClientConfig>> {
         let files = self.clone();
         // Reading and parsing the files blocks the thread.
@@ -63,7 +63,7 @@ impl TlsFiles {
         Ok(Arc::new(spawn_blocking(load).await.map_err(io::Error::other)??))
     }
 
-    /// Reads and parses the files. Fails with the first file that cannot be used.
+    /// Checks that the files can be read and parsed. Fails with the first file that cannot be used.
     pub(crate) fn check(&self) -> Result<(), BadFile> {
         let roots = self.roots()?.unwrap_or_else(RootCertStore::empty);
         self.config(roots).map(drop)

@@ -1,23 +1,23 @@
-//! A node's parsed replies.
+//! The parsed form of a node's reply to a command.
 
 use super::failure::NodeFailure;
 use super::value::Value;
 use crate::protocol::{Time, Vote};
 use std::time::Duration;
 
-/// Parsed reply of a node: a vote with its details.
+/// A node's parsed reply to one command: the node's vote, and the details that the node reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted(Grant),
-    /// A key holds another value, or a type other than a string.
+    /// A key holds another value, or is not a string.
     Denied(Conflict),
     /// A key does not exist.
     Missing {
         /// Value of the fencing counters, if the command was fenced.
-        number: Option<u64>,
+        counter: Option<u64>,
     },
-    /// The node executed the command, but its vote does not count. The node may have forgotten locks, or its clock is
-    /// suspect.
+    /// The node executed the command, but its vote is ignored: the node may have lost locks, or its clock is
+    /// unreliable.
     Excluded(NodeFailure),
     /// The command failed, or its reply is invalid. The state of the keys is unknown.
     Failed(NodeFailure),
@@ -25,10 +25,11 @@ pub(crate) enum Answer {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// Time at which the grant starts to count; `None` if the grant counts immediately (I15).
+    /// The time from which the grant counts towards the quorum, or `None` if it counts immediately. A grant is delayed
+    /// if the node's clock may have expired an earlier lease's key too early (I15).
     pub(crate) counts_from: Option<Time>,
     /// Value of the fencing counters, if the command was fenced.
-    pub(crate) number: Option<u64>,
+    pub(crate) counter: Option<u64>,
 }
 
 /// The existing key that blocked a command, with the details that the node reported.
@@ -38,12 +39,12 @@ pub(crate) struct Conflict {
     pub(crate) remaining: Option<RemainingTtl>,
     /// The key's value; `None` if the node did not report it, or if the key holds a type other than a string.
     pub(crate) value: Option<Value>,
-    /// Index of the key among the command's keys.
-    pub(crate) place: usize,
-    /// Whether the node will push an invalidation when the key changes.
+    /// Index of the conflicting key among the command's keys.
+    pub(crate) key_index: usize,
+    /// Whether the node sends an invalidation when the key changes.
     pub(crate) is_watched: bool,
     /// Value of the fencing counters, if the command was fenced.
-    pub(crate) number: Option<u64>,
+    pub(crate) counter: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,34 +63,35 @@ impl Answer {
         }
     }
 
-    pub(crate) fn number(&self) -> Option<u64> {
+    pub(crate) fn counter(&self) -> Option<u64> {
         match self {
-            Self::Granted(Grant { number, .. })
-            | Self::Denied(Conflict { number, .. })
-            | Self::Missing { number } => *number,
+            Self::Granted(Grant { counter, .. })
+            | Self::Denied(Conflict { counter, .. })
+            | Self::Missing { counter } => *counter,
             Self::Excluded(_) | Self::Failed(_) => None,
         }
     }
 
-    pub(super) fn with_number(self, number: u64) -> Self {
-        let number = Some(number);
+    pub(super) fn with_counter(self, counter: u64) -> Self {
+        let counter = Some(counter);
         match self {
-            Self::Granted(grant) => Self::Granted(Grant { number, ..grant }),
-            Self::Denied(conflict) => Self::Denied(Conflict { number, ..conflict }),
-            Self::Missing { .. } => Self::Missing { number },
+            Self::Granted(grant) => Self::Granted(Grant { counter, ..grant }),
+            Self::Denied(conflict) => Self::Denied(Conflict { counter, ..conflict }),
+            Self::Missing { .. } => Self::Missing { counter },
             Self::Excluded(_) | Self::Failed(_) => self,
         }
     }
 
-    /// Creates the failure for a reply that is not valid for its command. `what` names the kind of the reply.
+    /// Creates the answer for a reply that is not valid for its command. `what` describes the reply, for example `an
+    /// array`.
     pub(super) fn unexpected(what: &str) -> Self {
         Self::Failed(NodeFailure::Unexpected(what.into()))
     }
 }
 
 impl RemainingTtl {
-    /// Parses a reply to `PTTL`. A missing key has a remaining TTL of zero. Returns `None` for a number that `PTTL`
-    /// never returns.
+    /// Parses a reply to `PTTL`. Returns a TTL of zero for a missing key, and `None` for a number that `PTTL` never
+    /// returns.
     pub(super) fn of(pttl: i64) -> Option<Self> {
         match pttl {
             -2 => Some(Self::Expires(Duration::ZERO)),
@@ -100,11 +102,11 @@ impl RemainingTtl {
 
     /// Returns the remaining TTL, or `Duration::MAX` for a key without expiry.
     pub(crate) fn at_most(self) -> Duration {
-        self.limited().unwrap_or(Duration::MAX)
+        self.duration().unwrap_or(Duration::MAX)
     }
 
     /// Returns the remaining TTL, or `None` for a key without expiry.
-    pub(crate) fn limited(self) -> Option<Duration> {
+    pub(crate) fn duration(self) -> Option<Duration> {
         match self {
             Self::Expires(remaining) => Some(remaining),
             Self::NoExpiry => None,
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(RemainingTtl::of(-2), Some(RemainingTtl::Expires(ms(0))), "missing key");
         assert_eq!((RemainingTtl::of(-3), RemainingTtl::of(i64::MIN)), (None, None));
         assert_eq!(
-            (RemainingTtl::NoExpiry.limited(), RemainingTtl::Expires(ms(7)).limited()),
+            (RemainingTtl::NoExpiry.duration(), RemainingTtl::Expires(ms(7)).duration()),
             (None, Some(ms(7)))
         );
     }

@@ -1,6 +1,6 @@
-//! Names of auxiliary keys, for example the key of a lock's fencing counter.
+//! Names of auxiliary keys. An auxiliary key stores data about a lock, for example its fencing counter.
 //!
-//! The name of an auxiliary key depends on the lock key `K`:
+//! The name is derived from the lock key `K`:
 //!
 //! | `K` | auxiliary key of kind `token` |
 //! |---|---|
@@ -18,16 +18,17 @@
 
 use super::keys::Key;
 
-/// Reserved text that lock keys must not contain.
+/// The text that identifies auxiliary keys. Lock keys must not contain it.
 const MARK: &str = "#quorlock:";
 
-/// Returns true if the key contains the reserved mark and therefore cannot be locked.
+/// Returns true if `key` contains [`MARK`] and therefore cannot be locked.
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
     key.windows(MARK.len()).any(|part| part == MARK.as_bytes())
 }
 
-/// Returns the auxiliary key of `key`. `kind` identifies the purpose and must contain neither braces nor colons.
-/// Returns `None` if `key` is empty, or if its braces do not permit a name in the same slot.
+/// Returns the name of the auxiliary key that stores data of the given `kind` for the lock `key`. `kind` must contain
+/// neither braces nor colons. Returns `None` if `key` is empty, or if its braces rule out a name in the same cluster
+/// slot.
 pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
     let marked = [key, MARK.as_bytes(), kind.as_bytes()];
     match braces(key) {
@@ -39,13 +40,13 @@ pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
     }
 }
 
-/// Meaning of the braces in a key for Redis Cluster.
+/// How the braces in a key affect its slot in Redis Cluster.
 enum Braces {
-    /// No braces: the whole key determines the slot.
+    /// The key has no braces. The whole key determines the slot.
     None,
-    /// A hash tag determines the slot.
+    /// The key has a hash tag, which determines the slot.
     Tag,
-    /// Braces that form no hash tag: the whole key determines the slot.
+    /// The braces in the key form no hash tag. The whole key determines the slot.
     Stray,
 }
 

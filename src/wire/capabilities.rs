@@ -1,20 +1,21 @@
-//! Optional capabilities of a connection.
+//! Optional server features that the client can use on a connection.
 
 use super::facts::Facts;
 use super::requests::Requests;
 
-/// Optional features of a server that this client is permitted to use.
+/// The optional server features that are available on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Capabilities {
-    /// Whether client tracking is enabled. The server then pushes an invalidation when a watched key changes.
+    /// Whether client tracking is enabled. If so, the server pushes an invalidation when a watched key changes.
     pub(crate) tracks: bool,
-    /// The server's native compare-and-delete command, which replaces the release script.
+    /// The native command that deletes a key only if the key holds a given value, in place of the release script.
+    /// `None` if the server has no such command.
     pub(crate) deletes: Option<NativeDelete>,
     /// Whether the server has `MSETEX` (Valkey 9.1, Redis 8.4), which replaces the acquire script for several keys.
     pub(crate) sets_all: bool,
 }
 
-/// Native command for which the client falls back to a script if the server refuses the command.
+/// An optional server command that replaces a script. If the server refuses the command, the client uses the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NativeCommand {
     /// The command `MSETEX`.
@@ -22,8 +23,8 @@ pub(crate) enum NativeCommand {
     Delete,
 }
 
-/// Command that deletes a key if the key holds a given value. The server replies 1 if it has deleted the key, and 0 if
-/// the key is missing or holds another value.
+/// A command that deletes a key if the key holds a given value. The server replies 1 if it has deleted the key, and 0
+/// if the key is missing or holds another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NativeDelete {
     /// `DELIFEQ key value`, of Valkey 9.0 and later.
@@ -33,8 +34,8 @@ pub(crate) enum NativeDelete {
 }
 
 impl Capabilities {
-    /// Derives the native commands from the version that the server reports. `tracks` is true if client tracking is
-    /// enabled.
+    /// Determines the available features. The native commands follow from the version that the server reports. `tracks`
+    /// is true if client tracking is enabled.
     pub(super) fn of(facts: &Facts, tracks: bool) -> Self {
         Self { tracks, deletes: NativeDelete::of(facts), sets_all: sets_all(facts) }
     }
@@ -48,7 +49,7 @@ impl Capabilities {
 }
 
 fn sets_all(facts: &Facts) -> bool {
-    match (facts.valkey_level(), facts.level()) {
+    match (facts.valkey_version(), facts.redis_version()) {
         (Some(valkey), _) => valkey >= (9, 1),
         (None, redis) => redis.is_some_and(|redis| redis >= (8, 4)),
     }
@@ -56,7 +57,7 @@ fn sets_all(facts: &Facts) -> bool {
 
 impl NativeDelete {
     fn of(facts: &Facts) -> Option<Self> {
-        match (facts.valkey_level(), facts.level()) {
+        match (facts.valkey_version(), facts.redis_version()) {
             (Some(valkey), _) => (valkey >= (9, 0)).then_some(Self::DelIfEq),
             (None, redis) => (redis? >= (8, 4)).then_some(Self::DelEx),
         }

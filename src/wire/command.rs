@@ -12,7 +12,7 @@ use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct CommandTarget<'a> {
     pub(crate) node: NodeId,
     pub(crate) keys: &'a Keys,
     pub(crate) value: &'a Value,
@@ -21,38 +21,39 @@ pub(crate) struct Subject<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    /// Sets the keys if none of them exists. Otherwise, the node replies with the details of the conflict that `wants`
-    /// requests.
-    Acquire { ttl: Ttl, wants: Wants },
-    /// Replaces the value `from`, which another client handed over, with this client's value.
+    /// Sets the keys if none of them exists. Otherwise, the node replies with the details about the conflicting key
+    /// that `wants` selects.
+    Acquire { ttl: Ttl, wants: ConflictDetails },
+    /// Takes over a lock: replaces the value `from`, which the lock's holder handed over, with this client's value.
     Adopt { ttl: Ttl, from: Arc<Value> },
-    /// Raises the fencing counters to at least `token`, if the keys hold this client's value.
+    /// Raises the fencing counters to at least `token`, provided that the keys hold this client's value.
     ConfirmToken { token: u64 },
-    /// Extends the TTLs of the keys, which then expire at `until` (T1 + ttl) or later (I6). If `watches` is true, the
-    /// command also subscribes to invalidations of the keys.
+    /// Extends the TTLs of the keys, which then expire at `until` or later (I6). `until` is the start of the extension
+    /// (T1) plus the ttl. If `watches` is true, the command also subscribes to invalidations of the keys.
     Extend { until: Time, watches: bool },
-    /// Sets missing keys again. The new keys expire at `until` or up to 1 ms later.
+    /// Restores missing keys. The restored keys expire at `until` or up to 1 ms later.
     Repair { until: Time },
-    /// Deletes the keys, or replaces their value with a cool-down value.
+    /// Deletes the keys. With `cooling`, replaces their value with the cool-down value instead.
     Release { cooling: Option<Arc<CoolDown>> },
     /// Reads the key's value and remaining TTL.
     Read,
-    /// Deletes a key that still holds a value read earlier. The value may belong to any client. The command is sent
-    /// once and never retried.
+    /// Deletes a key if it still holds a value that was read earlier. The value may belong to any client. The command
+    /// is sent once and never retried.
     ForceDelete,
 }
 
-/// Value that replaces a released lock's value, and the time at which the new value expires.
+/// The value that keeps the keys of a released lock occupied during its cool-down, and the time at which the keys
+/// expire.
 #[derive(Debug)]
 pub(crate) struct CoolDown {
     pub(crate) value: Value,
     pub(crate) until: Time,
 }
 
-/// Information that an acquire requests about a conflicting key.
+/// The information that an acquire requests about a conflicting key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
-    /// No details, because the client makes no second attempt.
+pub(crate) enum ConflictDetails {
+    /// No details. Used if the client makes no second attempt.
     Nothing,
     /// The remaining TTL, and an invalidation when the key changes.
     Watch,
@@ -61,7 +62,8 @@ pub(crate) enum Wants {
 }
 
 impl Command {
-    /// Returns the TTL that the command sets on the keys if it is written at `now`, or `None` if it sets no TTL.
+    /// Returns the TTL that the command sets on the keys if it is written at `now`. Returns `None` if the command sets
+    /// no TTL.
     pub(crate) fn key_ttl(&self, now: Time) -> Option<Ttl> {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
@@ -100,11 +102,11 @@ impl Command {
         }
     }
 
-    /// Appends the command to `requests`. A native command replaces a script only if `form` is [`Form::Native`] and the
-    /// server supports the native command.
+    /// Appends the command to `requests` and returns the layout of its replies. A native command replaces a script only
+    /// if `form` is [`Form::Native`] and the server supports the native command.
     pub(crate) fn write(
         &self,
-        of: Subject<'_>,
+        of: CommandTarget<'_>,
         form: Form,
         now: Time,
         can: Capabilities,
@@ -131,7 +133,7 @@ impl Command {
                 set_all(&mut writer, keys, value, ttl);
             }
             Self::Acquire { wants, .. } => {
-                if can.tracks && *wants != Wants::Nothing {
+                if can.tracks && *wants != ConflictDetails::Nothing {
                     // Subscribe before the script runs, so that the node pushes every later change.
                     watch(&mut writer, keys);
                 }
@@ -180,13 +182,13 @@ impl Command {
     }
 }
 
-/// Appends `TIME`. [`time_us`](super::time_us) parses the reply.
+/// Appends a `TIME` command, whose reply is parsed by [`time_us`](super::time_us).
 pub(crate) fn ask_time(requests: &mut Requests) {
     requests.command_of(TIME, 0).end();
 }
 
-/// Maximum total length of the values in one native acquire or release, in bytes. A native command repeats the value
-/// for each key, whereas a script receives the value only once.
+/// The maximum total length of the values in one native acquire or release, in bytes. A native command repeats the
+/// value for each key, whereas a script receives the value only once.
 const MAX_REPEATED_VALUES: usize = 64 << 10;
 
 const TIME: Words<'static> = Words::new(b"$4\r\nTIME\r\n", 1);
@@ -196,8 +198,8 @@ const PTTL: Words<'static> = Words::new(b"$4\r\nPTTL\r\n", 1);
 const CLIENT_CACHING_YES: Words<'static> =
     Words::new(b"$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n", 3);
 
-/// Returns the TTL that remains until `until`. The TTL is rounded up, because the keys must not expire before the
-/// lease's validity ends. The TTL is never zero, because Redis would delete the key.
+/// Returns the time from `now` to `until` as a TTL. The result is rounded up, because the keys must not expire before
+/// the lease's validity ends. It is never zero, because Redis would delete the key.
 fn remaining(until: Time, now: Time) -> Ttl {
     Ttl::covering(until.since(now))
 }
@@ -224,14 +226,14 @@ fn acquire(
     writer.record_verdict();
 }
 
-/// Sets a single key without fencing counters, which needs no script.
+/// Appends a `SET` for a single key without fencing counters. This case needs no script.
 fn set(writer: &mut Writer<'_>, key: &[u8], value: &[u8], ttl: u64) {
     let set = writer.requests.command_of(SET, 5).arg(key).arg(value);
     set.words(NX_PX).number(ttl).end();
     writer.record_verdict();
 }
 
-/// Sets all keys, or none if any of them exists.
+/// Appends an `MSETEX`, which sets all keys, or none if any of them exists.
 fn set_all(writer: &mut Writer<'_>, keys: &Keys, value: &[u8], ttl: u64) {
     let set = writer.requests.command("MSETEX", 2 * keys.len() + 4).number(keys.len() as u64);
     let set = keys.iter().fold(set, |set, key| set.arg(key).arg(value));
@@ -245,13 +247,18 @@ fn delete_each(writer: &mut Writer<'_>, delete: NativeDelete, keys: &Keys, value
     writer.record_native(RequestKind::NativeDelete);
 }
 
-fn request_conflict_details(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool) {
-    if wants == Wants::Nothing {
+fn request_conflict_details(
+    writer: &mut Writer<'_>,
+    key: &[u8],
+    wants: ConflictDetails,
+    tracks: bool,
+) {
+    if wants == ConflictDetails::Nothing {
         return;
     }
     ask_ttl(writer, key, tracks);
     writer.record_ttl();
-    if wants == Wants::WatchAndHolder {
+    if wants == ConflictDetails::WatchAndHolder {
         // The end index is inclusive, so the range has one byte more than the longest value. A reply of this length
         // reveals a longer value.
         writer.requests.command("GETRANGE", 3).arg(key).arg("0").number(MAX_VALUE as u64).end();
@@ -259,7 +266,7 @@ fn request_conflict_details(writer: &mut Writer<'_>, key: &[u8], wants: Wants, t
     }
 }
 
-/// Subscribes to one invalidation for each key.
+/// Appends the commands that subscribe to the next change of each key.
 fn watch(writer: &mut Writer<'_>, keys: &Keys) {
     keys.iter().for_each(|key| ask_ttl(writer, key, true));
 }

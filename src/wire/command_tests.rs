@@ -16,19 +16,19 @@ const SCRIPTS: [&str; 8] =
     ["acquire", "ACQUIRE", "acquire_fenced", "extend", "EXTEND", "release", "RELEASE", "read"];
 
 #[derive(Debug)]
-pub(super) struct About {
+pub(super) struct Fixture {
     pub(super) keys: Keys,
     pub(super) value: Value,
     pub(super) fence: Option<Counters>,
 }
 
-impl About {
+impl Fixture {
     pub(super) fn keys(names: &[&str]) -> Self {
         let keys = names.iter().map(|name| name.as_bytes().into()).collect();
         Self { keys: Keys::all(keys).expect("some keys"), value: Value::of(b"mine"), fence: None }
     }
 
-    /// Adds fencing counters with a hint of 7, and commits `token` if given.
+    /// Adds fencing counters whose minimum after an increment is 7. Commits `token`, if given.
     pub(super) fn fenced(self, token: Option<u64>) -> Self {
         let counters =
             CounterKeys::for_keys(&self.keys, ms(60_000)).expect("keys that can have counters");
@@ -40,9 +40,9 @@ impl About {
         Self { fence: Some(fence), ..self }
     }
 
-    fn subject(&self) -> Subject<'_> {
+    fn subject(&self) -> CommandTarget<'_> {
         let node = NodeId::new(0);
-        Subject { node, keys: &self.keys, value: &self.value, fence: self.fence.as_ref() }
+        CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence.as_ref() }
     }
 }
 
@@ -90,14 +90,14 @@ pub(super) fn shown(mut command: Vec<String>) -> String {
     command.join(" ")
 }
 
-fn written(command: &Command, about: &About, form: Form, tracks: bool) -> (Vec<u8>, ReplyShape) {
+fn written(command: &Command, about: &Fixture, form: Form, tracks: bool) -> (Vec<u8>, ReplyShape) {
     let can = Capabilities { tracks, ..Capabilities::default() };
     written_where(command, about, form, can)
 }
 
 pub(super) fn written_where(
     command: &Command,
-    about: &About,
+    about: &Fixture,
     form: Form,
     can: Capabilities,
 ) -> (Vec<u8>, ReplyShape) {
@@ -109,10 +109,16 @@ pub(super) fn written_where(
     (requests.bytes()[before..].to_vec(), shape)
 }
 
-/// Asserts that `command` is written as `lines`, both with `EVALSHA` and with `EVAL`. `places` contains the expected
-/// positions of the verdict, the TTL and the holder.
+/// Asserts that `command` is encoded as `lines`, both with `EVALSHA` and with `EVAL`. `places` contains the expected
+/// positions of three replies: the one with the vote, the TTL and the holder.
 #[track_caller]
-fn expect(command: &Command, about: &About, tracks: bool, lines: &[&str], places: (u16, u16, u16)) {
+fn expect(
+    command: &Command,
+    about: &Fixture,
+    tracks: bool,
+    lines: &[&str],
+    places: (u16, u16, u16),
+) {
     let (bytes, shape) = written(command, about, Form::Hash, tracks);
     let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
     assert_eq!(commands, lines, "{command:?}");
@@ -148,20 +154,20 @@ fn script_names_match_their_sources() {
 
 #[test]
 fn single_key_is_acquired_without_script() {
-    let (k, ttl) = (About::keys(&["k"]), ms(9_000));
+    let (k, ttl) = (Fixture::keys(&["k"]), ms(9_000));
     let (bytes, _) =
-        written(&Command::Acquire { ttl, wants: Wants::Nothing }, &k, Form::Hash, true);
+        written(&Command::Acquire { ttl, wants: ConflictDetails::Nothing }, &k, Form::Hash, true);
     let set = "*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\nmine\r\n$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n9000\r\n";
     assert_eq!(bytes, set.as_bytes());
     let set = "SET k mine NX PX 9000";
     let (caching, pttl, get) = ("CLIENT CACHING YES", "PTTL k", "GETRANGE k 0 4200");
     for (wants, tracks, lines, ttl_at, holder_at) in [
-        (Wants::Nothing, false, vec![set], 0, 0),
-        (Wants::Nothing, true, vec![set], 0, 0),
-        (Wants::Watch, false, vec![set, pttl], 1, 0),
-        (Wants::Watch, true, vec![set, caching, pttl], 2, 0),
-        (Wants::WatchAndHolder, false, vec![set, pttl, get], 1, 2),
-        (Wants::WatchAndHolder, true, vec![set, caching, pttl, get], 2, 3),
+        (ConflictDetails::Nothing, false, vec![set], 0, 0),
+        (ConflictDetails::Nothing, true, vec![set], 0, 0),
+        (ConflictDetails::Watch, false, vec![set, pttl], 1, 0),
+        (ConflictDetails::Watch, true, vec![set, caching, pttl], 2, 0),
+        (ConflictDetails::WatchAndHolder, false, vec![set, pttl, get], 1, 2),
+        (ConflictDetails::WatchAndHolder, true, vec![set, caching, pttl, get], 2, 3),
     ] {
         expect(&Command::Acquire { ttl, wants }, &k, tracks, &lines, (0, ttl_at, holder_at));
     }
@@ -169,39 +175,58 @@ fn single_key_is_acquired_without_script() {
     let repair = Command::Repair { until: until(8_000) };
     let set = ["SET k mine NX PX 8000"];
     expect(&repair, &k, true, &set, (0, 0, 0));
-    expect(&repair, &About::keys(&["k"]).fenced(None), true, &set, (0, 0, 0));
+    expect(&repair, &Fixture::keys(&["k"]).fenced(None), true, &set, (0, 0, 0));
 }
 
 #[test]
 fn multiple_and_fenced_keys_are_acquired_by_script() {
-    let (ttl, ab) = (ms(9_000), About::keys(&["a", "b"]));
+    let (ttl, ab) = (ms(9_000), Fixture::keys(&["a", "b"]));
     let script = "EVALSHA acquire 2 a b mine 9000";
     let (caching, a, b) = ("CLIENT CACHING YES", "PTTL a", "PTTL b");
-    for wants in [Wants::Nothing, Wants::Watch, Wants::WatchAndHolder] {
+    for wants in [ConflictDetails::Nothing, ConflictDetails::Watch, ConflictDetails::WatchAndHolder]
+    {
         let acquire = Command::Acquire { ttl, wants };
         expect(&acquire, &ab, false, &[script], (0, 0, 0));
         let watched = [caching, a, caching, b, script];
-        let lines = if wants == Wants::Nothing { &watched[4..] } else { &watched[..] };
+        let lines = if wants == ConflictDetails::Nothing { &watched[4..] } else { &watched[..] };
         expect(&acquire, &ab, true, lines, (u16::try_from(lines.len()).expect("few") - 1, 0, 0));
     }
-    let fenced = About::keys(&["k"]).fenced(None);
+    let fenced = Fixture::keys(&["k"]).fenced(None);
     let script = "EVALSHA acquire_fenced 2 k k#quorlock:token:{k} 7 60000 mine 9000";
-    expect(&Command::Acquire { ttl, wants: Wants::Nothing }, &fenced, true, &[script], (0, 0, 0));
+    expect(
+        &Command::Acquire { ttl, wants: ConflictDetails::Nothing },
+        &fenced,
+        true,
+        &[script],
+        (0, 0, 0),
+    );
     let set =
         "EVALSHA ACQUIRE 4 a b a#quorlock:token:{a} b#quorlock:token:{b} 7 incr 60000 mine 9000";
-    let fenced_set = About::keys(&["a", "b"]).fenced(None);
-    expect(&Command::Acquire { ttl, wants: Wants::Nothing }, &fenced_set, true, &[set], (0, 0, 0));
+    let fenced_set = Fixture::keys(&["a", "b"]).fenced(None);
+    expect(
+        &Command::Acquire { ttl, wants: ConflictDetails::Nothing },
+        &fenced_set,
+        true,
+        &[set],
+        (0, 0, 0),
+    );
     let lines = [caching, "PTTL k", script];
-    expect(&Command::Acquire { ttl, wants: Wants::Watch }, &fenced, true, &lines, (2, 0, 0));
+    expect(
+        &Command::Acquire { ttl, wants: ConflictDetails::Watch },
+        &fenced,
+        true,
+        &lines,
+        (2, 0, 0),
+    );
     let repair = Command::Repair { until: until(8_000) };
     expect(&repair, &ab, true, &["EVALSHA acquire 2 a b mine 8000"], (0, 0, 0));
     let script = "EVALSHA ACQUIRE 2 k k#quorlock:token:{k} 9 touch 60000 mine 8000";
-    expect(&repair, &About::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
+    expect(&repair, &Fixture::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
 }
 
 #[test]
 fn extension_subscribes_after_its_script() {
-    let (k, ab) = (About::keys(&["k"]), About::keys(&["a", "b"]));
+    let (k, ab) = (Fixture::keys(&["k"]), Fixture::keys(&["a", "b"]));
     let [quiet, watched] =
         [false, true].map(|watches| Command::Extend { until: until(8_000), watches });
     let (caching, script) = ("CLIENT CACHING YES", "EVALSHA extend 1 k mine 8000");
@@ -210,9 +235,9 @@ fn extension_subscribes_after_its_script() {
     expect(&watched, &k, true, &[script, caching, "PTTL k"], (0, 0, 0));
     let script = "EVALSHA extend 2 a b mine 8000";
     expect(&watched, &ab, true, &[script, caching, "PTTL a", caching, "PTTL b"], (0, 0, 0));
-    let uncommitted = About::keys(&["k"]).fenced(None);
+    let uncommitted = Fixture::keys(&["k"]).fenced(None);
     expect(&quiet, &uncommitted, true, &["EVALSHA extend 1 k mine 8000"], (0, 0, 0));
-    let fenced = About::keys(&["k"]).fenced(Some(9));
+    let fenced = Fixture::keys(&["k"]).fenced(Some(9));
     let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 9 touch 60000 mine 8000";
     expect(&watched, &fenced, true, &[script, caching, "PTTL k"], (0, 0, 0));
     let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 12 touch 60000 mine 1";
@@ -226,7 +251,7 @@ pub(super) fn cool_down(until: Time) -> Command {
 
 #[test]
 fn adopt_release_and_force_delete_use_the_release_script() {
-    let (k, fenced) = (About::keys(&["k"]), || About::keys(&["k"]).fenced(None));
+    let (k, fenced) = (Fixture::keys(&["k"]), || Fixture::keys(&["k"]).fenced(None));
     let adopt = Command::Adopt { ttl: ms(9_000), from: Arc::new(Value::of(b"theirs")) };
     expect(&adopt, &k, true, &["EVALSHA release 1 k theirs mine 9000"], (0, 0, 0));
     let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 incr 60000 theirs mine 9000";
@@ -236,11 +261,11 @@ fn adopt_release_and_force_delete_use_the_release_script() {
     expect(&release, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&release, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 9 try 60000 mine";
-    expect(&release, &About::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
+    expect(&release, &Fixture::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
     // The token equals the hint, so the counter is already high enough.
-    let even = About::keys(&["k"]).fenced(Some(7));
+    let even = Fixture::keys(&["k"]).fenced(Some(7));
     expect(&release, &even, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
-    expect(&release, &About::keys(&["b", "a"]), true, &["EVALSHA release 2 a b mine"], (0, 0, 0));
+    expect(&release, &Fixture::keys(&["b", "a"]), true, &["EVALSHA release 2 a b mine"], (0, 0, 0));
 
     let swap = "EVALSHA release 1 k mine nobody 500";
     expect(&cool_down(until(500)), &k, true, &[swap], (0, 0, 0));
@@ -255,7 +280,11 @@ fn adopt_release_and_force_delete_use_the_release_script() {
 
 fn any_command() -> impl Strategy<Value = Command> {
     let other = || Arc::new(Value::of(b"other"));
-    let wants = prop_oneof![Just(Wants::Nothing), Just(Wants::Watch), Just(Wants::WatchAndHolder)];
+    let wants = prop_oneof![
+        Just(ConflictDetails::Nothing),
+        Just(ConflictDetails::Watch),
+        Just(ConflictDetails::WatchAndHolder)
+    ];
     let cooling = move |ms| Arc::new(CoolDown { value: Value::of(b"nobody"), until: until(ms) });
     prop_oneof![
         wants.prop_map(|wants| Command::Acquire { ttl: ms(9_000), wants }),
@@ -270,10 +299,10 @@ fn any_command() -> impl Strategy<Value = Command> {
     ]
 }
 
-fn any_about() -> impl Strategy<Value = About> {
+fn any_about() -> impl Strategy<Value = Fixture> {
     let token = proptest::option::of(proptest::option::of(1..99_u64));
     (1..4_usize, token).prop_map(|(keys, token)| {
-        let about = About::keys(&["a", "b", "c"][..keys]);
+        let about = Fixture::keys(&["a", "b", "c"][..keys]);
         if let Some(token) = token { about.fenced(token) } else { about }
     })
 }
@@ -293,8 +322,9 @@ fn any_reply() -> impl Strategy<Value = Reply> {
 }
 
 proptest! {
-    /// The test derives the expected positions from the written commands. The verdict is the reply to `SET` or to the
-    /// script, otherwise to `PTTL`. After a `SET`, the replies to `PTTL` and `GETRANGE` describe the conflict.
+    /// Checks that the reply shape points to the replies that matter. The expected positions are derived from the
+    /// encoded commands. The verdict is the reply to `SET` or to the script, otherwise to `PTTL`. After a `SET`, the
+    /// replies to `PTTL` and `GETRANGE` describe the conflict.
     #[test]
     fn only_relevant_replies_affect_the_answer(
         command in any_command(), about in any_about(), tracks: bool, by_source: bool,

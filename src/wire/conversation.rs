@@ -1,4 +1,4 @@
-//! Request pipelines and their replies on one connection, without I/O.
+//! Matches the replies on one connection to its request pipelines, without I/O.
 
 use super::decoder::{Decoder, Malformed};
 use super::failure::last_error;
@@ -7,8 +7,8 @@ use super::requests::{LOCK_REPLY, Requests};
 use redis::{ServerError, Value};
 use std::collections::VecDeque;
 
-/// State of one connection's pipelines: encoded requests, and the replies received so far. Each pipeline has a context
-/// `T`, which [`poll_replies`](Self::poll_replies) returns together with the replies.
+/// The request pipelines of one connection and the replies received so far. The caller attaches a context `T` to each
+/// pipeline, and [`poll_replies`](Self::poll_replies) returns it together with the replies.
 #[derive(Debug)]
 pub(crate) struct Conversation<T> {
     requests: Requests,
@@ -16,17 +16,17 @@ pub(crate) struct Conversation<T> {
     sent: usize,
     /// Number of bytes sent before the first byte of `requests`.
     sent_before: u64,
-    /// Number of bytes marked as sent that the stream has not accepted yet.
+    /// Number of bytes that were marked as sent, but that the stream has not accepted yet.
     unsent: usize,
     /// Unanswered pipelines, oldest first.
     pipelines: VecDeque<Pipeline<T>>,
     /// Offset in the outgoing byte stream at which the last answered pipeline ends.
-    answered: u64,
+    answered_end: u64,
     /// Replies to the oldest unanswered pipeline, received so far.
     replies: Vec<Value>,
     decoder: Decoder,
     pushes: InvalidationBuffer,
-    /// The first error reply that matches no request. A server sends an unmatched error if a new connection exceeds the
+    /// The first error reply that belongs to no request. A server sends such an error if a new connection exceeds the
     /// server's connection limit, or if the server cannot parse a command and closes the connection.
     stray_error: Option<ServerError>,
 }
@@ -41,7 +41,7 @@ struct Pipeline<T> {
     context: T,
 }
 
-/// Error for a reply that no request has caused. The client matches replies by order alone, so the stream is out of
+/// The error for a reply without a matching request. The client matches replies by order alone, so the stream is out of
 /// sync after an unsolicited reply.
 const UNSOLICITED: Malformed = Malformed("unsolicited reply");
 
@@ -53,7 +53,7 @@ impl<T> Conversation<T> {
             sent_before: 0,
             unsent: 0,
             pipelines: VecDeque::new(),
-            answered: 0,
+            answered_end: 0,
             replies: Vec::new(),
             decoder: Decoder::default(),
             pushes: InvalidationBuffer::default(),
@@ -65,7 +65,7 @@ impl<T> Conversation<T> {
         &mut self.requests
     }
 
-    /// Creates a pipeline from the requests that were added since the last call.
+    /// Combines the requests that were added since the last call into one pipeline with the given `context`.
     pub(crate) fn end_pipeline(&mut self, context: T) {
         let (count, longest) = (self.requests.take_len(), self.requests.take_longest_reply());
         let end = self.sent_before + self.requests.bytes().len() as u64;
@@ -80,12 +80,12 @@ impl<T> Conversation<T> {
         self.sent += count;
         if self.to_send().is_empty() {
             self.sent_before = self.total_sent();
-            self.requests.forget_bytes();
+            self.requests.clear_sent_bytes();
             self.sent = 0;
         }
     }
 
-    /// Records that the stream has not accepted the last `count` bytes marked as sent.
+    /// Records that the stream has not accepted the last `count` bytes that were marked as sent.
     pub(crate) fn handle_unsent(&mut self, count: usize) {
         self.unsent = count;
     }
@@ -98,8 +98,8 @@ impl<T> Conversation<T> {
         self.decoder.add(bytes);
     }
 
-    /// Returns the context and the replies of the oldest pipeline, if all its replies have arrived. After an error, the
-    /// stream is out of sync, and the caller must close the connection.
+    /// Returns the context and the replies of the oldest pipeline, or `None` until all its replies have arrived. After
+    /// an error, the stream is out of sync, and the caller must close the connection.
     pub(crate) fn poll_replies(&mut self) -> Result<Option<(T, Vec<Value>)>, Malformed> {
         loop {
             if let Some(answered) = self.take_answered()? {
@@ -110,7 +110,9 @@ impl<T> Conversation<T> {
             match self.decoder.next(longest)? {
                 None => return Ok(None),
                 Some(Value::Push { kind, data }) => self.pushes.record(&kind, data),
-                Some(reply) if self.pipelines.is_empty() || self.answered >= self.total_sent() => {
+                Some(reply)
+                    if self.pipelines.is_empty() || self.answered_end >= self.total_sent() =>
+                {
                     if let Value::ServerError(error) = reply {
                         self.stray_error.get_or_insert(error);
                     }
@@ -131,9 +133,10 @@ impl<T> Conversation<T> {
         }
     }
 
-    /// Removes the oldest pipeline and returns its context and replies, if all its replies have arrived.
+    /// Removes the oldest pipeline and returns its context and replies. Returns `None` until all its replies have
+    /// arrived.
     ///
-    /// Fails if the pipeline was not sent completely, or if another reply follows that no pipeline expects. In both
+    /// Fails if the pipeline was not sent completely, or if it is the last pipeline and another reply follows. In both
     /// cases, any of the earlier replies may be the unsolicited one.
     fn take_answered(&mut self) -> Result<Option<(T, Vec<Value>)>, Malformed> {
         let Some(oldest) = self.pipelines.front() else { return Ok(None) };
@@ -147,7 +150,7 @@ impl<T> Conversation<T> {
         let Some(Pipeline { end, context, .. }) = self.pipelines.pop_front() else {
             return Ok(None);
         };
-        self.answered = end;
+        self.answered_end = end;
         Ok(Some((context, std::mem::take(&mut self.replies))))
     }
 
@@ -163,8 +166,9 @@ impl<T> Conversation<T> {
         !self.replies.is_empty()
     }
 
-    /// Returns the error reply that is probably the reason why the server closed the connection. This reply either
-    /// matches no request, or is the last reply received for the oldest unanswered pipeline.
+    /// Returns the error that probably explains why the server closed the connection. It is a reply that belongs to no
+    /// request, or the last reply received for the oldest unanswered pipeline. Returns `None` if this reply is not an
+    /// error.
     pub(crate) fn last_error(&self) -> Option<String> {
         match (&self.stray_error, self.replies.last()) {
             (Some(error), _) | (None, Some(Value::ServerError(error))) => Some(last_error(error)),
@@ -191,7 +195,7 @@ impl<T> Conversation<T> {
     }
 }
 
-/// Returns true for the error that Redis sends if it cannot parse a request, for example because a string is too long.
+/// Returns true if `error` reports a request that Redis cannot parse, for example because a string is too long.
 fn is_protocol_error(error: &ServerError) -> bool {
     error.code() == "ERR" && error.details().is_some_and(|text| text.starts_with("Protocol error"))
 }

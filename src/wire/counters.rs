@@ -1,4 +1,4 @@
-//! Fencing counters of a lock attempt, and the fencing token that results from the counters.
+//! Fencing counters of a lock attempt, and the fencing token that the attempt obtains from them.
 
 use super::auxiliary_key::auxiliary_key;
 use super::keys::Keys;
@@ -9,29 +9,30 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(crate) struct CounterKeys {
     keys: Keys,
-    /// Time for which a node stores a counter after its last use.
+    /// How long a node keeps a counter after its last use.
     ttl: Ttl,
 }
 
 impl CounterKeys {
-    /// Creates one counter key for each lock key. Fails with the first lock key that cannot have a counter.
+    /// Derives one counter key from each lock key. Fails with the first lock key that cannot have a counter.
     pub(crate) fn for_keys(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
         Ok(Self { keys: keys.try_map(|key| auxiliary_key(key, "token"))?, ttl })
     }
 }
 
-/// Fencing state of one attempt.
+/// The fencing counters and the fencing token of one attempt.
 #[derive(Debug)]
 pub(crate) struct Counters {
     keys: Arc<CounterKeys>,
-    /// Minimum value of the counters after an increment.
+    /// The minimum value of the counters after an increment. The client chooses it so that all nodes reply with the
+    /// same number.
     hint: u64,
-    /// The committed token, or 0 before the commit. No token is 0, because counters start at 1.
+    /// The attempt's committed token, or 0 before the commit. No token is 0, because counters start at 1.
     token: AtomicU64,
     /// Time of the first increment in nanoseconds, or 0 before the first increment.
     first_increment: AtomicU64,
-    /// Nodes that returned a counter value of at least the token.
-    high_nodes: OnceLock<NodeSet>,
+    /// Nodes that returned a counter value equal to the token or higher.
+    nodes_at_token: OnceLock<NodeSet>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +44,14 @@ pub(crate) struct CounterUpdate<'a> {
     pub(crate) mode: CounterMode,
 }
 
-/// Rule for the counters' new value, which is never below the update's minimum. See `scripts/fenced.lua`.
+/// How a script computes the counters' new value, which is never below the update's minimum. See `scripts/fenced.lua`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CounterMode {
-    /// The highest current value plus 1.
+    /// The new value is the highest current value plus 1.
     Increment,
-    /// The highest current value.
+    /// The new value is the highest current value.
     Touch,
-    /// The highest current value. The script skips counters that hold no number.
+    /// The new value is the highest current value. The script skips counters that hold no number.
     TryTouch,
 }
 
@@ -66,14 +67,16 @@ impl CounterMode {
 
 impl Counters {
     pub(crate) fn new(keys: Arc<CounterKeys>, hint: u64) -> Self {
-        let (token, first_increment, high_nodes) = Default::default();
-        Self { keys, hint, token, first_increment, high_nodes }
+        let (token, first_increment, nodes_at_token) = Default::default();
+        Self { keys, hint, token, first_increment, nodes_at_token }
     }
 
-    /// Stores the token that a quorum has committed. `drawn` contains the counter values that the nodes returned.
+    /// Stores the fencing token after a quorum has committed it. `drawn` contains the counter value that each node
+    /// returned.
     pub(crate) fn commit(&self, token: u64, drawn: &[(NodeId, u64)]) {
-        let high_nodes = drawn.iter().filter(|(_, number)| *number >= token).map(|(node, _)| *node);
-        self.high_nodes.get_or_init(|| high_nodes.collect());
+        let nodes_at_token =
+            drawn.iter().filter(|(_, number)| *number >= token).map(|(node, _)| *node);
+        self.nodes_at_token.get_or_init(|| nodes_at_token.collect());
         self.token.store(token, Ordering::Release);
     }
 
@@ -81,7 +84,8 @@ impl Counters {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token != 0)
     }
 
-    /// Creates an update that increments the counters. The first call records `now` as the time of the first increment.
+    /// Creates an update that increments the counters. Records `now` as the time of the first increment, unless one is
+    /// recorded already.
     pub(crate) fn increment(&self, now: Time) -> CounterUpdate<'_> {
         let first = (0, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
         let _ = self.first_increment.compare_exchange(first.0, first.1, first.2, first.3);
@@ -94,30 +98,33 @@ impl Counters {
     }
 
     /// Creates an update that raises the counters to at least the committed token and renews their TTL. Returns `None`
-    /// before the commit.
+    /// if no token has been committed yet.
     pub(crate) fn touch(&self) -> Option<CounterUpdate<'_>> {
         self.token().map(|token| self.confirm(token))
     }
 
-    /// Creates an update for a release. The update raises the counters to at least the committed token and renews their
-    /// TTL. The update skips counters that hold no number, so it never fails the release.
+    /// Creates an update that accompanies a release. It raises the counters to at least the committed token and renews
+    /// their TTL. It skips counters that hold no number, so that it never fails the release.
     ///
-    /// Returns `None` before the commit, or if the counters on `node` are high enough at `until` without the update.
+    /// Returns `None` if no token has been committed, or if the counters on `node` are high enough at `until` without
+    /// the update.
     pub(crate) fn try_touch(&self, node: NodeId, until: Time) -> Option<CounterUpdate<'_>> {
         let token = self.token().filter(|token| !self.is_high_enough(*token, node, until))?;
         Some(self.update(token, CounterMode::TryTouch))
     }
 
-    /// Returns true if `node` needs no update of the counters. If the node stores this client's keys, the counters of
-    /// these keys are at `token` or above at `until`. The counters stay at this level for at least half of the counter
-    /// TTL after `until`.
+    /// Returns true if a release needs no update of the counters on `node`: if the node stores this client's keys,
+    /// their counters are at `token` or above at `until`. The counters then remain for at least half of their TTL after
+    /// `until`.
     ///
-    /// Every command that sets the keys also updates the counters in the same script. An acquire increments the
-    /// counters to the hint or to the returned number, and a repair raises them to the token. Counters never decrease.
+    /// This holds because every command that sets the keys updates the counters in the same script. An acquire raises
+    /// the counters to the hint or to the number that it returned, and a repair raises them to the token. Counters
+    /// never decrease.
     fn is_high_enough(&self, token: u64, node: NodeId, until: Time) -> bool {
         let drawn = Time::from_nanos(self.first_increment.load(Ordering::Relaxed));
-        let has_drawn =
-            || self.high_nodes.get().is_some_and(|high_nodes| high_nodes.contains(node));
+        let has_drawn = || {
+            self.nodes_at_token.get().is_some_and(|nodes_at_token| nodes_at_token.contains(node))
+        };
         until < drawn.after(self.keys.ttl.as_duration() / 2) && (token <= self.hint || has_drawn())
     }
 

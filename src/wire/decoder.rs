@@ -1,7 +1,7 @@
-//! Decoder that splits the incoming byte stream into replies.
+//! Splits the incoming byte stream of a connection into replies.
 //!
-//! The decoder has its own parser for the kinds of replies that every lock receives. For all other replies, a scanner
-//! finds the end of the reply and enforces limits, and the redis crate parses the bytes.
+//! The decoder has its own parser for the most common kinds of replies. For all other replies, a scanner finds the end
+//! of the reply and enforces limits, and the redis crate parses the bytes.
 
 use redis::{ErrorKind, RedisError, Value};
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ const MAX_LINE: usize = 1 << 16;
 /// Buffer capacity that the decoder keeps after a large reply, in bytes.
 const MAX_IDLE_CAPACITY: usize = 1 << 16;
 
-/// Error for bytes that are not a valid reply. The decoder cannot parse the following bytes either.
+/// An error for bytes that are not a valid reply. The decoder cannot parse the bytes that follow either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(super) &'static str);
 
@@ -35,7 +35,7 @@ impl From<Malformed> for RedisError {
     }
 }
 
-/// Decoder for replies whose bytes arrive in arbitrary chunks.
+/// A decoder for replies whose bytes arrive in arbitrary chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     bytes: Vec<u8>,
@@ -51,7 +51,7 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns true if the undecoded bytes are the start of a reply other than a push.
+    /// Returns true if the undecoded bytes begin with a reply, and not with a push.
     pub(super) fn has_reply(&self) -> bool {
         self.bytes.get(self.read).is_some_and(|mark| *mark != b'>')
     }
@@ -79,16 +79,16 @@ impl Decoder {
     }
 }
 
-/// Incremental scanner that finds the end of a reply across chunks.
+/// An incremental scanner that finds the end of a reply that may span several chunks.
 #[derive(Debug)]
 struct Scanner {
-    /// Number of further elements that the limit permits.
+    /// Number of elements that may still follow in this reply; see [`MAX_ELEMENTS`].
     left: usize,
     /// Offset of the next element.
     at: usize,
-    /// Number of bytes of the next element's first line that are known to contain no line end.
+    /// Number of bytes of the next element's first line that were already searched for a line end.
     searched: usize,
-    /// Number of missing elements in each open aggregate, outermost first.
+    /// Number of elements that each open array or map still lacks, outermost first.
     missing: [usize; MAX_DEPTH],
     depth: usize,
 }
@@ -140,7 +140,7 @@ impl Scanner {
         }
     }
 
-    /// Counts an element that contains `elements` further elements. Returns true if this element completes the reply.
+    /// Records an element that contains `elements` further elements. Returns true if this element completes the reply.
     fn is_complete(&mut self, elements: usize) -> Result<bool, Malformed> {
         if elements > 0 {
             let missing = self.missing.get_mut(self.depth).ok_or(Malformed("nested too deeply"))?;
@@ -162,8 +162,8 @@ impl Scanner {
 const TOO_MANY: Malformed = Malformed("reply with more than 65,536 elements");
 const TOO_LONG: Malformed = Malformed("reply longer than its command allows");
 
-/// Returns the type byte and the rest of the first line, or `None` if the line is incomplete. The first `searched`
-/// bytes after the type byte must contain no line end.
+/// Returns the type byte and the rest of the first line, or `None` if the line is incomplete. The caller guarantees
+/// that the first `searched` bytes after the type byte contain no line end.
 fn line(bytes: &[u8], searched: usize) -> Result<Option<(u8, &[u8])>, Malformed> {
     let Some((mark, rest)) = bytes.split_first() else { return Ok(None) };
     let within = &rest[..rest.len().min(MAX_LINE)];
@@ -207,8 +207,8 @@ fn parse(whole: &[u8]) -> Result<Value, Malformed> {
     redis::parse_redis_value(&to_utf8(whole)).map_err(|_| Malformed("malformed value"))
 }
 
-/// Replaces invalid UTF-8 in an error reply. Servers repeat the arguments of an unknown command. An argument may be
-/// binary and cut off at any byte.
+/// Replaces invalid UTF-8 in an error reply. The error for an unknown command repeats the command's arguments, which
+/// may be binary and cut off at any byte.
 fn to_utf8(whole: &[u8]) -> Cow<'_, [u8]> {
     if !whole.starts_with(b"-") {
         return Cow::Borrowed(whole);
@@ -219,8 +219,8 @@ fn to_utf8(whole: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Parses a reply of a kind that every lock receives: `OK`, null, a number, a string, or a short array of these kinds.
-/// Returns the reply's length in bytes and its value, or `None` if the reply is incomplete or of another kind.
+/// Parses a reply of a common kind: `OK`, null, a number, a string, or a short array of these kinds. Returns the
+/// reply's length in bytes and its value, or `None` if the reply is incomplete or of another kind.
 fn common_reply(bytes: &[u8]) -> Option<(usize, Value)> {
     const MAX_LENGTH: usize = 8;
 

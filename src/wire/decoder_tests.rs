@@ -123,7 +123,8 @@ proptest! {
         prop_assert_eq!(bytes, decoded([wire.as_slice()]));
     }
 
-    /// The decoder must not accept a reply that the redis crate rejects, except an error that is not valid UTF-8.
+    /// Checks that the decoder rejects every reply that the redis crate rejects, except an error that is not valid
+    /// UTF-8.
     #[test]
     fn corrupted_replies_fail_or_match_the_redis_crate(
         wire in reply(), at in any::<prop::sample::Index>(), by in any::<u8>(),
@@ -159,8 +160,8 @@ fn invalid_bytes_report_the_reason() {
     }
 }
 
-/// A server's error repeats the arguments of an unknown command, cut off at any byte. Resource names and values can be
-/// binary.
+/// Checks that an error may repeat binary arguments. The error for an unknown command repeats the command's arguments,
+/// cut off at any byte. Resource names and values can be binary.
 #[test]
 fn error_reply_may_contain_invalid_utf8() {
     let wire = b"-ERR unknown command 'DELIFEQ', with args beginning with: '\xff\xc3' \r\n+OK\r\n";

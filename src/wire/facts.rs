@@ -1,4 +1,4 @@
-//! Facts that a server reports in its replies to `INFO`, `CONFIG GET` and `PUBSUB NUMSUB`.
+//! Information that a server reports in its replies to `INFO`, `CONFIG GET` and `PUBSUB NUMSUB`.
 
 use redis::Value;
 use std::borrow::Cow;
@@ -46,13 +46,14 @@ pub enum Fsync {
     Never,
 }
 
-/// Fields of `INFO`, settings of `CONFIG GET` and subscriber counts. Values that the server does not report are absent.
+/// The fields of `INFO`, the settings of `CONFIG GET` and the subscriber counts of one server. Values that the server
+/// does not report are absent.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     info: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
     /// Number of subscribers of each channel.
-    listeners: BTreeMap<String, String>,
+    subscriber_counts: BTreeMap<String, String>,
 }
 
 impl Facts {
@@ -69,8 +70,8 @@ impl Facts {
     }
 
     /// Adds the subscriber counts in a reply to `PUBSUB NUMSUB`. Ignores an error reply.
-    pub(crate) fn add_listeners(&mut self, reply: &Value) {
-        self.listeners.extend(pairs(reply));
+    pub(crate) fn add_subscriber_counts(&mut self, reply: &Value) {
+        self.subscriber_counts.extend(pairs(reply));
     }
 
     pub(crate) fn run_id(&self) -> Option<&str> {
@@ -88,18 +89,18 @@ impl Facts {
         told.or_else(|| Some(format!("Redis {}", self.field("redis_version")?)))
     }
 
-    /// Returns the version of the server without its name.
-    pub(crate) fn release(&self) -> Option<&str> {
+    /// Returns the version of the server without its name, for example `9.1.2`.
+    pub(crate) fn version_number(&self) -> Option<&str> {
         self.field("valkey_version").or_else(|| self.field("redis_version"))
     }
 
-    /// Returns the major and minor version of Redis with which the server is compatible.
-    pub(crate) fn level(&self) -> Option<(u32, u32)> {
+    /// Returns the major and minor version of Redis that the server is compatible with.
+    pub(crate) fn redis_version(&self) -> Option<(u32, u32)> {
         self.field("redis_version").and_then(major_and_minor)
     }
 
     /// Returns the major and minor version of Valkey, or `None` for other servers.
-    pub(crate) fn valkey_level(&self) -> Option<(u32, u32)> {
+    pub(crate) fn valkey_version(&self) -> Option<(u32, u32)> {
         self.field("valkey_version").and_then(major_and_minor)
     }
 
@@ -125,10 +126,10 @@ impl Facts {
 
     /// Returns the number of Sentinels that monitor the server and may promote a replica, or `None` if unknown.
     pub(crate) fn sentinels(&self) -> Option<u64> {
-        self.listeners.values().next()?.parse().ok()
+        self.subscriber_counts.values().next()?.parse().ok()
     }
 
-    /// Returns the memory limit in bytes. The server reports 0 if it has no limit.
+    /// Returns the memory limit in bytes, or 0 if the server has no limit. Returns `None` if unknown.
     pub(crate) fn maxmemory(&self) -> Option<u64> {
         self.number("maxmemory")
     }
@@ -137,7 +138,8 @@ impl Facts {
         self.field("maxmemory_policy")
     }
 
-    /// Returns the eviction policy, if the server has a memory limit and the policy can evict unexpired keys.
+    /// Returns the eviction policy if the server can evict unexpired keys, which requires a memory limit. Returns
+    /// `None` otherwise.
     pub(crate) fn evicting(&self) -> Option<&str> {
         let is_limited = self.maxmemory().is_some_and(|bytes| bytes > 0);
         self.eviction_policy().filter(|policy| is_limited && *policy != "noeviction")
@@ -193,7 +195,7 @@ fn major_and_minor(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Returns the name-value pairs of a map, or of an array that represents a map in RESP2.
+/// Returns the name-value pairs of a map. In RESP2, an array represents the map.
 fn pairs(reply: &Value) -> Vec<(String, String)> {
     let pair = |name: &Value, value: &Value| Some((word(name)?.into(), word(value)?.into()));
     match reply {
@@ -254,17 +256,20 @@ mod tests {
     #[test]
     fn level_is_the_compatible_redis_version() {
         let old = facts("redis_version:5.0.14\r\n", &[]);
-        assert_eq!((old.version().as_deref(), old.level()), (Some("Redis 5.0.14"), Some((5, 0))));
+        assert_eq!(
+            (old.version().as_deref(), old.redis_version()),
+            (Some("Redis 5.0.14"), Some((5, 0)))
+        );
         let valkey = facts("redis_version:7.2.4\r\nvalkey_version:9.1.2\r\n", &[]);
         assert_eq!(valkey.version().as_deref(), Some("Valkey 9.1.2"));
-        assert_eq!(valkey.level(), Some((7, 2)));
-        assert_eq!(facts("redis_version:new\r\n", &[]).level(), None);
+        assert_eq!(valkey.redis_version(), Some((7, 2)));
+        assert_eq!(facts("redis_version:new\r\n", &[]).redis_version(), None);
     }
 
     #[test]
     fn missing_fields_are_none() {
         let silent = facts("", &[]);
-        assert_eq!((silent.version(), silent.level(), silent.role()), (None, None, None));
+        assert_eq!((silent.version(), silent.redis_version(), silent.role()), (None, None, None));
         assert_eq!((silent.persistence(), silent.maxmemory(), silent.uptime()), (None, None, None));
         let no_config = facts("aof_enabled:0\r\n", &[]);
         assert_eq!(no_config.persistence(), None, "it may save snapshots");

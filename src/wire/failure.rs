@@ -1,4 +1,4 @@
-//! Reasons why a node's vote does not count.
+//! The failure of a node to contribute to a quorum.
 
 use crate::protocol::{Event, Exclusion, Time};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Maximum length of the text that [`last_error`] returns, in characters.
 const MAX_ERROR: usize = 200;
 
-/// The reason why a node's vote does not count. A failure never means that another client holds the lock.
+/// The reason why a node did not contribute to a quorum. A failure never means that another client holds the lock.
 ///
 /// `Display` writes a short phrase, for example `timeout 50ms` or `connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -62,7 +62,7 @@ pub enum NodeFailure {
     /// of the other node.
     #[error("same server as {0}")]
     SameServer(Arc<str>),
-    /// The server has restarted and may have forgotten locks, so its grants do not count yet. See
+    /// The server has restarted and may have lost locks, so its grants do not count towards a quorum yet. See
     /// [`RestartGuard`](crate::RestartGuard).
     #[error("restarted {} ago, counts again in {}", short(*ago), short(*counts_in))]
     Restarted {
@@ -79,8 +79,8 @@ pub enum NodeFailure {
         )]
         counts_in: Duration,
     },
-    /// The server may have restarted. The connection is new, and `INFO` does not prove that the server process is the
-    /// same as before. The node's grants do not count yet.
+    /// The server may have restarted, so its grants do not count towards a quorum yet. The connection is new, and
+    /// `INFO` does not prove that the server process is the same as before.
     #[error(
         "maybe restarted ({missing}): connected {} ago, counts again in {}",
         short(*ago),
@@ -103,7 +103,8 @@ pub enum NodeFailure {
         /// `ACL SETUSER … +info`.
         missing: &'static str,
     },
-    /// The server's keys were flushed, so its grants do not count yet. See [`RestartGuard`](crate::RestartGuard).
+    /// The server's keys were flushed, so its grants do not count towards a quorum yet. See
+    /// [`RestartGuard`](crate::RestartGuard).
     #[error("flushed {} ago, counts again in {}", short(*ago), short(*counts_in))]
     Flushed {
         /// Time since the flush.
@@ -155,7 +156,8 @@ pub enum NodeFailure {
 }
 
 impl NodeFailure {
-    /// Returns the time until the node's votes count again, if the node is temporarily excluded.
+    /// Returns the time until the node's votes count again. Returns `None` unless the node is excluded for a limited
+    /// time.
     pub(crate) fn counts_in(&self) -> Option<Duration> {
         match *self {
             Self::Restarted { counts_in, .. }
@@ -166,16 +168,17 @@ impl NodeFailure {
         }
     }
 
-    /// Returns true if every write on this connection would fail in the same way, because the server has become a
-    /// replica or requires authentication. Before Redis 7.0, a script's error contains the error of the failed command.
+    /// Returns true if every write on this connection would fail in the same way, because the server is a replica or
+    /// requires authentication. Before Redis 7.0, the error of a script contains the error of the command that failed
+    /// in it.
     pub(crate) fn refuses_every_write(&self) -> bool {
         let Self::Refused { code, detail } = self else { return matches!(self, Self::Replica) };
         matches!(&**code, "READONLY" | "MASTERDOWN" | "NOAUTH")
             || &**code == "ERR" && detail.contains("-READONLY ")
     }
 
-    /// Returns true for the error of a cluster node that does not serve the key. Either another node serves the key, or
-    /// the node has become a replica.
+    /// Returns true if a cluster node does not serve the key (`MOVED`). Either another node serves the key, or the node
+    /// has become a replica.
     pub(crate) fn is_moved(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if &**code == "MOVED")
     }
@@ -191,12 +194,12 @@ impl NodeFailure {
     }
 
     pub(crate) fn unreachable(error: &redis::RedisError) -> Self {
-        Self::Unreachable(phrase(error).into())
+        Self::Unreachable(describe_connection_error(error).into())
     }
 
-    /// Creates the failure for a broken connection. `last_error` is the server's last error reply.
+    /// Creates the failure for a broken connection. `last_error` is the last error reply of the server, if any.
     pub(crate) fn disconnected(error: &redis::RedisError, last_error: Option<&str>) -> Self {
-        let mut reason = phrase(error);
+        let mut reason = describe_connection_error(error);
         if let Some(last_error) = last_error {
             reason = format!("{reason}: {last_error}");
         }
@@ -207,9 +210,10 @@ impl NodeFailure {
         Self::Disconnected(reason.into())
     }
 
-    /// Creates the failure for an error reply. Replaces occurrences of `secret`, the digits of a lock's value.
+    /// Creates the failure for an error reply. `secret` contains the digits of a lock's value, which the function
+    /// replaces in the error text.
     pub(crate) fn refused(error: &redis::ServerError, secret: Option<&str>) -> Self {
-        let mut detail = plain(error.details().unwrap_or_default());
+        let mut detail = redact_detail(error.details().unwrap_or_default());
         if let Some(secret) = secret {
             detail = detail.replace(secret, "<value>");
         }
@@ -217,10 +221,10 @@ impl NodeFailure {
     }
 }
 
-/// Formats the last error reply of a closed connection on one line. The command that failed is unknown, so the function
-/// replaces all text that looks like a lock's value.
+/// Formats the last error reply of a closed connection on one line. The command that failed is unknown, so all text
+/// that looks like a lock's value is replaced.
 pub(super) fn last_error(error: &redis::ServerError) -> String {
-    let detail = plain(error.details().unwrap_or_default());
+    let detail = redact_detail(error.details().unwrap_or_default());
     let text = format!("{} {detail}", error.code());
     let (mut shown, mut rest) = (String::new(), text.trim_end());
     while let Some(begin) = rest.find(|c: char| c.is_ascii_hexdigit()) {
@@ -236,7 +240,7 @@ pub(super) fn last_error(error: &redis::ServerError) -> String {
 }
 
 /// Removes repeated arguments, script positions and user names from an error.
-fn plain(detail: &str) -> String {
+fn redact_detail(detail: &str) -> String {
     // Servers repeat the arguments of an unknown command. An argument may be a lock's value or a password.
     let detail = detail.split(", with args").next().unwrap_or_default();
     // The error of a command inside a script ends with the script's hash and line.
@@ -257,7 +261,7 @@ fn without_user(detail: &str) -> String {
 }
 
 /// Describes a connection error without the redis crate's preamble and without addresses.
-fn phrase(error: &redis::RedisError) -> String {
+fn describe_connection_error(error: &redis::RedisError) -> String {
     if error.is_connection_refusal() {
         return "connection refused".to_owned();
     }
@@ -265,7 +269,7 @@ fn phrase(error: &redis::RedisError) -> String {
         return "timeout".to_owned();
     }
     match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {}", plain(detail)),
+        (Some(code), Some(detail)) => format!("{code} {}", redact_detail(detail)),
         (Some(code), None) => code.to_owned(),
         (None, _) => error.to_string(),
     }

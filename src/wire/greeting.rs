@@ -6,21 +6,22 @@ use super::unknown_command::is_unknown_command;
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::io;
 
-/// User name for a login that has only a password.
+/// The user name for a login that has only a password.
 const DEFAULT_USER: &str = "default";
 
-/// Explanation in the error for a server that does not support `HELLO 3`.
+/// The explanation in the error for a server that does not support `HELLO 3`.
 const NEEDS_RESP3: &str =
     "a server with a renamed HELLO, or behind a proxy without RESP3, cannot be a node";
 
-/// Parser for the replies to a greeting that the client has sent.
+/// The first commands on a connection, after they were written. Parses their replies.
 #[derive(Debug)]
 pub(crate) struct Greeting {
     has_database: bool,
 }
 
 impl Greeting {
-    /// Appends `HELLO 3` with the login, `SELECT` if the database is not 0, and commands that name the connection.
+    /// Appends the commands: `HELLO 3` with the login, `SELECT` if the database is not 0, and commands that name the
+    /// connection.
     pub(crate) fn ask(login: &RedisConnectionInfo, requests: &mut Requests) -> Self {
         requests.allow_reply(INFO_REPLY);
         match login.password() {
@@ -45,7 +46,8 @@ impl Greeting {
         Self { has_database }
     }
 
-    /// Checks the replies. Fails if the server refuses the login or the database, or does not support RESP3.
+    /// Checks the replies to the greeting. Fails if the server refuses the login or the database, or does not support
+    /// RESP3.
     pub(crate) fn read(&self, replies: &[Value]) -> Result<(), RedisError> {
         match replies.first() {
             Some(Value::Map(_)) => {}

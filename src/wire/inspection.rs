@@ -1,4 +1,5 @@
-//! Commands that check a server's configuration and permissions, and the parsing of their replies.
+//! The commands with which [`Redlock::check`](crate::Redlock::check) inspects a server's configuration and permissions,
+//! and the parsing of their replies.
 
 use super::facts::Facts;
 use super::failure::NodeFailure;
@@ -9,28 +10,29 @@ use super::set_up::ask_for_pushes;
 use super::value::Value;
 use redis::Value as Reply;
 
-/// Settings to read, each with its own `CONFIG GET`. Before Redis 7.0, the command accepts only one name.
+/// The settings that a check reads, each with its own `CONFIG GET`. Before Redis 7.0, the command accepts only one
+/// name.
 const SETTINGS: [&str; 3] = ["appendfsync", "no-appendfsync-on-rewrite", "save"];
 
-/// Channel to which each Redis Sentinel subscribes on its monitored servers.
+/// The channel to which each Redis Sentinel subscribes on the servers that it monitors.
 const SENTINELS: &str = "__sentinel__:hello";
 
-/// Commands that a lock requires, in the order of [`try_commands`].
+/// The commands that a lock requires, in the order in which [`try_commands`] sends them.
 const REQUIRED_COMMANDS: [&str; 8] =
     ["SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA", "EVAL"];
 
 #[derive(Debug)]
 pub(crate) struct Inspection {
     pub(crate) facts: Facts,
-    /// Required commands that the server refuses, each with its error.
+    /// The required commands that the server refuses, each with the server's error.
     pub(crate) refusals: Vec<(&'static str, NodeFailure)>,
-    /// The error with which the server refuses client tracking; `None` if the server sends invalidations.
+    /// The server's error if it refuses client tracking, or `None` if it sends invalidations.
     pub(crate) no_pushes: Option<NodeFailure>,
 }
 
 impl Inspection {
-    /// Appends the commands of a check. The commands that a lock requires use `keys` and `value`. The keys must not
-    /// exist, so that the commands have no effect.
+    /// Appends the commands of a check. The commands that a lock requires are tried with `keys` and `value`. The keys
+    /// must not exist, so that these commands have no effect.
     pub(crate) fn ask(keys: &Keys, value: &Value, requests: &mut Requests) {
         requests.allow_reply(INFO_REPLY);
         ask_for_pushes(requests);
@@ -42,13 +44,14 @@ impl Inspection {
         try_commands(requests, keys, value);
     }
 
-    /// Parses the replies. Returns an empty result if replies are missing. Errors do not contain `value`.
+    /// Parses the replies to a check. If replies are missing, returns an empty result. The errors in the result do not
+    /// contain `value`.
     pub(crate) fn read(replies: &[Reply], value: &Value) -> Self {
         let mut read = Self { facts: Facts::default(), refusals: Vec::new(), no_pushes: None };
         let [pushes, info, sentinels, rest @ ..] = replies else { return read };
         let Some((settings, tried)) = rest.split_at_checked(SETTINGS.len()) else { return read };
         read.facts.add_info(info);
-        read.facts.add_listeners(sentinels);
+        read.facts.add_subscriber_counts(sentinels);
         for setting in settings {
             read.facts.add_config(setting);
         }
@@ -73,7 +76,7 @@ fn try_commands(requests: &mut Requests, keys: &Keys, value: &Value) {
     RELEASE.call(Form::Source, keys, None, 1, requests).arg(value).end();
 }
 
-/// Returns the error of a refused command. `NOSCRIPT` does not count as a refusal.
+/// Returns the server's error if it refused the command, and `None` otherwise. `NOSCRIPT` is not a refusal.
 fn refusal(reply: &Reply, value: &Value) -> Option<NodeFailure> {
     match reply {
         Reply::ServerError(error) if error.code() != "NOSCRIPT" => {

@@ -2,11 +2,12 @@
 
 use redis::{PushKind, Value};
 
-/// Limits of the buffer, in keys and bytes (I12). Above a limit, the buffer records only that some keys have changed.
+/// The maximum number of buffered keys. If this limit or [`MAX_BYTES`] is exceeded, the buffer discards the keys and
+/// records only that some keys have changed. Every buffer has such a limit (I12).
 const MAX_KEYS: usize = 1 << 10;
 const MAX_BYTES: usize = 1 << 18;
 
-/// Key changes that the server has pushed since the last call of [`InvalidationBuffer::take`].
+/// The key changes that the server has pushed since the last call of [`InvalidationBuffer::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Invalidations {
     pub(crate) keys: Vec<Vec<u8>>,

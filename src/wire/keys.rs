@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Key of a lock, or an auxiliary key. Cheap to clone.
+/// The key of a lock, or an auxiliary key. Cheap to clone.
 pub(crate) type Key = Arc<[u8]>;
 
 /// One key (the usual case), or several keys that are locked together, sorted and without duplicates. Cheap to clone.
@@ -52,7 +52,7 @@ impl Keys {
         self.more().binary_search_by(|one| (**one).cmp(key)).ok().map(|place| place + 1)
     }
 
-    /// Maps each key, in order. Fails with the first key for which `make` returns `None`.
+    /// Applies `make` to each key, in order. Fails with the first key for which `make` returns `None`.
     pub(crate) fn try_map(&self, make: impl Fn(&[u8]) -> Option<Key>) -> Result<Self, &[u8]> {
         let make = |key| make(key).ok_or(key);
         let first = make(&self.first)?;

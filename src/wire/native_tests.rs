@@ -1,19 +1,19 @@
 //! Tests of the native commands that replace scripts.
 
 use super::super::capabilities::NativeDelete;
-use super::tests::{About, cool_down, ms, parsed, shown, until, written_where};
+use super::tests::{Fixture, cool_down, ms, parsed, shown, until, written_where};
 use super::*;
 
 #[test]
 fn single_key_is_deleted_by_native_command_if_available() {
     let release = || Command::Release { cooling: None };
-    let [one, two] = [&["k"][..], &["a", "b"]].map(About::keys);
-    let fenced = |token| About::keys(&["k"]).fenced(Some(token));
+    let [one, two] = [&["k"][..], &["a", "b"]].map(Fixture::keys);
+    let fenced = |token| Fixture::keys(&["k"]).fenced(Some(token));
     for (deletes, line) in
         [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
     {
         let can = Capabilities { tracks: true, deletes: Some(deletes), sets_all: false };
-        let lines = |command: &Command, about: &About, form| {
+        let lines = |command: &Command, about: &Fixture, form| {
             let (bytes, shape) = written_where(command, about, form, can);
             let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
             (commands, shape.request)
@@ -42,20 +42,21 @@ fn single_key_is_deleted_by_native_command_if_available() {
 fn multiple_keys_are_set_by_native_command_if_available() {
     let ttl = ms(9_000);
     let can = Capabilities { tracks: true, deletes: None, sets_all: true };
-    let lines = |command: &Command, about: &About, form| {
+    let lines = |command: &Command, about: &Fixture, form| {
         let (bytes, shape) = written_where(command, about, form, can);
         let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
         (commands, shape.request)
     };
     let set = "MSETEX 2 a mine b mine NX PX 9000";
-    for wants in [Wants::Nothing, Wants::Watch, Wants::WatchAndHolder] {
+    for wants in [ConflictDetails::Nothing, ConflictDetails::Watch, ConflictDetails::WatchAndHolder]
+    {
         let acquire = Command::Acquire { ttl, wants };
         let native = (vec![set.to_owned()], RequestKind::NativeAcquire);
-        assert_eq!(lines(&acquire, &About::keys(&["b", "a"]), Form::Native), native);
+        assert_eq!(lines(&acquire, &Fixture::keys(&["b", "a"]), Form::Native), native);
         for (form, about) in [
-            (Form::Hash, About::keys(&["a", "b"])),
-            (Form::Native, About::keys(&["a", "b"]).fenced(None)),
-            (Form::Native, About::keys(&["k"])),
+            (Form::Hash, Fixture::keys(&["a", "b"])),
+            (Form::Native, Fixture::keys(&["a", "b"]).fenced(None)),
+            (Form::Native, Fixture::keys(&["k"])),
         ] {
             let (commands, request) = lines(&acquire, &about, form);
             assert!(commands.iter().all(|line| !line.starts_with("MSETEX")), "{commands:?}");
@@ -63,7 +64,7 @@ fn multiple_keys_are_set_by_native_command_if_available() {
         }
     }
     let repair = Command::Repair { until: until(8_000) };
-    let (script, _) = lines(&repair, &About::keys(&["a", "b"]), Form::Native);
+    let (script, _) = lines(&repair, &Fixture::keys(&["a", "b"]), Form::Native);
     assert_eq!(script, ["EVALSHA acquire 2 a b mine 8000"], "some keys may hold the value");
 }
 
@@ -71,11 +72,11 @@ fn multiple_keys_are_set_by_native_command_if_available() {
 fn long_values_of_many_keys_are_sent_once() {
     let can = Capabilities { tracks: false, deletes: Some(NativeDelete::DelIfEq), sets_all: true };
     let names: Vec<_> = (0..16).map(|name| name.to_string()).collect();
-    let about = About::keys(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let about = Fixture::keys(&names.iter().map(String::as_str).collect::<Vec<_>>());
     for (length, is_native) in [(4_096, true), (4_097, false)] {
         let value = Value::of(&vec![b'x'; length]);
-        let about = About { value, keys: about.keys.clone(), fence: None };
-        let acquire = Command::Acquire { ttl: ms(9_000), wants: Wants::Nothing };
+        let about = Fixture { value, keys: about.keys.clone(), fence: None };
+        let acquire = Command::Acquire { ttl: ms(9_000), wants: ConflictDetails::Nothing };
         let (bytes, acquire) = written_where(&acquire, &about, Form::Native, can);
         let release = Command::Release { cooling: None };
         let (_, release) = written_where(&release, &about, Form::Native, can);

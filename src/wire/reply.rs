@@ -1,43 +1,45 @@
-//! Mapping of replies to votes (I11).
+//! Conversion of a reply to a vote. An error or an unexpected reply is a failure of the node, and is never reported as
+//! contention (I11).
 
 use super::answer::{Answer, Conflict, Grant, RemainingTtl};
 use super::failure::NodeFailure;
-use super::value::Value as Held;
+use super::value::Value as LockValue;
 use crate::protocol::LIMIT;
 use redis::Value;
 
-/// The kind of request that a reply answers.
+/// The kind of a request, which determines how its reply is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// `SET key value NX PX ttl`, or `scripts/acquire.lua`.
+    /// `SET key value NX PX ttl`, or a call of `scripts/acquire.lua`.
     Acquire,
     /// `MSETEX numkeys key value … NX PX ttl`.
     NativeAcquire,
-    /// `scripts/acquire_fenced.lua`.
+    /// A call of `scripts/acquire_fenced.lua`.
     AcquireFenced,
-    /// `scripts/extend.lua`.
+    /// A call of `scripts/extend.lua`.
     Extend,
-    /// `scripts/release.lua`.
+    /// A call of `scripts/release.lua`.
     Release,
     /// `DELIFEQ key value`, or `DELEX key IFEQ value`, for each key.
     NativeDelete,
-    /// `scripts/read.lua`.
+    /// A call of `scripts/read.lua`.
     Read,
 }
 
 const OUT_OF_RANGE: &str = "counter out of range";
 
-/// Maps a reply to a vote. Replaces the secret digits of `value` in errors.
+/// Converts `reply` to the node's answer to `request`. `value` is this client's lock value, whose secret digits are
+/// replaced in error texts.
 #[allow(clippy::match_same_arms)] // The match is a table, in the order of the requests.
-pub(super) fn answer(request: RequestKind, reply: &Value, value: &Held) -> Answer {
+pub(super) fn answer(request: RequestKind, reply: &Value, value: &LockValue) -> Answer {
     let granted = || Answer::Granted(Grant::default());
     let denied = || Answer::Denied(Conflict::default());
-    let missing = || Answer::Missing { number: None };
+    let missing = || Answer::Missing { counter: None };
     match (request, reply) {
         (RequestKind::Acquire, Value::Okay) => granted(),
         (RequestKind::Acquire, Value::Nil) => denied(),
         (RequestKind::AcquireFenced, Value::Int(number)) => match u64::try_from(*number) {
-            Ok(number @ 1..LIMIT) => granted().with_number(number),
+            Ok(number @ 1..LIMIT) => granted().with_counter(number),
             _ => Answer::unexpected(OUT_OF_RANGE),
         },
         (
@@ -63,24 +65,24 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &Held) -> Answe
     }
 }
 
-/// Parses an array: a conflict `[pttl, index, value?]` from an acquire script, `[value, pttl]` from the read script, or
-/// `[result, counter]` from a fenced script.
-fn from_array(request: RequestKind, parts: &[Value], ours: &Held) -> Answer {
+/// Parses an array reply. The array is a conflict `[pttl, index, value?]` from an acquire script, `[value, pttl]` from
+/// the read script, or `[result, counter]` from a fenced script.
+fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer {
     match (request, parts) {
         (
             RequestKind::Acquire | RequestKind::AcquireFenced,
             [Value::Int(pttl), Value::Int(place), told @ ..],
         ) => {
             let value = match told {
-                [Value::BulkString(value)] => Some(Held::of(value)),
+                [Value::BulkString(value)] => Some(LockValue::of(value)),
                 _ => None,
             };
             let place = usize::try_from(place.saturating_sub(1)).unwrap_or_default();
             let remaining = RemainingTtl::of(*pttl);
-            Answer::Denied(Conflict { remaining, value, place, ..Conflict::default() })
+            Answer::Denied(Conflict { remaining, value, key_index: place, ..Conflict::default() })
         }
         (RequestKind::Read, [Value::BulkString(value), Value::Int(pttl)]) => {
-            let (remaining, value) = (RemainingTtl::of(*pttl), Some(Held::of(value)));
+            let (remaining, value) = (RemainingTtl::of(*pttl), Some(LockValue::of(value)));
             Answer::Denied(Conflict { remaining, value, ..Conflict::default() })
         }
         (
@@ -91,7 +93,7 @@ fn from_array(request: RequestKind, parts: &[Value], ours: &Held) -> Answer {
             [unfenced, digits @ Value::BulkString(_)],
         ) if request != RequestKind::AcquireFenced || matches!(unfenced, Value::Array(_)) => {
             match number(digits).filter(|number| *number < LIMIT) {
-                Some(number) => answer(request, unfenced, ours).with_number(number),
+                Some(number) => answer(request, unfenced, ours).with_counter(number),
                 None => Answer::unexpected(OUT_OF_RANGE),
             }
         }
@@ -179,7 +181,7 @@ mod tests {
                 (Read, look),
             ];
             for (request, vote) in votes {
-                let answer = answer(request, &parsed(wire), &Held::of(b"v"));
+                let answer = answer(request, &parsed(wire), &LockValue::of(b"v"));
                 assert_eq!(answer.vote(), vote, "{wire:?} to {request:?}");
             }
         }
@@ -187,20 +189,21 @@ mod tests {
 
     #[test]
     fn script_replies_describe_the_conflict() {
-        let told = |request, wire: &str| match answer(request, &parsed(wire), &Held::of(b"v")) {
+        let told = |request, wire: &str| match answer(request, &parsed(wire), &LockValue::of(b"v"))
+        {
             Answer::Denied(conflict) => conflict,
             other => panic!("{other:?}"),
         };
         let ms = |ms| Some(RemainingTtl::Expires(Duration::from_millis(ms)));
-        let (hi, empty) = (Some(Held::of(b"hi")), Conflict::default());
+        let (hi, empty) = (Some(LockValue::of(b"hi")), Conflict::default());
         let set = told(RequestKind::Acquire, "*2\r\n:70\r\n:2\r\n");
-        assert_eq!(set, Conflict { remaining: ms(70), place: 1, ..empty.clone() });
+        assert_eq!(set, Conflict { remaining: ms(70), key_index: 1, ..empty.clone() });
         let held = told(RequestKind::Acquire, "*3\r\n:70\r\n:1\r\n$2\r\nhi\r\n");
         assert_eq!(held, Conflict { remaining: ms(70), value: hi.clone(), ..empty.clone() });
         let forever = told(RequestKind::Acquire, "*2\r\n:-1\r\n:1\r\n");
         assert_eq!(forever, Conflict { remaining: Some(RemainingTtl::NoExpiry), ..empty.clone() });
         let nowhere = told(RequestKind::Acquire, "*2\r\n:70\r\n:-9223372036854775808\r\n");
-        assert_eq!(nowhere.place, 0);
+        assert_eq!(nowhere.key_index, 0);
         let look = told(RequestKind::Read, "*2\r\n$2\r\nhi\r\n:9\r\n");
         assert_eq!(look, Conflict { remaining: ms(9), value: hi, ..empty.clone() });
         let kind = told(RequestKind::Read, ":9\r\n");
@@ -212,8 +215,8 @@ mod tests {
     #[test]
     fn fenced_reply_adds_a_counter() {
         let fenced = |request: RequestKind, wire: &str| {
-            let answer = answer(request, &parsed(wire), &Held::of(b"v"));
-            (answer.vote(), answer.number())
+            let answer = answer(request, &parsed(wire), &LockValue::of(b"v"));
+            (answer.vote(), answer.counter())
         };
         for (request, inside, vote) in [
             (RequestKind::Acquire, "+OK\r\n", Vote::Granted),
@@ -230,10 +233,13 @@ mod tests {
             let wire = format!("*2\r\n+OK\r\n${}\r\n{digits}\r\n", digits.len());
             assert_eq!(fenced(RequestKind::Acquire, &wire), (Vote::Failed, None), "{digits}");
         }
-        let drawn =
-            answer(RequestKind::AcquireFenced, &parsed(":9007199254740991\r\n"), &Held::of(b"v"));
+        let drawn = answer(
+            RequestKind::AcquireFenced,
+            &parsed(":9007199254740991\r\n"),
+            &LockValue::of(b"v"),
+        );
         assert_eq!(
-            drawn.number(),
+            drawn.counter(),
             Some(9_007_199_254_740_991),
             "the integer is the grant and the counter"
         );
@@ -273,7 +279,7 @@ mod tests {
             for request in
                 [RequestKind::Acquire, RequestKind::Extend, RequestKind::Release, RequestKind::Read]
             {
-                let answer = answer(request, &reply, &Held::of(b"v"));
+                let answer = answer(request, &reply, &LockValue::of(b"v"));
                 let Answer::Failed(reason) = answer else { panic!("{answer:?}") };
                 assert_eq!(reason.to_string(), format!("{code} some words"));
             }

@@ -1,4 +1,4 @@
-//! Positions of a command's relevant replies.
+//! The layout of the replies to one command, which may consist of several requests.
 
 use super::answer::{Answer, Conflict, RemainingTtl};
 use super::capabilities::NativeCommand;
@@ -6,15 +6,15 @@ use super::reply::{RequestKind, answer, is_noscript};
 use super::requests::Requests;
 use super::script::Form;
 use super::unknown_command::is_unknown_command;
-use super::value::{MAX_VALUE, Value as Held};
+use super::value::{MAX_VALUE, Value as LockValue};
 use redis::Value;
 use std::num::NonZeroU16;
 
-/// Prefix of the error that Redis returns for a `DELEX` of a key that does not hold a string.
+/// The beginning of the error that Redis returns for a `DELEX` of a key that does not hold a string.
 const NO_STRING: &str = "Key should be of string type";
 
-/// Number of replies to one command, and the positions of the relevant replies. The client creates the shape when it
-/// writes the command, and uses the shape to parse the replies.
+/// The layout of the replies to one command: their number, and the positions of those that matter. The client creates
+/// the shape when it writes the command, and parses the replies with it.
 ///
 /// The type is small because every command in flight has a shape. A command with the maximum of 1,000 keys has 2,001
 /// replies.
@@ -22,7 +22,7 @@ const NO_STRING: &str = "Key should be of string type";
 pub(crate) struct ReplyShape {
     pub(super) request: RequestKind,
     pub(super) len: u16,
-    /// Position of the reply that determines the vote; 0 for a native delete, where all replies determine the vote.
+    /// Position of the reply that determines the vote. 0 for a native delete, where all replies determine the vote.
     pub(super) verdict: u16,
     /// Position of the conflicting key's TTL, if the verdict does not contain the TTL. The position is never 0, because
     /// the TTL follows the verdict.
@@ -38,8 +38,9 @@ impl ReplyShape {
         self.len.into()
     }
 
-    /// Parses the replies. Replaces the secret digits of `value` in errors.
-    pub(crate) fn read(&self, replies: &[Value], value: &Held) -> Answer {
+    /// Parses the replies to the command. `value` is this client's lock value, whose secret digits are replaced in
+    /// error texts.
+    pub(crate) fn read(&self, replies: &[Value], value: &LockValue) -> Answer {
         let Some(verdict) = self.verdict(replies) else {
             return Answer::unexpected("no reply");
         };
@@ -52,8 +53,8 @@ impl ReplyShape {
         }
     }
 
-    /// Returns the reply that determines the vote. For a native delete, this is the first reply that does not report a
-    /// deletion. If every reply reports a deletion, the first reply determines the vote.
+    /// Returns the reply that determines the vote, or `None` if replies are missing. For a native delete, this is the
+    /// first reply that does not report a deletion. If every reply reports a deletion, it is the first reply.
     fn verdict<'a>(&self, replies: &'a [Value]) -> Option<&'a Value> {
         if self.request != RequestKind::NativeDelete {
             return replies.get(usize::from(self.verdict));
@@ -62,8 +63,9 @@ impl ReplyShape {
         own.iter().find(|reply| **reply != Value::Int(1)).or_else(|| own.first())
     }
 
-    /// Returns false if the reply to `CLIENT CACHING YES` is neither `OK` nor an error. Then a reply is missing, and
-    /// the later replies have shifted. The `OK` of `CLIENT CACHING YES` may be at the position of the reply to `SET`.
+    /// Returns false if the replies show that one is missing. The reply to `CLIENT CACHING YES` is `OK` or an error.
+    /// Any other reply in its place means that the later replies have shifted, and that its `OK` may be in the place of
+    /// the reply to `SET`.
     fn is_in_sync(&self, replies: &[Value]) -> bool {
         let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
         watch.is_none_or(|reply| matches!(reply, Value::Okay | Value::ServerError(_)))
@@ -78,15 +80,15 @@ impl ReplyShape {
             // The value is empty if the key has expired, and cut off if it is longer than any lock's value.
             && (1..=MAX_VALUE).contains(&value.len())
         {
-            conflict.value = Some(Held::of(value));
+            conflict.value = Some(LockValue::of(value));
         }
         let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
         conflict.is_watched = watch == Some(&Value::Okay);
         conflict
     }
 
-    /// Returns the form in which to repeat the command, or `None` if the replies are final. A native delete of several
-    /// keys may have deleted some of them before the repetition.
+    /// Returns the form in which the command must be resent, or `None` if the replies are final. A native delete of
+    /// several keys may already have deleted some of them.
     pub(crate) fn other_form(&self, replies: &[Value]) -> Option<Form> {
         use RequestKind::{NativeAcquire, NativeDelete};
         let verdict = self.verdict(replies)?;
@@ -103,7 +105,8 @@ impl ReplyShape {
         }
     }
 
-    /// Returns the native command, if the server does not support or permit it.
+    /// Returns the native command of this request if the server does not support or permit it. Returns `None`
+    /// otherwise.
     pub(crate) fn refused_native(&self, replies: &[Value]) -> Option<NativeCommand> {
         let command = match self.request {
             RequestKind::NativeAcquire => NativeCommand::SetAll,
@@ -121,7 +124,7 @@ impl ReplyShape {
     }
 }
 
-/// Writer that appends the requests of one command and records the command's reply shape.
+/// Appends the requests of one command, and records the layout of their replies.
 pub(super) struct Writer<'a> {
     pub(super) requests: &'a mut Requests,
     /// Number of requests before this command.
@@ -191,15 +194,15 @@ mod tests {
         wire.iter().map(parse).collect()
     }
 
-    /// Creates the shape of an acquire whose first reply is the verdict. `ttl` and `holder` are positions; 0 means
-    /// none.
+    /// Creates the shape of an acquire whose first reply determines the vote. `ttl` and `holder` are positions, or 0
+    /// for none.
     fn acquire(len: u16, ttl: u16, holder: u16) -> ReplyShape {
         let (ttl, holder) = (NonZeroU16::new(ttl), NonZeroU16::new(holder));
         ReplyShape { request: RequestKind::Acquire, len, verdict: 0, ttl, holder, watch: None }
     }
 
     fn conflict(shape: ReplyShape, wire: &[&str]) -> Conflict {
-        match shape.read(&parsed(wire), &Held::of(b"v")) {
+        match shape.read(&parsed(wire), &LockValue::of(b"v")) {
             Answer::Denied(conflict) => conflict,
             other => panic!("{other:?}"),
         }
@@ -223,11 +226,11 @@ mod tests {
         let (plain, watched) = (acquire(3, 1, 2), acquire(4, 2, 3));
         let remaining = Some(RemainingTtl::Expires(Duration::from_millis(70)));
         let unknown = Conflict { remaining, ..Conflict::default() };
-        let held = Conflict { value: Some(Held::of(b"hi")), ..unknown.clone() };
+        let held = Conflict { value: Some(LockValue::of(b"hi")), ..unknown.clone() };
         assert_eq!(conflict(plain, &[NIL, TTL, VALUE]), held);
         assert_eq!(conflict(watched, &[NIL, OK, TTL, VALUE]), held);
         assert_eq!(conflict(plain, &[NIL, TTL, "-WRONGTYPE no\r\n"]), unknown);
-        let ours = plain.read(&parsed(&[OK, TTL, VALUE]), &Held::of(b"v"));
+        let ours = plain.read(&parsed(&[OK, TTL, VALUE]), &LockValue::of(b"v"));
         assert_eq!(ours.vote(), Vote::Granted, "the existing value is this client's");
     }
 
@@ -243,7 +246,7 @@ mod tests {
     #[test]
     fn reply_to_client_caching_is_no_grant() {
         let shape = ReplyShape { watch: Some(1), ..acquire(3, 2, 0) };
-        let vote = |wire: &[&str]| shape.read(&parsed(wire), &Held::of(b"v")).vote();
+        let vote = |wire: &[&str]| shape.read(&parsed(wire), &LockValue::of(b"v")).vote();
         assert_eq!(vote(&[OK, OK, TTL]), Vote::Granted);
         assert_eq!(vote(&[OK, "-NOPERM no\r\n", TTL]), Vote::Granted);
         assert_eq!(vote(&[OK, TTL, "-BUSY no\r\n"]), Vote::Failed, "the reply to SET is omitted");
@@ -256,7 +259,7 @@ mod tests {
         assert_eq!(unknown, Some(Form::Source));
         assert_eq!(shape.other_form(&parsed(&["-NOSCRIPT no\r\n", TTL, NIL])), None);
         assert_eq!(shape.other_form(&[]), None);
-        assert_eq!(shape.read(&[], &Held::of(b"v")), Answer::unexpected("no reply"));
+        assert_eq!(shape.read(&[], &LockValue::of(b"v")), Answer::unexpected("no reply"));
     }
 
     #[test]
@@ -279,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn native_release_of_several_keys_is_granted_if_all_were_deleted() {
+    fn native_release_of_a_set_is_granted_if_all_keys_were_deleted() {
         let native = ReplyShape { request: RequestKind::NativeDelete, ..acquire(3, 0, 0) };
         let (one, zero, busy) = (":1\r\n", ":0\r\n", "-BUSY x\r\n");
         for (wire, vote, is_repeated) in [
@@ -292,10 +295,10 @@ mod tests {
             ([one, one, busy], Vote::Failed, false),
         ] {
             let replies = parsed(&wire);
-            assert_eq!(native.read(&replies, &Held::of(b"v")).vote(), vote, "{wire:?}");
+            assert_eq!(native.read(&replies, &LockValue::of(b"v")).vote(), vote, "{wire:?}");
             assert_eq!(native.other_form(&replies), is_repeated.then_some(Form::Hash), "{wire:?}");
         }
-        let cut = native.read(&parsed(&[one, one]), &Held::of(b"v"));
+        let cut = native.read(&parsed(&[one, one]), &LockValue::of(b"v"));
         assert_eq!(cut, Answer::unexpected("no reply"));
     }
 
@@ -315,7 +318,7 @@ mod tests {
             ("-READONLY no\r\n", Vote::Failed, false, None),
         ] {
             let replies = parsed(&[wire]);
-            assert_eq!(native.read(&replies, &Held::of(b"v")).vote(), vote, "{wire}");
+            assert_eq!(native.read(&replies, &LockValue::of(b"v")).vote(), vote, "{wire}");
             assert_eq!(native.other_form(&replies), is_repeated.then_some(Form::Hash), "{wire}");
             assert_eq!(native.refused_native(&replies), refused, "{wire}");
         }

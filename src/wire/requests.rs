@@ -5,7 +5,8 @@
 pub(crate) struct Requests {
     bytes: Vec<u8>,
     len: usize,
-    /// Longest reply that [`allow_reply`](Self::allow_reply) permits for the counted commands, in bytes.
+    /// Maximum length of a reply to the counted commands, in bytes; 0 unless [`allow_reply`](Self::allow_reply) was
+    /// called.
     longest_reply: usize,
 }
 
@@ -36,7 +37,7 @@ impl Requests {
         self.longest_reply = self.longest_reply.max(bytes);
     }
 
-    /// Returns the maximum reply length of the counted commands in bytes, and resets it to [`LOCK_REPLY`].
+    /// Returns the maximum length of a reply to the current commands, in bytes. Resets the limit to [`LOCK_REPLY`].
     pub(super) fn take_longest_reply(&mut self) -> usize {
         std::mem::take(&mut self.longest_reply).max(LOCK_REPLY)
     }
@@ -47,7 +48,8 @@ impl Requests {
         self.len += count;
     }
 
-    /// Returns the number of counted commands. The server sends one reply to each command.
+    /// Returns the number of commands since the last call of [`take_len`](Self::take_len). The server sends one reply
+    /// to each command.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -56,9 +58,9 @@ impl Requests {
         &self.bytes
     }
 
-    /// Clears the bytes after they were sent, without resetting the number of commands. Shrinks the buffer to twice the
-    /// number of cleared bytes, but not below [`MIN_CAPACITY`].
-    pub(super) fn forget_bytes(&mut self) {
+    /// Clears the bytes after they were sent, but keeps the number of commands. Shrinks the buffer to twice the number
+    /// of cleared bytes, but not below [`MIN_CAPACITY`].
+    pub(super) fn clear_sent_bytes(&mut self) {
         let room = MIN_CAPACITY.max(2 * self.bytes.len());
         self.bytes.clear();
         self.bytes.shrink_to(room);
@@ -69,10 +71,10 @@ impl Requests {
     }
 }
 
-/// Capacity below which the buffer never shrinks, in bytes.
+/// The buffer is never shrunk below this capacity, in bytes.
 const MIN_CAPACITY: usize = 1 << 16;
 
-/// Precomputed encoding of a command's constant words.
+/// The precomputed encoding of a command's constant words.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     bytes: &'a [u8],
@@ -173,7 +175,7 @@ mod tests {
         let bytes =
             b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n\0\r\n\r\n$2\r\n70\r\n*1\r\n$4\r\nTIME\r\n";
         assert_eq!(requests.bytes(), bytes);
-        requests.forget_bytes();
+        requests.clear_sent_bytes();
         assert_eq!(requests.take_len(), 2);
         assert!(requests.bytes().is_empty());
         requests.command("DEL", 2).args(["a", "b"]).end();
@@ -198,7 +200,7 @@ mod tests {
         let mut requests = Requests::default();
         let mut sent = |length: usize| {
             requests.command("ECHO", 1).arg(vec![7; length]).end();
-            requests.forget_bytes();
+            requests.clear_sent_bytes();
             requests.bytes.capacity()
         };
         let room = sent(4 * MIN_CAPACITY);

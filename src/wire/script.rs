@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 pub(super) static ACQUIRE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")).fenced());
 
-/// Lua script that sets one key and increments its fencing counter. The fenced variant of [`ACQUIRE`] has the same
-/// effect for one key, at twice the cost.
+/// Lua script that sets one key and increments its fencing counter. Has the same effect as the fenced variant of
+/// [`ACQUIRE`] for one key, at half the cost.
 pub(super) static ACQUIRE_FENCED: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/acquire_fenced.lua")));
 
@@ -32,7 +32,7 @@ pub(super) fn sources() -> impl Iterator<Item = &'static str> {
     all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
 }
 
-/// A script and its variant that also updates the fencing counters.
+/// A Lua script, and its variant that also updates the fencing counters.
 pub(super) struct Script {
     plain: Text,
     fenced: Option<Text>,
@@ -40,18 +40,19 @@ pub(super) struct Script {
 
 struct Text {
     source: String,
-    /// Encoded words `EVALSHA` and hash.
+    /// The encoded words `EVALSHA` and the script's hash.
     evalsha: Vec<u8>,
 }
 
-/// Encoding of a command.
+/// How a command is sent: as a native command, or as a script by its hash or with its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A native command, if the server has one with the same effect. Otherwise `EVALSHA` with the script's hash.
+    /// As a native command, if the server has one with the same effect. Otherwise as `EVALSHA` with the script's hash.
     Native,
-    /// `EVALSHA` with the script's hash. The client loads the scripts when it establishes a connection.
+    /// As `EVALSHA` with the script's hash. The client loads the scripts when it establishes a connection.
     Hash,
-    /// `EVAL` with the script's source, for a server that has not loaded the script or has dropped it (`SCRIPT FLUSH`).
+    /// As `EVAL` with the script's source, for a server that has not loaded the script or has dropped it (`SCRIPT
+    /// FLUSH`).
     Source,
 }
 
@@ -90,8 +91,8 @@ impl Script {
         std::iter::once(&self.plain).chain(&self.fenced)
     }
 
-    /// Starts a call of the script with the keys. If `update` is given and the script has a fenced variant, calls this
-    /// variant with the keys and the counters. The caller must append exactly `arguments` arguments for the script.
+    /// Starts a call of the script with `keys`. If `update` is given, calls the variant that also updates the fencing
+    /// counters, provided that the script has one. The caller must append exactly `arguments` arguments for the script.
     pub(super) fn call<'a>(
         &self,
         form: Form,
@@ -132,5 +133,5 @@ impl Script {
     }
 }
 
-/// Number of arguments of `fenced.lua` that precede the arguments of the wrapped script.
+/// The number of arguments of `fenced.lua` that precede the arguments of the wrapped script.
 const COUNTER_ARGUMENTS: usize = 3;

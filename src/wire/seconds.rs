@@ -1,6 +1,6 @@
-//! JSON form of durations (feature `serde`).
+//! Serialization of durations (feature `serde`).
 //!
-//! Conventions for all serialized types:
+//! All serialized types of this crate follow these conventions:
 //!
 //! - Names are in snake case and stable.
 //! - A duration is a number of seconds, or null if it is unknown. The name of a duration field ends in `_seconds`.

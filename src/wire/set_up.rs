@@ -11,12 +11,13 @@ use redis::{ErrorKind, RedisError, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Server information from the set-up. A field is `None` if the server does not report its value.
+/// Information about a server that the client reads when it sets up a connection. A field is `None` if the server does
+/// not report its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<Arc<str>>,
-    /// The reason why `run_id` is unknown; empty if it is known.
-    pub(crate) unnamed: &'static str,
+    /// The reason why `run_id` is unknown, or an empty string if it is known.
+    pub(crate) no_run_id_reason: &'static str,
     /// Replication ID of the server's data set (`master_replid`).
     pub(crate) replid: Option<Arc<str>>,
     pub(crate) version: Option<Arc<str>>,
@@ -27,21 +28,21 @@ pub(crate) struct ServerInfo {
     pub(crate) is_durable: Option<bool>,
 }
 
-/// Requested sections of `INFO`. Servers before Redis 7.0 accept only one section per command.
+/// The sections of `INFO` that a set-up requests. Servers before Redis 7.0 accept only one section per command.
 const SECTIONS: [&str; 3] = ["server", "replication", "persistence"];
 
 #[derive(Debug)]
 pub(crate) struct SetUp {
     pub(crate) client_id: Option<i64>,
     pub(crate) info: ServerInfo,
-    /// The server's time in microseconds since 1970; `None` if the server does not permit `TIME`.
-    pub(crate) shown_us: Option<u64>,
+    /// The server's time in microseconds since 1970, or `None` if the server does not permit `TIME`.
+    pub(crate) server_time_us: Option<u64>,
     pub(crate) can: Capabilities,
 }
 
 impl SetUp {
-    /// Appends the commands of a set-up. The commands request the time, the client ID, `INFO` and `CONFIG`, load the
-    /// scripts and enable client tracking.
+    /// Appends the commands that set up a connection. They request the time, the client ID, `INFO` and `CONFIG`, load
+    /// the scripts and enable client tracking.
     pub(crate) fn ask(requests: &mut Requests) {
         ask_time(requests);
         requests.command("CLIENT", 1).arg("ID").end();
@@ -56,11 +57,11 @@ impl SetUp {
         ask_for_pushes(requests);
     }
 
-    /// Parses the replies. If the server does not support or permit a command, the requested information stays unknown.
-    /// Any other error fails the set-up, because the error reports a temporary state.
+    /// Parses the replies to the set-up. If the server does not support or permit a command, the requested information
+    /// stays unknown. Any other error fails the set-up, because the error reports a temporary state.
     ///
-    /// For example, a server can be `BUSY` with a script during a reconnect. If this error counted as an unknown run
-    /// ID, the restart guard would exclude the server for a minute.
+    /// For example, a server can be `BUSY` with a script during a reconnect. If the client treated this error as an
+    /// unknown run ID, the restart guard would exclude the server for a minute.
     pub(crate) fn read(replies: &[Value]) -> Result<Self, RedisError> {
         let [time, told @ ..] = replies else { return Err(out_of_step()) };
         let [id, rest @ ..] = told else { return Err(out_of_step()) };
@@ -76,7 +77,7 @@ impl SetUp {
         }
         facts.add_config(config);
         let mut info = ServerInfo::of(&facts);
-        info.unnamed = info_error(&sections[0]).unwrap_or(info.unnamed);
+        info.no_run_id_reason = info_error(&sections[0]).unwrap_or(info.no_run_id_reason);
         // The caller rejects a replica with a clearer error.
         if let Some(error) = told.iter().find_map(temporary_error).filter(|_| !info.is_replica) {
             return Err(error);
@@ -91,11 +92,12 @@ impl SetUp {
             _ => return Err(out_of_step()),
         };
         let can = Capabilities::of(&facts, tracks);
-        Ok(Self { client_id, info, shown_us: time_us(time), can })
+        Ok(Self { client_id, info, server_time_us: time_us(time), can })
     }
 }
 
-/// Appends the command that enables client tracking in opt-in mode.
+/// Appends the command that enables client tracking. In opt-in mode, the server tracks only the keys that the client
+/// asks it to track.
 pub(super) fn ask_for_pushes(requests: &mut Requests) {
     requests.command("CLIENT", 4).args(["TRACKING", "ON", "OPTIN", "NOLOOP"]).end();
 }
@@ -111,10 +113,10 @@ fn temporary_error(reply: &Value) -> Option<RedisError> {
     }
 }
 
-/// Reason for an unknown run ID if the user lacks the ACL permission `+info`.
+/// The reason for an unknown run ID if the user lacks the ACL permission `+info`.
 pub(crate) const INFO_NOT_PERMITTED: &str = "INFO is not permitted";
 
-/// Returns the reason why the run ID is unknown, if `reply` is an error.
+/// Returns the reason why the run ID is unknown if `reply`, the reply to `INFO`, is an error. Returns `None` otherwise.
 fn info_error(reply: &Value) -> Option<&'static str> {
     match reply {
         Value::ServerError(error) if error.code() == "NOPERM" => Some(INFO_NOT_PERMITTED),
@@ -124,7 +126,7 @@ fn info_error(reply: &Value) -> Option<&'static str> {
 }
 
 /// Returns the reason why `INFO` contains no run ID, or an empty string if it contains one.
-fn unnamed(facts: &Facts) -> &'static str {
+fn no_run_id_reason(facts: &Facts) -> &'static str {
     match (facts.run_id(), facts.uptime()) {
         (Some(_), _) => "",
         (None, Some(_)) => "INFO reports no run_id",
@@ -140,9 +142,9 @@ impl ServerInfo {
     pub(crate) fn of(facts: &Facts) -> Self {
         Self {
             run_id: facts.run_id().map(Arc::from),
-            unnamed: unnamed(facts),
+            no_run_id_reason: no_run_id_reason(facts),
             replid: facts.replid().map(Arc::from),
-            version: facts.release().map(Arc::from),
+            version: facts.version_number().map(Arc::from),
             uptime: facts.uptime(),
             is_durable: facts.is_durable(),
             is_replica: facts.is_replica(),
@@ -160,7 +162,7 @@ mod tests {
         requests
     }
 
-    /// Parses a set-up with `info` and `config` as the replies to `INFO server` and `CONFIG GET`.
+    /// Parses the replies to a set-up, with `info` and `config` as the replies to `INFO server` and `CONFIG GET`.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
         let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
         let mut wires = vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", config];
@@ -187,11 +189,11 @@ mod tests {
         assert_eq!(parsed.uptime, Some(Duration::from_secs(7)));
         assert_eq!((parsed.is_replica, parsed.is_durable), (false, None));
         assert!(told("role:slave\r\n").is_replica);
-        let unnamed = "INFO reports neither run_id nor uptime_in_seconds";
-        assert_eq!(told(""), ServerInfo { unnamed, ..ServerInfo::default() });
-        let unnamed = told("uptime_in_seconds:7\r\nmaster_replid:0a\r\n");
-        assert_eq!(unnamed.unnamed, "INFO reports no run_id");
-        assert_eq!((unnamed.replid.as_deref(), parsed.unnamed), (Some("0a"), ""));
+        let no_run_id_reason = "INFO reports neither run_id nor uptime_in_seconds";
+        assert_eq!(told(""), ServerInfo { no_run_id_reason, ..ServerInfo::default() });
+        let without_run_id = told("uptime_in_seconds:7\r\nmaster_replid:0a\r\n");
+        assert_eq!(without_run_id.no_run_id_reason, "INFO reports no run_id");
+        assert_eq!((without_run_id.replid.as_deref(), parsed.no_run_id_reason), (Some("0a"), ""));
     }
 
     #[test]
@@ -213,15 +215,15 @@ mod tests {
 
     #[test]
     fn set_up_fails_on_temporary_errors_only() {
-        for (may_not, unnamed) in [
+        for (may_not, no_run_id_reason) in [
             ("-NOPERM no\r\n", "INFO is not permitted"),
             ("-ERR unknown command 'INFO'\r\n", "the server does not support INFO"),
             ("-unsupported command\r\n", "the server does not support INFO"),
         ] {
             let set_up = read(may_not, may_not).expect("only the fact is unknown");
             assert_eq!((set_up.client_id, set_up.can.tracks), (Some(7), true));
-            assert_eq!(set_up.shown_us, Some(7_000_005));
-            assert_eq!(set_up.info, ServerInfo { unnamed, ..ServerInfo::default() });
+            assert_eq!(set_up.server_time_us, Some(7_000_005));
+            assert_eq!(set_up.info, ServerInfo { no_run_id_reason, ..ServerInfo::default() });
         }
         for code in ["BUSY", "LOADING", "MASTERDOWN", "NOAUTH", "OOM", "UNKILLABLE"] {
             let error = format!("-{code} some words\r\n");

@@ -1,7 +1,7 @@
-//! Sync check: a `TIME` command at the end of each pipeline.
+//! Sync check: a `TIME` command at the end of each pipeline, which detects that replies have shifted.
 //!
-//! The client matches replies to commands by order alone. An extra reply shifts all later replies. The last reply that
-//! the client assigns to the pipeline is then not a valid reply to `TIME`.
+//! The client matches replies to commands by order alone, so an extra reply shifts all later replies. The last reply
+//! that the client assigns to the pipeline is then not a valid reply to `TIME`.
 
 use super::command::ask_time;
 use super::failure::NodeFailure;
@@ -13,14 +13,14 @@ pub(crate) fn append_sync_check(requests: &mut Requests) {
     ask_time(requests);
 }
 
-/// Codes of errors that other commands may return, but `TIME` never returns.
+/// Codes of errors that `TIME` never returns, but other commands may return.
 const NEVER_FROM_TIME: [&str; 7] =
     ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOSCRIPT", "MOVED"];
 
 /// Verifies that the replies are in sync, and returns the node's time in microseconds since 1970. Returns `None` if the
 /// pipeline has no sync check, or if the node refuses `TIME`.
 ///
-/// Fails if the number of replies is not `expected`, or if the sync check's reply is not a valid reply to `TIME`.
+/// Fails if the number of replies is not `expected`, or if the last reply cannot be a reply to `TIME`.
 pub(crate) fn verify_sync(
     replies: &[Value],
     expected: usize,

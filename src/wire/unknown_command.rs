@@ -1,8 +1,7 @@
 //! Detection of errors that report an unknown command.
 
-/// Codes of errors that do not report an unknown command, but a state of the server, the proxy or the user's
-/// permissions. The list contains codes of Redis and Valkey, and the first words of Envoy's errors (`no upstream
-/// host`).
+/// Codes of errors that report a state of the server, the proxy or the user's permissions, and not an unknown command.
+/// The list contains codes of Redis and Valkey, and the first words of Envoy's errors (`no upstream host`).
 const STATES: [&str; 23] = [
     "ASK",
     "BUSY",
@@ -36,8 +35,8 @@ const STATES_WITHOUT_CODE: [&str; 3] =
 /// Returns true if the server or proxy does not support the command or its arguments.
 ///
 /// Servers and proxies have no common error code for an unknown command: Redis replies `ERR unknown command`, Envoy
-/// before 1.21 `unsupported command`. Therefore, every error counts, except an error that reports a state, because a
-/// state can change.
+/// before 1.21 `unsupported command`. Therefore, every error is treated as an unknown command unless it reports a
+/// state, which can change.
 pub(crate) fn is_unknown_command(code: &str, detail: Option<&str>) -> bool {
     let detail = detail.unwrap_or_default();
     let is_state = STATES.contains(&code)

@@ -9,20 +9,20 @@ use uuid::Uuid;
 /// Number of hex digits in a UUID.
 const DIGITS: usize = 32;
 
-/// Range of the UUID's bytes that identify the client. The range contains neither the version and variant bits nor the
+/// The bytes of the UUID that identify the client. The range contains neither the version and variant bits nor the
 /// digits that [`Value::hint`] returns.
 const CLIENT_BYTES: Range<usize> = 12..16;
 
-/// Text after the digits of a cool-down value. Metadata follows a colon, so a holder cannot create a value with this
-/// text directly after the digits.
+/// The text after the digits of a cool-down value. A holder cannot create a value with this text directly after the
+/// digits, because its metadata follows a colon.
 const COOL_DOWN: &str = "+cool-down";
 
 /// Maximum length of a value read from a node, in bytes. A lease's value has at most 4,134 bytes: the digits, a plus
 /// sign and the number of keys, a colon and 4,096 bytes of metadata. The Lua scripts contain the same limit.
 pub(crate) const MAX_VALUE: usize = 4_200;
 
-/// Value of a lock: the 32 hex digits of a random `UUIDv4`, generated for every attempt (I7). The last eight digits are
-/// the same for all leases of a client, so a waiter can detect whether the lock stayed in one process.
+/// The value of a lock: the 32 hex digits of a random `UUIDv4`, generated for every attempt (I7). The last eight digits
+/// are the same for all leases of a client. From them, a waiter can detect whether the lock stayed in one process.
 ///
 /// For a lease of several keys, a plus sign and the number of keys follow the digits. Metadata follows after a colon.
 /// Values of other clients may be arbitrary bytes.
@@ -63,7 +63,7 @@ impl Value {
         Self(Form::Long(format!("{}{mark}{told}", fresh.as_str()).into_bytes().into()))
     }
 
-    /// Creates the value that a released lock's keys hold during the cool-down.
+    /// Creates the value that keeps the keys of a released lock occupied during its cool-down.
     pub(crate) fn cool_down(random: &Random) -> Self {
         Self(Form::Long(format!("{}{COOL_DOWN}", Self::fresh(random).as_str()).into_bytes().into()))
     }
@@ -91,31 +91,32 @@ impl Value {
         std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
-    /// Returns the digits of a lock's value, which must not appear in messages. Returns `None` for other formats:
-    /// replacing an empty or short value would make messages unreadable.
+    /// Returns the digits of a lock's value, which must not appear in messages. Returns `None` for values of another
+    /// format, because replacing an empty or short value would make messages unreadable.
     pub(crate) fn secret(&self) -> Option<&str> {
         let digits = self.as_str().get(..DIGITS)?;
         digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits)
     }
 
-    /// Returns the client whose lease has this value, or `None` for other formats.
+    /// Returns the client whose lease has this value, or `None` for a value of another format.
     pub(crate) fn client(&self) -> Option<ClientId> {
         let bytes = Uuid::try_parse(self.secret()?).ok()?.into_bytes();
         bytes[CLIENT_BYTES].try_into().ok().map(|id| ClientId(u32::from_be_bytes(id)))
     }
 
-    /// Returns a prefix that distinguishes values but is too short to release the lock.
+    /// Returns a short prefix of the value for display. The prefix distinguishes values, but does not suffice to
+    /// release the lock.
     pub(crate) fn hint(&self) -> String {
         let most = (self.bytes().len() / 4).min(6);
         String::from_utf8_lossy(&self.bytes()[..most]).into_owned()
     }
 
-    /// Returns the holder's metadata, if the value contains any.
+    /// Returns the holder's metadata, or `None` if the value contains none.
     pub(crate) fn metadata(&self) -> Option<&str> {
         self.parts()?.1
     }
 
-    /// Returns the number of keys of the lease, if it has more than one.
+    /// Returns the number of keys of the lease, or `None` unless it has more than one.
     pub(crate) fn multi_key_count(&self) -> Option<usize> {
         self.parts().map(|(keys, _)| keys).filter(|keys| *keys > 1)
     }

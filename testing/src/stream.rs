@@ -25,7 +25,7 @@ pub enum Phase {
     Dropped,
 }
 
-/// The client's end of a connection, with the receive buffer and the reading task.
+/// The client's end of a connection: its state, its receive buffer, and the task that waits for it.
 #[derive(Debug)]
 pub struct StreamEnd {
     /// State of the connection.
@@ -36,7 +36,7 @@ pub struct StreamEnd {
     pub reader: Option<Waker>,
 }
 
-/// Transports bytes between clients and nodes. A number identifies each connection.
+/// Transports bytes between clients and nodes. Each connection is identified by a number.
 pub trait Carrier: Send + Sync + 'static {
     /// Calls `act` with the client's end of a connection, and returns its result. Returns `None` if
     /// the connection does not exist.
@@ -55,8 +55,8 @@ pub struct Wire<C: Carrier> {
     connection: usize,
 }
 
-/// Result of a poll, and the waker that the poll replaced. The caller must drop the waker after it
-/// has released the carrier's lock, because dropping a waker can run arbitrary code.
+/// Result of a poll, and the previous waker, which the poll replaced. The caller must drop this
+/// waker after it has released the carrier's lock, because dropping a waker can run arbitrary code.
 type PollResult = (Poll<io::Result<()>>, Option<Waker>);
 
 impl StreamEnd {
@@ -99,8 +99,8 @@ impl<C: Carrier> Wire<C> {
         Self { carrier, connection }
     }
 
-    /// Polls for the connection to be established. Fails with `ConnectionRefused` if the connection
-    /// cannot be established.
+    /// Polls until the connection is established. Returns the error `ConnectionRefused` if the
+    /// connection cannot be established.
     pub fn poll_open(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let (polled, _replaced) = self.with(|end| end.poll_open(cx))?;
         polled

@@ -1,3 +1,4 @@
 #!/bin/sh
-# rustdoc with its unstable options: JSON is one. Only rustdoc gets the variable, so dependencies are not built again.
+# Runs rustdoc with unstable options enabled, because its JSON output is unstable. Only rustdoc gets
+# RUSTC_BOOTSTRAP, so cargo does not rebuild the dependencies.
 RUSTC_BOOTSTRAP=1 exec rustdoc "$@"

@@ -1,5 +1,6 @@
-//! Compares the public APIs of `quorlock`, with all features, and of `quorlock-test` to `quorlock.txt` and
-//! `quorlock-test.txt`. After a deliberate change `SNAPSHOTS=overwrite cargo test -p quorlock-api` writes the files again.
+//! Tests that the public APIs of `quorlock` (with all features) and `quorlock-test` equal the snapshots `quorlock.txt`
+//! and `quorlock-test.txt`. After a deliberate change, update the snapshots with `SNAPSHOTS=overwrite cargo test -p
+//! quorlock-api`.
 
 use public_api::Builder;
 use snapbox::{Assert, Data};
@@ -7,10 +8,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The version that writes the JSON that `public-api` reads.
+/// The rustdoc version whose JSON format `public-api` can read.
 const RUST: &str = "rustdoc 1.95.";
 
-/// Traits and methods of the standard library that no program can name.
+/// Text that marks a line to omit from the snapshots. These lines are about standard-library traits and methods that
+/// programs cannot name.
 const INTERNAL: [&str; 5] = [
     "::Freeze for",
     "::UnsafeUnpin for",
@@ -19,7 +21,6 @@ const INTERNAL: [&str; 5] = [
     "::assert_fields_are_eq(",
 ];
 
-/// Runs rustdoc for a package, and returns the path of its JSON.
 fn rustdoc_json(dir: &Path, package: &str, flags: &[&str]) -> PathBuf {
     let root = dir.join("../..");
     let target =
@@ -56,7 +57,7 @@ fn assert_matches_snapshot(package: &str, flags: &[&str]) {
 
 #[test]
 fn public_api_matches_its_snapshot() {
-    // The only hidden module is `test_util`, from which `quorlock-test` exports.
+    // Includes `test_util`, the only hidden module, whose items `quorlock-test` re-exports.
     assert_matches_snapshot("quorlock", &["--document-hidden-items"]);
 }
 

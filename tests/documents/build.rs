@@ -1,31 +1,31 @@
-//! Extracts the Rust blocks of README.md and docs/ into files that tests include. A file is named after its
-//! document and the first function of the block, such as `README.import.rs`, or the position of the block if it
-//! has none, such as `README.6.rs`.
+//! Extracts the Rust code blocks of README.md and docs/ into files that the tests include. A file is named after the
+//! document and the block's first function, as in `README.import.rs`. If the block has no function, its position is
+//! used instead, as in `README.6.rs`.
 //!
-//! Blocks that run as doctests are skipped, and so is docs/RECIPES.md, whose programs are files that
-//! `tests/examples.rs` runs. The addresses of test servers replace the nodes' addresses.
+//! Blocks that run as doctests are skipped, and so is docs/RECIPES.md, whose programs are run by `tests/examples.rs`.
+//! The addresses of test servers replace the node addresses in the blocks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Replacements for addresses, timeouts and ports that do not suit a test machine.
-const PLACES: [(&str, &str); 4] = [
+/// Text in the documents that is replaced for the test machine, with its replacement: addresses, timeouts and ports.
+const REPLACEMENTS: [(&str, &str); 4] = [
     (r#"["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]"#, "crate::urls()"),
     (
         r#"["redis://127.0.0.1:7001", "redis://127.0.0.1:7002", "redis://127.0.0.1:7003"]"#,
         "crate::urls()",
     ),
-    // A busy machine may take longer than the default of 50 ms.
+    // A busy machine may need longer than the default node timeout of 50 ms.
     ("Redlock::builder()", "Redlock::builder().node_timeout(crate::PATIENCE)"),
-    // A free port in place of 9000.
+    // Use a free port instead of 9000.
     (".install()?", ".with_http_listener(crate::listener()).install()?"),
 ];
 
-/// The words that may follow a fence whose block rustdoc takes for Rust.
+/// Words after a code block's opening fence with which rustdoc treats the block as Rust.
 const RUST: [&str; 5] = ["rust", "no_run", "ignore", "should_panic", "compile_fail"];
 
-/// The words that keep rustdoc from running a block.
+/// Words after a code block's opening fence with which rustdoc does not run the block.
 const NOT_RUN: [&str; 3] = ["no_run", "ignore", "compile_fail"];
 
 fn main() {
@@ -36,25 +36,27 @@ fn main() {
         let name = document.file_name().and_then(|name| name.to_str()).expect("a name");
         let is_in_rustdoc = modules.contains(&format!("/{name}\")]"));
         let stem = name.trim_end_matches(".md");
-        for (position, block) in cut(&read(&document), is_in_rustdoc).into_iter().enumerate() {
+        for (position, block) in
+            rust_blocks(&read(&document), is_in_rustdoc).into_iter().enumerate()
+        {
             let what = function(&block).unwrap_or_else(|| (position + 1).to_string());
             let before = blocks.insert(format!("{stem}.{what}"), block);
             assert!(before.is_none(), "{name} has two blocks with the function {what}");
         }
     }
-    // Delete the files of removed blocks.
+    // Delete the files of blocks that no longer exist.
     let out =
         PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR is set by cargo")).join("blocks");
     let _ = fs::remove_dir_all(&out);
     fs::create_dir_all(&out).expect("a directory");
     for (name, block) in &blocks {
-        fs::write(out.join(format!("{name}.rs")), playable(block)).expect("a file");
+        fs::write(out.join(format!("{name}.rs")), includable_code(block)).expect("a file");
     }
     let names = blocks.into_keys().collect::<Vec<_>>().join("\n");
     fs::write(out.join("names"), names).expect("a file");
 }
 
-/// Reads a file and makes the build depend on it.
+/// Reads a file, and makes cargo rerun this script when the file changes.
 fn read(path: &Path) -> String {
     println!("cargo::rerun-if-changed={}", path.display());
     fs::read_to_string(path).expect("a readable text file")
@@ -73,8 +75,8 @@ fn documents(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the Rust blocks that no doctest runs.
-fn cut(text: &str, is_in_rustdoc: bool) -> Vec<String> {
+/// Returns the Rust code blocks of `text` that do not run as doctests.
+fn rust_blocks(text: &str, is_in_rustdoc: bool) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -92,19 +94,19 @@ fn cut(text: &str, is_in_rustdoc: bool) -> Vec<String> {
     blocks
 }
 
-/// Returns the name of the first function of a block, except `main`.
+/// Returns the name of the block's first function, or `None` if the block has no function or the function is `main`.
 fn function(block: &str) -> Option<String> {
     let mut lines = block.lines().map(|line| line.trim_start_matches("async "));
     let name = lines.find_map(|line| line.strip_prefix("fn ")?.split(['(', '<']).next())?;
     (name != "main").then(|| name.to_owned())
 }
 
-/// Returns the code that a test includes: items as they are, statements as one block expression.
-fn playable(block: &str) -> String {
+/// Returns the code that a test includes. Statements without a function are wrapped in a block expression.
+fn includable_code(block: &str) -> String {
     let is_function = |line: &str| line.starts_with("fn ") || line.starts_with("async fn ");
     let has_items = block.lines().any(is_function);
     let block = if has_items { block.to_owned() } else { format!("{{\n{block}\n}}") };
-    let block = PLACES.iter().fold(block, |block, (shown, ours)| block.replace(shown, ours));
+    let block = REPLACEMENTS.iter().fold(block, |block, (shown, ours)| block.replace(shown, ours));
     let mut code = block.lines().filter(|line| !line.trim_start().starts_with("//"));
     let names_node = |line: &str| line.contains("://10.") || line.contains("://127.");
     assert!(!code.any(names_node), "addresses without a server in a test: {block}");

@@ -1,4 +1,4 @@
-//! Steps of nodes' clocks, as seen by idle clients and by clients with other requests.
+//! Tests of clock steps on the nodes, with idle clients and with clients that send other requests.
 
 use crate::{ms, secs};
 use quorlock::{Lease, Redlock};
@@ -10,15 +10,16 @@ fn client(nodes: &Nodes) -> Redlock {
     nodes.client().ttl(secs(30)).build().expect("valid settings")
 }
 
-/// Acquires and releases another lock; the replies include the nodes' times.
+/// Lets `client` observe the nodes' clocks by acquiring and releasing another lock. The replies include the nodes'
+/// times.
 async fn observe_clocks(client: &Redlock) {
     let lease = client.acquire("other").await.expect("the lock is free");
     lease.release().await.expect("nodes are up");
 }
 
-/// Lets `hours` pass, then steps the nodes' clocks by `step` while one client holds a lock. Returns how long
-/// its lease was still valid when a second client acquired the lock. With `queries`, both clients query a status
-/// regularly.
+/// Returns how long the leases of two clients overlap after a clock step. Waits for `hours`, then the first client
+/// acquires the lock and the nodes' clocks step by `step`. The result is the first lease's remaining validity when the
+/// second client acquires the lock. If `queries` is true, both clients regularly query the status of another lock.
 async fn overlap(hours: u64, step: Duration, queries: bool) -> Duration {
     let nodes = Nodes::start(3);
     let (first_client, second_client) = (client(&nodes), client(&nodes));
@@ -47,13 +48,13 @@ async fn overlap(hours: u64, step: Duration, queries: bool) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn status_queries_detect_a_step_like_an_idle_client() {
-    // Drift explains at most 1.44 s in two hours.
+    // Clock drift explains at most 1.44 s in two hours.
     for queries in [false, true] {
         assert_eq!(overlap(2, ms(1_300), queries).await, Duration::ZERO, "queries: {queries}");
     }
 }
 
-/// Returns how many nodes hold the key when `lease` is valid for only 20 ms more.
+/// Waits until `lease` is valid for only 20 ms more. Returns the number of nodes that hold the key at that time.
 async fn holders_before_expiry(nodes: &Nodes, lease: &Lease) -> usize {
     sleep(lease.validity().saturating_sub(ms(20))).await;
     assert!(lease.is_valid());
@@ -100,7 +101,7 @@ async fn lease_shorter_than_a_step_is_never_returned_expired() {
     observe_clocks(&redlock).await;
     sleep(secs(10)).await;
     nodes.step_ahead(ms(600));
-    // The vote of a node counts about 500 ms later.
+    // After the step, the vote of a node counts about 500 ms later.
     let refused = redlock.try_acquire("r").auto_extend(ms(300)).await;
     assert!(refused.is_err(), "{refused:?}");
     let lease = redlock.acquire("r").auto_extend(secs(3)).await.expect("the lock is free");
@@ -120,7 +121,7 @@ async fn node_whose_clock_was_far_ahead_is_excluded_for_a_max_ttl() {
     sleep(secs(20)).await;
     let started = Instant::now();
     redlock.try_acquire("r").await.expect_err("the nodes may have dropped keys early");
-    // The nodes count again after the longest ttl, a minute, and a small margin.
+    // The nodes count again after the longest TTL, one minute, and a small margin.
     redlock.acquire("r").wait(secs(70)).await.map(drop).expect("the nodes count again");
     assert!(started.elapsed() > secs(30), "{:?}", started.elapsed());
 }

@@ -1,4 +1,4 @@
-//! The controls of the in-process nodes.
+//! Tests of the methods that control the in-process nodes.
 
 use crate::{eventually, ms, secs};
 use quorlock::{ConfigError, Redlock, RestartGuard, VoteEligibility};

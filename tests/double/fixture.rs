@@ -1,4 +1,4 @@
-//! The five real or in-process nodes of a scenario: actions on them, and observations as text.
+//! The five nodes of a scenario, which are real or in-process. Contains actions on the nodes, and observations as text.
 
 use crate::{SOON, eventually, ms, secs};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -11,17 +11,14 @@ use tokio::runtime;
 
 const COUNT: usize = 5;
 
-/// The lock value of the other holder.
 const OTHER_VALUE: &str = "00000000000000000000000000000000:somebody else";
 
-/// The nodes that a scenario runs on.
 pub(crate) enum Fixture {
-    /// Each server is behind a proxy.
+    /// Real servers, each behind a proxy.
     Real(Cluster, Vec<Proxy>),
     Double(Nodes),
 }
 
-/// An action on some of the nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     Hang,
@@ -34,20 +31,22 @@ pub(crate) enum Action {
     StepAhead(Duration),
 }
 
-/// Runs `scenario` on real and on in-process nodes, and asserts that both report the same observations.
+/// Runs `scenario` on real nodes and on in-process nodes. Asserts that the observations are the same.
 #[allow(clippy::needless_pass_by_value, reason = "callers pass a closure")]
-pub(crate) fn same(scenario: impl AsyncFn(&Fixture) -> Vec<String>) {
-    same_after(Cluster::start(COUNT), &scenario);
+pub(crate) fn assert_same_observations(scenario: impl AsyncFn(&Fixture) -> Vec<String>) {
+    assert_same_observations_on(Cluster::start(COUNT), &scenario);
 }
 
-/// Like [`same`], with real nodes whose clocks the test can step.
+/// As [`assert_same_observations`], but the real nodes have clocks that the test can step.
 #[cfg(target_os = "linux")]
 #[allow(clippy::needless_pass_by_value, reason = "callers pass a closure")]
-pub(crate) fn same_with_clocks(scenario: impl AsyncFn(&Fixture) -> Vec<String>) {
-    same_after(Cluster::start_with(COUNT, &Server::builder().clock()), &scenario);
+pub(crate) fn assert_same_observations_with_clocks(
+    scenario: impl AsyncFn(&Fixture) -> Vec<String>,
+) {
+    assert_same_observations_on(Cluster::start_with(COUNT, &Server::builder().clock()), &scenario);
 }
 
-fn same_after(cluster: Cluster, scenario: &impl AsyncFn(&Fixture) -> Vec<String>) {
+fn assert_same_observations_on(cluster: Cluster, scenario: &impl AsyncFn(&Fixture) -> Vec<String>) {
     let runtime = || {
         let mut builder = runtime::Builder::new_current_thread();
         builder.enable_all();
@@ -76,7 +75,7 @@ impl Fixture {
         settings(builder)
     }
 
-    /// Returns a builder whose client reaches real nodes through the proxies, which can delay requests.
+    /// Returns a client builder that supports delayed requests. Real nodes are connected through their proxies.
     pub(crate) fn delayable_builder(&self) -> Builder {
         match self {
             Self::Real(_, proxies) => {
@@ -97,7 +96,6 @@ impl Fixture {
         }
     }
 
-    /// Sets the key for another holder.
     pub(crate) fn hold(&self, which: Range<usize>, key: &str) {
         match self {
             Self::Real(cluster, _) => {
@@ -118,7 +116,7 @@ impl Fixture {
         }
     }
 
-    /// Returns how many nodes hold the key; of the real ones, stopped nodes do not count.
+    /// Returns the number of nodes that hold the key. Real nodes that are stopped or killed are not counted.
     pub(crate) fn count(&self, key: &str) -> usize {
         match self {
             Self::Real(cluster, _) => {
@@ -133,7 +131,6 @@ impl Fixture {
         eventually("no node holds the key", || self.count(key) == 0).await;
     }
 
-    /// Sleeps on real nodes, and advances the time of in-process nodes.
     pub(crate) async fn pass(&self, time: Duration) {
         match self {
             Self::Real(..) => tokio::time::sleep(time).await,
@@ -141,7 +138,6 @@ impl Fixture {
         }
     }
 
-    /// Acquires the lock, and waits for the votes of all nodes.
     pub(crate) async fn lease(&self, redlock: &Redlock, resource: &str) -> Lease {
         let lease = redlock.acquire(resource).wait(SOON).await.expect("the lock is free");
         wait_for_votes(&lease).await;
@@ -181,19 +177,17 @@ impl Action {
     }
 }
 
-/// Waits until no vote is pending.
 pub(crate) async fn wait_for_votes(lease: &Lease) {
     let is_pending = |node: &NodeReport| *node.vote() == NodeVote::Pending;
     eventually("all nodes have voted", || !lease.report().nodes().iter().any(is_pending)).await;
 }
 
-/// How each node voted.
 pub(crate) fn votes(lease: &Lease) -> String {
     lease.report().nodes().iter().map(vote).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the kind of the refusal and the set of votes against it. Pending votes depend on timing and are left
-/// out.
+/// Describes a refusal: its kind, and the set of votes against the attempt. Pending votes are omitted, because they
+/// depend on timing.
 pub(crate) fn refusal(refused: &AcquireError) -> String {
     let kind = format!("{refused:?}");
     let kind = kind.split([' ', '(']).next().unwrap_or_default();

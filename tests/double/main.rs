@@ -1,5 +1,4 @@
-//! Tests of the in-process nodes (`quorlock_test::Nodes`): they act like real nodes, in time that the test
-//! controls.
+//! Tests that the in-process nodes (`quorlock_test::Nodes`) behave like real nodes, while the test controls their time.
 
 mod clocks;
 mod controls;
@@ -11,7 +10,7 @@ mod work;
 
 use std::time::Duration;
 
-/// The longest wait for something that takes milliseconds on an idle machine.
+/// How long to wait for a condition that becomes true within milliseconds on an idle machine.
 const SOON: Duration = Duration::from_secs(20);
 
 const fn ms(ms: u64) -> Duration {
@@ -22,7 +21,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Polls `condition` until it holds; the runtime runs between two polls.
+/// Waits until `condition` returns true. The runtime runs other tasks between two calls.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = tokio::time::Instant::now();
     while !condition() {

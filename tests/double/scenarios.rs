@@ -1,15 +1,15 @@
-//! Runs the same scenarios on real and on in-process nodes.
+//! Tests that a scenario leads to the same observations on real and on in-process nodes.
 
 #[cfg(target_os = "linux")]
-use crate::fixture::same_with_clocks;
-use crate::fixture::{Action, Fixture, refusal, same, votes, wait_for_votes};
+use crate::fixture::assert_same_observations_with_clocks;
+use crate::fixture::{Action, Fixture, assert_same_observations, refusal, votes, wait_for_votes};
 use crate::{SOON, eventually, ms, secs};
 use quorlock::{Redlock, VoteEligibility};
 use quorlock_test::pending_work;
 
 const R: &str = "r";
 
-/// Connects to all nodes.
+/// Connects to all nodes by acquiring and releasing a lock.
 async fn connect(fixture: &Fixture, redlock: &Redlock) {
     fixture.lease(redlock, "warmup").await.release().await.expect("nodes are up");
     fixture.wait_until_gone("warmup").await;
@@ -21,7 +21,7 @@ async fn refused(redlock: &Redlock) -> String {
 
 #[test]
 fn free_lock_is_acquired_and_released() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         let lease = fixture.lease(&redlock, R).await;
         let mut observed = vec![votes(&lease), format!("{}", fixture.count(R))];
@@ -34,7 +34,7 @@ fn free_lock_is_acquired_and_released() {
 
 #[test]
 fn acquire_of_a_held_lock_is_refused_with_its_holder() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         fixture.hold(0..5, R);
         let mut observed = vec![refused(&redlock).await];
@@ -49,7 +49,7 @@ fn acquire_of_a_held_lock_is_refused_with_its_holder() {
 
 #[test]
 fn acquire_succeeds_when_a_minority_holds_another_value() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         fixture.hold(1..3, R);
         let lease = fixture.lease(&redlock, R).await;
@@ -59,7 +59,7 @@ fn acquire_succeeds_when_a_minority_holds_another_value() {
 
 #[test]
 fn acquire_fails_without_residue_when_a_majority_refuses() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         fixture.hold(2..5, R);
         let observed = vec![refused(&redlock).await];
@@ -70,7 +70,7 @@ fn acquire_fails_without_residue_when_a_majority_refuses() {
 
 #[test]
 fn waiting_acquire_succeeds_when_the_key_is_removed() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         connect(fixture, &redlock).await;
         fixture.hold(0..5, R);
@@ -85,13 +85,13 @@ fn waiting_acquire_succeeds_when_the_key_is_removed() {
 
 #[test]
 fn acquire_fails_when_a_majority_is_down() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         connect(fixture, &redlock).await;
         fixture.apply(0..3, Action::Kill);
         eventually("the client has noticed", || are_unavailable(&redlock, 3)).await;
         let mut observed = vec![refused(&redlock).await];
-        // Failed reconnects turn the reported failure into this one.
+        // The client reports `connection refused` only after its reconnects have failed.
         let started = tokio::time::Instant::now();
         while !observed[observed.len() - 1].contains("{\"connection refused\"}") {
             assert!(started.elapsed() < SOON, "{observed:?}");
@@ -103,7 +103,6 @@ fn acquire_fails_when_a_majority_is_down() {
     });
 }
 
-/// Returns whether `count` nodes are unavailable.
 fn are_unavailable(redlock: &Redlock, count: usize) -> bool {
     let nodes = redlock.nodes();
     let unavailable = nodes.iter().filter(|it| *it.eligibility() == VoteEligibility::Unavailable);
@@ -112,7 +111,7 @@ fn are_unavailable(redlock: &Redlock, count: usize) -> bool {
 
 #[test]
 fn acquire_succeeds_when_a_minority_is_down() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         connect(fixture, &redlock).await;
         fixture.apply(3..5, Action::Kill);
@@ -124,7 +123,7 @@ fn acquire_succeeds_when_a_minority_is_down() {
 
 #[test]
 fn acquire_fails_when_a_majority_hangs_and_is_undone_later() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         connect(fixture, &redlock).await;
         fixture.apply(0..3, Action::Hang);
@@ -138,7 +137,7 @@ fn acquire_fails_when_a_majority_hangs_and_is_undone_later() {
 
 #[test]
 fn release_reaches_a_hung_node_when_it_resumes() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         let lease = fixture.lease(&redlock, R).await;
         fixture.apply(4..5, Action::Hang);
@@ -151,7 +150,7 @@ fn release_reaches_a_hung_node_when_it_resumes() {
 
 #[test]
 fn renewed_lease_is_lost_when_its_key_is_removed() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         let lease = redlock.acquire(R).auto_extend(secs(600)).await.expect("the lock is free");
         wait_for_votes(&lease).await;
@@ -166,7 +165,7 @@ fn renewed_lease_is_lost_when_its_key_is_removed() {
 
 #[test]
 fn renewed_lease_is_lost_when_another_holder_sets_the_key() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         let lease = redlock.acquire(R).auto_extend(secs(600)).await.expect("the lock is free");
         wait_for_votes(&lease).await;
@@ -180,7 +179,7 @@ fn renewed_lease_is_lost_when_another_holder_sets_the_key() {
 
 #[test]
 fn lease_and_keys_expire_after_the_ttl() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         let lease = redlock.acquire(R).ttl(ms(3_000)).await.expect("the lock is free");
         wait_for_votes(&lease).await;
@@ -195,7 +194,7 @@ fn lease_and_keys_expire_after_the_ttl() {
 
 #[test]
 fn votes_of_restarted_nodes_do_not_count() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         let lease = fixture.lease(&redlock, "other").await;
         fixture.apply(0..3, Action::Restart);
@@ -214,7 +213,7 @@ fn votes_of_restarted_nodes_do_not_count() {
 
 #[test]
 fn refusals_of_nodes_have_the_same_messages() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.client();
         connect(fixture, &redlock).await;
         fixture.apply(0..3, Action::FillMemory);
@@ -227,7 +226,7 @@ fn refusals_of_nodes_have_the_same_messages() {
 
 #[test]
 fn slow_nodes_count_and_those_beyond_the_timeout_do_not() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.delayable_builder().build().expect("valid settings");
         connect(fixture, &redlock).await;
         fixture.apply(0..5, Action::Delay(ms(200)));
@@ -245,7 +244,7 @@ fn slow_nodes_count_and_those_beyond_the_timeout_do_not() {
 #[cfg(target_os = "linux")]
 #[test]
 fn votes_of_nodes_with_stepped_clocks_are_deferred() {
-    same_with_clocks(async |fixture| {
+    assert_same_observations_with_clocks(async |fixture| {
         let redlock = fixture.client();
         let lease = fixture.lease(&redlock, "other").await;
         fixture.apply(0..3, Action::StepAhead(secs(20)));
@@ -264,7 +263,7 @@ fn votes_of_nodes_with_stepped_clocks_are_deferred() {
 
 #[test]
 fn tokens_grow_and_sets_are_acquired_atomically() {
-    same(async |fixture| {
+    assert_same_observations(async |fixture| {
         let redlock = fixture.builder().fenced().build().expect("valid settings");
         let first = fixture.lease(&redlock, R).await;
         let first_token = first.token();

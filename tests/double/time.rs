@@ -1,4 +1,4 @@
-//! Time of the in-process nodes: running, paused and advanced; with and without a runtime.
+//! Tests of the in-process nodes' time: while it runs, is paused or is advanced, with and without a runtime.
 
 use crate::{SOON, eventually, ms, secs};
 use quorlock::{Loss, ReleaseOutcome};
@@ -129,7 +129,7 @@ async fn client_with_its_own_clock_keeps_it() {
 }
 
 #[test]
-fn alarms_ring_without_a_runtime() {
+fn alarms_fire_without_a_runtime() {
     let nodes = Nodes::start(5);
     let [first, second] = [(); 2].map(|()| Runtime::new().expect("a runtime"));
     let redlock = nodes.client().node_timeout(secs(1)).build().expect("valid settings");
@@ -137,14 +137,14 @@ fn alarms_ring_without_a_runtime() {
     let lease = first.block_on(acquiring.into_future()).expect("the lock is free");
     let losing = second.spawn(async move { lease.lost().await });
     drop(first);
-    // Long enough for the task to wait for the loss, except on a very busy machine.
+    // The pause is long enough for the task to wait for the loss, except on a very busy machine.
     thread::sleep(ms(200));
     assert!(!losing.is_finished());
     nodes.advance(secs(60));
     let lost = second.block_on(async { tokio::time::timeout(SOON, losing).await });
     assert_eq!(lost.expect("the loss is reported in time").expect("no panic"), Loss::Expired);
 
-    // No runtime is entered here; the in-process nodes must still report that the key expired.
+    // No runtime is entered here, but the in-process nodes must still report that the key expired.
     let waiting = second.spawn(redlock.acquire("s").wait(SOON).into_future());
     drop(second.block_on(waiting).expect("no panic").expect("the lock is free"));
     nodes.hold("s", ms(300));

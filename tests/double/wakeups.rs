@@ -1,4 +1,4 @@
-//! An acquire that waits is notified when the lock is free, in whichever way it was freed.
+//! Tests that a waiting acquire is notified when the lock becomes free, however the lock was freed.
 
 use crate::{ms, secs};
 use quorlock::{AcquireError, Lease, Redlock, ReleaseOutcome, RetryPolicy};
@@ -7,14 +7,15 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// Longer than a test waits for the notification, so that polling cannot be mistaken for it.
+/// The delay between retries. A notification must arrive earlier, so that a retry cannot be mistaken for it.
 const RETRY_DELAY: Duration = secs(20);
 
 fn client(nodes: &Nodes) -> Redlock {
     nodes.client().build().expect("valid settings")
 }
 
-/// Waits for the lock, with retries every [`RETRY_DELAY`]. The task returns when it was acquired.
+/// Spawns a task that waits for the lock and retries every [`RETRY_DELAY`]. The task returns the time at which it
+/// acquired the lock.
 async fn spawn_waiter(redlock: &Redlock) -> JoinHandle<Instant> {
     let acquire = redlock.acquire("r").wait(secs(45)).retry(RetryPolicy::fixed(RETRY_DELAY));
     let waiting = tokio::spawn(async move {
@@ -56,7 +57,7 @@ async fn early_release_by_another_client_ends_the_wait_for_a_cooldown() {
     other_client.force_release("r").await.expect("nodes are up");
     let taken = acquire(&other_client).await;
     let waiting = spawn_waiter(&redlock).await;
-    // The client has released its lease with a cool-down of 30 s, but the nodes hold another client's key.
+    // The client releases its lease with a cooldown of 30 s, but the nodes hold another client's key.
     let outcome = superseded.release_after(secs(30)).await;
     assert_eq!(outcome.expect("nodes are up"), ReleaseOutcome::TakenOver);
     sleep(ms(100)).await;

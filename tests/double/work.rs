@@ -1,4 +1,4 @@
-//! Work under a lock, during an outage that ends the lease and prevents a confirmed release.
+//! Tests of work under a lock during an outage that ends the lease and prevents the confirmation of the release.
 
 use crate::ms;
 use quorlock::{ReleaseError, UsingError};

@@ -1,4 +1,4 @@
-//! Fencing tokens when the nodes report different counters.
+//! Tests of fencing tokens whose counters differ between the nodes.
 
 use crate::fencing::tomorrow_us;
 use crate::{builder, granted_by_all, ms};
@@ -6,13 +6,13 @@ use kit::{Cluster, Server};
 use quorlock::FencingToken;
 use std::time::{Duration, Instant};
 
-/// Sets the counter of `key` on `node`, so that the next token drawn there is `number`.
+/// Sets the fencing counter of `key` on `node` to one below `number`, so that the node's next token is `number`.
 fn will_draw(node: &Server, key: &str, number: u64) {
     node.set(format!("{key}#quorlock:token:{{{key}}}"), (number - 1).to_string());
 }
 
-/// The two stopped nodes could complete a quorum for any of the three reported numbers. The client must not wait for
-/// their replies.
+/// Checks that the client does not wait for stopped nodes. Three nodes report different tokens, and the replies of the
+/// two stopped nodes could complete a quorum for any of them.
 #[tokio::test]
 async fn disagreement_is_resolved_without_stopped_nodes() {
     let cluster = Cluster::start(5);

@@ -1,4 +1,4 @@
-//! Tests of the blocking client.
+//! Tests of the blocking client's operations.
 
 use crate::{SOON, builder, ms, multi_thread};
 use kit::{Cluster, Server, eventually};

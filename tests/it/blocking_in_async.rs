@@ -1,5 +1,5 @@
-//! Tests of the blocking client in programs with async code. The client refuses calls that would block a runtime, works
-//! on threads that may block, and never panics.
+//! Tests of the blocking client in programs with async code. The client returns an error instead of blocking a runtime,
+//! works on threads that may block, and never panics.
 
 use crate::{SOON, builder, current_thread, ms, multi_thread};
 use kit::Cluster;
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::task::{LocalSet, block_in_place, coop::unconstrained, spawn_blocking};
 
 /// Calls every blocking operation on a free lock. Returns true if all calls succeed, and false if the client refuses
-/// all of them.
+/// all of them. Panics if only some are refused.
 fn works(redlock: &Redlock) -> bool {
     let acquired = redlock.try_acquire("r").call();
     let works = match &acquired {
@@ -35,7 +35,7 @@ fn clients(cluster: &Cluster, runtime: &Runtime) -> [Redlock; 2] {
     [on(builder(cluster)), on(builder(cluster).runtime(runtime.handle().clone()))]
 }
 
-/// Receives a result within [`SOON`], because an operation that blocks its own runtime would never return.
+/// Receives a result within [`SOON`]. The time limit ends the test if an operation blocks the runtime that it needs.
 fn receive(results: &Receiver<bool>) -> bool {
     results.recv_timeout(SOON).expect("the operation returns")
 }

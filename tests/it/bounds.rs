@@ -1,5 +1,5 @@
-//! Limits of an acquire and its clean-up: connect time, overload of the client, keys without expiry, `at_least`, and
-//! closing.
+//! Tests of the limits of an acquire and of its clean-up: connect time, client overload, keys without expiry,
+//! `at_least`, and `close`.
 
 use crate::errors::display;
 use crate::{SOON, all_up, builder, client, eventually, ms, through};
@@ -262,7 +262,8 @@ async fn refusal_reports_retry_time_and_holder() {
     drop((held, set));
 }
 
-/// Stops an idle node, runs `wait`, and closes or drops the client. Checks that the client's tasks end.
+/// Checks that a client's tasks end after the client is closed or dropped while a node is stopped. Runs `wait` between
+/// the stop and the end, and closes the client if `is_closed` is true.
 async fn client_ends_while_a_node_is_stopped(is_closed: bool, wait: impl AsyncFnOnce(&Redlock)) {
     let cluster = Cluster::start(3);
     // The client closes a silent connection only after ten node timeouts (50 s), later than this test waits.
@@ -305,8 +306,8 @@ async fn close_does_not_wait_for_a_stalled_node() {
     client_ends_while_a_node_is_stopped(true, is_stalled).await;
 }
 
-/// A node that has refused the lock still receives the command that raises its counter. `close` must not wait for the
-/// reply to this command.
+/// Checks that `close` does not wait for a reply that no operation needs. A node that refused the lock still receives
+/// the command that raises its fencing counter.
 #[tokio::test]
 async fn close_does_not_wait_for_a_node_that_refused_the_lock() {
     let cluster = Cluster::start(3);

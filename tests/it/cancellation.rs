@@ -1,4 +1,4 @@
-//! Cancellation: futures and leases that are dropped at any moment, and runtimes that shut down.
+//! Tests of cancellation: futures and leases that are dropped at any moment, and runtimes that shut down.
 
 use crate::{SOON, all_up, builder, eventually, ms, multi_thread};
 use futures::future::{join_all, try_join_all};
@@ -29,8 +29,8 @@ async fn lease(redlock: &Redlock, resource: &str) -> Lease {
     redlock.acquire(resource).wait(SOON).await.expect("free, or free soon")
 }
 
-/// Polls `future` at most `polls` times with occasional pauses, and drops it. Returns the output if the future
-/// completes.
+/// Polls `future` at most `polls` times, then drops it. Returns the output, or `None` if the future did not complete.
+/// Sometimes pauses after an incomplete future.
 async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -307,8 +307,8 @@ fn next_runtime_releases_leases_of_an_ended_runtime() {
     multi_thread(2).block_on(close_and_expect_no_keys(&redlock, &cluster));
 }
 
-/// Acquires, extends, drops and releases leases until its runtime shuts down. Each owner of a lease has a clone of
-/// `alive`, which the test counts.
+/// Acquires, extends, drops and releases leases until its runtime shuts down. Each thread that owns a lease also holds
+/// a clone of `alive`, so the test can count these threads.
 async fn work(redlock: Redlock, task: usize, alive: Arc<()>) {
     loop {
         let Ok(held) = redlock.acquire(format!("r{}", task / 2)).wait(SOON).await else { return };

@@ -1,4 +1,4 @@
-//! The findings that `Redlock::check` reports for nodes.
+//! Tests of the findings that `Redlock::check` reports for nodes.
 
 use crate::errors::{PASSWORD, USER, display};
 use crate::{SOON, builder, client, eventually, ms};
@@ -350,7 +350,7 @@ async fn completed_or_dropped_check_leaves_no_connections() {
 }
 
 #[test]
-fn check_works_without_a_runtime_and_is_refused_once_the_client_is_closed() {
+fn check_works_without_a_runtime_and_fails_after_close() {
     let cluster = Cluster::start(1);
     let redlock = client(&cluster);
     let checked = futures::executor::block_on(redlock.check()).expect("on the library's runtime");

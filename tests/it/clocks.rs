@@ -1,4 +1,5 @@
-//! Nodes whose wall clocks drift and jump. Keys expire by the node's clock, leases by the client's clock.
+//! Tests with nodes whose wall clocks drift and jump. A key expires by its node's clock, and a lease by the client's
+//! clock.
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
@@ -95,8 +96,8 @@ async fn clocks_set_back_only_prolong_keys() {
     drop(other.try_acquire("r").await.expect("the lock is free"));
 }
 
-/// Acquires the lock repeatedly and holds each lease until its validity ends, without releasing it. The next holder
-/// must wait until the key has expired on a quorum.
+/// Acquires the lock repeatedly and holds each lease until its validity ends, without releasing it. The next holder can
+/// acquire the lock only after the key has expired on a quorum.
 async fn hold_to_the_end(
     redlock: Redlock,
     holds: Arc<Holds>,

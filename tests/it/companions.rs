@@ -1,14 +1,16 @@
-//! The library's own keys beside a lock's key, such as fencing counters. These keys never collide with a lock's key.
+//! Tests of the keys that the library stores beside a lock's key, such as fencing counters. These keys never collide
+//! with the key of another lock.
 
 use crate::{builder, client, eventually, ms};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, ClientError, ConfigError, Lease, Redlock};
 use std::collections::HashSet;
 
-/// The marker that every key of the library contains and no lock's key may contain.
+/// The marker in the name of every key that the library stores beside a lock's key. Lock names must not contain it.
 const MARK: &str = "#quorlock:";
 
-/// Pairs of lock names. One name of each pair equals or resembles a former counter name of the other.
+/// Pairs of lock names. One name of each pair equals, or resembles, the name that an earlier version of the library
+/// gave to the other's fencing counter.
 const NEIGHBOURS: [(&str, &str); 6] = [
     ("{user:7}", "{user:7}:token"),
     ("{user:7}:token", "{user:7}"),

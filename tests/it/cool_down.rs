@@ -1,11 +1,12 @@
-//! Cool-down: locks that stay unavailable for a time after their release.
+//! Tests of the cool-down, which keeps a lock unavailable for a time after its release.
 
 use crate::{MAX_TTL, client, eventually};
 use kit::Cluster;
 use quorlock::{AcquireError, ConfigError, ReleaseError, ReleaseOutcome};
 use std::time::Duration;
 
-/// Returns true if the key's remaining TTL is between half of `MAX_TTL` and `MAX_TTL` on every node.
+/// Returns true if a cool-down of about `MAX_TTL` is active: on every node, the key's remaining TTL is between half of
+/// `MAX_TTL` and `MAX_TTL`.
 fn cool_down_runs(cluster: &Cluster, key: &str) -> bool {
     let half = i64::try_from(MAX_TTL.as_millis() / 2).expect("within i64");
     let longest = half * 2;

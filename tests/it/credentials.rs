@@ -1,4 +1,4 @@
-//! Users and passwords from `Builder::credentials` that change during a test.
+//! Tests of users and passwords that are provided by `Builder::credentials` and change while the client runs.
 
 use crate::{SOON, all_up, builder, eventually, is_up, ms, state};
 use kit::{Cluster, Server};
@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 /// The password of the servers' default user, which the test uses to inspect the nodes.
 const ROOT: &str = "root";
 
-/// The number of locks. Several locks spread the renewals over time.
+/// The number of locks. With several locks, renewals are spread over time.
 const LOCKS: usize = 10;
 
-/// A TTL for busy machines. The test takes at least twice this time.
+/// A TTL that renewals can sustain on busy machines. The test takes at least twice this time.
 const TTL: Duration = ms(10_000);
 
-/// A source of credentials. For each node name, it stores the credentials and the number of requests for them.
+/// A source of credentials. For each node name, stores the node's credentials and how often the client has requested
+/// them.
 #[derive(Clone, Default)]
 struct Vault(Arc<Mutex<BTreeMap<String, (Credentials, usize)>>>);
 
@@ -53,7 +54,7 @@ fn with(builder: Builder, vault: &Vault) -> Redlock {
     builder.credentials(ask).build().expect("valid settings")
 }
 
-/// Sets the user's password to the one with this number and removes the previous password.
+/// Sets the user's password to `secret-` followed by `number`, and removes the password with the previous number.
 fn set_password(node: &Server, user: &str, number: usize) {
     let (old, new) = (format!("<secret-{}", number.wrapping_sub(1)), format!(">secret-{number}"));
     if number > 0 {
@@ -62,7 +63,7 @@ fn set_password(node: &Server, user: &str, number: usize) {
     node.cmd(&["ACL", "SETUSER", user, "on", &new, "~*", "&*", "+@all"]);
 }
 
-/// Returns the user for the node at index `place`. The first two nodes use a password without a user name.
+/// Returns the user name for the node at index `place`. The first two nodes use a password without a user name.
 fn user(place: usize) -> &'static str {
     if place < 2 { "default" } else { "locks" }
 }
@@ -72,8 +73,9 @@ fn credentials(place: usize, number: usize) -> Credentials {
     if place < 2 { Credentials::password(password) } else { ("locks", password).into() }
 }
 
-/// Returns the sum of the remaining TTLs of all locks on a node, in milliseconds. Only a renewal raises this sum.
-fn left(node: &Server) -> i64 {
+/// Returns the sum of the remaining TTLs of all locks on a node, in milliseconds. The sum only increases if a lease is
+/// renewed.
+fn total_remaining_ttl_ms(node: &Server) -> i64 {
     let sum = "local sum = 0 for at = 1, #KEYS do sum = sum + redis.call('PTTL', KEYS[at]) end return sum";
     let mut command = vec!["EVAL".to_owned(), sum.to_owned(), LOCKS.to_string()];
     command.extend((0..LOCKS).map(|place| format!("r{place}")));
@@ -84,9 +86,9 @@ fn left(node: &Server) -> i64 {
 }
 
 async fn is_renewed(node: &Server, what: &str) {
-    let mut least = left(node);
+    let mut least = total_remaining_ttl_ms(node);
     eventually(what, || {
-        let now = left(node);
+        let now = total_remaining_ttl_ms(node);
         let is_renewed = now > least;
         least = now;
         is_renewed

@@ -1,4 +1,5 @@
-//! Nodes that crash, stay down, or restart with or without data, and connections that break during a command.
+//! Tests with nodes that crash, stay down, or restart with or without data, and with connections that break during a
+//! command.
 
 use crate::{MAX_TTL, SOON, builder, client, eventually, is_down, is_up, ms, through};
 use futures::future::try_join_all;
@@ -21,7 +22,7 @@ async fn held_everywhere(cluster: &Cluster) -> (Redlock, quorlock::Lease) {
     (redlock, lease)
 }
 
-fn refusing(report: &Report) -> Vec<usize> {
+fn nodes_refusing_connections(report: &Report) -> Vec<usize> {
     let is_refusing = |vote: &NodeVote| match vote {
         NodeVote::Failed(failure @ NodeFailure::Unreachable(_)) => {
             failure.to_string() == "connection refused"
@@ -62,7 +63,7 @@ async fn killed_node_is_reported_and_operations_succeed() {
     // The first reports may name the broken connection instead of the refused one.
     let is_named = || async {
         let lease = redlock.try_acquire("named").await.expect("four nodes are up");
-        refusing(&lease.report()) == [4]
+        nodes_refusing_connections(&lease.report()) == [4]
     };
     let started = Instant::now();
     while !is_named().await {
@@ -191,13 +192,13 @@ async fn refusal_names_exactly_the_dead_nodes() {
         assert!(started.elapsed() < SOON, "the wait is bounded");
         // The warm client's last attempt may have used a connection that broke.
         while let AcquireError::NoQuorum { report } = &refused
-            && refusing(report) != [0, 2, 3]
+            && nodes_refusing_connections(report) != [0, 2, 3]
             && started.elapsed() < SOON
         {
             refused = redlock.try_acquire("r").await.expect_err("only two nodes are up");
         }
         let AcquireError::NoQuorum { report } = &refused else { panic!("{refused:?}") };
-        assert_eq!(refusing(report), [0, 2, 3], "{report}");
+        assert_eq!(nodes_refusing_connections(report), [0, 2, 3], "{report}");
         for (number, node) in report.nodes().iter().enumerate() {
             assert_eq!(node.name(), cluster[number].addr().to_string());
         }

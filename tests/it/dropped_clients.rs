@@ -1,11 +1,12 @@
-//! Tasks of a client whose last handle was dropped.
+//! Tests that a client's tasks end after its last handle is dropped, even if a server refuses every release.
 
 use crate::{SOON, eventually, ms, native_commands};
 use kit::Server;
 use quorlock::Redlock;
 use std::time::Instant;
 
-/// Returns a server that may have run a late `SET` and refuses every release, with its client.
+/// Starts a server that refuses every release and may have executed a `SET` after the client's timeout. Returns the
+/// server and the client, whose release is still pending.
 async fn with_refused_release() -> (Server, Redlock) {
     let server = Server::start();
     let builder = Redlock::builder().nodes([server.url()]).node_timeout(ms(200)).ttl(ms(500));

@@ -1,4 +1,4 @@
-//! Errors that distinguish their causes and contain no secrets.
+//! Tests that errors distinguish their causes and contain no secrets.
 
 use crate::{SOON, all_up, builder_of, client, eventually, ms, multi_thread, pending_acquire};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -136,7 +136,8 @@ async fn contention_and_outage_are_distinguished_if_both_occur() {
     }
 }
 
-/// Returns settings with a TTL of one minute and a validity of only 600 ms, so that a test notices a leftover key.
+/// Returns settings with a TTL of one minute and a validity of only 600 ms. A lease ends soon, but a key that is not
+/// deleted remains long enough for the test to notice it.
 fn short_lived(urls: impl IntoIterator<Item = String>) -> quorlock::Builder {
     let builder = builder_of(urls).node_timeout(ms(300)).ttl(ms(60_000));
     builder.drift_factor(0.0).drift_constant(ms(59_400))
@@ -317,7 +318,8 @@ async fn servers_that_swap_addresses_still_count_as_two() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The permissions that locking needs. The server refuses the optional commands of the connection set-up.
+/// The ACL rules of a user with only the permissions that locking needs. The server refuses the optional commands of
+/// the connection set-up.
 pub(crate) const FEW_RIGHTS: &str =
     "-@all +set +evalsha +eval +get +del +pttl +pexpire +hello +auth +ping ~* resetchannels";
 

@@ -1,4 +1,5 @@
-//! Nodes that are configured as durable but lose data, because a replica takes over the address or the disk is lost.
+//! Tests with nodes that are configured as durable but lose data, because a replica takes over the address or the disk
+//! is lost.
 #![cfg(target_os = "linux")]
 
 use crate::restarts::advance_past_quarantine;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// The number of runs of each scenario. `AT_ONCE` runs are concurrent.
-const SCENES: usize = 20;
+/// The number of runs of each scenario. At most `AT_ONCE` runs are concurrent.
+const SCENARIOS: usize = 20;
 const AT_ONCE: usize = 5;
 
 const TTL: Duration = Duration::from_secs(30);
@@ -33,7 +34,7 @@ fn client(urls: &[String], guard: RestartGuard) -> Redlock {
     builder_of(urls).ttl(TTL).restart_guard(guard).build().expect("valid settings")
 }
 
-/// Acquires the lock as client A on a bare quorum: the first two of three nodes. `third` is the last node.
+/// Acquires the lock as client A on the first two of three nodes, which are a bare quorum. `third` is the last node.
 async fn hold_on_two(urls: &[String], third: &Server) -> Lease {
     let a = client(urls, RestartGuard::Observed);
     warm_up(&a).await;
@@ -48,8 +49,8 @@ fn is_restarted(vote: &NodeVote) -> bool {
     matches!(vote, NodeVote::Failed(NodeFailure::Restarted { .. }))
 }
 
-/// Tries to acquire the lock until the first node's restart has been reported five times. Returns the report if the
-/// lock was acquired while A held it.
+/// Tries to acquire the lock with another client while A is its holder. Stops after five attempts that reported the
+/// first node's restart. Returns a report if the lock was acquired while A held it, and `None` if it was not acquired.
 async fn try_for(redlock: &Redlock, holder: &Lease) -> Option<String> {
     let mut known = 0;
     // The same limit as in `eventually`, because a busy machine may need this long to reconnect.
@@ -129,14 +130,14 @@ async fn lose_disk() -> Vec<String> {
     [b, c].into_iter().flatten().collect()
 }
 
-async fn play<F>(scene: impl Fn() -> F)
+async fn run_scenarios<F>(scenario: impl Fn() -> F)
 where
     F: Future<Output = Vec<String>> + Send + 'static,
 {
     let mut shared = Vec::new();
-    for _ in 0..SCENES / AT_ONCE {
-        let played = join_all((0..AT_ONCE).map(|_| tokio::spawn(scene()))).await;
-        shared.extend(played.into_iter().flat_map(|played| played.expect("no panic")));
+    for _ in 0..SCENARIOS / AT_ONCE {
+        let results = join_all((0..AT_ONCE).map(|_| tokio::spawn(scenario()))).await;
+        shared.extend(results.into_iter().flat_map(|result| result.expect("no panic")));
     }
     assert!(
         shared.is_empty(),
@@ -148,10 +149,10 @@ where
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn promoted_replica_is_quarantined_even_if_durable() {
-    play(fail_over).await;
+    run_scenarios(fail_over).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_that_lost_its_disk_is_quarantined_even_if_durable() {
-    play(lose_disk).await;
+    run_scenarios(lose_disk).await;
 }

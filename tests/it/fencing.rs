@@ -1,4 +1,4 @@
-//! Fencing tokens: each holder receives a greater token than all earlier holders.
+//! Tests of fencing tokens: each holder receives a greater token than all earlier holders.
 
 use crate::MAX_TTL;
 use crate::{builder, client, eventually, granted_by_all, ms};
@@ -6,12 +6,13 @@ use kit::Cluster;
 use quorlock::{AcquireError, FencingToken, NodeVote, Redlock, ReleaseOutcome};
 use std::time::{Duration, SystemTime};
 
-/// A function that replaces the counter on a node by an invalid value.
+/// A function that replaces a node's fencing counter with an invalid value.
 type Spoil<'a> = &'a dyn Fn(&kit::Server);
 
 const COUNTER: &str = "r#quorlock:token:{r}";
 
-/// Returns the time one day from now, in microseconds since 1970. No client sends a hint as high as this.
+/// Returns the time one day from now, in microseconds since 1970. Clients raise the counters to at least their wall
+/// clock, so a counter with this value is above the clock of every client.
 pub(crate) fn tomorrow_us() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     u64::try_from(now.as_micros()).expect("within u64") + 86_400_000_000
@@ -74,7 +75,8 @@ async fn counter_outlives_the_lock_by_token_ttl() {
     assert_eq!(counters(&cluster), [Some(token); 3]);
 }
 
-/// A release that refreshes the counter costs three times as much as one that does not.
+/// Checks that a release refreshes the counter's expiry only if half of the counter's TTL has passed. A release that
+/// refreshes the expiry costs three times as much.
 #[tokio::test]
 async fn release_refreshes_the_counter_after_half_its_ttl() {
     let cluster = Cluster::start(3);
@@ -193,7 +195,8 @@ async fn extension_and_release_do_not_lower_counters() {
     }
 }
 
-/// The client sends its highest known token with each acquire, so nodes that missed a grant agree again.
+/// Checks that nodes that missed a token agree again without a second round. The client sends the highest token that it
+/// knows with each acquire.
 #[tokio::test]
 async fn client_with_slow_wall_clock_continues_from_known_tokens() {
     let cluster = Cluster::start(3);
@@ -242,7 +245,8 @@ async fn counter_is_only_restored_where_the_key_is_held() {
     assert_eq!(counters(&cluster), kept);
 }
 
-/// If a refused acquire raised the counters above the holder's token, the holder could not confirm its token.
+/// Checks that a refused acquire leaves the counters unchanged. A counter above the holder's token would prevent the
+/// holder from confirming its token.
 #[tokio::test]
 async fn refused_acquire_draws_no_token() {
     let cluster = Cluster::start(3);

@@ -1,4 +1,4 @@
-//! Keys that other clients change, and leases that a holder only waits for.
+//! Tests with keys that other clients change, and with holders that only wait for the end of their lease.
 
 use crate::{MAX_TTL, SOON, builder, eventually, ms};
 use kit::{Cluster, Server};
@@ -6,13 +6,13 @@ use quorlock::Loss;
 use std::time::Instant;
 use tokio::time::{sleep, timeout};
 
-/// Returns the number of scripts that `node` has run. Each extension runs one script.
+/// Returns the number of scripts that `node` has executed. Each extension executes one script.
 fn scripts(node: &Server) -> u64 {
     node.calls("evalsha") + node.calls("eval")
 }
 
-/// Sets the key's TTL on all nodes as often as possible for 3 s. Returns the number of scripts that the first node has
-/// run, and the number of minimum check intervals (100 ms) in this time.
+/// Changes the key's TTL on all nodes as often as possible for 3 s. Returns two numbers: the scripts that the first
+/// node executed in this time, and the minimum check intervals (100 ms) that fit into this time.
 fn change_repeatedly(cluster: &Cluster, ttl: &str) -> (u64, u64) {
     let (started, before) = (Instant::now(), scripts(&cluster[0]));
     let mut times = 0;

@@ -1,4 +1,4 @@
-//! Processes that fork while clients, leases and waiters exist, as pre-forking servers do.
+//! Tests with processes that fork while clients, leases and waiters exist, as pre-forking servers do.
 #![cfg(unix)]
 
 use crate::{SOON, ms, multi_thread, pending_acquire};
@@ -25,8 +25,8 @@ async fn loss(lease: &Lease) -> Loss {
     timeout(SOON, lease.lost()).await.expect("the loss is reported")
 }
 
-/// Acquires, loses, renews and releases locks. These operations must work in every process, with a client from any
-/// process.
+/// Checks that a process can acquire, renew and release locks with `redlock`, and learns of an expired lease. These
+/// operations must work before and after a fork, with a client that was created in any process.
 async fn work(redlock: &Redlock, name: &str) {
     let short = redlock.acquire(format!("{name}-short")).ttl(ms(1_000)).await.expect("free");
     assert_eq!(loss(&short).await, Loss::Expired);

@@ -1,4 +1,4 @@
-//! New deployments, and restarted nodes that look like a new deployment.
+//! Tests of new deployments, and of restarted nodes that a client could mistake for a new deployment.
 #![cfg(target_os = "linux")]
 
 use crate::restarts::{advance_past_quarantine, past_quarantine};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-/// The margin above the connect timeout for a busy machine.
+/// The time added to the connect timeout for a busy machine.
 const GENEROUS: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -40,8 +40,8 @@ async fn new_deployment_works_at_once_without_one_of_its_nodes() {
     }
 }
 
-/// Returns servers that have an address but are not running.
-async fn planned(nodes: usize) -> Arc<Cluster> {
+/// Returns servers that have an address but have not been started.
+async fn stopped_servers(nodes: usize) -> Arc<Cluster> {
     let cluster = spawn_blocking(move || Cluster::start(nodes)).await.expect("servers start");
     cluster.iter().for_each(Server::kill);
     Arc::new(cluster)
@@ -58,8 +58,8 @@ fn start_apart(cluster: Arc<Cluster>, apart: Duration) -> JoinHandle<()> {
     })
 }
 
-/// Returns true if timeouts and stalls are the only failed votes. Nodes in `dead` may also fail for other reasons,
-/// except a restart.
+/// Returns true if timeouts and stalled nodes are the only causes of failed votes. Nodes in `dead` may also fail for
+/// other reasons, except a restart.
 fn has_only_timeouts(report: &Report, dead: &[usize]) -> bool {
     report.nodes().iter().enumerate().all(|(node, entry)| match entry.vote() {
         NodeVote::Failed(NodeFailure::Timeout(_) | NodeFailure::Stalled(_)) => true,
@@ -69,8 +69,8 @@ fn has_only_timeouts(report: &Report, dead: &[usize]) -> bool {
     })
 }
 
-/// Acquires and releases the lock until `until`. Returns the number of acquires. Panics on a refusal, except for
-/// expired attempts, timeouts, and failures of `dead` nodes.
+/// Acquires and releases the lock until `until`. Returns the number of acquires. A refusal is only accepted if its
+/// causes are expired attempts, timeouts, or failures of `dead` nodes; otherwise, this function panics.
 async fn acquire_and_release_until(redlock: &Redlock, dead: &[usize], until: Instant) -> usize {
     let mut acquired = 0;
     while Instant::now() < until {
@@ -91,13 +91,13 @@ async fn acquire_and_release_until(redlock: &Redlock, dead: &[usize], until: Ins
     acquired
 }
 
-/// Starts the nodes at intervals of `apart`, with a client from the start. After its first acquire, the client can
-/// always acquire the lock again. This must hold while only the first nodes have passed the quarantine period, and
-/// after the `deaths` oldest nodes have been killed.
+/// Checks that a client that exists from the start can always acquire the lock again after its first acquire. The nodes
+/// are started at intervals of `apart`. The check includes the time in which only the first nodes have passed the
+/// quarantine period, and the time after the `deaths` oldest nodes are killed.
 async fn serve_from_the_start(nodes: usize, apart: Duration, deaths: usize) {
     const SHORT: Duration = Duration::from_secs(3);
     let term = SHORT.mul_f64(1.02) + ms(1_000);
-    let cluster = planned(nodes).await;
+    let cluster = stopped_servers(nodes).await;
     let last = apart * u32::try_from(nodes - 1).expect("few");
     assert!(last < term, "the deployment would not count as new");
     let settings = builder(&cluster).max_ttl(SHORT).ttl(SHORT);
@@ -129,8 +129,8 @@ async fn nodes_started_one_by_one_keep_serving_past_quarantine() {
     );
 }
 
-/// Tries to acquire the lock until all nodes in `up` are connected, and five more times. Panics if the lock is
-/// acquired.
+/// Tries to acquire the lock until all nodes in `up` are connected, and then five more times. Panics if an attempt
+/// succeeds. `case` is part of the panic message.
 async fn expect_refusals(case: &str, redlock: &Redlock, up: &[usize]) {
     let are_up = || up.iter().all(|node| is_up(redlock, *node));
     let (started, mut seen) = (Instant::now(), 0);
@@ -144,10 +144,10 @@ async fn expect_refusals(case: &str, redlock: &Redlock, up: &[usize]) {
     }
 }
 
-/// Checks that B cannot acquire a lock that A holds:
+/// Checks that B cannot acquire a lock that A holds, although a majority of the nodes looks like a new deployment:
 ///
 /// 1. B connects to an old node while a majority is down.
-/// 2. The old nodes are stopped or killed.
+/// 2. `hurt` stops or kills the old nodes.
 /// 3. The majority restarts without data.
 async fn restart_majority_after_old_node_failed(nodes: usize, hurt: fn(&Server), case: &str) {
     let cluster = past_quarantine(nodes).await;

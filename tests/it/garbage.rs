@@ -1,4 +1,4 @@
-//! Peers that send valid RESP with replies that no server would send.
+//! Tests with peers that send valid RESP, but replies that no server would send.
 
 use crate::{SOON, all_down, eventually, ms};
 use quorlock::{AcquireError, Redlock};
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// The maximum number of unsolicited bytes per peer, so that a failing test ends.
+/// The maximum number of unsolicited bytes per peer. The limit ensures that a failing test terminates.
 const MAX_UNSOLICITED: usize = 24 << 20;
 
-/// The maximum size of a flood of pushes, in bytes.
+/// The maximum number of bytes in a flood of pushes.
 const LONGEST_FLOOD: usize = 40 << 20;
 
 #[derive(Clone, Copy, PartialEq)]

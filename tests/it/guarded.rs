@@ -1,4 +1,4 @@
-//! Resources that reject stale fencing tokens, with the code of the example `fencing`.
+//! Tests of resources that reject stale fencing tokens. The resources use the code of the example `fencing`.
 
 mod postgres;
 
@@ -71,7 +71,8 @@ async fn store_accepts_the_highest_token_and_refuses_lower_ones() {
     assert_eq!(store.read(token(LAST)).await.expect("the server is up"), done("d"));
 }
 
-/// Returns the token of a holder whose lock was force-released, and the token of the next holder.
+/// Force-releases a held lock and acquires it again. Returns the token of the first holder and the token of the next
+/// holder.
 async fn stale_and_fresh(redlock: &Redlock) -> [FencingToken; 2] {
     let stopped = redlock.acquire("account").await.expect("the lock is free");
     let first = stopped.token().expect("the lease is fenced");

@@ -1,4 +1,4 @@
-//! Adoption: locks that can be handed over by their value, and locks that cannot.
+//! Tests of adoption: a process takes over a lock by its value. Some locks do not permit this.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};

@@ -1,4 +1,5 @@
-//! Unresponsive nodes: they accept connections and bytes but send no reply, and later reply to everything.
+//! Tests with unresponsive nodes. They accept connections and bytes without replying, and later execute everything that
+//! they received.
 
 use crate::{SOON, all_up, builder_of, eventually, is_down, is_up, ms, state, warm_up};
 use futures::future::{join_all, try_join_all};
@@ -18,12 +19,13 @@ const LONG: Duration = Duration::from_mins(2);
 
 const TASKS: usize = 64;
 
-/// Returns settings with a node timeout as in production, which a busy machine can exceed.
+/// Returns settings with a node timeout as short as in production. A busy machine can exceed this timeout.
 pub(crate) fn short_timeout(urls: impl IntoIterator<Item = String>) -> Builder {
     builder_of(urls).node_timeout(ms(50)).ttl(LONG).connect_timeout(ms(1_000))
 }
 
-/// Acquires and releases a lock `count` times in each of `TASKS` tasks. Returns the duration of each operation.
+/// Acquires and releases a lock `count` times in each of `TASKS` concurrent tasks. Returns the duration of each
+/// operation.
 async fn cycles(redlock: &Redlock, ttl: Duration, count: usize) -> Vec<Duration> {
     let tasks = (0..TASKS).map(|task| {
         let redlock = redlock.clone();
@@ -239,8 +241,9 @@ async fn resumed_node_receives_the_longest_missed_extension() {
     eventually("the resumed node has the longer expiry", || cluster[0].pttl("r") > long).await;
 }
 
-/// Runs two clients that compete for one resource. The holder's extension fails, and the rival retries until it has
-/// acquired the lock. Returns the rival's task, which checks that the holder's lease ended first.
+/// Checks mutual exclusion when an extension fails. The holder's extension fails because three nodes are stopped, and
+/// the rival retries until it acquires the lock. Returns the rival's task, which panics if the holder's lease has not
+/// ended first.
 async fn compete(
     (holder, rival): (Redlock, Redlock),
     resource: String,
@@ -294,7 +297,8 @@ async fn failed_extension_excludes_others_until_validity_ends() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Starts acquires of 24 resources. Each acquire is dropped at a different time, times out, or succeeds.
+/// Starts acquires of 24 resources. Each acquire is dropped after a different time, times out, or succeeds. A lease is
+/// dropped at once.
 async fn abandon_acquires(redlock: &Redlock) {
     let each = (0..24_u64).map(|n| async move {
         let acquire = redlock.acquire(format!("abandoned/{n}")).wait(ms(10 * (n % 12)));
@@ -309,8 +313,8 @@ async fn abandon_acquires(redlock: &Redlock) {
     join_all(each).await;
 }
 
-/// Abandons acquires while `hung` nodes are stopped for `lasting`. Returns true if a `SET` ran after a node
-/// resumed.
+/// Checks that abandoned acquires leave no key. `hung` nodes are stopped for `lasting`, and all acquires start during
+/// this time. Returns true if the first node executed a `SET` after it resumed.
 async fn abandon_acquires_while(cluster: &Cluster, hung: usize, lasting: Duration) -> bool {
     let case = format!("{hung} nodes for {lasting:?}");
     let redlock = short_timeout(cluster.urls()).build().expect("valid settings");

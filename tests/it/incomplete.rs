@@ -1,4 +1,4 @@
-//! Runtimes built without I/O or without timers.
+//! Tests with runtimes that were built without I/O or without timers.
 
 use crate::{SOON, builder, client, ms, multi_thread};
 use kit::Cluster;
@@ -22,7 +22,7 @@ fn run<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> T 
 }
 
 #[test]
-fn client_pinned_to_a_runtime_without_drivers_reports_no_runtime() {
+fn client_pinned_to_a_driverless_runtime_reports_no_runtime() {
     let cluster = Cluster::start(3);
     for runtime in without_drivers() {
         let pinned =

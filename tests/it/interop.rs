@@ -1,4 +1,5 @@
-//! Interoperation with Python libraries on the same keys: their locks and this library's leases exclude each other.
+//! Tests of interoperation with Python libraries that use the same keys. A lock of such a library and a lease of this
+//! library exclude each other.
 //!
 //! - `redis.lock.Lock` of redis-py: one server; the key is the lock's name.
 //! - `pottery.Redlock`: several masters; the key is `redlock:` followed by the name.
@@ -18,11 +19,11 @@ const RESOURCE: &str = "orders/42";
 const ROUNDS: usize = 200;
 /// The ttl of quorlock's leases. It is longer than [`SOON`], so that a test detects a leftover key.
 const TTL: Duration = Duration::from_mins(1);
-/// The ttl of the other library's locks. Even without quorlock, pottery sometimes leaves a key on a minority of nodes.
-/// Pottery returns after a quorum has replied, and its release can overtake a command to the last node. A leftover key
-/// blocks both sides until the key expires.
+/// The ttl of the other library's locks. It is short because pottery sometimes leaves a key on a minority of nodes,
+/// even without quorlock: pottery returns after a quorum has replied, and its release can overtake a command to the
+/// last node. Such a key blocks both sides until it expires.
 const PEER_TTL: Duration = Duration::from_secs(5);
-/// The ttl of a lock that expires during a test, longer than the node timeout.
+/// The ttl of a lock that expires during a test. It is longer than the node timeout.
 const SHORT: Duration = Duration::from_millis(1_500);
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +47,7 @@ impl Library {
         }
     }
 
-    /// Returns the exceptions that a release and an extension raise if another client holds the lock.
+    /// Returns the names of the exceptions that a release and an extension raise if another client holds the lock.
     fn refusals(self) -> [&'static str; 2] {
         match self {
             Self::RedisPy => ["LockNotOwnedError", "LockNotOwnedError"],
@@ -59,7 +60,7 @@ struct Scenario {
     peer: Peer,
     redlock: Redlock,
     nodes: Cluster,
-    /// A server whose counter detects two concurrent holders. It is not a node of the lock.
+    /// A server whose counter reveals two concurrent holders. It is not one of the lock's nodes.
     witness: Server,
     key: String,
 }
@@ -81,8 +82,8 @@ impl Scenario {
         Self { peer, redlock, nodes, witness, key }
     }
 
-    /// Opens one scenario per library, with the fewest nodes that the library supports. Returns an empty iterator if
-    /// Python is missing.
+    /// Creates a scenario for each library, with the smallest number of nodes that the library supports. Returns an
+    /// empty iterator if Python is missing.
     fn of_both_kinds(peer_ttl: Duration) -> impl Iterator<Item = (Library, Self)> {
         environment::python().into_iter().flat_map(move |python| {
             let kinds = [(Library::RedisPy, 1), (Library::Pottery, 3)].into_iter();
@@ -199,8 +200,8 @@ async fn compete(library: Library, nodes: usize) {
     scenario.expect_no_keys().await;
 }
 
-/// Checks mutual exclusion: the counter shows no second holder, and the history loses no update. `peer.py` makes the
-/// same checks.
+/// Checks mutual exclusion while the lock is held: the counter shows no second holder, and no update of the history is
+/// lost. `peer.py` makes the same checks.
 async fn hold(witness: &Server) {
     assert_eq!(witness.cmd(&["INCR", "inside"]), redis::Value::Int(1), "concurrent holders");
     let mut history = witness.get("history").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Fencing counters whose value is no longer a number while a lock is held.
+//! Tests of fencing counters whose value stops being a number while a lock is held.
 
 use crate::{MAX_TTL, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -22,8 +22,8 @@ fn invalid_values() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Creates a client with a test clock. After an advance by [`LATE`], more than half of the counters' ttl has passed, so
-/// a release also refreshes the counters.
+/// Creates a client with a test clock. An advance by [`LATE`] takes the client past half of the counters' TTL, so its
+/// next release also refreshes the counters.
 fn with_clock(cluster: &Cluster) -> (Redlock, Clock) {
     let clock = Clock::default();
     let builder = builder(cluster).ttl(MAX_TTL).token_ttl(MAX_TTL).clock(&clock);

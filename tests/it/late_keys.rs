@@ -1,4 +1,5 @@
-//! Keys that a node sets after the client has sent the release, because the node is stopped or its replies are delayed.
+//! Tests that a late key is deleted. A node sets the key after the client has sent the release, because the node is
+//! stopped or its replies are delayed.
 
 use crate::hung::short_timeout;
 use crate::{eventually, ms, state, warm_up};

@@ -1,4 +1,5 @@
-//! Invariant I8: commands that a closed connection still delivers must leave no key.
+//! Tests of invariant I8: no key may remain because of a command that the network delivers after the client has closed
+//! the connection.
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
 use crate::native_commands::native;
@@ -16,8 +17,9 @@ use std::thread;
 use std::time::Instant;
 use tokio::task::block_in_place;
 
-/// A relay in front of a server. It can withhold the bytes of the client's first connection, as a network may. Later
-/// connections overtake the withheld bytes, which survive the client's close.
+/// A relay in front of a server. It can withhold the bytes of the client's first connection, as a slow network may. The
+/// withheld bytes are delivered even if the client has closed the connection, and bytes of later connections can
+/// overtake them.
 struct DelayingRelay {
     addr: SocketAddr,
     gate: Arc<PacketGate>,
@@ -28,7 +30,7 @@ struct PacketGate {
     is_shut: Mutex<bool>,
     opened: Condvar,
     client: Mutex<Option<TcpStream>>,
-    /// Whether the withheld bytes were delivered or their delivery failed.
+    /// True after the withheld bytes were delivered, or their delivery failed.
     has_delivered: AtomicBool,
 }
 
@@ -72,7 +74,7 @@ impl DelayingRelay {
         }
     }
 
-    /// Delivers the withheld bytes and waits for the end of the delivery.
+    /// Delivers the withheld bytes. Returns when the delivery has ended.
     fn open(&self) {
         *self.gate.is_shut.lock().expect("no panic") = false;
         self.gate.opened.notify_all();
@@ -106,8 +108,8 @@ pub(crate) async fn deliver_all(redlock: &Redlock) {
     }
 }
 
-/// Leaves a withheld `SET` for the first node and drops the lease. Returns when the client has a new connection to that
-/// node.
+/// Drops a lease while the relay withholds the lease's `SET` for the first node. Returns when the client has a new
+/// connection to that node.
 async fn leave_a_set_behind(cluster: &Cluster, relay: &DelayingRelay, redlock: &Redlock) {
     let lease = granted_by_all(redlock, "r").await;
     drop(lease);
@@ -143,7 +145,7 @@ async fn late_set_of_a_replaced_connection_never_runs() {
     assert_eq!(cluster[0].calls("set"), before, "the connection was killed on the server");
 }
 
-/// Starts servers whose user may not kill connections, with a relay in front of the first server.
+/// Starts servers whose user has no permission for `CLIENT KILL`, with a relay in front of the first server.
 fn without_kill() -> (Cluster, DelayingRelay, [String; 3]) {
     let setup = Server::builder().arg("--user").arg(USER).arg("on").arg(format!(">{PASSWORD}"));
     let setup = FEW_RIGHTS.split(' ').fold(setup, ServerBuilder::arg);
@@ -154,7 +156,8 @@ fn without_kill() -> (Cluster, DelayingRelay, [String; 3]) {
     (cluster, relay, urls)
 }
 
-/// The connection breaks before the node timeout. In the next test, the node timeout ends first.
+/// Checks that a late `SET` leaves no key if the connection breaks before the node timeout. In the next test, the node
+/// timeout ends first.
 #[tokio::test]
 async fn late_set_of_a_broken_connection_is_released_without_kill() {
     let (cluster, relay, urls) = without_kill();
@@ -219,8 +222,8 @@ async fn commands_delayed_by_the_network_leave_no_keys() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Acquires a lock from two of three nodes on a separate runtime. The `first` node is stopped before it replies, so its
-/// `SET` may still run after the runtime has ended.
+/// Acquires a lock from two of three nodes on a separate runtime, which then ends. The `first` node is stopped before
+/// it replies, so it may still execute the `SET` after the runtime has ended.
 fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease {
     let elsewhere = current_thread();
     elsewhere.block_on(async {
@@ -243,8 +246,9 @@ async fn set_target(proxy: &Proxy, server: &Server, redlock: &Redlock) {
     eventually("the first node has a new connection", is_connected).await;
 }
 
-/// A broken connection to an earlier run of a server ended with that run. The proof is a reply of the current run to
-/// `TIME`, or the error that `TIME` is not permitted.
+/// Checks that a release is not repeated for a connection to an earlier run of the server. Such a connection ended with
+/// that run, so it delivers no more commands. The client recognises a new run by a reply to `TIME`, or by the error
+/// that `TIME` is not permitted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn release_on_an_earlier_run_of_a_server_is_sent_once() {
     for rule in ["+time", "-time"] {

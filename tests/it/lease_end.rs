@@ -1,4 +1,4 @@
-//! Futures that wait for the end of a lease, or for the time shortly before it.
+//! Tests of futures that wait for the end of a lease, or for the time shortly before the end.
 
 use crate::{MAX_TTL, SOON, builder, ms};
 use futures::FutureExt;
@@ -202,11 +202,12 @@ fn blocking_wait_for_loss_ends_when_the_client_closes() {
     assert!(started.elapsed() < SOON * 2);
 }
 
-/// The extension ends with the lease, not at the later node timeout, because a later result would be useless.
+/// Checks that an extension returns when the lease ends, although the node timeout is later. A later result would be
+/// useless.
 ///
 /// 1. All nodes are stopped.
 /// 2. An extension begins.
-/// 3. The lease ends, and so does the extension.
+/// 3. The lease ends, and the extension returns.
 #[tokio::test]
 async fn extension_ends_with_the_lease_if_nodes_are_stopped() {
     let cluster = Cluster::start(3);

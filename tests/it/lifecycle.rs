@@ -1,4 +1,4 @@
-//! The life cycle of a lease: acquire, hold, extend, release and drop.
+//! Tests of the life cycle of a lease: acquire, hold, extend, release and drop.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};

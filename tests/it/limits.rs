@@ -1,4 +1,4 @@
-//! Limits of auto-extension.
+//! Tests of the limits of auto-extension.
 
 use crate::{SOON, builder, ms};
 use kit::Cluster;

@@ -94,10 +94,10 @@ use quorlock::{Acquire, Builder, Lease, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-/// The time limit for events that usually take milliseconds, chosen for the slowest machine.
+/// The time limit for events that usually take milliseconds. It is long enough for the slowest test machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The clients' `max_ttl`, longer than any test.
+/// The clients' `max_ttl`. It is longer than any test.
 const MAX_TTL: Duration = Duration::from_hours(1);
 
 const fn ms(ms: u64) -> Duration {
@@ -172,8 +172,9 @@ fn multi_thread(threads: usize) -> Runtime {
     builder.worker_threads(threads).enable_all().build().expect("a runtime")
 }
 
-/// Returns an acquire that was polled once and is pending. If this thread is delayed while the client's task runs on
-/// another thread, the nodes can reply within that poll. This function then drops the lease and starts a new acquire.
+/// Returns an acquire that was polled once and is pending. If the first poll already returned a lease, this function
+/// drops the lease and tries again. An early lease is possible when this thread is delayed while the client's task runs
+/// on another thread.
 fn pending_acquire(acquire: impl Fn() -> Acquire) -> Acquire {
     for _ in 0..100 {
         let mut acquire = acquire();

@@ -1,4 +1,4 @@
-//! Many clients with separate connections that wait for one lock.
+//! Tests of many clients, with separate connections, that wait for one lock.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -6,8 +6,8 @@ use tokio::time::{sleep, timeout};
 
 const CLIENTS: u64 = 100;
 
-/// The design goal is 3 x nodes x sqrt(waiters) = 150 commands per hand-over. When every waiter reacted to every
-/// release, a hand-over needed 1,400 commands.
+/// Checks the number of commands per hand-over. The design goal is 3 x nodes x sqrt(waiters) = 150 commands. When every
+/// waiter reacted to every release, a hand-over needed 1,400 commands.
 // Two threads, because the test blocks one of them while it reads statistics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_on_one_key_need_few_commands() {

@@ -1,4 +1,4 @@
-//! Metrics in scenarios with known numbers.
+//! Tests of the recorded metrics in scenarios whose correct numbers are known.
 
 mod documented;
 mod recorder;

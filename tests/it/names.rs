@@ -1,5 +1,5 @@
-//! Lock names: any byte sequence that is not a name of the library's own keys (see `companions`). The key is exactly
-//! the prefix followed by the name.
+//! Tests of lock names. A name is any byte sequence except the names of the library's own keys (see `companions`). The
+//! key in Redis is exactly the prefix followed by the name.
 
 use crate::{builder, client, eventually, ms};
 use kit::Cluster;
@@ -41,7 +41,7 @@ fn unusual() -> Vec<Vec<u8>> {
     names
 }
 
-/// Returns the keys of one node if all nodes have the same keys.
+/// Returns the keys of one node, or `None` if the nodes have different keys.
 fn keys(cluster: &Cluster) -> Option<Vec<Vec<u8>>> {
     let mut per_node = cluster.keys_per_node();
     let first = per_node.pop()?;
@@ -137,8 +137,8 @@ async fn resource_can_be_text_or_bytes_owned_or_borrowed() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The key is the prefix followed by the resource. This format is documented, so other programs can use the same keys.
-/// Within one client, different names have different keys.
+/// Checks that the key is the prefix followed by the resource. The documentation promises this format, so other
+/// programs can use the same keys. Within one client, different names have different keys.
 #[tokio::test]
 async fn prefix_and_resource_form_one_key() {
     let cluster = Cluster::start(3);

@@ -1,11 +1,11 @@
-//! Native commands in place of scripts. `DELIFEQ` (Valkey 9.0) and `DELEX` (Redis 8.4) delete a key with a given value.
-//! `MSETEX` (Valkey 9.1, Redis 8.4) sets several keys.
+//! Tests of the native commands that replace scripts. `DELIFEQ` (Valkey 9.0) and `DELEX` (Redis 8.4) delete a key that
+//! has a given value. `MSETEX` (Valkey 9.1, Redis 8.4) sets several keys.
 
 use crate::{client, eventually, granted_by_all};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, ReleaseOutcome};
 
-/// Returns the native command that deletes a key with a given value, if `server` has one.
+/// Returns the native command that deletes a key with a given value, or `None` if `server` has no such command.
 pub(crate) fn native(server: &Server) -> Option<&'static str> {
     match at_least(server, (9, 0), (8, 4)) {
         (Some(true), _) => Some("delifeq"),
@@ -14,14 +14,14 @@ pub(crate) fn native(server: &Server) -> Option<&'static str> {
     }
 }
 
-/// Returns true if `server` has `MSETEX`.
+/// Returns true if `server` supports `MSETEX`.
 pub(crate) fn sets_all(server: &Server) -> bool {
     let (valkey, redis) = at_least(server, (9, 1), (8, 4));
     valkey.unwrap_or(redis)
 }
 
-/// Compares the server's version with a minimum version of Valkey and one of Redis. The first result is `None` if the
-/// server is not Valkey.
+/// Compares the server's version with a minimum version of Valkey and a minimum version of Redis. Returns the result
+/// for each. The result for Valkey is `None` if the server is not Valkey.
 fn at_least(server: &Server, valkey: (u32, u32), redis: (u32, u32)) -> (Option<bool>, bool) {
     let info = server.info("server");
     let at_least = |field: &str, least| {
@@ -32,7 +32,7 @@ fn at_least(server: &Server, valkey: (u32, u32), redis: (u32, u32)) -> (Option<b
     (at_least("valkey_version", valkey), at_least("redis_version", redis).unwrap_or_default())
 }
 
-/// Returns the numbers of calls and of refused calls of the native command on all nodes.
+/// Returns how often the nodes received the native command that deletes a key, and how often they refused it.
 fn native_calls(cluster: &Cluster) -> (u64, u64) {
     let Some(command) = native(&cluster[0]) else { return (0, 0) };
     let run = cluster.iter().map(|node| node.calls(command)).sum();
@@ -70,7 +70,8 @@ async fn release_uses_the_native_command_if_available() {
     }
 }
 
-/// Servers report a key of the wrong type with different errors.
+/// Checks that an error about a key of the wrong type does not make the client fall back to the script. Servers report
+/// this error in different words.
 #[tokio::test]
 async fn native_command_stays_in_use_after_a_type_error() {
     let cluster = Cluster::start(3);
@@ -139,7 +140,7 @@ async fn set_is_acquired_and_released_by_native_commands() {
 }
 
 #[tokio::test]
-async fn set_refused_by_native_command_reports_the_holder_and_sets_nothing() {
+async fn refused_native_set_reports_the_holder_and_sets_no_key() {
     let cluster = Cluster::start(3);
     let (redlock, other) = (client(&cluster), client(&cluster));
     let held = granted_by_all(&other, "b").await;
@@ -161,7 +162,7 @@ async fn set_refused_by_native_command_reports_the_holder_and_sets_nothing() {
 }
 
 #[tokio::test]
-async fn set_without_some_keys_is_released_by_native_command_and_script() {
+async fn incomplete_set_is_released_by_native_command_and_script() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     for (other, outcome) in
@@ -182,7 +183,8 @@ async fn set_without_some_keys_is_released_by_native_command_and_script() {
     }
 }
 
-/// Simulates users whose access rule is older than the permissions for `MSETEX` and `EXISTS`.
+/// Checks that a set of locks is acquired by script if the user may not call `MSETEX` or `EXISTS`. Access rules that
+/// are older than these commands do not permit them.
 #[tokio::test]
 async fn set_without_new_permissions_is_acquired_by_script() {
     for denied in [["-msetex", "-exists"], ["-msetex", "+exists"], ["+msetex", "-exists"]] {

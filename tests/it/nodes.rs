@@ -1,4 +1,4 @@
-//! State and eligibility of nodes.
+//! Tests of the reported state and eligibility of nodes.
 
 use crate::{SOON, all_up, client, eventually};
 use kit::Cluster;

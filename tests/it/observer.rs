@@ -1,4 +1,4 @@
-//! Events that an observer receives, and observers that panic or call the client.
+//! Tests of the events that an observer receives, and of observers that panic or call the client.
 
 mod diary;
 
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Creates a client with an observer that calls the client at each event.
+/// Creates a client with an observer that calls the client at each event. Returns the client and its observer.
 async fn observed(builder: Builder) -> (Redlock, Arc<Diary>) {
     let diary = Arc::new(Diary::default());
     let redlock = builder.observer(diary.clone()).build().expect("valid settings");
@@ -278,12 +278,12 @@ async fn panicking_observer_is_notified_once_and_disabled() {
 }
 
 /// An observer that deletes the key as soon as a node has granted the lock, and records the attempts.
-struct Thief {
+struct KeyDeletingObserver {
     cluster: Arc<Cluster>,
     attempts: Mutex<Vec<Event>>,
 }
 
-impl Observer for Thief {
+impl Observer for KeyDeletingObserver {
     fn on_event(&self, event: &Event) {
         match event {
             Event::CommandFinished {
@@ -305,7 +305,8 @@ impl Observer for Thief {
 async fn attempt_with_failed_confirmation_reports_both_rounds() {
     let cluster = Arc::new(Cluster::start(3));
     let proxies = cluster.proxies();
-    let thief = Arc::new(Thief { cluster: cluster.clone(), attempts: Mutex::default() });
+    let thief =
+        Arc::new(KeyDeletingObserver { cluster: cluster.clone(), attempts: Mutex::default() });
     let builder = through(&proxies).observer(thief.clone());
     let redlock = builder.node_timeout(SOON).ttl(HOUR).build().expect("valid settings");
     redlock.ready().await.expect("nodes are up");

@@ -9,7 +9,8 @@ use std::time::Duration;
 const OPERATIONS: &str = include_str!("../../docs/OPERATIONS.md");
 const KUBERNETES: &str = include_str!("../../examples/kubernetes/nodes.yaml");
 
-/// Returns the directives after the line `title`, up to the end of the code block or document.
+/// Returns the configuration directives between the line `title` and the end of the code block or document, split into
+/// words.
 fn directives<'a>(text: &'a str, title: &str) -> Vec<Vec<&'a str>> {
     let lines = text.lines().skip_while(|line| line.trim() != title).skip(1);
     let lines = lines.take_while(|line| !matches!(line.trim(), "```" | "---"));
@@ -65,7 +66,7 @@ async fn check_of_documented_setup_finds_only_persistence() {
     assert_eq!(dangers.count(), 3, "{findings:?}");
 }
 
-/// Returns the permissions of the documented user, and the permission that the document adds for Redis 8.4 and later.
+/// Returns the documented user's permissions, including the one that the document adds for Redis 8.4 and later.
 fn rights() -> Vec<&'static str> {
     let line = OPERATIONS.lines().find_map(|line| line.strip_prefix("user locks "));
     let line = line.expect("a line that creates the user").split_whitespace();
@@ -73,8 +74,8 @@ fn rights() -> Vec<&'static str> {
     line.chain(["+delex"]).collect()
 }
 
-/// Starts nodes with the documented user and all of its `rights` that the server knows. Returns the nodes and the
-/// user's URLs.
+/// Starts nodes on which the documented user has those of the `rights` that the server knows. Returns the nodes, and
+/// their URLs with this user.
 fn with_user(rights: &[&str]) -> (Cluster, Vec<String>) {
     let cluster = Cluster::start(3);
     let is_known = |right: &&&str| {
@@ -93,7 +94,7 @@ fn with_user(rights: &[&str]) -> (Cluster, Vec<String>) {
     (cluster, urls)
 }
 
-/// Returns the entries of the servers' ACL logs, which list refused commands.
+/// Returns the entries of the servers' ACL logs. An entry is a command that was refused.
 fn refused(cluster: &Cluster) -> Vec<String> {
     let logs = cluster.iter().map(|node| node.cmd(&["ACL", "LOG"]));
     let entries = logs.flat_map(|log| match log {

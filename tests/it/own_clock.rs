@@ -1,4 +1,4 @@
-//! Clients with their own clock, from `Builder::clock`.
+//! Tests of clients whose clock is set by `Builder::clock`.
 
 use crate::{builder, eventually, ms};
 use kit::Cluster;

@@ -1,4 +1,4 @@
-//! Holders of locks: metadata, status, adoption, forced release and re-entry.
+//! Tests of operations that concern the holder of a lock: metadata, status, adoption, forced release and re-entry.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};

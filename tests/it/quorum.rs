@@ -1,4 +1,5 @@
-//! Quorums: an attempt succeeds if and only if a quorum is free, for any number of nodes, and locks exclude each other.
+//! Tests of quorums. An attempt succeeds if and only if the lock is free on a quorum, for any number of nodes, and
+//! locks exclude each other.
 
 use crate::{SOON, builder, builder_of, eventually, ms, multi_thread};
 use kit::{Cluster, Server};
@@ -9,12 +10,12 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The periods in which a lock was held, measured with one clock.
+/// The periods in which a lock was held. All times are measured with one clock.
 #[derive(Default)]
 pub(crate) struct Holds(Mutex<Vec<(Instant, Instant)>>);
 
 impl Holds {
-    /// Records a hold from `since` until now. Must be called before the release.
+    /// Records that the lock was held from `since` until now. Must be called before the lock is released.
     pub(crate) fn record(&self, since: Instant) {
         self.record_until(since, Instant::now());
     }
@@ -23,7 +24,7 @@ impl Holds {
         self.0.lock().expect("no panic").push((since, until));
     }
 
-    /// Returns the number of holds. Panics if two holds overlap.
+    /// Returns the number of recorded periods. Panics if two of them overlap.
     pub(crate) fn assert_disjoint(&self) -> usize {
         let overlaps = self.overlaps();
         assert!(overlaps.is_empty(), "holds overlap by {overlaps:?}");
@@ -44,7 +45,8 @@ fn client_of(servers: &[Server]) -> Redlock {
 
 const FOREIGN: &[u8] = b"other";
 
-/// Makes one attempt at a key that another client holds on the servers in the bit set `mask`.
+/// Checks the outcome of one attempt if another client holds the key on the servers in the bit set `mask`. The attempt
+/// must succeed if and only if a quorum is free, and must not change the other client's keys.
 async fn check_mask(redlock: &Redlock, servers: &[Server], mask: usize) {
     let (nodes, key) = (servers.len(), format!("{}/{mask:b}", servers.len()));
     let is_held = |node: usize| mask >> node & 1 == 1;
@@ -151,12 +153,12 @@ const ROUNDS: usize = 1_000;
 struct Races {
     start: Barrier,
     holds: Holds,
-    /// The first failure. Threads record failures here, because a panic would leave the other threads waiting at the
-    /// barrier.
+    /// The first failure of a thread. Threads store the failure instead of panicking, because a panic would leave the
+    /// other threads waiting at the barrier.
     failure: Mutex<Option<String>>,
 }
 
-/// Acquires the lock in each round at the same moment as the other threads. Returns the duration of each acquire.
+/// In each round, acquires the lock at the same moment as the other threads. Returns the duration of each acquire.
 fn race(cluster: &Cluster, races: &Races) -> Vec<Duration> {
     // The barrier blocks this thread, so another thread of the runtime must send the releases.
     multi_thread(1).block_on(async {
@@ -188,7 +190,8 @@ fn race(cluster: &Cluster, races: &Races) -> Vec<Duration> {
     })
 }
 
-/// Three clients on separate threads start at the same moment, so their first attempts split the votes.
+/// Checks that each client acquires the lock once per round and that no two hold it at the same time. Three clients on
+/// separate threads start at the same moment, so their first attempts split the votes.
 #[test]
 fn races_of_three_clients_have_one_winner_at_a_time() {
     let cluster = Cluster::start(5);

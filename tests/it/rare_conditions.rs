@@ -1,5 +1,5 @@
-//! Rare conditions: permissions, closes, outages and loading. Users lack permission for one command, clients close in
-//! every state, and nodes are briefly down or unreachable. Servers load their data when a client reconnects.
+//! Tests of rare conditions: users without permission for one command, clients closed in every state, brief outages,
+//! and servers that are still loading their data when a client reconnects.
 
 mod closing;
 mod loading;

@@ -1,4 +1,4 @@
-//! Futures that are polled rarely, by a `select!` with slow branches or by hand.
+//! Tests of futures that are polled rarely: by a `select!` with slow branches, or by hand.
 
 use crate::{SOON, eventually, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -26,8 +26,8 @@ async fn warm(builder: Builder) -> Redlock {
     redlock
 }
 
-/// Polls `future` at once and then every `pause`, independently of its waker. Returns the output and the number of
-/// polls.
+/// Polls `future` at once and then after every `pause`, whether or not it wakes its waker. Returns the output and the
+/// number of polls.
 async fn polled_every<F: Future>(pause: Duration, future: F) -> (F::Output, usize) {
     let mut future = pin!(future);
     for polls in 1.. {
@@ -189,8 +189,8 @@ async fn rarely_polled_waiter_keeps_its_turn() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Calls each operation of the public API once and polls it every `pause`. Returns the operations that exceeded their
-/// time limit.
+/// Runs each operation of the public API once and polls it only after every `pause`. Returns a description of each
+/// operation that exceeded its time limit.
 async fn late_operations(redlock: &Redlock, pause: Duration) -> Vec<String> {
     let mut late = Vec::new();
     let mut check = |operation: &str, started: Instant, bound: Duration| {
@@ -303,7 +303,8 @@ async fn future_moved_to_another_task_is_woken_there() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The runtime has not processed its timers before the second poll.
+/// Checks that an acquire whose wait has elapsed returns at the next poll. The test blocks the runtime, so the runtime
+/// has not processed its timers before this poll.
 #[tokio::test]
 async fn elapsed_wait_ends_with_the_next_poll() {
     let cluster = Cluster::start(3);

@@ -1,4 +1,4 @@
-//! Connections that are closed while idle, under load, all at once, or within a reply.
+//! Tests with connections that are closed while they are idle, under load, all at once, or in the middle of a reply.
 
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Returns the IDs of the TCP connections. The test kit itself connects through a Unix socket.
+/// Returns the IDs of the server's TCP connections. The test kit's own connection is not among them, because it uses a
+/// Unix socket.
 fn connections(server: &Server) -> BTreeSet<String> {
     let clients = server.clients().into_iter();
     clients.filter_map(|client| client.split(' ').next().map(str::to_owned)).collect()
@@ -23,7 +24,7 @@ fn close_connections(server: &Server) {
     server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
 }
 
-/// Acquires and releases a lock until all nodes have granted one lease.
+/// Acquires and releases locks until all nodes have granted the same lease.
 async fn lock_on_all(redlock: &Redlock, cluster: &Cluster) {
     let started = Instant::now();
     loop {
@@ -174,7 +175,8 @@ async fn connection_resets_of_one_node_only_cost_its_votes() {
     assert!(cluster.is_empty(), "{:?}", cluster.keys_per_node());
 }
 
-/// Acquires and releases one of four locks until `end`. Accepts only errors that connection resets can cause.
+/// Acquires and releases one of four locks until `end`. Panics on any error that a connection reset cannot cause.
+/// Returns the number of acquires.
 async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: Instant) -> u64 {
     let mut uses = 0;
     while Instant::now() < end {
@@ -238,7 +240,7 @@ async fn resets_of_all_connections_under_load_keep_exclusion() {
     assert!(held as u64 == uses && held > 20, "{held} of {uses} uses");
 }
 
-/// Waits until the first node is up with a connection other than the first `before` ones.
+/// Waits until the first node is up through a new connection. `before` is the number of earlier connections.
 async fn is_reconnected(redlock: &Redlock, proxy: &Proxy, before: u64) {
     eventually("the proxy has accepted a new connection", || proxy.accepted() > before).await;
     eventually("the first node is up", || is_up(redlock, 0)).await;

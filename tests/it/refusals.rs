@@ -1,5 +1,5 @@
-//! All ways in which a server refuses a command or a connection. Each refusal is a failed vote of that node with its
-//! reason, and never counts as contention.
+//! Tests of all the ways in which a server can refuse a command or a connection. A refusal is a failed vote that
+//! contains the server's reason, and never counts as contention.
 
 use crate::errors::{PASSWORD, USER, debug, display};
 use crate::{SOON, all_up, builder_of, eventually, ms};
@@ -13,13 +13,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// Returns settings with a long node timeout, because looping scripts use the whole processor while the servers have to
-/// reply. The restart guard is off, because a loading server has lost its keys, which other tests check.
+/// Returns settings for these tests. The node timeout is long because looping scripts use the whole processor while the
+/// servers have to reply. The restart guard is off because a server that loads has lost its keys; other tests check
+/// this case.
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     builder_of(urls).restart_guard(RestartGuard::Off).node_timeout(ms(5_000)).ttl(ms(60_000))
 }
 
-/// Returns true if exactly the `broken` nodes have failed for this reason, and no node reports the lock as held.
+/// Returns true if exactly the `broken` nodes have failed, each with `reason`, and no node reports that the lock is
+/// held.
 fn only_broken_failed(report: &Report, broken: &[Server], reason: &str) -> bool {
     report.nodes().iter().all(|node| {
         let is_broken = broken.iter().any(|server| node.name() == server.addr().to_string());
@@ -30,7 +32,8 @@ fn only_broken_failed(report: &Report, broken: &[Server], reason: &str) -> bool 
     })
 }
 
-/// Acquires the lock although the `broken` nodes fail. Checks that the report contains their reason.
+/// Checks that the lock can be acquired although the `broken` nodes fail, and that the report contains `reason` for
+/// them.
 async fn expect_acquired_without(redlock: &Redlock, broken: &[Server], reason: &str) {
     let started = Instant::now();
     loop {
@@ -55,7 +58,8 @@ async fn expect_acquired_without(redlock: &Redlock, broken: &[Server], reason: &
     }
 }
 
-/// Fails to acquire the lock because a quorum is broken. Checks that the error reports an outage, not contention.
+/// Checks that the lock cannot be acquired because a quorum of nodes is broken, and that the error reports an outage
+/// instead of contention.
 async fn expect_outage(redlock: &Redlock, broken: &[Server], reason: &str) {
     let started = Instant::now();
     loop {
@@ -79,7 +83,8 @@ async fn expect_all_up(redlock: &Redlock) {
     .await;
 }
 
-/// Breaks one of three connected nodes, then a second node, and then repairs both.
+/// Checks acquires while a client's connected nodes break: first one of three, then a second one. Finally, both are
+/// repaired.
 async fn check(
     setup: &ServerBuilder,
     reason: &str,
@@ -228,7 +233,7 @@ async fn changed_password_is_wrong_at_the_next_connection() {
     check(&setup, "WRONGPASS", change, |server| password(server, PASSWORD)).await;
 }
 
-/// Checks nodes that are broken before the client connects: one of three, then two.
+/// Checks acquires with nodes that were broken before the client connected: first one of three, then two.
 async fn check_initially_broken(
     broken: &[Server; 2],
     url: impl Fn(&Server) -> String,
@@ -296,8 +301,8 @@ async fn unknown_command_error_hides_the_password() {
     check_initially_broken(&without_auth, Server::url_with_auth, "ERR unknown command").await;
 }
 
-/// Opens a connection that the server accepts. The server has capacity once it has noticed that earlier connections
-/// were closed.
+/// Connects to the server until the server accepts a connection. The server only accepts it after it has noticed that
+/// earlier connections were closed.
 fn admitted(server: &Server) -> TcpStream {
     let started = Instant::now();
     loop {

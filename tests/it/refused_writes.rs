@@ -1,4 +1,5 @@
-//! Servers that accept connections but execute no writes: replicas, and paused, full or protected servers.
+//! Tests with servers that accept connections but execute no writes: replicas, and servers that are paused, full or
+//! protected.
 
 use crate::{SOON, all_up, builder_of, eventually, granted_by_all, ms, state};
 use kit::{Cluster, Proxy, Server};
@@ -11,11 +12,11 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The duration of each fault, many times the first pause between connections.
+/// The duration of each fault. It is many times the first pause between connections.
 const FAULT: Duration = Duration::from_secs(8);
 
-/// The limit of connections to one node during a fault. The pauses grow from 100 ms to 4 s, and an actual pause is at
-/// least half as long.
+/// The limit of connections to one node during a fault. The nominal pauses between connections grow from 100 ms to 4 s,
+/// and an actual pause is at least half as long.
 const MAX_CONNECTIONS: u64 = 10;
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
@@ -90,8 +91,8 @@ async fn client_follows_a_failed_over_address() {
     eventually("the lock is free on the new master", || promoted.get("held").is_none()).await;
 }
 
-/// Without `INFO`, the client does not know the node's role. Each set-up succeeds, and the node refuses the first
-/// write.
+/// Checks that a client opens few connections to a replica whose `INFO` command is forbidden. Such a client does not
+/// know the node's role: each set-up succeeds, and the node refuses the first write.
 #[tokio::test]
 async fn replica_without_info_costs_few_connections() {
     let server = Server::builder().user("locks", "secret").start();
@@ -159,7 +160,7 @@ async fn paused_writes_on_a_majority_cost_few_connections() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Returns a non-loopback address of this machine, if it has one.
+/// Returns a non-loopback address of this machine, or `None` if the machine has none.
 fn outer_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Connecting a UDP socket sends no packet.

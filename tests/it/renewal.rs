@@ -1,4 +1,4 @@
-//! Leases that are renewed in the background, and leases that are lost.
+//! Tests of leases that are renewed in the background, and of leases that are lost.
 
 use crate::{SOON, builder, current_thread, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Server};
@@ -281,7 +281,8 @@ async fn one_client_renews_a_thousand_leases() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The client is still connecting to the third node while the lock is lost on the other nodes.
+/// Checks that an acquire's command is no longer sent to a node after the lease is lost. The client is still connecting
+/// to the third node when the other nodes lose the lock.
 #[tokio::test]
 async fn unsent_acquire_is_not_written_after_the_loss() {
     let cluster = Cluster::start(3);
@@ -305,7 +306,8 @@ async fn unsent_acquire_is_not_written_after_the_loss() {
     drop(lease);
 }
 
-/// One node has the key, one has lost it, and one is down. The client cannot know whether the lease is lost.
+/// Checks that the client does not restore a key while it cannot know whether the lease is lost. One node has the key,
+/// one has lost it, and one is down.
 #[tokio::test]
 async fn key_is_not_restored_without_a_known_majority() {
     let cluster = Cluster::start(3);

@@ -1,5 +1,5 @@
-//! Nodes whose names resolve slowly, or to another address after a failover. A slow resolver blocks a thread, and no
-//! operation may wait for that thread.
+//! Tests with nodes whose names resolve slowly, or resolve to another address after a failover. A slow resolver blocks
+//! a thread, and no operation may wait for that thread.
 
 use crate::{SOON, eventually, granted_by_all, is_up, ms, multi_thread};
 use kit::{Cluster, Rerun, Server};
@@ -7,19 +7,20 @@ use quorlock::{Builder, Redlock, ReleaseOutcome, RestartGuard, Severity};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-/// A URL whose name the preloaded resolver resolves only after one minute.
+/// The URL of a node whose name takes one minute to resolve, because the test preloads a slow resolver.
 const SLOW: &str = "redis://slow.invalid:6379";
 
 /// The environment variable that passes the other nodes' URLs to the child.
 const URLS: &str = "QUORLOCK_TEST_RESOLVER_NODES";
 
-/// Returns settings with timeouts far below one minute. The connect timeout, node timeout and ttl are valid together.
+/// Returns settings with timeouts far below one minute. The builder accepts this combination of connect timeout, node
+/// timeout and ttl.
 fn builder(urls: &str) -> Builder {
     let builder = Redlock::builder().nodes(urls.split(' ')).nodes([SLOW]);
     builder.connect_timeout(ms(500)).node_timeout(ms(1_000)).ttl(ms(30_000))
 }
 
-/// Runs the ignored test `name` in a process whose resolver is unresponsive.
+/// Runs the ignored test `name` in a process whose resolver is slow.
 fn run(name: &str) {
     let cluster = Cluster::start(3);
     let urls = cluster.urls().join(" ");

@@ -1,4 +1,4 @@
-//! Nodes that have lost their locks in a restart or a flush.
+//! Tests with nodes that have lost their locks in a restart or a flush.
 #![cfg(target_os = "linux")]
 
 use crate::clocks::clocked;
@@ -40,7 +40,7 @@ fn reason(refused: &AcquireError, node: usize) -> String {
 
 /// Restarts a node between the acquires of clients A and B. Returns A's lease and the result of B's acquire.
 ///
-/// 1. If `has_seen`, B uses the nodes before the restart.
+/// 1. If `has_seen` is true, B uses the nodes before the restart.
 /// 2. A acquires the lock on a bare quorum: nodes 0, 1 and 2 of five.
 /// 3. Node 2 restarts without data.
 /// 4. B tries to acquire the lock.
@@ -320,7 +320,7 @@ async fn ttl_above_max_ttl_is_refused_by_every_operation() {
     assert_eq!(released, Err(ReleaseError::Invalid(refusal)));
 }
 
-/// Returns the remaining quarantine of each node, from the findings of a check.
+/// Returns each node's remaining quarantine according to `check`, or `None` for a node that is not in quarantine.
 async fn quarantined(redlock: &Redlock) -> Vec<Option<Duration>> {
     let nodes = redlock.check().await.expect("the client is open");
     let counts_in = |finding: &Finding| match finding {
@@ -331,7 +331,7 @@ async fn quarantined(redlock: &Redlock) -> Vec<Option<Duration>> {
 }
 
 #[tokio::test]
-async fn check_and_status_report_how_long_restarted_nodes_do_not_count() {
+async fn check_and_status_report_the_quarantine_of_restarted_nodes() {
     let cluster = past_quarantine(3).await;
     let client = |guard| builder(&cluster).restart_guard(guard).build().expect("valid settings");
     let known = client(RestartGuard::Observed);
@@ -361,7 +361,8 @@ async fn check_and_status_report_how_long_restarted_nodes_do_not_count() {
     drop(off.try_acquire("r").await.expect("all nodes count"));
 }
 
-/// `check` uses separate connections, and later attempts do not depend on its results.
+/// Checks that `check` does not influence later attempts. It uses separate connections, and the restart guard ignores
+/// its results.
 #[tokio::test]
 async fn check_changes_nothing_for_the_restart_guard() {
     let cluster = past_quarantine(3).await;

@@ -1,4 +1,4 @@
-//! Nodes that restart one after another without data while new clients connect.
+//! Tests with nodes that restart one after another without data while new clients connect.
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
@@ -16,15 +16,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until};
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// A short TTL, so that many rounds are possible. No quarantine ends within a round.
+/// A short TTL, so that many rounds fit into a test. No quarantine ends within a round.
 const TTL: Duration = Duration::from_secs(2);
 const ROUND: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Observed {
-    /// The number of refusals because of a restarted node while A's lease was valid.
+    /// The number of refusals that named a restarted node while A's lease was valid.
     restarts: usize,
-    /// The reports of acquires that succeeded while another client held the lock.
+    /// Reports of acquires that succeeded although another client held the lock.
     shared: Vec<String>,
 }
 
@@ -40,8 +40,8 @@ fn names_a_restart(refused: &AcquireError) -> bool {
     report.is_some_and(|report| report.nodes().iter().any(|node| was_restarted(node.vote())))
 }
 
-/// Connects as a new client at `from` and tries to acquire the lock until `until`. Returns the lease, so that the
-/// client keeps the lock.
+/// Creates a client at `from` that tries to acquire the lock until `until`. Returns what it observed. Also returns its
+/// lease, if it has one, so that the client keeps the lock until the round ends.
 async fn try_until(
     cluster: Arc<Cluster>,
     holder: Arc<Lease>,
@@ -79,7 +79,8 @@ async fn restart_majority(cluster: Arc<Cluster>, mut random: StdRng) {
     }
 }
 
-/// Plays one round: A holds the lock on all nodes, a majority restarts, and three new clients try to acquire the lock.
+/// Runs one round: A holds the lock on all nodes, a majority of the nodes restarts, and three new clients try to
+/// acquire the lock.
 async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Observed {
     // This also ends the leases of the previous round.
     advance_past_quarantine(cluster).await;
@@ -117,8 +118,8 @@ async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Observed {
     all
 }
 
-/// Plays `rounds` rounds on each of `at_once` concurrent clusters of `nodes` nodes.
-async fn play(nodes: usize, at_once: u64, rounds: u64) {
+/// Checks mutual exclusion in `rounds` rounds on each of `at_once` concurrent clusters of `nodes` nodes.
+async fn run_clusters(nodes: usize, at_once: u64, rounds: u64) {
     let on_one_cluster = |seed| async move {
         let (cluster, mut random) =
             (Arc::new(past_quarantine(nodes).await), StdRng::seed_from_u64(seed));
@@ -130,9 +131,9 @@ async fn play(nodes: usize, at_once: u64, rounds: u64) {
         }
         (restarts, shared)
     };
-    let played = join_all((0..at_once).map(|seed| tokio::spawn(on_one_cluster(seed)))).await;
+    let results = join_all((0..at_once).map(|seed| tokio::spawn(on_one_cluster(seed)))).await;
     let (restarts, shared): (Vec<_>, Vec<_>) =
-        played.into_iter().map(|played| played.expect("no panic")).unzip();
+        results.into_iter().map(|result| result.expect("no panic")).unzip();
     let shared = shared.concat();
     assert!(
         shared.is_empty(),
@@ -146,10 +147,10 @@ async fn play(nodes: usize, at_once: u64, rounds: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_client_in_a_rolling_restart_of_three_is_refused() {
-    play(3, 10, 10).await;
+    run_clusters(3, 10, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_client_in_a_rolling_restart_of_five_is_refused() {
-    play(5, 10, 10).await;
+    run_clusters(5, 10, 10).await;
 }

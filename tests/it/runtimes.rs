@@ -1,4 +1,4 @@
-//! One client on several runtimes, after the end of its runtime, and without a runtime.
+//! Tests of one client that is used on several runtimes, after its runtime has ended, and without a runtime.
 
 use crate::{SOON, builder, client, current_thread, eventually, ms, multi_thread};
 use kit::Cluster;
@@ -44,7 +44,7 @@ fn release_of_an_ended_runtime_is_delivered_by_another() {
 }
 
 #[test]
-fn client_with_a_pinned_runtime_works_outside_of_it_until_its_end() {
+fn pinned_client_works_outside_its_runtime_until_its_end() {
     let cluster = Cluster::start(3);
     let runtime = multi_thread(2);
     let pinned =

@@ -1,4 +1,4 @@
-//! Public types of a client as JSON, for logs and monitoring.
+//! Tests of the public types that applications serialize as JSON for logs and monitoring.
 
 use crate::{SOON, eventually, is_down, ms};
 use kit::{Cluster, Server};
@@ -13,8 +13,8 @@ fn text(what: &impl serde::Serialize) -> Value {
     to_value(what).expect("the value can be serialized")
 }
 
-/// Creates a client of three nodes whose URLs contain a password. One node is dead, and another has a key that is not a
-/// lock.
+/// Creates a client for nodes whose URLs contain a password. One of the three nodes is dead, and another stores a value
+/// that is not a lock under the lock's key.
 async fn scene(cluster: &Cluster) -> Redlock {
     cluster[1].cmd(&["HSET", "r", "no", "lock"]);
     cluster[2].kill();

@@ -1,21 +1,21 @@
-//! Notifications for acquires of several locks. The deletion of any conflicting key notifies such an acquire, and also
-//! the acquires that conflict with it.
+//! Tests of the notifications that wake acquires of several locks. The deletion of any conflicting key notifies such an
+//! acquire, and also the acquires that compete with it.
 //!
-//! The retry delay exceeds each test, so an acquire without a notification does not get its locks in time.
+//! The retry delay exceeds each test, so an acquire that is not notified fails its test.
 
 use crate::{SOON, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{Redlock, RetryPolicy};
 use std::time::Duration;
 
-/// Creates a client that tries again only when it is notified.
-fn patient(urls: impl IntoIterator<Item = String>) -> Redlock {
+/// Creates a client whose acquires only try again after a notification.
+fn client_without_retries(urls: impl IntoIterator<Item = String>) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let builder = Redlock::builder().nodes(urls).ttl(ms(60_000)).node_timeout(SOON);
     builder.retry(never).wait(SOON).build().expect("valid settings")
 }
 
-/// Acquires locks once, so that connections are open and scripts are loaded.
+/// Acquires locks once, so that the connections are open and the scripts are loaded.
 async fn warm_up(redlock: &Redlock) {
     let lease = redlock.acquire_all(["other", "third"]).await.expect("the locks are free");
     lease.release().await.expect("nodes are up");
@@ -25,7 +25,7 @@ async fn warm_up(redlock: &Redlock) {
 async fn acquire_is_notified_if_nodes_name_different_keys() {
     for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
         let cluster = Cluster::start(3);
-        let redlock = patient(cluster.urls());
+        let redlock = client_without_retries(cluster.urls());
         warm_up(&redlock).await;
         let [first, second, third] = order.map(|index| &cluster[index]);
         first.set("b", "other");
@@ -47,12 +47,13 @@ async fn acquire_is_notified_if_nodes_name_different_keys() {
     }
 }
 
-/// Three of five nodes name one key. The other two name a key that this process releases. These two nodes and one of
-/// the three form a majority.
+/// Checks that a release by the same process notifies an acquire of several locks. Three of five nodes refuse the
+/// acquire because of one key, and two because of a key that this process releases. These two nodes form a majority
+/// with one of the three.
 #[tokio::test]
 async fn local_release_counts_for_a_blocked_set() {
     let cluster = Cluster::start(5);
-    let redlock = patient(cluster.urls());
+    let redlock = client_without_retries(cluster.urls());
     warm_up(&redlock).await;
     let held = redlock.acquire("b").await.expect("the lock is free");
     eventually("all nodes have the key", || cluster.all_have("b")).await;
@@ -74,12 +75,12 @@ async fn local_release_counts_for_a_blocked_set() {
     lease.release().await.expect("nodes are up");
 }
 
-/// The keys of a refused attempt for several locks briefly block an acquire of one of these locks.
+/// Checks that an acquire is notified after it was briefly blocked by the keys of a refused attempt for several locks.
 #[tokio::test]
 async fn refused_set_notifies_the_acquire_it_blocked() {
     let cluster = Cluster::start(2);
     let proxy = Proxy::start(cluster[1].addr());
-    let redlock = patient([cluster[0].url(), proxy.url()]);
+    let redlock = client_without_retries([cluster[0].url(), proxy.url()]);
     warm_up(&redlock).await;
     cluster[1].set("b", "theirs");
 

@@ -1,7 +1,7 @@
-//! Cost and order of acquires that wait for several locks. The nodes are in-process and time is tokio's, so the tests
-//! can count every step.
+//! Tests of the cost and order of acquires that wait for several locks. The nodes are in-process and tokio's clock is
+//! paused, so the tests can count every step.
 //!
-//! The retry delay exceeds each test, so an acquire without a notification does not get its locks in time.
+//! The retry delay exceeds each test, so an acquire that is not notified fails its test.
 
 use crate::{MAX_TTL, SOON, ms};
 use futures::FutureExt;
@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// Creates a client that tries again only when it is notified.
-fn patient(nodes: &Nodes) -> Redlock {
+/// Creates a client whose acquires only try again after a notification.
+fn client_without_retries(nodes: &Nodes) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let builder = nodes.client().ttl(MAX_TTL).max_ttl(MAX_TTL).node_timeout(ms(500));
     builder.retry(never).wait(SOON).build().expect("valid settings")
@@ -34,7 +34,7 @@ impl<F: Future> Future for Counted<F> {
     }
 }
 
-/// Acquires that wait for several locks, in the order of their start.
+/// Acquires that wait for several locks, in the order in which they started.
 struct Waiters {
     redlock: Redlock,
     polls: Arc<AtomicUsize>,
@@ -42,7 +42,7 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// Spawns one acquire per pair. Each acquire has been refused before the next one begins.
+    /// Spawns one acquire per pair of locks. Waits until an acquire has been refused before it spawns the next one.
     async fn wait_for(redlock: &Redlock, pairs: impl IntoIterator<Item = [String; 2]>) -> Self {
         let (polls, waiting) = (Arc::<AtomicUsize>::default(), Vec::new());
         let mut waiters = Self { redlock: redlock.clone(), polls, waiting };
@@ -57,7 +57,7 @@ impl Waiters {
         waiters
     }
 
-    /// Runs `act` and returns the cost of all consequences: the number of checked waiters and the number of polls.
+    /// Runs `act` and returns the cost of its consequences: the number of checked waiters and the number of polls.
     async fn cost(&self, act: impl AsyncFnOnce()) -> (u64, usize) {
         let counts = || (waiter_checks(&self.redlock), self.polls.load(Ordering::SeqCst));
         let before = counts();
@@ -67,7 +67,7 @@ impl Waiters {
         (after.0 - before.0, after.1 - before.1)
     }
 
-    /// Returns the lease of the only acquire that has succeeded.
+    /// Returns the lease of the acquire that has succeeded. Panics unless exactly one acquire has.
     async fn winner(&mut self) -> Lease {
         let mut done = self.waiting.iter().enumerate().filter(|(_, one)| one.is_finished());
         let (index, None) = (done.next().expect("an acquire has succeeded").0, done.next()) else {
@@ -76,7 +76,8 @@ impl Waiters {
         self.waiting.remove(index).await.expect("no panic")
     }
 
-    /// Waits for each acquire and releases its lease, one after another.
+    /// Waits until every acquire has succeeded, one after another, and releases each lease. Panics if a release does
+    /// not lead to the next lease.
     async fn drain(mut self) {
         while !self.waiting.is_empty() {
             self.winner().await.release().await.expect("nodes are up");
@@ -85,7 +86,8 @@ impl Waiters {
     }
 }
 
-/// The limit of checked waiters per release, independent of the number of waiters. `MAX_POLLS` is the limit of polls.
+/// The maximum number of waiters that a release may check, however many acquires wait. `MAX_POLLS` is the maximum
+/// number of polls.
 const MAX_CHECKS: u64 = 12;
 const MAX_POLLS: usize = 24;
 
@@ -97,7 +99,7 @@ fn shared_and_own(count: usize) -> impl Iterator<Item = [String; 2]> {
 async fn cost_of_a_release_does_not_grow_with_waiting_sets() {
     for count in [4, 64, 256] {
         let nodes = Nodes::start(5);
-        let redlock = patient(&nodes);
+        let redlock = client_without_retries(&nodes);
         let held = redlock.acquire("c").await.expect("the lock is free");
         let mut waiters = Waiters::wait_for(&redlock, shared_and_own(count)).await;
         let release = async || assert!(held.release().await.is_ok());
@@ -122,7 +124,7 @@ async fn cost_of_a_release_does_not_grow_with_waiting_sets() {
 async fn cost_of_a_push_does_not_grow_with_waiting_sets() {
     for count in [4, 256] {
         let nodes = Nodes::start(5);
-        let redlock = patient(&nodes);
+        let redlock = client_without_retries(&nodes);
         nodes.hold("c", MAX_TTL);
         let waiters = Waiters::wait_for(&redlock, shared_and_own(count)).await;
         let (checks, polls) = waiters.cost(async || nodes.remove("c")).await;
@@ -134,8 +136,8 @@ async fn cost_of_a_push_does_not_grow_with_waiting_sets() {
     }
 }
 
-/// Spawns `count` acquires in separate queues on three nodes. The first node names a key that only this acquire wants,
-/// and the second names a key that all acquires want. The third node grants.
+/// Spawns `count` acquires that wait in separate queues. Each acquire wants its own key, which the first of three nodes
+/// refuses, and a common key, which the second node refuses. The third node grants.
 async fn in_separate_queues(nodes: &Nodes, redlock: &Redlock, count: usize) -> Waiters {
     nodes.only(1).hold("z", MAX_TTL);
     for index in 0..count {
@@ -149,7 +151,7 @@ async fn in_separate_queues(nodes: &Nodes, redlock: &Redlock, count: usize) -> W
 async fn sets_in_other_queues_are_notified_one_by_one() {
     for count in [4, 64] {
         let nodes = Nodes::start(3);
-        let redlock = patient(&nodes);
+        let redlock = client_without_retries(&nodes);
         let waiters = in_separate_queues(&nodes, &redlock, count).await;
         let (checks, polls) = waiters.cost(async || nodes.remove("z")).await;
         assert!(
@@ -163,7 +165,7 @@ async fn sets_in_other_queues_are_notified_one_by_one() {
 #[tokio::test(start_paused = true)]
 async fn refused_set_notifies_the_next_one() {
     let nodes = Nodes::start(3);
-    let redlock = patient(&nodes);
+    let redlock = client_without_retries(&nodes);
     let mut waiters = in_separate_queues(&nodes, &redlock, 8).await;
     for index in 0..7 {
         nodes.only(1..).hold(format!("own-{index}"), MAX_TTL);
@@ -186,8 +188,8 @@ async fn refused_set_notifies_the_next_one() {
     waiters.drain().await;
 }
 
-/// Returns an acquire in a separate queue, which the test polls by hand, and three acquires behind it. The common key
-/// has been deleted, and the first acquire has been notified.
+/// Creates an acquire that was notified of the common key's deletion but has not been polled since. Returns this
+/// acquire and three acquires that wait in other queues until it has had its turn.
 async fn notified_but_not_polled(nodes: &Nodes, redlock: &Redlock) -> (Pin<Box<Acquire>>, Waiters) {
     nodes.only(1).hold("z", MAX_TTL);
     nodes.only(0).hold("first", MAX_TTL);
@@ -206,7 +208,7 @@ async fn notified_but_not_polled(nodes: &Nodes, redlock: &Redlock) -> (Pin<Box<A
 #[tokio::test(start_paused = true)]
 async fn dropped_set_notifies_the_next_one() {
     let nodes = Nodes::start(3);
-    let redlock = patient(&nodes);
+    let redlock = client_without_retries(&nodes);
     let (first, waiters) = notified_but_not_polled(&nodes, &redlock).await;
     drop(first);
     sleep(ms(20)).await;
@@ -216,7 +218,7 @@ async fn dropped_set_notifies_the_next_one() {
 #[tokio::test(start_paused = true)]
 async fn untaken_lease_of_a_set_is_revoked_for_sets_in_other_queues() {
     let nodes = Nodes::start(3);
-    let redlock = patient(&nodes);
+    let redlock = client_without_retries(&nodes);
     let (first, waiters) = notified_but_not_polled(&nodes, &redlock).await;
     sleep(ms(1_000)).await;
     assert!(waiters.waiting.iter().all(|one| !one.is_finished()), "the limit has not passed");
@@ -226,11 +228,12 @@ async fn untaken_lease_of_a_set_is_revoked_for_sets_in_other_queues() {
     lease.release().await.expect("nodes are up");
 }
 
-/// The first acquire also wants a key that stays unavailable for a cool-down.
+/// Checks that a notified acquire does not block other acquires while it must wait for another key. That key stays
+/// unavailable for a cool-down.
 #[tokio::test(start_paused = true)]
 async fn notified_set_that_must_wait_does_not_block_others() {
     let nodes = Nodes::start(5);
-    let redlock = patient(&nodes);
+    let redlock = client_without_retries(&nodes);
     let held = redlock.acquire("kept").ttl(MAX_TTL / 2).await.expect("the lock is free");
     nodes.only(3).hold("z", MAX_TTL);
     let own_keys = ["first", "own-0", "own-1"];
@@ -254,7 +257,7 @@ async fn notified_set_that_must_wait_does_not_block_others() {
 #[tokio::test(start_paused = true)]
 async fn key_named_after_the_refusal_is_watched() {
     let nodes = Nodes::start(5);
-    let redlock = patient(&nodes);
+    let redlock = client_without_retries(&nodes);
     redlock.acquire("warm-up").await.expect("free").release().await.expect("nodes are up");
     nodes.only(..2).hold("a", MAX_TTL);
     nodes.only(2..).hold("b", MAX_TTL);

@@ -1,4 +1,4 @@
-//! Acquires of several resources that are locked together.
+//! Tests of acquires of several resources that are locked together.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::Cluster;
@@ -112,7 +112,7 @@ async fn acquire_of_several_locks_waits_for_the_conflicting_one() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// An observer that counts the attempts to acquire sets of locks that include `c`.
+/// An observer that counts the attempts to acquire a set of locks that contains `c`.
 #[derive(Default)]
 struct Attempts(AtomicUsize);
 
@@ -158,7 +158,7 @@ async fn queued_acquire_of_several_locks_contacts_no_node() {
     }
 }
 
-/// Acquires and releases `names` repeatedly, and checks that no other task holds any of them.
+/// Acquires and releases `names` repeatedly. Each time, checks that no other task holds any of them.
 async fn acquire_repeatedly(
     redlock: Redlock,
     names: &'static [&'static str],

@@ -1,18 +1,18 @@
-//! Valid settings with extreme values.
+//! Tests of valid settings with extreme values.
 
 use crate::{SOON, eventually, ms};
 use kit::Cluster;
 use quorlock::{AcquireError, Builder, Lease, Redlock, ReleaseOutcome, RestartGuard, RetryPolicy};
 use std::time::Duration;
 
-/// The longest ttl that Redis accepts.
+/// The longest ttl that the library accepts.
 const CENTURY: Duration = Duration::from_hours(100 * 365 * 24);
 
 fn hours(hours: u64) -> Duration {
     Duration::from_hours(hours)
 }
 
-/// Returns settings without a drift allowance. A busy machine does not exceed the ttl and the node timeout.
+/// Returns settings without a drift allowance. The ttl and the node timeout are long enough for a busy machine.
 fn plain(cluster: &Cluster) -> Builder {
     let builder = Redlock::builder().nodes(cluster.urls()).ttl(ms(30_000)).node_timeout(ms(5_000));
     builder.drift_factor(0.0).drift_constant(Duration::ZERO).connect_timeout(SOON)
@@ -122,7 +122,8 @@ async fn lease_is_renewed_with_limiting_settings() {
     futures::future::join_all(renewed).await;
 }
 
-/// With these settings, a busy machine may refuse any operation. Each refusal must have a reason and leave no key.
+/// Checks that every refusal has a reason and that no key is left if the times in the settings are very small. With
+/// these settings, a busy machine may refuse any operation.
 #[tokio::test]
 async fn smallest_times_leave_no_keys() {
     let cluster = Cluster::start(3);

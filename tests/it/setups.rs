@@ -1,4 +1,4 @@
-//! Servers that reply with errors or close the connection during the connection set-up.
+//! Tests with servers that reply with errors, or close the connection, during the connection set-up.
 
 use crate::{SOON, eventually, granted_by_all, is_up, ms, through};
 use kit::{Cluster, Proxy, Server};

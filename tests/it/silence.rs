@@ -1,4 +1,4 @@
-//! Connections to all nodes that lose every packet at the same time.
+//! Tests of a network fault in which the connections to all nodes lose every packet at the same time.
 
 use crate::{SOON, all_up, builder_of, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Direction, Proxy};
@@ -26,8 +26,8 @@ async fn silent_connections_of_all_nodes_are_replaced_early() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// If only one node is silent, the fault is in the node and not in the network, so a second connection would not help.
-/// Acquires do not wait for this node.
+/// Checks that a client opens no second connection if only one node is silent. The fault is then in the node and not in
+/// the network, so a second connection would not help. Acquires do not wait for this node.
 #[tokio::test]
 async fn single_silent_node_gets_no_second_connection() {
     let cluster = Cluster::start(3);

@@ -1,4 +1,5 @@
-//! Nodes whose clocks step forward by a small amount, like clocks that are corrected from time to time.
+//! Tests with nodes whose clocks step forward by a small amount, as they do when a clock is corrected from time to
+//! time.
 #![cfg(target_os = "linux")]
 
 use crate::restarts::past_quarantine;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until, timeout};
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// The margin above the step's length for a busy machine, far below a quarantine period.
+/// The time added to a step's length for a busy machine. It is far shorter than a quarantine period.
 const GENEROUS: Duration = Duration::from_secs(6);
 
 fn is_any_suspect(redlock: &Redlock) -> bool {
@@ -25,7 +26,7 @@ fn is_any_suspect(redlock: &Redlock) -> bool {
     redlock.nodes().iter().any(|node| is_suspect(node.eligibility()))
 }
 
-/// Returns true if a node is excluded for longer than a step's length.
+/// Returns true if a node is excluded for longer than the length of a clock step.
 fn is_any_excluded(report: &Report) -> bool {
     let is_excluded = |vote: &NodeVote| match vote {
         NodeVote::Failed(NodeFailure::Suspect { counts_in, .. }) => *counts_in > GENEROUS,
@@ -44,10 +45,10 @@ async fn acquire_and_release_until(redlock: Redlock, resource: &str, until: Inst
     }
 }
 
-/// Steps the clocks of two nodes while three clients use them.
+/// Checks that small clock steps of two nodes disturb none of three clients.
 ///
 /// 1. A holds a lock with auto-extension, B acquires and releases another lock, and C has used the nodes before.
-/// 2. One node's clock steps, and another node's clock steps after `apart`.
+/// 2. One node's clock steps forward by `step`. Another node's clock does the same after `apart`.
 /// 3. A releases the lock, and every client can acquire it.
 async fn two_small_steps(ttl: Duration, step: Duration, apart: Duration) {
     let cluster = past_quarantine(3).await;
@@ -87,15 +88,15 @@ async fn small_clock_steps_do_not_disturb_leases_or_acquires() {
 
 /// How B acquires the lock that A holds.
 #[derive(Clone, Copy, Debug)]
-enum Second {
-    /// B makes attempts all the time.
+enum SecondAcquire {
+    /// B tries to acquire the lock all the time.
     Trying,
-    /// B has used the nodes before, and tries again only shortly before the lock expires.
+    /// B has used the nodes before, and tries to acquire the lock only shortly before it expires.
     Late,
     Waiting,
 }
 
-/// A step of one node's clock, at the time `after` since the acquire.
+/// A step of one node's clock, which occurs `after` the start of the acquire.
 #[derive(Clone, Copy)]
 struct Step {
     after: Duration,
@@ -115,7 +116,7 @@ impl fmt::Debug for Step {
 #[derive(Debug)]
 struct Plan {
     ttl: Duration,
-    second: Second,
+    second: SecondAcquire,
     steps: Vec<Step>,
 }
 
@@ -123,13 +124,13 @@ fn between(random: &mut StdRng, min: u64, max: u64) -> Duration {
     ms(random.random_range(min..=max))
 }
 
-fn moment(random: &mut StdRng, ttl: Duration) -> Duration {
+fn random_time_within(random: &mut StdRng, ttl: Duration) -> Duration {
     ttl.mul_f64(random.random_range(0.2..0.9))
 }
 
-/// Returns the length of a step for each node. All lengths differ, because equal steps look like a client's clock that
-/// stopped.
-fn lengths(random: &mut StdRng) -> [Duration; 3] {
+/// Returns the length of a clock step for each node. All lengths differ, because a client could mistake equal steps for
+/// a stop of its own clock.
+fn random_step_lengths(random: &mut StdRng) -> [Duration; 3] {
     let mut lengths = [(5, 50), (80, 125), (155, 200)].map(|(min, max)| between(random, min, max));
     if random.random_ratio(1, 3) {
         lengths[random.random_range(0..3)] = between(random, 1_000, 5_000);
@@ -140,18 +141,18 @@ fn lengths(random: &mut StdRng) -> [Duration; 3] {
 
 fn plan(random: &mut StdRng) -> Plan {
     let ttl = between(random, 600, 1_200);
-    let (second, lengths) = (second(random), lengths(random));
+    let (second, lengths) = (second(random), random_step_lengths(random));
     let skipped = random.random_range(0..6);
     let nodes = (0..3).filter(|node| *node != skipped);
     let forward = |after, node, by| Step { after, node, by, is_back: false };
     let steps = match random.random_range(0..10) {
         0..3 => {
-            let at_once = moment(random, ttl);
+            let at_once = random_time_within(random, ttl);
             nodes.map(|node| forward(at_once, node, lengths[node])).collect()
         }
         // A majority makes equal steps at the same time.
         3..5 => {
-            let at_once = moment(random, ttl);
+            let at_once = random_time_within(random, ttl);
             nodes.take(2).map(|node| forward(at_once, node, lengths[0])).collect()
         }
         // The steps happen at different times, and some go backwards.
@@ -159,7 +160,7 @@ fn plan(random: &mut StdRng) -> Plan {
             let step = |node| {
                 let is_back = random.random_ratio(1, 5);
                 let by = if is_back { between(random, 5, 200) } else { lengths[node] };
-                Step { after: moment(random, ttl), node, by, is_back }
+                Step { after: random_time_within(random, ttl), node, by, is_back }
             };
             nodes.map(step).collect()
         }
@@ -168,7 +169,7 @@ fn plan(random: &mut StdRng) -> Plan {
             let small = |node: usize| [(2, 5), (5, 8), (8, 11)][node];
             let step = |node| {
                 let (min, max) = small(node);
-                forward(moment(random, ttl), node, between(random, min, max))
+                forward(random_time_within(random, ttl), node, between(random, min, max))
             };
             nodes.flat_map(|node| [node; 8]).map(step).collect()
         }
@@ -176,16 +177,18 @@ fn plan(random: &mut StdRng) -> Plan {
     Plan { ttl, second, steps }
 }
 
-/// Plans equal steps of all clocks at the same time.
+/// Returns a random plan in which all clocks step by the same amount at the same time.
 fn plan_alike(random: &mut StdRng) -> Plan {
     let ttl = between(random, 600, 1_200);
-    let (second, [by, ..], after) = (second(random), lengths(random), moment(random, ttl));
+    let (second, [by, ..], after) =
+        (second(random), random_step_lengths(random), random_time_within(random, ttl));
     let steps = (0..3).map(|node| Step { after, node, by, is_back: false }).collect();
     Plan { ttl, second, steps }
 }
 
-fn second(random: &mut StdRng) -> Second {
-    [Second::Trying, Second::Trying, Second::Late, Second::Waiting][random.random_range(0..4)]
+fn second(random: &mut StdRng) -> SecondAcquire {
+    [SecondAcquire::Trying, SecondAcquire::Trying, SecondAcquire::Late, SecondAcquire::Waiting]
+        [random.random_range(0..4)]
 }
 
 async fn step_all(cluster: Arc<Cluster>, mut steps: Vec<Step>, since: Instant) {
@@ -207,9 +210,9 @@ async fn try_until_acquired(redlock: &Redlock) -> Lease {
     }
 }
 
-/// A holds the lock on all nodes, B tries to acquire it, and the clocks step. Returns the time for which both leases
-/// were valid, if they overlapped.
-async fn play(cluster: &Arc<Cluster>, plan: &Plan) -> Option<Duration> {
+/// Runs a plan: A holds the lock on all nodes, B tries to acquire it, and the clocks step. Returns the duration for
+/// which both leases were valid, or `None` if they did not overlap.
+async fn run_plan(cluster: &Arc<Cluster>, plan: &Plan) -> Option<Duration> {
     let client = || {
         let builder = builder(cluster).max_ttl(ms(1_200)).ttl(plan.ttl);
         builder.node_timeout(ms(200)).build().expect("valid settings")
@@ -221,12 +224,12 @@ async fn play(cluster: &Arc<Cluster>, plan: &Plan) -> Option<Duration> {
     let stepping = tokio::spawn(step_all(cluster.clone(), plan.steps.clone(), since));
     let next = async {
         match plan.second {
-            Second::Trying => try_until_acquired(&b).await,
-            Second::Late => {
+            SecondAcquire::Trying => try_until_acquired(&b).await,
+            SecondAcquire::Late => {
                 sleep(lease.validity().saturating_sub(ms(250))).await;
                 try_until_acquired(&b).await
             }
-            Second::Waiting => b.acquire("r").wait(SOON).await.expect("the lock expires"),
+            SecondAcquire::Waiting => b.acquire("r").wait(SOON).await.expect("the lock expires"),
         }
     };
     let next = timeout(SOON, next).await.expect("B acquires the lock after any steps");
@@ -238,7 +241,7 @@ async fn play(cluster: &Arc<Cluster>, plan: &Plan) -> Option<Duration> {
     is_shared.then_some(overlap)
 }
 
-/// Runs `plays` plans on each of six clusters. Panics if two leases overlapped.
+/// Runs `plays` random plans on each of six clusters. Panics if two leases overlapped.
 async fn play_all(plays: u64, plan: fn(&mut StdRng) -> Plan) {
     const AT_ONCE: u64 = 6;
     let on_one_cluster = |seed| async move {
@@ -247,14 +250,14 @@ async fn play_all(plays: u64, plan: fn(&mut StdRng) -> Plan) {
         let mut shared = Vec::new();
         for round in 0..plays {
             let plan = plan(&mut random);
-            if let Some(overlap) = play(&cluster, &plan).await {
+            if let Some(overlap) = run_plan(&cluster, &plan).await {
                 shared.push(format!("{seed}/{round}, for {overlap:?}: {plan:?}"));
             }
         }
         shared
     };
     let shared = join_all((0..AT_ONCE).map(|seed| tokio::spawn(on_one_cluster(seed)))).await;
-    let shared: Vec<_> = shared.into_iter().flat_map(|played| played.expect("no panic")).collect();
+    let shared: Vec<_> = shared.into_iter().flat_map(|result| result.expect("no panic")).collect();
     let (count, all) = (shared.len(), AT_ONCE * plays);
     assert!(
         shared.is_empty(),

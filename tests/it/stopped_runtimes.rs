@@ -1,4 +1,4 @@
-//! Runtimes that exist but do not run, and runtimes that end while other runtimes wait.
+//! Tests with runtimes that exist but do not run, and with runtimes that end while work on other runtimes waits.
 
 use crate::{SOON, client, current_thread, eventually, granted_by_all, ms, multi_thread};
 use kit::Cluster;
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Returns a runtime that owns the client's tasks and does not run.
+/// Returns a runtime that owns the client's tasks but does not run them.
 fn stopped_runtime(redlock: &Redlock) -> Runtime {
     let runtime = current_thread();
     runtime.block_on(async {
@@ -17,7 +17,7 @@ fn stopped_runtime(redlock: &Redlock) -> Runtime {
     runtime
 }
 
-/// Returns a lease whose runtime has ended.
+/// Returns a lease that was acquired on a runtime that has ended.
 fn orphan(redlock: &Redlock, resource: &str) -> Lease {
     current_thread()
         .block_on(async { redlock.try_acquire(resource).await.expect("the lock is free") })
@@ -59,7 +59,7 @@ fn lease_outside_of_runtimes_uses_a_running_runtime() {
     });
 }
 
-/// Acquires and drops a lock. Checks that the client then delivers all pending releases.
+/// Checks that the client's next use delivers all pending releases. The use is an acquire whose lease is dropped.
 fn deliver_with_next_use(redlock: &Redlock, cluster: &Cluster) {
     current_thread().block_on(async {
         drop(redlock.try_acquire("last").await.expect("the lock is free"));
@@ -91,8 +91,8 @@ fn release_returns_its_outcome_if_the_runtime_ends() {
     deliver_with_next_use(&redlock, &cluster);
 }
 
-/// A release that was written but not confirmed when the runtime ended has an unknown outcome. The client must never
-/// report the outcome as expired.
+/// Checks that a release reports `Released` or an unknown outcome if its runtime ends. A release that was sent but not
+/// confirmed has an unknown outcome, which must never be reported as expired.
 #[test]
 fn release_during_a_shutdown_is_released_or_unknown() {
     let cluster = Cluster::start(3);

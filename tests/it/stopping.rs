@@ -1,4 +1,4 @@
-//! Work that receives a notification shortly before its lock ends.
+//! Tests of work that is notified shortly before its lock ends.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};

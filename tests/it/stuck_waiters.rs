@@ -1,4 +1,4 @@
-//! Acquires that are queued behind futures that are dropped or no longer polled.
+//! Tests of acquires that wait in a queue behind a future that is dropped or no longer polled.
 
 use crate::{SOON, builder, eventually, ms, pending_acquire, warm_up};
 use futures::FutureExt;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Creates a client whose retry delay exceeds every test, so only an event can wake its waiters.
-async fn patient(cluster: &Cluster) -> Redlock {
+/// Creates a client whose retry delay exceeds every test, so only a notification can wake its waiters.
+async fn client_without_retries(cluster: &Cluster) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let redlock = builder(cluster).ttl(ms(600_000)).retry(never).wait(SOON * 3);
     let redlock = redlock.build().expect("valid settings");
@@ -32,7 +32,7 @@ async fn refused(acquire: &mut Acquire) {
 #[tokio::test]
 async fn waiter_that_bypassed_an_unpolled_one_is_notified() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster).await;
+    let redlock = client_without_retries(&cluster).await;
     let held = redlock.try_acquire("r").await.expect("the lock is free");
     let mut unpolled = redlock.acquire("r");
     refused(&mut unpolled).await;
@@ -54,7 +54,7 @@ async fn waiter_that_bypassed_an_unpolled_one_is_notified() {
 #[tokio::test]
 async fn dropped_future_notifies_waiters_of_all_its_keys() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster).await;
+    let redlock = client_without_retries(&cluster).await;
     let all = || redlock.acquire_all(["p", "q"]);
     for mut won in [redlock.acquire("q"), redlock.try_acquire("q"), all()] {
         assert!((&mut won).now_or_never().is_none(), "no node has replied yet");
@@ -82,7 +82,8 @@ async fn dropped_future_notifies_waiters_of_all_its_keys() {
     }
 }
 
-/// Starts `count` tasks that each hold the lock for 50 ms. Returns a counter of the tasks that have acquired the lock.
+/// Spawns `count` tasks that each acquire the lock and hold it for 50 ms. Returns the tasks, and a counter of those
+/// that have acquired the lock.
 fn queue(redlock: &Redlock, count: usize) -> (Arc<AtomicUsize>, Vec<JoinHandle<()>>) {
     let served = Arc::<AtomicUsize>::default();
     let waiting = (0..count).map(|_| {
@@ -99,9 +100,9 @@ fn queue(redlock: &Redlock, count: usize) -> (Arc<AtomicUsize>, Vec<JoinHandle<(
 }
 
 #[tokio::test]
-async fn caller_whose_untaken_lease_was_revoked_goes_to_the_end_of_the_queue() {
+async fn caller_with_revoked_lease_moves_to_the_end_of_the_queue() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster).await;
+    let redlock = client_without_retries(&cluster).await;
     let mut unpolled = redlock.acquire("r");
     assert!((&mut unpolled).now_or_never().is_none(), "no node has replied yet");
     eventually("the lock is acquired", || cluster.all_have("r")).await;
@@ -118,7 +119,8 @@ async fn caller_whose_untaken_lease_was_revoked_goes_to_the_end_of_the_queue() {
 #[tokio::test]
 async fn close_ends_acquires_queued_behind_unpolled_futures() {
     let cluster = Cluster::start(3);
-    let (redlock, other) = (patient(&cluster).await, patient(&cluster).await);
+    let (redlock, other) =
+        (client_without_retries(&cluster).await, client_without_retries(&cluster).await);
     let held = other.try_acquire("r").await.expect("the lock is free");
     let mut unpolled = redlock.acquire("r");
     refused(&mut unpolled).await;
@@ -137,7 +139,7 @@ async fn close_ends_acquires_queued_behind_unpolled_futures() {
 #[tokio::test]
 async fn many_unpolled_acquires_delay_the_queue_only_once() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster).await;
+    let redlock = client_without_retries(&cluster).await;
     let held = redlock.try_acquire("r").await.expect("the lock is free");
     let mut unpolled: Vec<_> = (0..100).map(|_| redlock.acquire("r")).collect();
     for acquire in &mut unpolled {
@@ -165,7 +167,7 @@ impl Wake for Dropper {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waker_can_drop_another_acquire_of_its_client() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster).await;
+    let redlock = client_without_retries(&cluster).await;
     let held = redlock.try_acquire("r").await.expect("the lock is free");
     let mut first = redlock.acquire("r");
     refused(&mut first).await;

@@ -1,4 +1,4 @@
-//! Nodes whose clocks have diverged from the client's clock, and clients whose clocks have stopped.
+//! Tests with nodes whose clocks differ from the client's clock, and with clients whose clocks have stopped.
 #![cfg(target_os = "linux")]
 
 use crate::clocks::clocked;
@@ -14,12 +14,13 @@ const HOUR: Duration = Duration::from_hours(1);
 /// A TTL for keys that outlive each jump and each test.
 const TTL: Duration = Duration::from_mins(10);
 const JUMP: Duration = Duration::from_mins(5);
-/// The longest expiry that a key can have after the jump. `NEARLY` is the shortest expiry of a key renewed after it.
-const AFTER: Duration = Duration::from_mins(5);
-const NEARLY: Duration = Duration::from_mins(8);
+/// The upper bound of a key's remaining TTL after the jump, if the key was not renewed since. `MIN_RENEWED_TTL` is the
+/// lower bound if it was.
+const MAX_TTL_AFTER_JUMP: Duration = Duration::from_mins(5);
+const MIN_RENEWED_TTL: Duration = Duration::from_mins(8);
 
-/// Advances a node's clock and waits until the node's keys expire by the new time. Valkey 9.1 may use an earlier
-/// reading of its clock for a short time.
+/// Advances a node's clock and waits until its keys expire by the new time. Valkey 9.1 may use an earlier clock reading
+/// for a short time.
 async fn jump(node: &Server, by: Duration) {
     let before = node.pttl("r");
     node.clock().jump(by);
@@ -38,7 +39,7 @@ fn suspects(redlock: &Redlock) -> usize {
     (0..redlock.nodes().len()).filter(|node| is_suspect(redlock, *node)).count()
 }
 
-/// Checks that a free lock cannot be acquired, because the grant of `node` does not count.
+/// Checks that a free lock cannot be acquired while the grant of `node` does not count.
 async fn expect_refused_for_suspect(redlock: &Redlock, node: usize) {
     let refused = redlock.try_acquire("third").await.expect_err("too few nodes count");
     let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
@@ -153,10 +154,10 @@ async fn equal_jumps_of_all_clocks_renew_all_leases() {
     };
 
     cluster.iter().map(Server::clock).for_each(|clock| clock.jump(JUMP));
-    assert!(left("untouched") < AFTER && left("renewed") < AFTER);
+    assert!(left("untouched") < MAX_TTL_AFTER_JUMP && left("renewed") < MAX_TTL_AFTER_JUMP);
     extended.extend(TTL).await.expect("the extension counts");
-    eventually("the key's expiry is restored", || left("untouched") > NEARLY).await;
-    eventually("the lease is extended", || left("renewed") > NEARLY).await;
+    eventually("the key's expiry is restored", || left("untouched") > MIN_RENEWED_TTL).await;
+    eventually("the lease is extended", || left("renewed") > MIN_RENEWED_TTL).await;
     // The next regular renewal is minutes away.
     eventually("the lease is renewed at once", || renewed.valid_until() > until + ms(1)).await;
     // All nodes may have stepped, so the keys of earlier leases may expire early.
@@ -168,7 +169,8 @@ async fn equal_jumps_of_all_clocks_renew_all_leases() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// The arguments with which this program runs as a child. `NODES` is the environment variable with its nodes.
+/// The arguments with which this program runs as a child. `NODES` is the environment variable that passes the nodes'
+/// URLs to the child.
 const CHILD: &[&str] = &["--ignored", "--exact", "suspects::holder", "--nocapture"];
 const NODES: &str = "QUORLOCK_HOLDER_NODES";
 

@@ -1,4 +1,5 @@
-//! Servers and proxies of other vendors, simulated by real servers behind a proxy that changes commands or replies.
+//! Tests with servers and proxies of other vendors. They are simulated by real servers behind a proxy that changes
+//! commands or replies.
 
 use crate::tampering::{Action, TamperingProxy};
 use crate::{SOON, builder, builder_of, eventually, ms, through};
@@ -8,8 +9,8 @@ use quorlock::{
     VoteEligibility,
 };
 
-/// Starts a proxy for each server of `cluster`. Returns the proxies and settings of a client that connects through
-/// them.
+/// Starts a proxy for each server of `cluster`. Returns the proxies, and settings of a client that connects through the
+/// proxies.
 fn behind(
     cluster: &Cluster,
     decide: impl Fn(&[String]) -> Action + Send + Sync + Copy + 'static,

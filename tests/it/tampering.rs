@@ -1,4 +1,5 @@
-//! A proxy that reads commands and answers, edits or drops them, like a server or proxy of another vendor.
+//! A proxy that reads the commands of a client and can change or drop commands and replies, as a server or proxy of
+//! another vendor might.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Nodes that are connected over TLS.
+//! Tests of nodes that are connected over TLS.
 
 use crate::{SOON, eventually, is_down, is_up, ms};
 use kit::{Rerun, Server, ServerBuilder, TlsFiles};
@@ -14,7 +14,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The environment variable that passes the node's URL to the child.
+/// The environment variable that passes the node's URL to the child process.
 const URL: &str = "QUORLOCK_TEST_TLS_NODE";
 
 fn builder() -> Builder {
@@ -54,7 +54,7 @@ fn trusting(root: &CertifiedKey<KeyPair>) -> ConfigBuilder<ClientConfig, WantsCl
         .with_root_certificates(roots)
 }
 
-/// Returns a client configuration that trusts `root`, and presents `own` to servers that require a certificate.
+/// Returns a client configuration that trusts `root` and presents `own` to servers that require a client certificate.
 fn presenting(root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPair>) -> ClientConfig {
     let chain: Vec<CertificateDer<'static>> = vec![own.cert.der().clone()];
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).expect("a key");
@@ -68,7 +68,7 @@ async fn lock_and_release(redlock: &Redlock, server: &Server) {
     assert!(server.get("r").is_none());
 }
 
-/// Returns the reason why the only node of `builder` is unreachable.
+/// Builds a client and returns the reason why its only node is unreachable.
 async fn failure(builder: Builder) -> String {
     let redlock = builder.build().expect("valid settings");
     let refused = redlock.try_acquire("r").await.expect_err("no connection");
@@ -237,7 +237,8 @@ fn unusable_certificate_files_are_refused() {
     }
 }
 
-/// The server replies to a TLS handshake that contains a line end, and otherwise waits for more bytes.
+/// Checks the error if the URL of a server without TLS has the scheme `rediss`. The error depends on the random bytes
+/// of the TLS handshake: if they contain a line end, the server replies; otherwise it waits for more bytes.
 #[tokio::test]
 async fn rediss_url_of_plain_server_names_redis_scheme() {
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! Ways to connect to a node: TCP, Unix sockets, users, passwords and databases. The tests of TLS are in `tls.rs`.
+//! Tests of the ways to connect to a node: TCP, Unix sockets, users, passwords and databases. The tests of TLS are in
+//! `tls.rs`.
 
 use crate::{eventually, ms};
 use kit::Server;
@@ -8,7 +9,8 @@ fn builder() -> Builder {
     Redlock::builder().node_timeout(ms(1_000)).ttl(ms(30_000))
 }
 
-/// Acquires, extends and releases a lock on a single node. `is_set` returns true while the key exists.
+/// Checks that a lock on a single node can be acquired, extended and released. `is_set` returns true while the key
+/// exists.
 async fn lock_and_release(redlock: &Redlock, is_set: impl Fn() -> bool) {
     let lease = redlock.try_acquire("r").await.expect("the lock is free");
     assert!(is_set(), "the key exists");

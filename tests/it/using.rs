@@ -1,4 +1,4 @@
-//! Work that runs under a lock.
+//! Tests of work that runs under a lock.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -130,7 +130,7 @@ async fn finished_work_with_an_unconfirmed_release_is_ok() {
     }
 }
 
-/// Spawns work under a lock from generic code.
+/// Spawns `work` under a lock. The types are as generic as in a library that does not know the work's future.
 fn spawned<F, Fut>(redlock: quorlock::Redlock, work: F) -> tokio::task::JoinHandle<Fut::Output>
 where
     F: FnOnce(quorlock::LeaseRef) -> Fut + Send + 'static,

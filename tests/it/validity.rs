@@ -1,4 +1,4 @@
-//! Expiry of the keys on the nodes, compared with the validity of the lease.
+//! Tests that compare the expiry of the keys on the nodes with the validity of the lease.
 
 use crate::{MAX_TTL, builder, eventually, ms};
 use kit::{Cluster, Server};
@@ -6,7 +6,8 @@ use quorlock::{Lease, Redlock};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
-/// Creates a client without a drift allowance. Its leases are valid exactly as long as their keys must exist.
+/// Creates a client without a drift allowance. Its leases are valid exactly as long as their keys are guaranteed to
+/// exist.
 fn exact(cluster: &Cluster) -> Redlock {
     let drift = builder(cluster).drift_factor(0.0).drift_constant(Duration::ZERO);
     drift.build().expect("valid settings")
@@ -16,8 +17,9 @@ fn wall_clock() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().expect("after 1970")
 }
 
-/// Returns a lower bound of the time by which the key on `node` expires before the lease. The server uses whole
-/// milliseconds of the wall clock, so the test reads this clock before and after the server.
+/// Returns how much earlier than the lease the key on `node` expires. The result is a lower bound, and zero if the key
+/// outlives the lease. The server uses whole milliseconds of the wall clock, so the test reads this clock before and
+/// after the server.
 fn ends_before(lease: &Lease, node: &Server) -> Duration {
     let valid_until = wall_clock() + lease.validity();
     let left_ms = u128::try_from(node.pttl(lease.resource())).expect("the key exists");

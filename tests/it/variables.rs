@@ -1,4 +1,4 @@
-//! A client that is configured by environment variables.
+//! Tests of a client that is configured by environment variables.
 
 use crate::{SOON, ms};
 use kit::{Cluster, Rerun};

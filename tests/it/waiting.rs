@@ -1,4 +1,4 @@
-//! Waiting for a held lock: queue order, wake-ups by events, and timers.
+//! Tests of waiting for a held lock: queue order, notifications and timers.
 
 use crate::{SOON, all_up, builder, client, eventually, granted_by_all, ms, through};
 use futures::FutureExt;
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Creates a client whose retry delay exceeds every test, so only an event can wake its waiters.
-fn patient(cluster: &Cluster) -> Redlock {
+/// Creates a client whose retry delay exceeds every test, so only a notification can wake its waiters.
+fn client_without_retries(cluster: &Cluster) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     builder(cluster).retry(never).wait(SOON).build().expect("valid settings")
 }
@@ -17,7 +17,7 @@ fn patient(cluster: &Cluster) -> Redlock {
 #[tokio::test]
 async fn waiters_of_one_process_are_served_in_order() {
     let cluster = Cluster::start(5);
-    let redlock = patient(&cluster);
+    let redlock = client_without_retries(&cluster);
     let first = redlock.try_acquire("r").await.expect("the lock is free");
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut waiting = Vec::new();
@@ -43,7 +43,7 @@ async fn waiters_of_one_process_are_served_in_order() {
 #[tokio::test]
 async fn release_by_another_client_wakes_a_waiter() {
     let cluster = Cluster::start(5);
-    let (redlock, other_client) = (patient(&cluster), client(&cluster));
+    let (redlock, other_client) = (client_without_retries(&cluster), client(&cluster));
     for _ in 0..20 {
         let held = other_client.acquire("r").wait(SOON).await.expect("the lock is free");
         let waiting = tokio::spawn(redlock.acquire("r"));
@@ -84,7 +84,7 @@ async fn expiry_ends_the_wait_without_pushes() {
     // Without `CLIENT TRACKING`, a server does not push.
     let silent = Server::builder().arg("--rename-command").arg("CLIENT").arg("");
     for cluster in [Cluster::start(3), Cluster::start_with(3, &silent)] {
-        let (redlock, other_client) = (patient(&cluster), client(&cluster));
+        let (redlock, other_client) = (client_without_retries(&cluster), client(&cluster));
         let held = other_client.acquire("r").ttl(ms(1_500)).await.expect("the lock is free");
         std::mem::forget(held); // Simulates a crashed process.
         let started = Instant::now();
@@ -270,12 +270,12 @@ async fn waiter_with_suppressed_pushes_acquires_by_timer() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// After a NOSCRIPT error, the repeated release runs after the command of the next acquire. Nodes do not push changes
-/// by the client's own connection.
+/// Checks that a release that was repeated after a NOSCRIPT error notifies the next waiter. The nodes execute the
+/// repeated release after the command of the waiting acquire, and do not notify a connection of its own changes.
 #[tokio::test]
 async fn repeated_release_notifies_the_next_waiter() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster);
+    let redlock = client_without_retries(&cluster);
     let lease = granted_by_all(&redlock, "r").await;
     let waiting = tokio::spawn(redlock.acquire("r").into_future());
     let is_refused = || cluster.iter().all(|node| node.calls("pttl") > 1);
@@ -285,7 +285,8 @@ async fn repeated_release_notifies_the_next_waiter() {
     drop(waiting.await.expect("no panic").expect("the waiter is notified"));
 }
 
-/// With two nodes, one refusal decides the attempt. A later grant by the other node may complete a quorum.
+/// Checks that a grant that arrives after the attempt was refused notifies the waiter. With two nodes, one refusal
+/// decides the attempt, but the other node's later grant can still complete a quorum.
 #[tokio::test]
 async fn late_grant_notifies_the_waiter() {
     let cluster = Cluster::start(2);

@@ -1,4 +1,4 @@
-//! Wakers that panic. A waker is user code and runs on threads that all leases share.
+//! Tests of wakers that panic. A waker is user code, and runs on threads that all leases share.
 
 use crate::{SOON, builder, eventually, ms};
 use kit::Cluster;
@@ -23,7 +23,7 @@ fn client(cluster: &Cluster) -> Redlock {
     builder(cluster).node_timeout(ms(200)).ttl(ms(3_000)).build().expect("valid settings")
 }
 
-/// Polls `lost()` once with a waker that panics. Returns the pending future.
+/// Polls `lost()` once with a waker that panics. Returns the future, which is still pending.
 fn wait_with_broken_waker(
     lease: &Lease,
     broken: &Arc<Broken>,

@@ -1,4 +1,4 @@
-//! Work under a lock that takes a long time or fails.
+//! Tests of work under a lock that takes a long time or fails.
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
@@ -9,7 +9,8 @@ use std::error::Error;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Creates a client with a short ttl. Returns the client, and a duration for which work needs a renewal.
+/// Creates a client with a short ttl. Returns the client, and a duration that is longer than the ttl, so work that
+/// takes this long needs a renewal.
 fn with_short_ttl(cluster: &Cluster) -> (Redlock, Duration) {
     let redlock = builder(cluster).ttl(ms(3_000)).build().expect("valid settings");
     (redlock, ms(4_500))
@@ -140,7 +141,7 @@ async fn try_using_returns_output_or_error_and_releases() {
 }
 
 #[tokio::test]
-async fn failed_work_with_an_unconfirmed_release_returns_its_own_error() {
+async fn failed_work_with_unconfirmed_release_returns_its_own_error() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("valid settings");
     let hang = async |_: &Lease| {

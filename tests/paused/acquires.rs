@@ -1,4 +1,4 @@
-//! Acquires dropped at every await point.
+//! Tests of acquires that are dropped at every await point.
 
 use crate::dropping::drop_at_every_point;
 use crate::fixture::eventually;
@@ -8,26 +8,25 @@ use crate::{LONG, STEP};
 use quorlock::{Acquire, AcquireError, Lease, RetryPolicy};
 use quorlock_test::pending_work;
 
-async fn won(acquire: Acquire) -> Lease {
+async fn expect_acquired(acquire: Acquire) -> Lease {
     acquire.await.expect("the lock is or becomes free")
 }
 
-async fn contended(acquire: Acquire) {
+async fn expect_contended(acquire: Acquire) {
     let refused = acquire.await.expect_err("the lock is held");
     assert!(matches!(refused, AcquireError::Contended { .. }), "{refused:?}");
 }
 
-async fn unreachable(acquire: Acquire) {
+async fn expect_no_quorum(acquire: Acquire) {
     let refused = acquire.await.expect_err("no quorum of nodes answers");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused:?}");
 }
 
-/// An acquire that may wait in the queue of its client.
 fn long_wait(scenario: &Scenario) -> Acquire {
     scenario.redlock.acquire(R).wait(LONG)
 }
 
-/// Another holder has the lock, and another acquire of this client waits for it.
+/// Gives the lock to another holder, and starts an acquire of this client that waits for the lock.
 async fn queue_up(scenario: &Scenario) {
     scenario.warm_up().await;
     scenario.nodes.hold_by_other();
@@ -39,14 +38,14 @@ async fn queue_up(scenario: &Scenario) {
 
 #[test]
 fn dropped_first_try_leaves_nothing() {
-    drop_at_every_point(7, async |scenario| won(scenario.redlock.try_acquire(R)));
+    drop_at_every_point(7, async |scenario| expect_acquired(scenario.redlock.try_acquire(R)));
 }
 
 #[test]
 fn dropped_try_on_connected_nodes_leaves_nothing() {
     drop_at_every_point(3, async |scenario| {
         scenario.warm_up().await;
-        won(scenario.redlock.try_acquire(R))
+        expect_acquired(scenario.redlock.try_acquire(R))
     });
 }
 
@@ -54,7 +53,7 @@ fn dropped_try_on_connected_nodes_leaves_nothing() {
 fn dropped_fenced_try_leaves_nothing() {
     drop_at_every_point(3, async |scenario| {
         scenario.warm_up().await;
-        won(scenario.redlock.try_acquire(R).fenced())
+        expect_acquired(scenario.redlock.try_acquire(R).fenced())
     });
 }
 
@@ -63,7 +62,7 @@ fn dropped_fenced_try_with_a_second_round_leaves_nothing() {
     drop_at_every_point(4, async |scenario| {
         scenario.warm_up().await;
         scenario.nodes.spread_counters();
-        won(scenario.redlock.try_acquire(R).fenced())
+        expect_acquired(scenario.redlock.try_acquire(R).fenced())
     });
 }
 
@@ -72,8 +71,8 @@ fn dropped_fenced_wait_with_a_second_round_leaves_nothing() {
     drop_at_every_point(12, async |scenario| {
         scenario.nodes.hold_by_other();
         scenario.nodes.spread_counters();
-        scenario.at(3, |scenario| scenario.nodes.release_by_other());
-        won(long_wait(scenario).fenced())
+        scenario.schedule(3, |scenario| scenario.nodes.release_by_other());
+        expect_acquired(long_wait(scenario).fenced())
     });
 }
 
@@ -81,7 +80,7 @@ fn dropped_fenced_wait_with_a_second_round_leaves_nothing() {
 fn dropped_try_of_a_held_lock_leaves_nothing() {
     drop_at_every_point(7, async |scenario| {
         scenario.nodes.hold_by_other();
-        contended(scenario.redlock.try_acquire(R))
+        expect_contended(scenario.redlock.try_acquire(R))
     });
 }
 
@@ -89,7 +88,7 @@ fn dropped_try_of_a_held_lock_leaves_nothing() {
 fn dropped_first_try_leaves_nothing_when_a_node_hangs() {
     drop_at_every_point(10, async |scenario| {
         scenario.nodes.stop(1);
-        won(scenario.redlock.try_acquire(R))
+        expect_acquired(scenario.redlock.try_acquire(R))
     });
 }
 
@@ -98,7 +97,7 @@ fn dropped_try_leaves_nothing_when_a_node_starts_to_hang() {
     drop_at_every_point(3, async |scenario| {
         scenario.warm_up().await;
         scenario.nodes.stop(1);
-        won(scenario.redlock.try_acquire(R))
+        expect_acquired(scenario.redlock.try_acquire(R))
     });
 }
 
@@ -108,7 +107,7 @@ fn dropped_try_leaves_nothing_when_a_majority_hangs() {
         scenario.warm_up().await;
         scenario.nodes.stop(0);
         scenario.nodes.stop(2);
-        unreachable(scenario.redlock.try_acquire(R))
+        expect_no_quorum(scenario.redlock.try_acquire(R))
     });
 }
 
@@ -116,7 +115,7 @@ fn dropped_try_leaves_nothing_when_a_majority_hangs() {
 fn dropped_first_try_leaves_nothing_when_a_node_is_dead() {
     drop_at_every_point(7, async |scenario| {
         scenario.nodes.kill(1);
-        won(scenario.redlock.try_acquire(R))
+        expect_acquired(scenario.redlock.try_acquire(R))
     });
 }
 
@@ -125,7 +124,7 @@ fn dropped_try_leaves_nothing_when_a_node_dies() {
     drop_at_every_point(3, async |scenario| {
         scenario.warm_up().await;
         scenario.nodes.kill(1);
-        won(scenario.redlock.try_acquire(R))
+        expect_acquired(scenario.redlock.try_acquire(R))
     });
 }
 
@@ -133,8 +132,8 @@ fn dropped_try_leaves_nothing_when_a_node_dies() {
 fn dropped_wait_for_a_release_leaves_nothing() {
     drop_at_every_point(12, async |scenario| {
         scenario.nodes.hold_by_other();
-        scenario.at(3, |scenario| scenario.nodes.release_by_other());
-        won(long_wait(scenario))
+        scenario.schedule(3, |scenario| scenario.nodes.release_by_other());
+        expect_acquired(long_wait(scenario))
     });
 }
 
@@ -143,8 +142,8 @@ fn dropped_wait_for_an_expiry_leaves_nothing() {
     drop_at_every_point(6, async |scenario| {
         scenario.warm_up().await;
         scenario.nodes.hold_by_other();
-        scenario.at(3, |scenario| scenario.nodes.expire_by_other());
-        won(long_wait(scenario))
+        scenario.schedule(3, |scenario| scenario.nodes.expire_by_other());
+        expect_acquired(long_wait(scenario))
     });
 }
 
@@ -154,7 +153,7 @@ fn dropped_wait_that_times_out_leaves_nothing() {
         scenario.warm_up().await;
         scenario.nodes.hold_by_other();
         let retry = RetryPolicy::fixed(4 * STEP);
-        contended(scenario.redlock.acquire(R).wait(10 * STEP).retry(retry))
+        expect_contended(scenario.redlock.acquire(R).wait(10 * STEP).retry(retry))
     });
 }
 
@@ -164,8 +163,8 @@ fn dropped_wait_leaves_nothing_when_a_node_hangs() {
         scenario.warm_up().await;
         scenario.nodes.hold_by_other();
         scenario.nodes.stop(1);
-        scenario.at(3, |scenario| scenario.nodes.release_by_other());
-        won(long_wait(scenario))
+        scenario.schedule(3, |scenario| scenario.nodes.release_by_other());
+        expect_acquired(long_wait(scenario))
     });
 }
 
@@ -173,8 +172,8 @@ fn dropped_wait_leaves_nothing_when_a_node_hangs() {
 fn dropped_queued_wait_leaves_nothing() {
     drop_at_every_point(4, async |scenario| {
         queue_up(scenario).await;
-        scenario.at(0, |scenario| scenario.nodes.release_by_other());
-        won(long_wait(scenario))
+        scenario.schedule(0, |scenario| scenario.nodes.release_by_other());
+        expect_acquired(long_wait(scenario))
     });
 }
 
@@ -182,7 +181,7 @@ fn dropped_queued_wait_leaves_nothing() {
 fn dropped_queued_wait_that_times_out_leaves_nothing() {
     drop_at_every_point(9, async |scenario| {
         queue_up(scenario).await;
-        contended(scenario.redlock.acquire(R).wait(10 * STEP))
+        expect_contended(scenario.redlock.acquire(R).wait(10 * STEP))
     });
 }
 
@@ -191,13 +190,15 @@ fn dropped_wait_lets_queued_acquires_pass() {
     drop_at_every_point(7, async |scenario| {
         scenario.warm_up().await;
         scenario.nodes.hold_by_other();
-        scenario.at(0, Scenario::spawn_waiter);
-        scenario.at(3, |scenario| scenario.nodes.release_by_other());
-        won(long_wait(scenario))
+        scenario.schedule(0, Scenario::spawn_waiter);
+        scenario.schedule(3, |scenario| scenario.nodes.release_by_other());
+        expect_acquired(long_wait(scenario))
     });
 }
 
 #[test]
 fn dropped_acquire_of_a_renewed_lease_leaves_nothing() {
-    drop_at_every_point(7, async |scenario| won(scenario.redlock.acquire(R).auto_extend(LONG)));
+    drop_at_every_point(7, async |scenario| {
+        expect_acquired(scenario.redlock.acquire(R).auto_extend(LONG))
+    });
 }

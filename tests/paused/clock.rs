@@ -1,6 +1,8 @@
-//! The test clocks themselves.
+//! Tests of the test clocks.
 
-use crate::fixture::{Fixture, WakeFlag, advance, at_once, finish, turn};
+use crate::fixture::{
+    Fixture, WakeFlag, advance, eventually_without_time, finish, poll_until_idle,
+};
 use crate::nodes::R;
 use crate::{LONG, STEP, builder};
 use quorlock::{AcquireError, Loss};
@@ -16,10 +18,10 @@ fn time_is_paused_while_nodes_answer() {
     fixture.run(async |nodes| {
         let started = Instant::now();
         let redlock = builder(nodes).build().expect("valid settings");
-        // An await drives it to the end: no manual polling is needed.
+        // Awaiting the acquire completes it without manual polling.
         let lease = redlock.try_acquire(R).await.expect("the lock is free");
         thread::sleep(Duration::from_millis(100));
-        turn(nodes).await;
+        poll_until_idle(nodes).await;
         assert_eq!(started.elapsed(), Duration::ZERO);
         advance(STEP).await;
         assert_eq!(started.elapsed(), STEP);
@@ -38,12 +40,12 @@ fn lease_is_lost_when_time_advances_past_its_end() {
         assert!(lease.is_valid() && lease.validity() < LONG / 2);
         let mut losing = Box::pin(lease.lost());
         assert!(WakeFlag::woken().poll(losing.as_mut()).is_pending(), "the lease is still valid");
-        // Only quorlock's clock advances, not Tokio's clock.
+        // Advances quorlock's clock but not Tokio's clock.
         quorlock_test::advance(LONG / 2);
         assert!(!lease.is_valid());
         assert_eq!(losing.await, Loss::Expired);
-        // The nodes' own clocks have not advanced.
-        at_once(nodes, || nodes.lacks(&lease)).await;
+        // The nodes' own clocks have not advanced, so the keys still exist.
+        eventually_without_time(nodes, || nodes.node_without_lease(&lease)).await;
     });
 }
 
@@ -76,7 +78,7 @@ fn renewal_follows_the_clock() {
             advance(LONG / 2).await;
             let extended =
                 || (lease.validity() < LONG / 2).then(|| "the lease is not extended".into());
-            at_once(nodes, extended).await;
+            eventually_without_time(nodes, extended).await;
         }
         advance(LONG).await;
         assert_eq!(lease.lost().await, Loss::MaxHold);

@@ -1,4 +1,4 @@
-//! Drops a future at every point of its execution.
+//! Drops a future at every point of its execution, and checks that no key and no pending work remains.
 
 use crate::fixture::{Fixture, Steps, WakeFlag};
 use crate::scenario::{Scenario, idle_tasks};
@@ -7,18 +7,19 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The maximum number of drop points of one future.
 const MAX_POINTS: usize = 1_000;
 
-/// The most real time that one of these tests may take; the slowest takes about a second.
+/// The maximum real time of one test. The slowest test usually takes about a second.
 const MAX_TIME: Duration = Duration::from_mins(2);
 
-/// Repeats a scenario and drops its future one point later each time: before its first poll, then after each
-/// poll of the future, each poll of a task and each step of time, until the future completes first. The future
-/// is polled whenever it is woken. Checks that the future leaves neither a key nor pending work at any point,
-/// and that there are at `least` this many points.
+/// Checks that a future leaves neither a key nor pending work, wherever it is dropped. Also checks that the future has
+/// at least `least` drop points.
 ///
-/// `setup` prepares the scenario, and returns the future, which asserts its own result if it is not dropped.
+/// The scenario is repeated. In each repetition, the future is dropped one point later, until it completes before the
+/// drop point. The first point is before the first poll. The others are after each poll of the future, each poll of a
+/// task, and each clock step. The future is polled whenever it is woken.
+///
+/// `setup` prepares the scenario and returns the future. If the future is not dropped, it asserts its own result.
 #[allow(clippy::needless_pass_by_value)] // Callers pass a closure.
 pub(crate) fn drop_at_every_point<F: Future>(least: usize, setup: impl AsyncFn(&Scenario) -> F) {
     let fixture = Fixture::new();
@@ -33,7 +34,7 @@ pub(crate) fn drop_at_every_point<F: Future>(least: usize, setup: impl AsyncFn(&
             let scenario = Scenario::new(nodes);
             let future = setup(&scenario).await;
             let is_dropped = run_to(&scenario, future, points).await;
-            scenario.end(is_dropped, idle_tasks).await;
+            scenario.check_and_close(is_dropped, idle_tasks).await;
             if !is_dropped {
                 break;
             }
@@ -45,7 +46,7 @@ pub(crate) fn drop_at_every_point<F: Future>(least: usize, setup: impl AsyncFn(&
     });
 }
 
-/// Runs `future` up to drop point `last`, and drops it. Returns false if it completed before.
+/// Runs `future` up to drop point `last`, and drops it there. Returns false if the future completes earlier.
 async fn run_to(scenario: &Scenario, future: impl Future, last: usize) -> bool {
     let mut future = pin!(future);
     let (flag, mut steps) = (WakeFlag::woken(), Steps::default());
@@ -65,7 +66,7 @@ async fn run_to(scenario: &Scenario, future: impl Future, last: usize) -> bool {
     true
 }
 
-/// Prints the drop point when the test panics.
+/// A guard that prints the drop point if the test panics.
 struct Label(usize);
 
 impl Drop for Label {

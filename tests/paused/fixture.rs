@@ -1,4 +1,4 @@
-//! Servers, and a runtime whose clock advances only when a test says so.
+//! Redis servers, and a runtime whose clock only advances when a test advances it.
 
 use crate::nodes::Nodes;
 use crate::{SOON, STEP};
@@ -13,23 +13,25 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 
-/// The number of turns in a row without a poll before time passes: enough to connect to a node and to query it.
+/// The number of consecutive turns without a poll of a task after which the clocks advance. The client can connect to a
+/// node and query it within this many turns.
 const QUIET_TURNS: usize = 8;
 
-/// The maximum number of tasks that a turn polls, since a task may wake itself each time.
+/// The maximum number of polls in a turn. Without this limit, a task that wakes itself in each poll would never let the
+/// turn end.
 const MAX_POLLS: usize = 61;
 
-/// The number of turns between two steps of time: enough to send a request and to receive the reply.
+/// The number of turns between two clock steps. The client can send a request and receive the reply within this many
+/// turns.
 const TURNS_PER_STEP: usize = 2;
 
-/// The number of idle [steps](STEP) before steps grow, so that a test reaches the end of a lease.
+/// The number of idle [steps](STEP) after which steps become longer, so that a test reaches the end of a lease.
 const SHORT_STEPS: usize = 12;
 const MAX_STEP: Duration = Duration::from_secs(10);
 
-/// Held by the running test: all tests share quorlock's clock.
+/// Locked by the running test. Tests cannot run concurrently, because all of them share quorlock's clock.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Three servers and a runtime, for one test.
 pub(crate) struct Fixture {
     // Fields are dropped in this order.
     runtime: Runtime,
@@ -41,17 +43,18 @@ impl Fixture {
     pub(crate) fn new() -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut runtime = Builder::new_current_thread();
-        // Each yield polls one task, the first that was woken, also if another thread woke it.
+        // With these intervals, each yield polls one task: the task that was woken first, even if another
+        // thread woke it.
         runtime.event_interval(1).global_queue_interval(1);
         let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");
         Self { runtime, nodes: Rc::new(Nodes::start()), _turn: turn }
     }
 
-    /// Runs `test`. Time passes only when it is [advanced](advance).
+    /// Runs `test`. The clocks only advance when the test calls [`advance`].
     pub(crate) fn run<T>(&self, test: impl AsyncFnOnce(&Rc<Nodes>) -> T) -> T {
         self.runtime.block_on(async {
-            // A paused clock advances by itself while all tasks wait, even for a reply, but not while a
-            // blocking task runs.
+            // Tokio advances a paused clock automatically while all tasks wait, even for a reply. A running
+            // blocking task prevents this.
             let (end, ended) = mpsc::channel::<()>();
             let blocker = spawn_blocking(move || ended.recv());
             let output = test(&self.nodes).await;
@@ -62,15 +65,14 @@ impl Fixture {
     }
 }
 
-/// Advances both clocks.
+/// Advances the clocks of Tokio and quorlock.
 pub(crate) async fn advance(by: Duration) {
     quorlock_test::advance(by);
     tokio::time::advance(by).await;
 }
 
-/// Polls all tasks until none is ready, and waits for the replies to their commands. No time passes on the
-/// paused clock.
-pub(crate) async fn turn(nodes: &Nodes) {
+/// Polls tasks until none is ready, and waits for the replies to their commands. Does not advance the clocks.
+pub(crate) async fn poll_until_idle(nodes: &Nodes) {
     let (mut tasks, mut polls) = (Tasks::default(), 0);
     while polls < MAX_POLLS && tasks.poll_next().await {
         polls += 1;
@@ -78,7 +80,7 @@ pub(crate) async fn turn(nodes: &Nodes) {
     wait_for_others(nodes);
 }
 
-/// Waits for the replies of the nodes and for the alarm thread, however slow the machine is.
+/// Waits in real time until the nodes have replied and the alarm thread has fired the alarms that are due.
 fn wait_for_others(nodes: &Nodes) {
     nodes.wait_for_replies();
     let started = Instant::now();
@@ -88,15 +90,15 @@ fn wait_for_others(nodes: &Nodes) {
     }
 }
 
-/// The runtime's tasks, polled one by one.
+/// A driver that polls the tasks of the runtime one at a time.
 #[derive(Default)]
 struct Tasks {
-    /// A task queued behind all tasks that were ready when it was spawned.
+    /// A marker task. It is queued after all tasks that were ready when it was spawned.
     last: Option<JoinHandle<()>>,
 }
 
 impl Tasks {
-    /// Polls the next task. Returns false if no task is ready.
+    /// Polls the next ready task. Returns false if no task is ready.
     async fn poll_next(&mut self) -> bool {
         loop {
             let is_new = self.last.is_none();
@@ -113,21 +115,20 @@ impl Tasks {
     }
 }
 
-/// Runs everything except the future under test, in the smallest steps: the poll of one task, or a step of time
-/// while no task is ready.
+/// A driver that runs everything except the future under test, in the smallest possible steps. A step polls one task.
+/// If no task is ready, a step advances the clocks instead.
 #[derive(Default)]
 pub(crate) struct Steps {
     tasks: Tasks,
-    /// The number of turns in a row without a poll.
+    /// The number of consecutive turns without a poll of a task.
     quiet: usize,
-    /// The number of steps of time.
     pub(crate) passed: usize,
-    /// The number of steps of time since the last [`handle_progress`](Self::handle_progress).
+    /// The number of clock steps since the last call of [`handle_progress`](Self::handle_progress).
     idle: usize,
 }
 
 impl Steps {
-    /// Runs one step, or none if `is_woken` becomes true first.
+    /// Runs one step. Returns without a step if no task is ready and `is_woken` returns true.
     pub(crate) async fn next(&mut self, nodes: &Nodes, is_woken: impl Fn() -> bool) {
         while !self.tasks.poll_next().await {
             if is_woken() {
@@ -145,30 +146,31 @@ impl Steps {
         self.quiet = 0;
     }
 
-    /// Returns to short steps of time, because the future was polled or the test changed something.
+    /// Resets the clock steps to their short length, because the future was polled or the test changed something.
     pub(crate) fn handle_progress(&mut self) {
         (self.quiet, self.idle) = (0, 0);
     }
 }
 
-/// The length of the step of time after `idle` steps without progress.
+/// Returns the length of the clock step that follows `idle` steps without progress.
 fn length(idle: usize) -> Duration {
     let doublings = idle.saturating_sub(SHORT_STEPS).min(16);
     (STEP * (1 << doublings)).min(MAX_STEP)
 }
 
-/// Runs one turn. After `quiet` turns without progress, time passes too.
+/// Runs one turn. Then advances the clocks if at least [`QUIET_TURNS`] turns had no progress. `quiet` is the number of
+/// such turns.
 pub(crate) async fn tick(nodes: &Nodes, quiet: usize) {
-    turn(nodes).await;
+    poll_until_idle(nodes).await;
     if let Some(steps) = quiet.checked_sub(QUIET_TURNS) {
         advance(length(steps)).await;
         for _ in 1..TURNS_PER_STEP {
-            turn(nodes).await;
+            poll_until_idle(nodes).await;
         }
     }
 }
 
-/// Runs turns and time until `problem` returns `None`.
+/// Runs turns and advances the clocks until `problem` returns `None`.
 pub(crate) async fn eventually(nodes: &Nodes, mut problem: impl FnMut() -> Option<String>) {
     let started = Instant::now();
     let mut quiet = 0;
@@ -179,16 +181,19 @@ pub(crate) async fn eventually(nodes: &Nodes, mut problem: impl FnMut() -> Optio
     }
 }
 
-/// Runs turns, without time, until `problem` returns `None`.
-pub(crate) async fn at_once(nodes: &Nodes, mut problem: impl FnMut() -> Option<String>) {
+/// Runs turns until `problem` returns `None`, without advancing the clocks.
+pub(crate) async fn eventually_without_time(
+    nodes: &Nodes,
+    mut problem: impl FnMut() -> Option<String>,
+) {
     let started = Instant::now();
     while let Some(problem) = problem() {
         assert!(started.elapsed() < SOON, "not resolved after {SOON:?}: {problem}");
-        turn(nodes).await;
+        poll_until_idle(nodes).await;
     }
 }
 
-/// Polls `future` to its end, and advances time while it waits.
+/// Polls `future` until it completes, and advances the clocks while it waits. Returns its output.
 pub(crate) async fn finish<F: Future>(nodes: &Nodes, future: F) -> F::Output {
     let mut future = pin!(future);
     let flag = WakeFlag::woken();

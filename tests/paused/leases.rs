@@ -1,4 +1,4 @@
-//! The futures of a lease, and the close of a client, dropped at every await point.
+//! Tests in which a lease's future, or the close of a client, is dropped at every await point.
 
 use crate::dropping::drop_at_every_point;
 use crate::nodes::R;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Short enough for a test to reach the end of the lease.
+/// A TTL that is short enough for a test to reach the end of the lease.
 const SHORT: Duration = Duration::from_mins(1);
 
 async fn extended(lease: Rc<Lease>) {
@@ -109,7 +109,7 @@ fn dropped_lost_future_keeps_a_renewed_lease() {
 fn dropped_work_leaves_nothing() {
     drop_at_every_point(18, async |scenario| {
         scenario.nodes.hold_by_other();
-        scenario.at(1, |scenario| scenario.nodes.release_by_other());
+        scenario.schedule(1, |scenario| scenario.nodes.release_by_other());
         let acquire = scenario.redlock.acquire(R).wait(LONG);
         let work = async |lease: &Lease| {
             sleep(2 * STEP).await;
@@ -124,7 +124,7 @@ fn dropped_work_leaves_nothing() {
 fn dropped_work_leaves_nothing_when_a_node_hangs() {
     drop_at_every_point(6, async |scenario| {
         scenario.warm_up().await;
-        scenario.at(1, |scenario| scenario.nodes.stop(1));
+        scenario.schedule(1, |scenario| scenario.nodes.stop(1));
         let redlock = scenario.redlock.clone();
         async move {
             redlock.using(R, async |_| sleep(2 * STEP).await).await.expect("the lease stays valid");
@@ -136,7 +136,8 @@ fn dropped_work_leaves_nothing_when_a_node_hangs() {
 fn dropped_work_leaves_nothing_when_its_lease_is_lost() {
     drop_at_every_point(25, async |scenario| {
         scenario.warm_up().await;
-        // Renewed until its maximum hold, or expired before where time passes in long steps.
+        // The lease is renewed until its maximum hold time. If the clocks advance in long steps, it can expire
+        // earlier.
         let acquire = scenario.redlock.acquire(R).ttl(SHORT).auto_extend(SHORT);
         async move {
             let lost = acquire.using(async |_| pending::<()>().await).await;
@@ -174,7 +175,7 @@ fn dropped_close_continues_when_a_node_resumes() {
         let lease = scenario.held().await;
         scenario.nodes.stop(1);
         drop(lease);
-        scenario.at(3, |scenario| scenario.nodes.heal());
+        scenario.schedule(3, |scenario| scenario.nodes.heal());
         let redlock = scenario.redlock.clone();
         async move { redlock.close().await.expect("the node resumes in time") }
     });

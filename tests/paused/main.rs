@@ -1,13 +1,13 @@
-//! quorlock on real redis-server processes, with time that passes only when a test advances it.
+//! Tests on real redis-server processes, with clocks that only advance when a test advances them.
 //!
-//! Tests advance Tokio's and quorlock's clocks; replies arrive in real time. A wait of an hour
-//! takes no time, and no timer fires because the machine is busy.
+//! Tests advance the clocks of Tokio and quorlock, while replies arrive in real time. A wait of an hour takes no real
+//! time, and a busy machine causes no timeouts.
 
 #![allow(
     clippy::incompatible_msrv,
     reason = "the library is for older toolchains; its tests run with a newer one"
 )]
-// `setup` closures are async and return the future under test.
+// The `setup` closures are async and return the future under test.
 #![allow(clippy::async_yields_async)]
 
 mod acquires;
@@ -23,14 +23,14 @@ use crate::nodes::Nodes;
 use quorlock::{Builder, Redlock, RetryPolicy};
 use std::time::Duration;
 
-/// The longest wait, in real time, for something that takes milliseconds on an idle machine.
+/// How long to wait, in real time, for an event that takes milliseconds on an idle machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The step in which tests advance time. Real time also counts on quorlock's clock, but is negligible compared
-/// with this step.
+/// The step by which tests advance the clocks. Quorlock's clock also includes the real time that passes, which is
+/// negligible compared with this step.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Longer than any test on any clock: no key expires.
+/// A duration longer than any test on any clock, so that no key expires.
 const LONG: Duration = Duration::from_hours(2);
 
 fn builder(nodes: &Nodes) -> Builder {

@@ -1,4 +1,5 @@
-//! The nodes, with a raw connection to each: faster than the kit's commands, and used thousands of times.
+//! The nodes, with a raw connection to each of them. The tests send thousands of commands, and a raw connection is
+//! faster than the test kit's commands.
 
 use crate::SOON;
 use kit::{Cluster, Server};
@@ -7,20 +8,17 @@ use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-/// The resource under test.
 pub(crate) const R: &str = "r";
 
-/// The key of the fencing counter of [`R`]. It remains after a release.
+/// The key of [`R`]'s fencing counter. The key remains after a release.
 const COUNTER: &str = "r#quorlock:token:{r}";
 
-/// The value of keys of the other holder, which the client must not delete.
+/// The value of the keys of the other holder. The client must not delete them.
 const OTHER_VALUE: &[u8] = b"other";
 
-/// Three servers.
 pub(crate) struct Nodes {
     cluster: Cluster,
     connections: Vec<Connection>,
-    /// True while the other holder has the lock.
     is_held_by_other: Cell<bool>,
 }
 
@@ -49,7 +47,7 @@ impl Nodes {
         self.cluster.urls()
     }
 
-    /// Stops a node's process, so that it hangs.
+    /// Suspends the process of a node, so that the node becomes unresponsive.
     pub(crate) fn stop(&self, node: usize) {
         self.cluster[node].stop();
         self.connections[node].health.set(Health::Hung);
@@ -61,7 +59,7 @@ impl Nodes {
         self.connections[node].stream.take();
     }
 
-    /// Resumes hung nodes and restarts dead ones, which have lost their keys.
+    /// Resumes suspended nodes, and restarts killed nodes. A restarted node has no keys.
     pub(crate) fn heal(&self) {
         for (connection, node) in self.connections.iter().zip(&self.cluster) {
             match connection.health.replace(Health::Up) {
@@ -78,20 +76,20 @@ impl Nodes {
             .for_each(|(connection, node)| assert_eq!(connection.ask(node, "FLUSHALL"), "+OK"));
     }
 
-    /// Waits until the healthy nodes have answered everything sent to them: a server answers in order.
+    /// Waits until the healthy nodes have replied to all earlier commands. A server replies in order, so its reply to a
+    /// PING is the last one.
     pub(crate) fn wait_for_replies(&self) {
         self.healthy()
             .for_each(|(connection, node)| assert_eq!(connection.ask(node, "PING"), "+PONG"));
     }
 
-    /// Sets the fencing counters so far apart and ahead of all clocks that a token needs a second round.
+    /// Sets the fencing counters to very different values ahead of all clocks, so that a token needs a second round.
     pub(crate) fn spread_counters(&self) {
         for (place, (_, node)) in self.healthy().enumerate() {
             node.set(COUNTER, (4_000_000_000_000_000 + 1_000 * place).to_string());
         }
     }
 
-    /// Sets the key for another holder.
     pub(crate) fn hold_by_other(&self) {
         self.is_held_by_other.set(true);
         for (_, node) in self.healthy() {
@@ -99,7 +97,6 @@ impl Nodes {
         }
     }
 
-    /// Lets the other holder's key expire.
     pub(crate) fn expire_by_other(&self) {
         self.is_held_by_other.set(false);
         for (_, node) in self.healthy() {
@@ -108,7 +105,8 @@ impl Nodes {
         }
     }
 
-    /// Deletes the other holder's key, if it is held.
+    /// Deletes the other holder's key if that holder has the lock. Also checks that the client under test has not
+    /// changed this key.
     pub(crate) fn release_by_other(&self) {
         if self.is_held_by_other.take() {
             for (_, node) in self.healthy() {
@@ -122,7 +120,8 @@ impl Nodes {
         }
     }
 
-    /// Describes a key that the client under test left on a node.
+    /// Returns a description of a key that the client under test has left on a healthy node, or `None` if no key is
+    /// left.
     pub(crate) fn leftover_key(&self) -> Option<String> {
         self.healthy().filter(|(connection, node)| connection.ask(node, "DBSIZE") != ":0").find_map(
             |(_, node)| {
@@ -136,8 +135,8 @@ impl Nodes {
         )
     }
 
-    /// Describes a healthy node that does not hold `lease`.
-    pub(crate) fn lacks(&self, lease: &Lease) -> Option<String> {
+    /// Returns a description of a healthy node that does not hold `lease`, or `None` if all healthy nodes hold it.
+    pub(crate) fn node_without_lease(&self, lease: &Lease) -> Option<String> {
         let has =
             |node: &Server| node.get(lease.resource()).as_deref() == Some(lease.value().as_bytes());
         let lacking = self.healthy().find(|(_, node)| !has(node));
@@ -153,7 +152,7 @@ impl Nodes {
 }
 
 impl Connection {
-    /// Sends a command and returns the first connection of the reply.
+    /// Sends a command and returns the first line of the reply.
     fn ask(&self, node: &Server, command: &str) -> String {
         let mut stream = self.stream.borrow_mut();
         let stream = stream.get_or_insert_with(|| {

@@ -1,4 +1,5 @@
-//! Status queries, adoptions, forced releases, sets and bulk releases, dropped at every await point.
+//! Tests of operations that are dropped at every await point: status queries, adoptions, forced releases, acquires of
+//! several keys, and `release_all`.
 
 use crate::dropping::drop_at_every_point;
 use crate::nodes::R;
@@ -85,7 +86,7 @@ fn dropped_forced_release_is_not_retried() {
 fn dropped_wait_for_a_set_leaves_nothing() {
     drop_at_every_point(12, async |scenario| {
         scenario.nodes.hold_by_other();
-        scenario.at(3, |scenario| scenario.nodes.release_by_other());
+        scenario.schedule(3, |scenario| scenario.nodes.release_by_other());
         let acquire = scenario.redlock.acquire_all(["a", R, "z"]).wait(LONG);
         async move { drop(acquire.await.expect("the lock becomes free")) }
     });

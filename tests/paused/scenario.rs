@@ -1,6 +1,7 @@
-//! The scenario in which a future is dropped: a client, healthy or failed nodes, and competing acquires.
+//! The scenario in which a future is dropped: a client, healthy or failed nodes, and acquires that compete with the
+//! future.
 
-use crate::fixture::{at_once, eventually, finish, turn};
+use crate::fixture::{eventually, eventually_without_time, finish, poll_until_idle};
 use crate::nodes::{Nodes, R};
 use crate::{LONG, SOON, builder};
 use quorlock::{Acquire, Lease, NodeState, Redlock};
@@ -11,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// An unused client on healthy, empty nodes.
+/// A scenario that begins with a new client and healthy nodes without keys.
 pub(crate) struct Scenario {
     pub(crate) nodes: Rc<Nodes>,
     pub(crate) redlock: Redlock,
@@ -22,7 +23,7 @@ pub(crate) struct Scenario {
 
 type Action = Box<dyn FnOnce(&Scenario)>;
 
-/// A lease that remains held after the future was dropped.
+/// A lease that must stay held after the future is dropped.
 struct Kept {
     lease: Rc<Lease>,
     until: Instant,
@@ -37,27 +38,27 @@ impl Scenario {
         Self { nodes: nodes.clone(), redlock, kept, waiters, actions }
     }
 
-    /// Connects to all nodes.
+    /// Connects the client to all nodes.
     pub(crate) async fn warm_up(&self) {
         drop(self.lease(self.redlock.try_acquire("warm-up")).await);
-        let problem = || self.is_unready().or_else(|| self.nodes.leftover_key());
+        let problem = || self.unready_problem().or_else(|| self.nodes.leftover_key());
         eventually(&self.nodes, problem).await;
     }
 
-    /// Runs `acquire`, and waits until all healthy nodes hold the lease.
+    /// Waits until `acquire` succeeds and all healthy nodes hold the lease. Returns the lease.
     pub(crate) async fn lease(&self, acquire: Acquire) -> Lease {
         let lease = finish(&self.nodes, acquire).await.expect("the lock is free");
-        eventually(&self.nodes, || self.nodes.lacks(&lease)).await;
+        eventually(&self.nodes, || self.nodes.node_without_lease(&lease)).await;
         lease
     }
 
-    /// Acquires [`R`] on connected nodes.
     pub(crate) async fn held(&self) -> Lease {
         self.warm_up().await;
         self.lease(self.redlock.try_acquire(R)).await
     }
 
-    /// Keeps the lease after the future was dropped, and checks that it is still held then.
+    /// Keeps `lease` after the future is dropped, so [`Self::check_and_close`] can check that the lease is still held.
+    /// Returns a handle for the future.
     pub(crate) fn keep(&self, lease: Lease) -> Rc<Lease> {
         let until = Instant::now() + lease.validity();
         let lease = Rc::new(lease);
@@ -65,19 +66,20 @@ impl Scenario {
         lease
     }
 
-    /// Starts another acquire in this process, which must succeed in the end.
+    /// Spawns an acquire of [`R`] by the same client that waits for the lock. This acquire must succeed before the
+    /// scenario ends.
     pub(crate) fn spawn_waiter(&self) {
         let acquire = self.redlock.acquire(R).wait(LONG);
         let waiting = async { drop(acquire.await.expect("the lock becomes free")) };
         self.waiters.borrow_mut().push(tokio::spawn(waiting));
     }
 
-    /// Calls `action` after the first poll of the future and then `steps` steps of time.
-    pub(crate) fn at(&self, steps: usize, action: impl FnOnce(&Scenario) + 'static) {
+    /// Schedules `action` to run `steps` clock steps after the first poll of the future.
+    pub(crate) fn schedule(&self, steps: usize, action: impl FnOnce(&Scenario) + 'static) {
         self.actions.borrow_mut().push((steps, Box::new(action)));
     }
 
-    /// Runs the actions due after `passed` steps of time. Returns true if any ran.
+    /// Runs the actions that are due after `passed` clock steps. Returns true if an action ran.
     pub(crate) fn run_due_actions(&self, passed: usize) -> bool {
         let due = |action: &mut (usize, Action)| action.0 <= passed;
         let due: Vec<_> = self.actions.borrow_mut().extract_if(.., due).collect();
@@ -88,15 +90,16 @@ impl Scenario {
         is_due
     }
 
-    /// Checks that no lock, waiter or task remains, except the `idle_tasks` tasks of an idle client.
-    pub(crate) async fn end(self, is_dropped: bool, idle_tasks: usize) {
+    /// Ends the scenario and checks that nothing is left: no lock, no waiter, and no task other than those of an idle
+    /// client. `idle_tasks` is the number of these tasks.
+    pub(crate) async fn check_and_close(self, is_dropped: bool, idle_tasks: usize) {
         let nodes = &*self.nodes;
         // The dropped future has left its queue and returned its permit.
         let (counted, others) = (pending_work(&self.redlock), self.waiters.borrow().len());
         assert!(counted.waiters <= others && counted.rounds <= others, "{counted:?}");
-        // Let requests on their way take effect.
+        // Wait until requests in flight take effect.
         for _ in 0..4 {
-            turn(nodes).await;
+            poll_until_idle(nodes).await;
         }
         if let Some(kept) = self.kept.take() {
             if is_dropped {
@@ -110,24 +113,25 @@ impl Scenario {
         for waiting in self.waiters.take() {
             finish(nodes, waiting).await.expect("the waiting acquire succeeds");
         }
-        // Failed nodes must not delay the others: this takes no time.
-        at_once(nodes, || nodes.leftover_key().or_else(|| self.is_busy())).await;
+        // The clocks do not advance here, because failed nodes must not delay the cleanup on other nodes.
+        eventually_without_time(nodes, || nodes.leftover_key().or_else(|| self.busy_problem()))
+            .await;
         nodes.heal();
-        let problem = || nodes.leftover_key().or_else(|| self.is_not_idle(idle_tasks));
+        let problem = || nodes.leftover_key().or_else(|| self.idle_problem(idle_tasks));
         eventually(nodes, problem).await;
         finish(nodes, self.redlock.close()).await.expect("no release is pending");
         drop(self.redlock);
-        eventually(nodes, || has_other_tasks(0)).await;
+        eventually(nodes, || task_count_problem(0)).await;
         // No task is left that could set a key.
         assert_eq!(nodes.leftover_key(), None);
     }
 
-    fn is_busy(&self) -> Option<String> {
+    fn busy_problem(&self) -> Option<String> {
         let pending_work = pending_work(&self.redlock);
         (pending_work.waiters + pending_work.rounds > 0).then(|| format!("{pending_work:?}"))
     }
 
-    fn is_unready(&self) -> Option<String> {
+    fn unready_problem(&self) -> Option<String> {
         let states = self.redlock.nodes();
         let are_up = states.iter().all(|node| *node.state() == NodeState::Up);
         let pending_work = pending_work(&self.redlock);
@@ -135,23 +139,23 @@ impl Scenario {
         (!is_ready).then(|| format!("{pending_work:?}, {states:?}"))
     }
 
-    fn is_not_idle(&self, idle_tasks: usize) -> Option<String> {
+    fn idle_problem(&self, idle_tasks: usize) -> Option<String> {
         if tasks() == 0 {
             // The client was never used.
-            return self.is_busy();
+            return self.busy_problem();
         }
-        self.is_unready().or_else(|| has_other_tasks(idle_tasks))
+        self.unready_problem().or_else(|| task_count_problem(idle_tasks))
     }
 }
 
 impl Kept {
     fn check(&self, nodes: &Nodes) {
-        // Real time counts on quorlock's clock too.
+        // Quorlock's clock also includes real time.
         if Instant::now() + SOON < self.until {
             assert_eq!(self.lease.loss(), None, "the lease is unchanged");
             assert!(self.lease.is_valid() && self.lease.validity() <= LONG);
         }
-        assert_eq!(nodes.lacks(&self.lease), None, "the nodes still hold the lease");
+        assert_eq!(nodes.node_without_lease(&self.lease), None, "the nodes still hold the lease");
     }
 }
 
@@ -160,7 +164,7 @@ pub(crate) async fn idle_tasks(nodes: &Rc<Nodes>) -> usize {
     let scenario = Scenario::new(nodes);
     scenario.warm_up().await;
     let count = tasks();
-    scenario.end(true, count).await;
+    scenario.check_and_close(true, count).await;
     count
 }
 
@@ -168,6 +172,6 @@ fn tasks() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 
-fn has_other_tasks(than: usize) -> Option<String> {
+fn task_count_problem(than: usize) -> Option<String> {
     (tasks() != than).then(|| format!("{} tasks, and not {than}", tasks()))
 }

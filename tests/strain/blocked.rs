@@ -1,4 +1,4 @@
-//! Runtimes whose threads are all blocked while leases are held.
+//! Tests of leases that are held while all threads of the runtime are blocked.
 
 #[cfg(feature = "rustls-0-23")]
 use crate::secure;
@@ -12,20 +12,21 @@ use tokio::time::sleep;
 
 const TTL: Duration = ms(2_000);
 
-/// Acquires a lease with auto-extension, and waits until its key is on all nodes.
-async fn held(redlock: &Redlock, cluster: &Cluster) -> Lease {
+/// Acquires a lease with auto-extension. Returns it when its key is on all nodes.
+async fn acquire_lease(redlock: &Redlock, cluster: &Cluster) -> Lease {
     let lease = redlock.acquire("r").wait(SOON).auto_extend_forever().await.expect("a free lock");
     eventually("the key is on all nodes", || cluster.all_have("r")).await;
     lease
 }
 
-/// Blocks the only thread of `runtime` for three ttls while it holds a lease. Another client must
-/// not acquire the lock.
-fn keeps_lease(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluster) {
-    // Renewals must not depend on the node timeout: replies that are read only then are too late.
+/// Checks that a lease stays valid, and that another client cannot acquire the lock, while the only thread of `runtime`
+/// is blocked. The thread is blocked for three TTLs.
+fn assert_lease_kept(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluster) {
+    // Renewals must not depend on the node timeout: with 1.8 s, replies that are read only at the timeout are
+    // too late.
     let builder = builder.ttl(TTL).node_timeout(ms(1_800));
     let redlock = builder.build().expect("good settings");
-    let lease = runtime.block_on(held(&redlock, cluster));
+    let lease = runtime.block_on(acquire_lease(&redlock, cluster));
     let rival = thread::scope(|scope| {
         let rival = scope.spawn(|| {
             let rival = client(cluster);
@@ -51,12 +52,12 @@ fn keeps_lease(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluste
 fn lease_is_extended_while_its_runtime_is_blocked() {
     let cluster = Cluster::start_with(5, &Server::builder().unix_socket());
     let (one, other) = (current_thread(), multi_thread(1));
-    keeps_lease("current_thread", &one, builder(&cluster), &cluster);
-    keeps_lease("multi_thread", &other, builder(&cluster), &cluster);
+    assert_lease_kept("current_thread", &one, builder(&cluster), &cluster);
+    assert_lease_kept("multi_thread", &other, builder(&cluster), &cluster);
     let urls = cluster.iter().map(Server::url_unix);
-    keeps_lease("Unix sockets", &one, builder_of(urls), &cluster);
+    assert_lease_kept("Unix sockets", &one, builder_of(urls), &cluster);
     let pinned = builder(&cluster).runtime(other.handle().clone());
-    keeps_lease("pinned", &other, pinned, &cluster);
+    assert_lease_kept("pinned", &other, pinned, &cluster);
 }
 
 #[cfg(feature = "rustls-0-23")]
@@ -64,7 +65,7 @@ fn lease_is_extended_while_its_runtime_is_blocked() {
 fn lease_on_tls_nodes_is_extended_while_its_runtime_is_blocked() {
     let dir = tempfile::tempdir().expect("a directory");
     let Some((cluster, builder)) = secure::cluster(5, dir.path()) else { return };
-    keeps_lease("TLS", &current_thread(), builder, &cluster);
+    assert_lease_kept("TLS", &current_thread(), builder, &cluster);
 }
 
 #[test]
@@ -72,9 +73,9 @@ fn loss_is_reported_in_time_while_the_runtime_is_blocked() {
     let cluster = Cluster::start(5);
     let redlock = builder(&cluster).ttl(TTL).node_timeout(ms(200)).build().expect("good settings");
     let runtime = current_thread();
-    let lease = runtime.block_on(held(&redlock, &cluster));
+    let lease = runtime.block_on(acquire_lease(&redlock, &cluster));
     cluster.servers().iter().for_each(Server::stop);
-    // Pending extensions may still count.
+    // Extensions in flight may still succeed.
     runtime.block_on(async { sleep(ms(300)).await });
     let (valid_until, view) = (lease.valid_until(), lease.view());
     let waiting = thread::spawn(move || {

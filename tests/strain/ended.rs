@@ -1,4 +1,4 @@
-//! Runtimes that are shut down while they hold and acquire locks.
+//! Tests of runtimes that are shut down while their tasks hold and acquire locks.
 
 use crate::{SOON, builder, client, current_thread, eventually, ms, multi_thread};
 use futures::future::try_join_all;
@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Longer than the tests, so no key expires.
+/// A TTL longer than the tests, so that no key expires.
 const TTL: Duration = Duration::from_mins(10);
 
-/// Tasks of `runtime` hold 1,000 leases, and 200 other tasks acquire locks, some of which are held.
+/// Spawns tasks on `runtime`. 1,000 tasks hold leases, 100 wait for held locks, and 100 repeatedly acquire free locks.
 fn occupy(runtime: &Runtime, redlock: &Redlock) {
     runtime.block_on(async {
         let acquire = |n| redlock.acquire(format!("held/{n}")).wait(SOON).auto_extend_forever();
@@ -34,8 +34,7 @@ fn occupy(runtime: &Runtime, redlock: &Redlock) {
     runtime.block_on(async { tokio::time::sleep(ms(100)).await });
 }
 
-/// Another client acquires and releases locks until `is_over`. Returns the longest duration of an
-/// acquire.
+/// Acquires and releases a lock until `is_over` returns true. Returns the longest duration of an acquire.
 async fn cycles(redlock: &Redlock, is_over: impl Fn() -> bool) -> Duration {
     let mut longest = Duration::ZERO;
     while !is_over() {
@@ -71,7 +70,8 @@ fn runtime_shutdown_leaves_no_keys_and_affects_no_client() {
     }
 }
 
-/// A static client with one runtime for each test of a program, all at the same time.
+/// Checks that a static client works in a test program. The program's 200 tests run concurrently, each on its own
+/// runtime.
 #[test]
 fn static_client_serves_200_runtimes_at_the_same_time() {
     static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start(5));
@@ -98,11 +98,12 @@ fn static_client_serves_200_runtimes_at_the_same_time() {
     });
     // The library's own runtime delivers the releases that the last runtimes left pending.
     kit::eventually(SOON, "no key is left", || CLUSTER.is_empty());
-    // Statics are not dropped, so the servers are ended here.
+    // Statics are not dropped, so the servers are killed here.
     CLUSTER.servers().iter().for_each(Server::kill);
 }
 
-/// The runtime exists but is no longer polled, as after `block_on`.
+/// Checks that a release is delivered to a restarted node although the client's runtime is no longer polled, as after
+/// `block_on`.
 #[test]
 fn release_on_a_restarted_node_needs_no_polled_runtime() {
     let cluster = Cluster::start_with(3, &Server::builder().durable());

@@ -1,4 +1,4 @@
-//! All operations on executors without tokio, and on runtimes of tokio without drivers.
+//! Tests of all operations on executors other than Tokio, and on Tokio runtimes without drivers.
 
 use crate::{SOON, builder, client, current_thread, ms, multi_thread};
 use futures::future::{Either, select};
@@ -9,8 +9,7 @@ use std::thread;
 use std::time::Instant;
 use tokio::runtime::{self, Runtime};
 
-/// Acquires, extends, waits, receives losses, and releases. `Send` and `'static`, because it is
-/// spawned.
+/// Performs all operations of a client. The future must be `Send` and `'static`, because the tests spawn it.
 async fn all_operations(redlock: Redlock) {
     redlock.ready().await.expect("nodes are up");
     let lease = redlock.try_acquire("r").await.expect("a free lock");
@@ -50,7 +49,7 @@ async fn all_operations(redlock: Redlock) {
     redlock.close().await.expect("nodes are up");
 }
 
-/// Runtimes of tokio that lack at least one driver.
+/// Returns Tokio runtimes that lack the time driver, the I/O driver, or both.
 fn without_drivers() -> [Runtime; 3] {
     let build = |builder: &mut runtime::Builder| builder.build().expect("a runtime");
     [
@@ -75,7 +74,7 @@ fn all_operations_work_on_every_executor() {
     assert!(cluster.is_empty());
 }
 
-/// The client moves from one executor to the next, and drops leases outside of all executors.
+/// Checks that a client can be moved from one executor to the next. Leases are dropped outside all executors.
 #[test]
 fn one_client_works_on_each_executor_in_turn() {
     let cluster = Cluster::start(3);

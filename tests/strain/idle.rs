@@ -1,4 +1,4 @@
-//! Processor time of idle clients.
+//! Tests of the CPU time of idle clients.
 #![cfg(target_os = "linux")]
 
 use crate::{SOON, all_up, client, eventually, ms, multi_thread};
@@ -6,7 +6,7 @@ use kit::{Cluster, Rerun};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// In ticks of 10 ms.
+/// Returns the CPU time of this process, with a resolution of 10 ms.
 fn processor_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").expect("Linux has it");
     let fields = stat.rsplit(')').next().expect("a name in parentheses");
@@ -18,7 +18,7 @@ fn processor_time() -> Duration {
 
 #[test]
 #[ignore = "run by the next test, in its own process"]
-fn thousand_clients() {
+fn thousand_idle_clients_in_own_process() {
     let cluster = Cluster::start(5);
     multi_thread(2).block_on(async {
         let clients: Vec<_> = (0..1_000).map(|_| client(&cluster)).collect();
@@ -28,20 +28,20 @@ fn thousand_clients() {
             }
             eventually("all nodes are up", || some.iter().all(all_up)).await;
         }
-        // Wait for the end of the set-ups.
+        // Wait until the set-up of all connections has ended.
         tokio::time::sleep(ms(6_000)).await;
         let (begun, before) = (Instant::now(), processor_time());
         tokio::time::sleep(ms(20_000)).await;
         let cores = processor_time().saturating_sub(before).div_duration_f64(begun.elapsed());
         println!("1,000 idle clients of five nodes use {cores:.4} cores");
-        // 0.08 with optimisation on a busy machine.
+        // An optimised build uses 0.08 cores on a busy machine.
         assert!(cores < 0.8, "{cores} cores");
     });
 }
 
 #[test]
 fn thousand_idle_clients_use_little_processor_time() {
-    let test = "idle::thousand_clients";
+    let test = "idle::thousand_idle_clients_in_own_process";
     let rerun = Rerun::start(&["--ignored", "--exact", test, "--nocapture"], &[]);
     rerun.finish(6 * SOON);
     let output = rerun.output();

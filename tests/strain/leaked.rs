@@ -1,4 +1,4 @@
-//! Futures that are polled once and leaked.
+//! Tests of futures that are polled once and then leaked.
 
 use crate::{SOON, builder, client, eventually, ms};
 use futures::FutureExt;
@@ -32,7 +32,7 @@ async fn leaked_futures_end_by_ttl_and_other_acquires_succeed() {
     let leaked_at = Instant::now();
     for redlock in [&redlock, &other] {
         for n in 0..50 {
-            // Futures of the same client that are not polled lose their lock before the ttl.
+            // Unpolled futures of the same client lose their locks before the end of the TTL.
             let acquire = redlock.acquire(format!("r{n}")).wait(2 * SOON);
             acquire.await.expect("not held for longer than a ttl").release().await.expect("up");
             let acquire = redlock.acquire(format!("free/{n}")).wait(SOON);

@@ -1,4 +1,4 @@
-//! One client under load: many tasks, a long reply, and many connections with TLS.
+//! Tests of a client under load: many tasks, a long reply, and many new TLS connections.
 #![cfg(feature = "rustls-0-23")]
 
 use crate::{SOON, all_up, eventually, ms, multi_thread, secure};
@@ -16,11 +16,10 @@ const TTL: Duration = ms(10_000);
 
 const NODE_TIMEOUT: Duration = ms(3_000);
 
-/// Changes of the state of nodes.
 #[derive(Default)]
-struct Diary(Mutex<Vec<String>>);
+struct HealthRecorder(Mutex<Vec<String>>);
 
-impl Observer for Diary {
+impl Observer for HealthRecorder {
     fn on_event(&self, event: &Event) {
         if let Event::NodeHealthChanged { .. } = event {
             self.0.lock().expect("no panic").push(format!("{event:?}"));
@@ -28,7 +27,7 @@ impl Observer for Diary {
     }
 }
 
-/// 2,000 tasks. Half of them acquire and release locks, and half only yield.
+/// Spawns 2,000 tasks. Half of them acquire and release locks, and the other half only yield.
 fn work(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     for n in 0..2_000 {
         let (redlock, is_over) = (redlock.clone(), is_over.clone());
@@ -43,7 +42,7 @@ fn work(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     }
 }
 
-/// 100 clients that connect repeatedly.
+/// Spawns 100 tasks, each of which repeatedly connects a new client.
 fn reconnect(builder: &Builder, is_over: &Arc<AtomicBool>) {
     for _ in 0..100 {
         let (builder, is_over) = (builder.clone(), is_over.clone());
@@ -58,7 +57,7 @@ fn reconnect(builder: &Builder, is_over: &Arc<AtomicBool>) {
     }
 }
 
-/// Repeatedly reads a value of 64 MB.
+/// Spawns a task that repeatedly reads a value of 64 MB.
 fn read_long_reply(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     let (redlock, is_over) = (redlock.clone(), is_over.clone());
     tokio::spawn(async move {
@@ -69,13 +68,13 @@ fn read_long_reply(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     });
 }
 
-/// The longest reply time of a node for a client without load, until `is_over`.
+/// Sends PING to the nodes, on the test's own connections, until `is_over` is set. Returns the longest time to a reply.
 fn slowest_reply(cluster: &Cluster, is_over: &AtomicBool) -> Duration {
     let mut slowest = Duration::ZERO;
     while !is_over.load(Ordering::Relaxed) {
         for node in cluster {
             let begun = Instant::now();
-            // Fails on a busy machine after some seconds.
+            // On a busy machine, this command fails after some seconds.
             let _ = node.try_cmd(&["PING"]);
             slowest = slowest.max(begun.elapsed());
         }
@@ -84,8 +83,9 @@ fn slowest_reply(cluster: &Cluster, is_over: &AtomicBool) -> Duration {
     slowest
 }
 
-/// The delay with which each lease's loss is reported.
-async fn lateness(leases: &[Lease]) -> Vec<Duration> {
+/// Waits until the loss of each lease is reported. Returns, for each lease, the time from the end of its validity to
+/// the report.
+async fn loss_delays(leases: &[Lease]) -> Vec<Duration> {
     let each = leases.iter().map(|lease| async {
         let valid_until = lease.valid_until();
         assert_eq!(lease.lost().await, Loss::Expired);
@@ -101,8 +101,8 @@ fn losses_are_reported_and_no_node_stalls_under_load() {
     let cluster = Arc::new(cluster);
     cluster[0].cmd(&["SETRANGE", "long", "67108863", "x"]);
     let builder = builder.ttl(TTL).node_timeout(NODE_TIMEOUT);
-    let diary = Arc::new(Diary::default());
-    let redlock = builder.clone().observer(diary.clone()).build().expect("good settings");
+    let health_recorder = Arc::new(HealthRecorder::default());
+    let redlock = builder.clone().observer(health_recorder.clone()).build().expect("good settings");
     let is_over = Arc::<AtomicBool>::default();
     multi_thread(2).block_on(async {
         redlock.ready().await.expect("nodes are up");
@@ -121,7 +121,7 @@ fn losses_are_reported_and_no_node_stalls_under_load() {
         is_loaded.store(true, Ordering::Relaxed);
         let slowest = slowest.join().expect("no panic");
         let lost: Vec<_> = leases.iter().filter_map(|lease| lease.loss()).collect();
-        let changes = diary.0.lock().expect("no panic").clone();
+        let changes = health_recorder.0.lock().expect("no panic").clone();
         assert!(lost.is_empty(), "{} are lost: {:?}, {changes:?}", lost.len(), lost[0]);
         println!("nodes have replied within {slowest:?} to another client");
         // On a busy machine, nodes can be too slow for every client.
@@ -129,7 +129,7 @@ fn losses_are_reported_and_no_node_stalls_under_load() {
         assert!(!has_stalled || slowest > NODE_TIMEOUT / 2, "{changes:#?}");
 
         cluster.servers().iter().for_each(Server::stop);
-        // Pending extensions may still count.
+        // Extensions in flight may still succeed.
         sleep(ms(500)).await;
         let views: Vec<_> = leases.iter().map(Lease::view).collect();
         let elsewhere = thread::spawn(move || {
@@ -140,7 +140,7 @@ fn losses_are_reported_and_no_node_stalls_under_load() {
             });
             futures::executor::block_on(join_all(each))
         });
-        let here = lateness(&leases).await;
+        let here = loss_delays(&leases).await;
         let elsewhere = elsewhere.join().expect("no panic");
         for (place, late) in [("under load", here), ("on another thread", elsewhere)] {
             let in_time = late.iter().filter(|late| late.is_zero()).count();

@@ -1,5 +1,5 @@
-//! quorlock under strain: blocked runtimes, runtimes that are shut down, leaked futures, blocking
-//! user code, other executors, and load. Not in `it`, because the load would disturb its tests.
+//! Tests of quorlock under strain: blocked runtimes, runtimes that are shut down, leaked futures, blocking user code,
+//! other executors, and load. These tests are separate from `it`, because their load would disturb the tests there.
 
 #![allow(
     clippy::incompatible_msrv,
@@ -21,14 +21,14 @@ use quorlock::{Builder, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-/// Maximum wait for an event that normally takes milliseconds, on the slowest machine.
+/// How long to wait for an event that normally takes milliseconds. It is long enough for the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Settings of a client with a node timeout that suffices on a busy machine.
+/// Returns client settings with a node timeout that a busy machine does not exceed.
 fn builder(cluster: &Cluster) -> Builder {
     builder_of(cluster.urls())
 }
@@ -55,7 +55,7 @@ fn multi_thread(threads: usize) -> Runtime {
     builder.worker_threads(threads).enable_all().build().expect("a runtime")
 }
 
-/// Waits until `condition` holds, without blocking the runtime.
+/// Waits until `condition` returns true, without blocking the runtime.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {

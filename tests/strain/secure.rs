@@ -1,4 +1,4 @@
-//! Nodes with TLS.
+//! Helpers that start nodes with TLS.
 #![cfg(feature = "rustls-0-23")]
 
 use crate::builder_of;
@@ -11,7 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Nodes with TLS, and the settings of a client that trusts them. `None` if the servers lack TLS.
+/// Starts nodes with TLS. Returns the nodes, and settings of a client that trusts their certificate. Returns `None` if
+/// the installed server was built without TLS.
 pub(crate) fn cluster(nodes: usize, dir: &Path) -> Option<(Cluster, Builder)> {
     if !Server::builder().supports_tls() {
         eprintln!("skipped: this server was built without TLS");

@@ -1,7 +1,7 @@
-//! A subscriber of `tracing` that blocks.
+//! Tests of a client whose `tracing` subscriber blocks.
 #![cfg(feature = "tracing")]
 
-use crate::user_code::{Barrier, TTL, held, keeps};
+use crate::user_code::{Barrier, TTL, acquire_leases, assert_leases_kept};
 use crate::{SOON, builder, ms, multi_thread};
 use kit::{Cluster, Rerun};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
 
-/// Blocks at each event of the library while it is armed.
+/// A `tracing` subscriber. While it is armed, it blocks at each event of the library.
 struct BlockingSubscriber {
     barrier: Arc<Barrier>,
     is_armed: Arc<AtomicBool>,
@@ -49,10 +49,16 @@ fn leases_with_blocking_subscriber() {
     let builder = builder(&cluster).ttl(TTL).node_timeout(ms(300));
     let clients = [(); 2].map(|()| builder.clone().build().expect("good settings"));
     let runtime = multi_thread(2);
-    let leases = runtime.block_on(held(&clients));
+    let leases = runtime.block_on(acquire_leases(&clients));
     is_armed.store(true, Ordering::SeqCst);
     cluster[0].stop();
-    keeps("subscriber", &runtime, &leases, || barrier.blocked() > 0, || barrier.open());
+    assert_leases_kept(
+        "subscriber",
+        &runtime,
+        &leases,
+        || barrier.blocked() > 0,
+        || barrier.open(),
+    );
     cluster[0].cont();
 }
 

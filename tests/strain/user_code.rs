@@ -1,4 +1,4 @@
-//! User code that blocks: callbacks for credentials, and observers.
+//! Tests of user code that blocks: credentials callbacks and observers.
 
 use crate::{SOON, all_up, builder, current_thread, eventually, ms, multi_thread};
 use kit::{Cluster, Server};
@@ -14,7 +14,6 @@ use tokio::time::sleep;
 
 pub(crate) const TTL: Duration = ms(2_000);
 
-/// Blocks threads until it is opened.
 #[derive(Default)]
 pub(crate) struct Barrier {
     is_open: Mutex<bool>,
@@ -39,7 +38,6 @@ impl Barrier {
     }
 }
 
-/// Behaviour of the callback for one of the nodes.
 #[derive(Clone, Copy, Debug)]
 enum Callback {
     NeverEnds,
@@ -91,7 +89,7 @@ fn blocking_credentials_callback_delays_only_its_connection() {
     }
 }
 
-/// Blocks at each event that `blocks` selects, in the thread that emits it.
+/// An observer. While it is armed, it blocks the calling thread at each event for which `blocks` returns true.
 struct Blocking {
     barrier: Arc<Barrier>,
     is_armed: AtomicBool,
@@ -106,8 +104,8 @@ impl Observer for Blocking {
     }
 }
 
-/// Ten leases of each client, with auto-extension.
-pub(crate) async fn held(clients: &[Redlock]) -> Vec<Lease> {
+/// Acquires ten leases with auto-extension for each of `clients`. Returns the leases when all nodes are up.
+pub(crate) async fn acquire_leases(clients: &[Redlock]) -> Vec<Lease> {
     let mut leases = Vec::new();
     for (number, redlock) in clients.iter().cycle().take(10 * clients.len()).enumerate() {
         let acquire = redlock.acquire(number.to_string()).wait(SOON);
@@ -117,8 +115,9 @@ pub(crate) async fn held(clients: &[Redlock]) -> Vec<Lease> {
     leases
 }
 
-/// Checks that `leases` are kept on `runtime` for three ttls after `is_blocked` holds.
-pub(crate) fn keeps(
+/// Checks that no lease is lost while user code blocks. The code is blocked, for three TTLs, once `is_blocked` returns
+/// true. `unblock` ends the block.
+pub(crate) fn assert_leases_kept(
     case: &str,
     runtime: &Runtime,
     leases: &[Lease],
@@ -144,8 +143,13 @@ pub(crate) fn keeps(
     });
 }
 
-/// Checks that the leases of a client with a blocking observer, and of another client, are kept.
-fn keeps_leases_with(blocks: fn(&Event) -> bool, runtime: &Runtime, cause: impl Fn(&Cluster)) {
+/// Checks that two clients keep their leases after `cause`: one with an observer that blocks at events for which
+/// `blocks` returns true, and one without an observer.
+fn assert_blocking_observer_keeps_leases(
+    blocks: fn(&Event) -> bool,
+    runtime: &Runtime,
+    cause: impl Fn(&Cluster),
+) {
     let cluster = Cluster::start(5);
     let barrier = Arc::new(Barrier::default());
     let is_armed = AtomicBool::new(false);
@@ -153,16 +157,16 @@ fn keeps_leases_with(blocks: fn(&Event) -> bool, runtime: &Runtime, cause: impl 
     let builder = builder(&cluster).ttl(TTL).node_timeout(ms(300));
     let blocked = builder.clone().observer(observer.clone()).build().expect("good settings");
     let clients = [blocked, builder.build().expect("good settings")];
-    let leases = runtime.block_on(held(&clients));
+    let leases = runtime.block_on(acquire_leases(&clients));
     observer.is_armed.store(true, Ordering::SeqCst);
     cause(&cluster);
-    keeps("observer", runtime, &leases, || barrier.blocked() > 0, || barrier.open());
+    assert_leases_kept("observer", runtime, &leases, || barrier.blocked() > 0, || barrier.open());
 }
 
 #[test]
 fn observer_that_blocks_at_every_event_loses_no_lease() {
     for runtime in [current_thread(), multi_thread(2)] {
-        keeps_leases_with(|_| true, &runtime, |_| {});
+        assert_blocking_observer_keeps_leases(|_| true, &runtime, |_| {});
     }
 }
 
@@ -170,6 +174,6 @@ fn observer_that_blocks_at_every_event_loses_no_lease() {
 fn observer_that_blocks_when_a_node_stalls_loses_no_lease() {
     let is_node = |event: &Event| matches!(event, Event::NodeHealthChanged { .. });
     for runtime in [current_thread(), multi_thread(2)] {
-        keeps_leases_with(is_node, &runtime, |cluster| cluster[0].stop());
+        assert_blocking_observer_keeps_leases(is_node, &runtime, |cluster| cluster[0].stop());
     }
 }

@@ -1,14 +1,14 @@
-//! Import cycles between files of one top-level module.
+//! Checks that the files of each top-level module import each other without cycles.
 
 use crate::imports::{Imports, Modules};
 use crate::sources::sources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Import cycles that are allowed. Add none.
+/// The import cycles that already exist and are allowed. Do not add any.
 const KNOWN_CYCLES: [&[&str]; 1] = [&["src/lease/mod.rs", "src/lease/view.rs"]];
 
-/// Files of which each imports every other one, directly or through others.
+/// A set of files in which each file imports all others, directly or indirectly.
 type Cycle = BTreeSet<PathBuf>;
 
 fn cycles(imports: &Imports) -> BTreeSet<Cycle> {
@@ -22,7 +22,7 @@ fn cycles(imports: &Imports) -> BTreeSet<Cycle> {
     cycles
 }
 
-/// The files that `file` imports, directly or through others.
+/// Returns the files that `file` imports, directly or indirectly.
 fn reachable<'a>(imports: &'a Imports, file: &Path) -> BTreeSet<&'a Path> {
     let mut found = BTreeSet::new();
     let mut next: Vec<_> = imports[file].keys().collect();
@@ -34,7 +34,6 @@ fn reachable<'a>(imports: &'a Imports, file: &Path) -> BTreeSet<&'a Path> {
     found
 }
 
-/// The imports inside a cycle.
 fn describe(cycle: &Cycle, imports: &Imports) -> String {
     let inside =
         cycle.iter().flat_map(|file| &imports[file]).filter(|(file, _)| cycle.contains(*file));
@@ -64,7 +63,7 @@ fn files_of_a_module_have_no_import_cycles() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The imports between the files of a small crate.
+/// Returns the imports in a small test crate, as pairs of the importing file and the imported file.
 fn imports(files: &[(&str, &str)]) -> BTreeSet<(String, String)> {
     let files = files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned()));
     let files = files.collect();

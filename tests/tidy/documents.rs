@@ -1,10 +1,10 @@
-//! Test names in the tables of the documents.
+//! Checks that the tests which the documents name in their tables exist.
 
 use crate::sources::{Source, all_sources};
 use std::path::PathBuf;
 use syn::visit::Visit;
 
-/// The names of the tests in a file, except tests that macros such as proptest's define.
+/// The names of the tests in a file. Tests that a macro such as `proptest!` defines are not included.
 #[derive(Default)]
 struct Tests(Vec<String>);
 
@@ -21,7 +21,6 @@ impl<'ast> Visit<'ast> for Tests {
     fn visit_macro(&mut self, _: &'ast syn::Macro) {}
 }
 
-/// The path and the tests of each file.
 fn tests_by_file() -> Vec<(PathBuf, Vec<String>)> {
     let tests = |source: Source| {
         let mut tests = Tests::default();
@@ -31,7 +30,7 @@ fn tests_by_file() -> Vec<(PathBuf, Vec<String>)> {
     all_sources().map(tests).collect()
 }
 
-/// True if `module`, the name of a file or a directory, has the test `name`.
+/// Returns true if a file or directory called `module` contains the test `name`.
 fn has_test(module: &str, name: &str, files: &[(PathBuf, Vec<String>)]) -> bool {
     let is_module = |part: &str| {
         let stem = part.trim_end_matches(".rs");
@@ -43,7 +42,7 @@ fn has_test(module: &str, name: &str, files: &[(PathBuf, Vec<String>)]) -> bool 
     })
 }
 
-/// The last cell of each row, in the tables whose last column contains tests.
+/// Returns the last cell of each row of those tables whose last column lists tests.
 fn test_cells(text: &str) -> Vec<&str> {
     let mut cells = Vec::new();
     let mut has_tests = false;

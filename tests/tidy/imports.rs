@@ -1,4 +1,4 @@
-//! The modules of a crate, and the files whose items each file imports.
+//! Finds the modules of a crate, and the imports between their files.
 
 use crate::sources::production;
 use proc_macro2::{Spacing, TokenStream, TokenTree};
@@ -6,39 +6,39 @@ use quote::ToTokens;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Segments of a path in the code, or of a module's path without `crate`.
+/// The segments of a path in the code. The path of a module does not include `crate`.
 type Segments = Vec<String>;
 
-/// For each importing file: the imported files, each with the first import, such as `src/node/a.rs:3: super::b::B`.
+/// The imports of each file. Maps each imported file to the first import of it, as text, such as `src/node/a.rs:3:
+/// super::b::B`.
 pub(crate) type Imports = BTreeMap<PathBuf, BTreeMap<PathBuf, String>>;
 
-/// All modules outside of tests, by path.
+/// The modules of a crate by path. Test modules are not included.
 pub(crate) struct Modules<'a> {
     files: &'a BTreeMap<PathBuf, String>,
     modules: BTreeMap<Segments, Module>,
 }
 
-/// A module: a file, or a block in a file.
 #[derive(Default)]
 struct Module {
     path: Segments,
     file: PathBuf,
-    /// The names that `use` declarations bind, with their paths.
+    /// The names that `use` declarations introduce, each with the path of the imported item.
     names: BTreeMap<String, Segments>,
-    /// The paths in the code and in private `use` declarations, with their lines. A re-export is no import of the
-    /// re-exporting file.
+    /// The paths in the code and in private `use` declarations, each with its line. Re-exports are not included,
+    /// because they do not count as imports of the file that contains them.
     paths: Vec<(Segments, usize)>,
 }
 
 impl<'a> Modules<'a> {
-    /// The modules that are declared in `lib.rs` of the directory `src`, and below. `files` has the texts of all files.
+    /// Finds the modules that `lib.rs` in the directory `src` declares, directly or indirectly. `files` contains the
+    /// text of each file.
     pub(crate) fn new(src: &str, files: &'a BTreeMap<PathBuf, String>) -> Self {
         let mut this = Self { files, modules: BTreeMap::new() };
         this.add_file(Vec::new(), &Path::new(src).join("lib.rs"));
         this
     }
 
-    /// The files outside of tests.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let is_file = |module: &&Module| {
             let parent = module.path.split_last().and_then(|(_, path)| self.modules.get(path));
@@ -70,7 +70,7 @@ impl<'a> Modules<'a> {
         self.modules.insert(module.path.clone(), module);
     }
 
-    /// The file of a module that is declared in `parent` without a block.
+    /// Returns the file of the module `name`. The file `parent` declares this module with `mod name;`.
     fn file_of(&self, parent: &Path, name: &syn::Ident) -> PathBuf {
         let is_root = parent.ends_with("lib.rs") || parent.ends_with("mod.rs");
         let dir = if is_root { parent.with_file_name("") } else { parent.with_extension("") };
@@ -82,7 +82,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// The imports between files of the same top-level module.
+    /// Returns the imports between files of the same top-level module.
     pub(crate) fn imports(&self) -> Imports {
         let mut imports = Imports::new();
         for module in self.modules.values() {
@@ -101,8 +101,8 @@ impl<'a> Modules<'a> {
         imports
     }
 
-    /// `path`, as written in `module`, from the crate's root. `None` for a path into another crate, and for a local
-    /// name.
+    /// Converts a path in `module` to an absolute path from the crate root. Returns `None` if the path leads to another
+    /// crate or is a local name.
     fn absolute(&self, module: &Module, path: &[String]) -> Option<Segments> {
         let (first, mut rest) = path.split_first()?;
         let mut absolute = match first.as_str() {
@@ -114,7 +114,7 @@ impl<'a> Modules<'a> {
             {
                 joined(&module.path, &name)
             }
-            // `use redis;` names a crate.
+            // The name in `use redis;` is a crate.
             name => match module.names.get(name) {
                 Some(target) if target.first() != Some(first) => self.absolute(module, target)?,
                 _ => return None,
@@ -129,8 +129,8 @@ impl<'a> Modules<'a> {
         Some(absolute)
     }
 
-    /// The module that defines the item at an absolute path, found through re-exports. `None` for a module, and for an
-    /// item of another crate.
+    /// Returns the module that defines the item at an absolute path. Re-exports are followed. Returns `None` if the
+    /// path leads to a module or to an item of another crate.
     fn definition(&self, path: &[String]) -> Option<&Module> {
         let mut module = &self.modules[&Segments::new()];
         for (place, name) in path.iter().enumerate() {
@@ -138,7 +138,7 @@ impl<'a> Modules<'a> {
             let child = self.modules.get(&joined(&module.path, &name));
             let reexport = module.names.get(name);
             match (child, reexport) {
-                // A module and an item can have the same name. The item is the one at the end of a path.
+                // A module and an item can have the same name. The last name of a path is then the item.
                 (Some(child), _) if reexport.is_none() || !rest.is_empty() => module = child,
                 (_, Some(target)) => {
                     let mut target = self.absolute(module, target)?;
@@ -173,7 +173,7 @@ fn parent(path: &[String]) -> Segments {
     path.split_last().map(|(_, parent)| parent.to_vec()).unwrap_or_default()
 }
 
-/// Appends the paths of a `use` declaration, each with the name that it binds.
+/// Appends the paths of a `use` declaration to `found`, each with the name that it introduces.
 fn collect_leaves(tree: &syn::UseTree, prefix: &[String], found: &mut Vec<(Segments, syn::Ident)>) {
     match tree {
         syn::UseTree::Path(path) => {
@@ -198,7 +198,8 @@ fn collect_leaves(tree: &syn::UseTree, prefix: &[String], found: &mut Vec<(Segme
     }
 }
 
-/// Appends the paths in `tokens`, with their lines: `a::b`, and both paths of `a::{b, c}`. They begin with `prefix`.
+/// Appends the paths in `tokens` to `found`, each with its line. `prefix` is put before each path. For example, `a::{b,
+/// c}` contains two paths.
 fn collect_paths(tokens: TokenStream, prefix: &[String], found: &mut Vec<(Segments, usize)>) {
     let tokens: Vec<_> = tokens.into_iter().collect();
     let mut place = 0;
@@ -234,7 +235,8 @@ fn collect_paths(tokens: TokenStream, prefix: &[String], found: &mut Vec<(Segmen
     }
 }
 
-/// False for a name after `::`, for a field or method, for a lifetime, and for the new name in `prefix::{name as new}`.
+/// Returns true if an identifier that follows the tokens `before` begins a path. It does not if it follows `::`, if it
+/// is a field, method or lifetime, or if it is the new name in `prefix::{name as new}`.
 fn begins_path(before: &[TokenTree], prefix: &[String]) -> bool {
     match before {
         [.., TokenTree::Ident(last)] => prefix.is_empty() || last != "as",

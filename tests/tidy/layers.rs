@@ -1,4 +1,4 @@
-//! The top-level modules of the crate: their order, descriptions and root.
+//! Checks the top-level modules of the crate: their layers, their descriptions, and the crate root.
 
 use crate::sources::sources;
 use proc_macro2::{TokenStream, TokenTree};
@@ -10,7 +10,7 @@ use syn::spanned::Spanned;
 const MAX_FILES_AT_ROOT: usize = 8;
 const MIN_DESCRIPTION_LINES: usize = 3;
 
-/// The top-level modules, lowest layer first. A module imports only from modules before it.
+/// The top-level modules, lowest layer first. A module may only import from modules that precede it in this list.
 const LAYERS: [&str; 16] = [
     "sync",
     "protocol",
@@ -30,16 +30,17 @@ const LAYERS: [&str; 16] = [
     "test_util",
 ];
 
-/// The same of the crate `quorlock-test`.
+/// The top-level modules of the crate `quorlock-test`, lowest layer first.
 const TEST_LAYERS: [&str; 3] = ["server_model", "stream", "nodes"];
 
-/// Files of `src` that belong to no layer: the crate root, and the guides.
+/// The files in `src` that belong to no layer: the crate root and the guides.
 const OUTSIDE_LAYERS: [&str; 2] = ["lib", "_docs"];
 
-/// Modules that may use public items through the crate root, because all other modules are below them.
+/// The modules that may import public items from the crate root. All other modules are below these modules.
 const TOP_LAYERS: [&str; 2] = ["blocking", "test_util"];
 
-/// Appends the top-level names that `tokens` import, with the line: `crate::node`, `crate::{node, wire}`.
+/// Appends the names that `tokens` import from the crate root to `found`, with their lines. Examples of such imports
+/// are `crate::node` and `crate::{node, wire}`.
 fn imports(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
     let mut path = Vec::new();
     for token in tokens {

@@ -1,8 +1,7 @@
-//! Names of files and directories.
+//! Checks the names of files and directories.
 
 use crate::sources::all_sources;
 
-/// Names that do not describe the content.
 const VAGUE_NAMES: [&str; 5] = ["util", "common", "types", "helpers", "core"];
 
 #[test]

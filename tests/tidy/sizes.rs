@@ -1,4 +1,4 @@
-//! Maximum sizes of files and functions.
+//! Checks that files and functions do not exceed their size limits.
 
 use crate::sources::all_sources;
 use syn::spanned::Spanned;
@@ -7,7 +7,6 @@ use syn::visit::{self, Visit};
 const MAX_FILE_LINES: usize = 400;
 const MAX_FUNCTION_LINES: usize = 70;
 
-/// Collects the functions of a file that are too long.
 #[derive(Default)]
 struct LongFunctions(Vec<String>);
 

@@ -1,4 +1,4 @@
-//! The Rust files of this package.
+//! The parsed Rust files of this package.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -8,7 +8,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 
 pub(crate) struct Source {
-    /// Path below the package's root.
+    /// The path relative to the root of the package.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
     pub(crate) file: syn::File,
@@ -20,19 +20,17 @@ impl Source {
         Self { path, text, file }
     }
 
-    /// The name of the top-level module of a file, such as `node`.
+    /// Returns the name of the file's top-level module, such as `node`.
     pub(crate) fn module(&self) -> String {
         let mut parts = self.path.iter().skip_while(|part| *part != "src").skip(1);
         let first = parts.next().and_then(|part| part.to_str()).expect("a name");
         first.trim_end_matches(".rs").to_owned()
     }
 
-    /// True for a file with tests only.
     pub(crate) fn is_test_file(&self) -> bool {
         self.path.to_string_lossy().ends_with("_tests.rs")
     }
 
-    /// The file without items for tests.
     pub(crate) fn production(&self) -> syn::File {
         production(&self.path, &self.text)
     }
@@ -42,7 +40,7 @@ fn parse(path: &Path, text: &str) -> syn::File {
     syn::parse_file(text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All Rust files in `dir`, a directory of this package, ordered by path.
+/// Returns all Rust files in the directory `dir` of this package, sorted by path.
 pub(crate) fn sources(dir: &str) -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
@@ -68,7 +66,6 @@ pub(crate) fn all_sources() -> impl Iterator<Item = Source> {
     ["src", "cli", "testing", "tests", "benches", "examples"].into_iter().flat_map(sources)
 }
 
-/// Parses `text` and removes the items for tests.
 pub(crate) fn production(path: &Path, text: &str) -> syn::File {
     let mut file = parse(path, text);
     remove_tests(&mut file.items);
@@ -86,7 +83,7 @@ fn remove_tests(items: &mut Vec<syn::Item>) {
     }
 }
 
-/// True if `item` is compiled for tests or documentation only: `#[cfg(test)]`, `#[cfg(all(test, unix))]`,
+/// Returns true if `item` is only compiled for tests or documentation: `#[cfg(test)]`, `#[cfg(all(test, unix))]` or
 /// `#[cfg(doc)]`.
 fn is_test_only(item: &impl ToTokens) -> bool {
     let attributes = |input: ParseStream<'_>| {

@@ -1,4 +1,4 @@
-//! The amount of code, in tokens of `proc_macro2`.
+//! Counts the library's code in tokens, as `proc_macro2` defines them.
 
 use crate::imports::Modules;
 use crate::sources::{production, sources};
@@ -7,10 +7,11 @@ use quote::ToTokens;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Module that only the feature `test-util` compiles. The first total does not include it.
+/// The module that is only compiled with the feature `test-util`. It is not included in the first total.
 const TEST_MODULE: &str = "test_util";
 
-/// The number of tokens without documentation. Each identifier, literal, punctuation character and delimiter is one.
+/// Returns the number of tokens in the code, without documentation. Each identifier, literal, punctuation character and
+/// delimiter is one token.
 fn count(tokens: TokenStream) -> usize {
     let tokens: Vec<_> = tokens.into_iter().collect();
     let (mut rest, mut total) = (&tokens[..], 0);
@@ -28,7 +29,8 @@ fn count(tokens: TokenStream) -> usize {
     total
 }
 
-/// If `tokens` begin with a doc attribute, such as `#[doc = "text"]` or `#![doc = "text"]`, the tokens after it.
+/// Returns the tokens after the doc attribute at the start of `tokens`, such as `#[doc = "text"]` or `#![doc =
+/// "text"]`. Returns `None` if `tokens` do not begin with a doc attribute.
 fn after_doc_attribute(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
     let is = |token: &TokenTree, expected| matches!(token, TokenTree::Punct(mark) if mark.as_char() == expected);
     let after = match tokens {
@@ -41,7 +43,7 @@ fn after_doc_attribute(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
     matches!(name, Some(TokenTree::Ident(name)) if name == "doc").then_some(after)
 }
 
-/// The number of tokens of each top-level module in the directory `src`, without tests.
+/// Returns the number of tokens of each top-level module in the directory `src`. Tests are not included.
 fn counts(src: &str) -> BTreeMap<String, usize> {
     let sources = sources(src);
     let files = sources.iter().map(|source| (source.path.clone(), source.text.clone())).collect();

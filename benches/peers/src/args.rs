@@ -1,4 +1,4 @@
-//! The command line.
+//! Parses the command line.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,6 @@ use pico_args::Arguments;
 use crate::scenario::{SCENARIOS, Scenario};
 use crate::waiting::{WAITING_SCENARIOS, WaitingScenario};
 
-/// Output of `--help`.
 pub(crate) const HELP: &str = "\
 Compares quorlock with rslock on the same five redis-server processes: throughput, the cost of a
 cycle, and the cost of waiting for held locks.
@@ -24,17 +23,12 @@ cycle, and the cost of waiting for held locks.
 
 pub(crate) struct Args {
     pub(crate) slice: Duration,
-    /// Number of slices per contender.
     pub(crate) rounds: usize,
-    /// Run only this scenario, or those whose names contain this text.
+    /// The name of the scenario to run, or text that the names of several scenarios contain.
     pub(crate) only: Option<String>,
-    /// Path of the JSON results.
     pub(crate) json: Option<PathBuf>,
-    /// Path of the SVG chart.
     pub(crate) svg: Option<PathBuf>,
-    /// True if allocations and system calls are counted.
     pub(crate) counts: bool,
-    /// True if only the help is printed.
     pub(crate) help: bool,
 }
 
@@ -69,25 +63,24 @@ impl Args {
         SCENARIOS.iter().filter(|scenario| self.matches(scenario.name))
     }
 
-    /// The waiting scenarios to run.
     pub(crate) fn waiting_scenarios(&self) -> impl Iterator<Item = &'static WaitingScenario> {
         WAITING_SCENARIOS.iter().filter(|scenario| self.matches(scenario.name))
     }
 
-    /// True if `--only` equals `name`, or is contained in it and equals no name.
+    /// Returns true if the scenario `name` is selected by `--only`. If `--only` is not the exact name of any scenario,
+    /// every scenario whose name contains it is selected.
     fn matches(&self, name: &str) -> bool {
         let only = self.only.as_deref().unwrap_or_default();
         if names().any(|name| name == only) { name == only } else { name.contains(only) }
     }
 }
 
-/// Names of all scenarios.
 fn names() -> impl Iterator<Item = &'static str> {
     let waiting = WAITING_SCENARIOS.iter().map(|scenario| scenario.name);
     SCENARIOS.iter().map(|scenario| scenario.name).chain(waiting)
 }
 
-/// The arguments that repeat the run.
+/// Formats the arguments that repeat this run.
 impl fmt::Display for Args {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--slice-ms {} --rounds {}", self.slice.as_millis(), self.rounds)?;
@@ -101,7 +94,7 @@ impl fmt::Display for Args {
     }
 }
 
-/// A positive whole number.
+/// Parses a positive whole number.
 fn number(input: &mut Arguments, name: &'static str, default: u64) -> Result<u64, String> {
     let value = input.opt_value_from_str(name).map_err(|error| error.to_string())?;
     match value.unwrap_or(default) {

@@ -1,4 +1,4 @@
-//! Minimum cost of five connections: one thread that writes, waits and reads.
+//! The minimum cost of a lock on five connections: one thread writes, waits and reads, without a runtime.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -9,38 +9,37 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::contender::TTL;
-use crate::floor::RELEASE;
-use crate::measure::{GRACE, QUIET, Slice, count};
+use crate::measure::{GRACE, SETTLE_TIME, Slice, count};
+use crate::raw_fan_out::RELEASE;
 use crate::runner::Runner;
 use crate::tally::{Failures, Measured, fail};
 use crate::usage::Usage;
 
-/// Timeout of `poll` in milliseconds.
+/// The timeout of `poll` in milliseconds.
 const PAUSE_MS: u16 = 100;
 
-/// Like [`Floor`](crate::floor::Floor), but without a runtime, a client library, tasks and wakers. Its tasks
-/// are entries of a table.
+/// A contender that sends the same commands as [`RawFanOut`](crate::raw_fan_out::RawFanOut), but without a runtime, a
+/// client library, tasks or wakers. Its tasks are entries of a table.
 pub(crate) struct BareLoop {
     nodes: Vec<Node>,
     release_sha: String,
-    /// Number of commands sent to all nodes so far.
+    /// The number of rounds so far. A round sends one command to all nodes.
     rounds: u64,
 }
 
 struct Node {
     stream: TcpStream,
     to_send: Vec<u8>,
-    /// Received bytes that are not a complete line yet.
+    /// The received bytes that do not form a complete line yet.
     received: Vec<u8>,
-    /// Task and round of each unanswered command, oldest first.
+    /// The task and the round of each unanswered command, oldest first.
     unanswered: VecDeque<(usize, u64)>,
 }
 
-/// A task of a slice.
 struct Task {
     key: String,
     value: String,
-    /// The current round. Replies to earlier rounds are ignored.
+    /// The number of the current round. Replies to earlier rounds are ignored.
     round: u64,
     is_held: bool,
     granted: usize,
@@ -60,7 +59,7 @@ impl BareLoop {
         Ok(Self { nodes, release_sha, rounds: 0 })
     }
 
-    /// Starts the task's next round: an acquire or a release.
+    /// Starts the task's next round. Sends a release if the task holds its lock, and an acquire otherwise.
     fn start_round(&mut self, index: usize, task: &mut Task) {
         self.rounds += 1;
         (task.round, task.granted, task.refused) = (self.rounds, 0, 0);
@@ -78,8 +77,8 @@ impl BareLoop {
         }
     }
 
-    /// Waits until a connection is readable or writable, then reads and writes. Returns task, round and success
-    /// of each reply.
+    /// Waits until a connection is readable or writable, then reads and writes. Returns, for each reply, the task, the
+    /// round, and true if the command succeeded.
     fn turn(&mut self) -> Result<Vec<(usize, u64, bool)>, String> {
         let interest = |node: &Node| {
             let sends =
@@ -101,8 +100,8 @@ impl BareLoop {
         Ok(replies)
     }
 
-    /// Counts a reply. After the deciding one, the next round starts: the release, or the next cycle if
-    /// `goes_on`.
+    /// Handles a reply to the task's current round. The reply that decides the round starts the next one: the release,
+    /// or a new cycle if `goes_on` is true.
     fn handle(
         &mut self,
         index: usize,
@@ -170,7 +169,7 @@ impl Runner for BareLoop {
         if let Err(broken) = self.play(slice, &mut tasks, &mut measured) {
             fail(&mut measured.failures, broken);
         }
-        std::thread::sleep(QUIET);
+        std::thread::sleep(SETTLE_TIME);
         measured.usage = Usage::now() - before;
         for mut task in tasks {
             let ended = task.ended.unwrap_or(measured.elapsed);
@@ -205,7 +204,7 @@ impl Node {
         Ok(())
     }
 
-    /// Reads available bytes. Every reply is a line, and `+OK` and `:1` mean success.
+    /// Reads the available bytes and appends a reply per line. The lines `+OK` and `:1` mean success.
     fn receive(&mut self, replies: &mut Vec<(usize, u64, bool)>) -> Result<(), String> {
         let mut chunk = [0; 1 << 14];
         match self.stream.read(&mut chunk) {

@@ -1,4 +1,4 @@
-//! Runs one scenario: the contenders alternate on the same servers.
+//! Runs one scenario. The contenders take turns on the same servers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use kit::Cluster;
 use tokio::runtime::Runtime;
 
 use crate::args::Args;
-use crate::entrant::{Entrant, entrants};
+use crate::contender_setup::{ContenderSetup, contender_setups};
 use crate::measure::Slice;
 use crate::node_usage::NodeUsage;
 use crate::nodes::Nodes;
@@ -16,14 +16,14 @@ use crate::scenario::{Base, Fault, Scenario, Work};
 use crate::tally::{Measured, Measurements};
 use crate::worker_pool::WorkerPool;
 
-/// Results of one scenario.
 pub(crate) struct Outcome {
     pub(crate) scenario: &'static Scenario,
-    /// Measurements by name. The first contender is the base of all ratios.
+    /// The measurements of each contender, with its name. The first contender is the base of all ratios.
     pub(crate) measured: Vec<(&'static str, Measurements)>,
 }
 
-/// Runs one scenario on new servers and a new runtime. `counter` is the counting library, if available.
+/// Runs one scenario on new servers and a new runtime. `counter` is the path of the library that counts allocations and
+/// system calls, or `None` if it is not available.
 pub(crate) fn run_scenario(
     scenario: &'static Scenario,
     args: &Args,
@@ -36,11 +36,11 @@ pub(crate) fn run_scenario(
     if !warm_up {
         nodes.inject(scenario.fault);
     }
-    let entrants = entrants(scenario, &nodes, healthy.as_ref());
-    let started = entrants.iter().map(|entrant| ContenderState::start(entrant, &runtime));
+    let contender_setups = contender_setups(scenario, &nodes, healthy.as_ref());
+    let started = contender_setups.iter().map(|setup| ContenderState::start(setup, &runtime));
     let mut contenders = started.collect::<Result<Vec<_>, _>>()?;
-    let pools =
-        counter.map(|counter| entrants.iter().map(move |s| WorkerPool::start(s, Some(counter))));
+    let pools = counter
+        .map(|counter| contender_setups.iter().map(move |s| WorkerPool::start(s, Some(counter))));
     let mut pools = pools.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
     if warm_up {
         for contender in &mut contenders {
@@ -72,7 +72,6 @@ pub(crate) fn run_scenario(
     Ok(Outcome { scenario, measured })
 }
 
-/// A contender and its measurements so far.
 struct ContenderState<'a> {
     name: &'static str,
     clients: Box<dyn Clients + 'a>,
@@ -81,17 +80,16 @@ struct ContenderState<'a> {
 }
 
 impl<'a> ContenderState<'a> {
-    /// Connects the clients.
-    fn start(entrant: &Entrant<'a>, runtime: &'a Runtime) -> Result<Self, String> {
-        let clients: Box<dyn Clients + 'a> = if entrant.scenario.processes > 0 {
-            Box::new(WorkerPool::start(entrant, None)?)
+    fn start(setup: &ContenderSetup<'a>, runtime: &'a Runtime) -> Result<Self, String> {
+        let clients: Box<dyn Clients + 'a> = if setup.scenario.processes > 0 {
+            Box::new(WorkerPool::start(setup, None)?)
         } else {
-            Box::new(InProcess::connect(entrant, runtime)?)
+            Box::new(InProcess::connect(setup, runtime)?)
         };
-        Ok(Self { name: entrant.name, clients, slices: 0, tally: Measurements::new() })
+        Ok(Self { name: setup.name, clients, slices: 0, tally: Measurements::new() })
     }
 
-    /// Runs one slice with new keys.
+    /// Runs one slice with keys that no earlier slice has used.
     fn slice(&mut self, length: Duration, warm_up: bool) -> Result<(), String> {
         let key_prefix = format!("{}:{}", self.name, self.slices);
         self.slices += 1;
@@ -101,7 +99,6 @@ impl<'a> ContenderState<'a> {
     }
 }
 
-/// The clients of a contender, in this process or in worker processes.
 trait Clients {
     /// Runs a slice. Returns the measurements of each process, and the usage of the nodes.
     fn run(
@@ -121,7 +118,6 @@ impl Clients for WorkerPool<'_> {
     }
 }
 
-/// Clients in this process.
 struct InProcess<'a> {
     tasks: usize,
     work: Work,
@@ -130,10 +126,10 @@ struct InProcess<'a> {
 }
 
 impl<'a> InProcess<'a> {
-    fn connect(entrant: &Entrant<'a>, runtime: &'a Runtime) -> Result<Self, String> {
-        let (nodes, scenario) = (entrant.nodes, entrant.scenario);
-        let runner = runner(entrant.library, entrant.clients, &nodes.urls(), runtime)?;
-        Ok(Self { tasks: scenario.tasks, work: entrant.work, cluster: nodes.cluster(), runner })
+    fn connect(setup: &ContenderSetup<'a>, runtime: &'a Runtime) -> Result<Self, String> {
+        let (nodes, scenario) = (setup.nodes, setup.scenario);
+        let runner = runner(setup.library, setup.clients, &nodes.urls(), runtime)?;
+        Ok(Self { tasks: scenario.tasks, work: setup.work, cluster: nodes.cluster(), runner })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The measured libraries, behind one trait.
+//! The libraries that are compared, behind a common trait.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,46 +6,38 @@ use std::time::Duration;
 use redis::{Client, IntoConnectionInfo};
 use serde::{Deserialize, Serialize};
 
-/// Time to live of every key.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
 /// How long quorlock waits for a contended key. rslock has no such limit.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Duration of locks that are held throughout a slice with waiters.
+/// The ttl of locks that are held throughout a slice with waiters.
 const LONG: Duration = Duration::from_hours(1);
 
-/// quorlock's node timeout.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The measured libraries. A worker process receives the name.
+/// A library that is compared. The main process sends this value to its worker processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Library {
-    /// [`Rslock`].
     Rslock,
-    /// [`EagerRslock`].
     EagerRslock,
-    /// [`Quorlock`].
     Quorlock,
-    /// [`Floor`](crate::floor::Floor).
-    Floor,
-    /// [`BareLoop`](crate::bare_loop::BareLoop).
+    RawFanOut,
     BareLoop,
 }
 
-/// A library that can lock a key on a majority of the nodes and unlock it again.
+/// A library that can lock and unlock a key on a majority of the nodes.
 ///
-/// Errors are sentences for the table. They are counted, and the first one of each kind is printed.
+/// Errors are sentences that the report prints. The report counts errors by kind, and prints the first error of each
+/// kind.
 pub(crate) trait Contender: Sized + Send + Sync + 'static {
     const NAME: &'static str;
 
-    /// A held lock.
     type Lock: Send;
 
-    /// Connects a client to the nodes at `urls`.
     fn connect(urls: &[String]) -> impl Future<Output = Result<Self, String>> + Send;
 
-    /// Acquires `key`, which is uncontended.
+    /// Acquires `key`, which no other client holds.
     fn lock(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send;
 
     /// Acquires `key`, and waits while other clients hold it.
@@ -53,10 +45,8 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
         self.lock(key)
     }
 
-    /// Releases a lock.
     fn unlock(&self, lock: Self::Lock) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Acquires `key` with a fencing token.
     fn lock_fenced(&self, _key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
         async { Err(format!("{} has no tokens", Self::NAME)) }
     }
@@ -69,27 +59,27 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
         async { Err(format!("{} locks one key at a time", Self::NAME)) }
     }
 
-    /// Extends a lock to its full time to live from now on.
+    /// Extends a lock to its full ttl from now on.
     fn extend(&self, _lock: &mut Self::Lock) -> impl Future<Output = Result<(), String>> + Send {
         async { Err(format!("{} does not extend", Self::NAME)) }
     }
 
-    /// Connects a client that can [`hold`](Self::hold) locks, and whose tasks can wait for that time.
+    /// Connects a client for the scenarios with long waits. The client can [`hold`](Self::hold) locks for an hour, and
+    /// its tasks can wait for an hour.
     fn connect_patient(urls: &[String]) -> impl Future<Output = Result<Self, String>> + Send {
         Self::connect(urls)
     }
 
-    /// Acquires `key`, which is uncontended, for an hour.
+    /// Acquires `key` for an hour. No other client holds the key.
     fn hold(&self, _key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
         async { Err(format!("{} does not hold locks for long", Self::NAME)) }
     }
 
-    /// Waits for `key`, which is held, for up to an hour.
+    /// Waits up to an hour for `key`, which another client holds.
     fn wait_long(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
         self.lock_waiting(key)
     }
 
-    /// One acquire and one release.
     fn cycle(&self, key: &str) -> impl Future<Output = Result<(), String>> + Send {
         async {
             let lock = self.lock(key).await?;
@@ -98,8 +88,8 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
     }
 }
 
-/// rslock with one shared manager as in its README, with its default retries (3, each after up to 200 ms) and
-/// its own connections. With `TCP_NODELAY` it was no faster, and slower at 512 tasks.
+/// rslock with one shared manager, as in its README, with its default retries (3, each after up to 200 ms) and its own
+/// connections. rslock was no faster with `TCP_NODELAY`, and slower at 512 tasks.
 pub(crate) struct Rslock {
     manager: rslock::LockManager,
 }
@@ -131,12 +121,13 @@ impl Contender for Rslock {
     }
 
     async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {
-        self.manager.unlock(&lock).await; // returns no result
+        self.manager.unlock(&lock).await; // `unlock` returns no result.
         Ok(())
     }
 }
 
-/// rslock with retries after up to 10 ms instead of 200 ms: the effect of its only setting on waiting.
+/// rslock with retries after up to 10 ms instead of 200 ms. The retry delay is rslock's only setting, and this
+/// contender shows its effect on waiting.
 pub(crate) struct EagerRslock(Rslock);
 
 impl Contender for EagerRslock {
@@ -162,8 +153,7 @@ impl Contender for EagerRslock {
     }
 }
 
-/// quorlock with one shared client, the common ttl, the node timeout above, and other settings at their
-/// defaults.
+/// quorlock with one shared client, the common ttl and [`NODE_TIMEOUT`]. Other settings have their defaults.
 pub(crate) struct Quorlock {
     redlock: quorlock::Redlock,
 }
@@ -226,7 +216,7 @@ impl Contender for Quorlock {
     }
 }
 
-/// A client whose connections use `TCP_NODELAY`, as quorlock's do.
+/// Creates a client whose connections use `TCP_NODELAY`, as quorlock's connections do.
 pub(crate) fn nodelay_client(url: &str) -> Result<Client, String> {
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
     let info = url.into_connection_info().map_err(|error| error.to_string())?.set_tcp_settings(tcp);

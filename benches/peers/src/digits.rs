@@ -1,12 +1,12 @@
-//! Format of printed numbers.
+//! Formats numbers for printing.
 
-/// Exact below 2^53, which is far above any count or number of nanoseconds here.
+/// Converts an integer to a float. The conversion is exact below 2^53, far above all counts and times here.
 #[expect(clippy::cast_precision_loss, reason = "the values are far below 2^53")]
 pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// About three significant digits, but all digits before the decimal point.
+/// Formats a number with about three significant digits. All digits before the decimal point are kept.
 pub(crate) fn digits(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -22,7 +22,6 @@ pub(crate) fn times(value: f64) -> String {
     format!("{}x", digits(value))
 }
 
-/// The number, or a dash if it is unknown.
 pub(crate) fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), digits)
 }

@@ -1,4 +1,4 @@
-//! Figures of one contender in one scenario, computed from its measurements.
+//! Computes the printed figures of a contender in a scenario from its measurements.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::tally::{Measurements, Sample};
 
 pub(crate) struct Figures {
     cycles: u64,
-    /// Median over the slices, in cycles per second.
+    /// The median rate over the slices, in cycles per second.
     pub(crate) rate: f64,
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
     pub(crate) max_ms: Option<f64>,
-    /// CPU time of the clients per cycle, in microseconds.
+    /// The CPU time of the clients per cycle, in microseconds.
     pub(crate) cpu_us: Option<f64>,
-    /// CPU time per node and cycle, in microseconds.
+    /// The CPU time per node and cycle, in microseconds.
     pub(crate) node_us: Option<f64>,
-    /// Time that a node spends on commands, by its own statistics, per cycle, in microseconds.
+    /// The time that a node spends on commands per cycle, in microseconds, according to the node's own statistics.
     pub(crate) server_us: Option<f64>,
-    /// Commands per node and cycle.
+    /// The number of commands per node and cycle.
     pub(crate) commands: Option<f64>,
-    /// Voluntary context switches of the clients' threads per cycle.
-    pub(crate) switches: Option<f64>,
-    /// Instructions of the clients per cycle, outside of the kernel.
+    /// The number of voluntary context switches of the clients' threads per cycle.
+    pub(crate) context_switches: Option<f64>,
+    /// The number of instructions per cycle that the clients execute outside the kernel.
     pub(crate) instructions: Option<f64>,
     pub(crate) allocations: Option<f64>,
     pub(crate) allocated_bytes: Option<f64>,
@@ -56,7 +56,7 @@ impl Figures {
             node_us: per_cycle(|sample| sample.nodes.each(sample.nodes.cpu.as_secs_f64()) * 1e6),
             server_us: per_cycle(|sample| sample.nodes.each(float(sample.nodes.commands.usec))),
             commands: per_cycle(|sample| sample.nodes.each(float(sample.nodes.commands.calls))),
-            switches: per_cycle(|sample| float(sample.usage.switches)),
+            context_switches: per_cycle(|sample| float(sample.usage.context_switches)),
             instructions: instructions.and_then(|count| per(float(count), cycles)),
             allocations: counted(|counts| counts.allocations),
             allocated_bytes: counted(|counts| counts.bytes),
@@ -64,7 +64,7 @@ impl Figures {
         }
     }
 
-    /// JSON object whose names contain the units. Unknown values are `null`.
+    /// Returns the figures as a JSON object whose names contain the units. Unknown values are `null`.
     pub(crate) fn json(&self, tally: &Measurements) -> Value {
         let failures = tally.failures.iter();
         let failures: BTreeMap<_, _> =
@@ -79,7 +79,7 @@ impl Figures {
             "node_cpu_us_per_cycle": self.node_us,
             "server_us_per_cycle_and_node": self.server_us,
             "commands_per_cycle_and_node": self.commands,
-            "voluntary_switches_per_cycle": self.switches,
+            "voluntary_switches_per_cycle": self.context_switches,
             "user_instructions_per_cycle": self.instructions,
             "allocations_per_cycle": self.allocations,
             "allocated_bytes_per_cycle": self.allocated_bytes,
@@ -91,7 +91,7 @@ impl Figures {
     }
 }
 
-/// `sum` divided by `cycles`, or `None` without a cycle.
+/// Returns `sum` divided by `cycles`, or `None` if no cycle was completed.
 fn per(sum: f64, cycles: u64) -> Option<f64> {
     (cycles > 0).then(|| sum / float(cycles))
 }
@@ -108,7 +108,7 @@ mod tests {
 
     fn measured(cycles: u64, instructions: Option<u64>, counts: Option<Counts>) -> Measured {
         let cpu = Duration::from_micros(40);
-        let usage = Usage { cpu, switches: 6, instructions, counts };
+        let usage = Usage { cpu, context_switches: 6, instructions, counts };
         let latencies_ns = (0..cycles).map(|_| 2_000_000).collect();
         Measured { usage, latencies_ns, ..Measured::default() }
     }
@@ -131,7 +131,7 @@ mod tests {
         tally.counted = Some(Sample::of(&[measured(4, None, Some(counts))], nodes()));
         let figures = Figures::of(&tally);
         assert_eq!(figures.cycles, 10);
-        assert!(is(figures.cpu_us, 8.0) && is(figures.switches, 1.2));
+        assert!(is(figures.cpu_us, 8.0) && is(figures.context_switches, 1.2));
         assert!(is(figures.instructions, 40.0));
         assert!(is(figures.node_us, 40.0) && is(figures.server_us, 10.0), "per node, of five");
         assert!(is(figures.commands, 2.0));

@@ -1,16 +1,16 @@
-//! Instructions of this process, if the system permits counting them (`perf_event_open`).
+//! Counts the instructions of this process, if the system permits it (`perf_event_open`).
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The counter, if the system has one.
 static COUNTER: OnceLock<Option<Mutex<imp::Counter>>> = OnceLock::new();
 
-/// Starts counting for this thread and for threads that it starts later. Call this before starting others.
+/// Starts counting for this thread and for threads that it starts later. Must be called before other threads are
+/// started.
 pub(crate) fn begin() {
     COUNTER.get_or_init(|| imp::open().map(Mutex::new));
 }
 
-/// Instructions so far, outside of the kernel. `None` if they are not counted.
+/// Returns the number of instructions so far, outside the kernel. Returns `None` if instructions are not counted.
 pub(crate) fn count() -> Option<u64> {
     let counter = COUNTER.get()?.as_ref()?;
     imp::read(&mut counter.lock().unwrap_or_else(PoisonError::into_inner))
@@ -23,12 +23,14 @@ mod imp {
     pub(super) use perf_event::Counter;
     use perf_event::events::{Event, Hardware};
 
-    /// Returns `None` without permission, or if the processor has no counter, as on most virtual machines.
+    /// Opens the counter. Returns `None` if counting is not permitted, or if the processor has no counter, as on most
+    /// virtual machines.
     pub(super) fn open() -> Option<Counter> {
         count(Hardware::INSTRUCTIONS).ok()
     }
 
-    /// Includes threads, but not started processes, because the nodes must not be counted.
+    /// Counts an event in all threads of this process. Child processes are excluded, because the nodes are child
+    /// processes.
     pub(super) fn count(event: impl Event) -> io::Result<Counter> {
         let mut builder = perf_event::Builder::new(event);
         let mut counter = builder.inherit(true).inherit_thread(true).build()?;
@@ -43,7 +45,7 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    /// Other systems have no counter.
+    /// A counter that never exists, because other systems do not support counting.
     pub(super) enum Counter {}
 
     pub(super) fn open() -> Option<Counter> {
@@ -65,13 +67,14 @@ mod tests {
 
     use super::imp;
 
-    /// Uses the kernel's task clock, which works without a hardware counter.
+    /// Checks that the counter includes all threads but no other process. The test counts the kernel's task clock,
+    /// which works without a hardware counter.
     #[test]
     fn threads_are_counted_but_not_other_processes() {
         let mut counter = match imp::count(Software::TASK_CLOCK) {
             Ok(counter) => counter,
             Err(error) => {
-                // Counting is not permitted here, or not supported by the kernel.
+                // The system does not permit counting, or the kernel does not support it.
                 let kinds = [ErrorKind::PermissionDenied, ErrorKind::Unsupported];
                 return assert!(kinds.contains(&error.kind()), "{error}");
             }

@@ -1,23 +1,23 @@
 //! Compares quorlock with rslock on the same five redis-server processes.
 //!
-//! The contenders alternate in short slices, so that the noise of a shared machine affects both. Ratios compare
+//! The contenders alternate in short slices, so the noise of a shared machine affects all of them. A ratio compares
 //! neighbouring slices. `--help` lists the arguments.
 
 mod args;
 mod bare_loop;
 mod comparison;
 mod contender;
+mod contender_setup;
 mod counts;
 mod digits;
-mod entrant;
 mod figures;
-mod floor;
 mod instructions;
 mod measure;
 mod node_usage;
 mod nodes;
 mod plot;
 mod ratio;
+mod raw_fan_out;
 mod report;
 mod runner;
 mod scenario;
@@ -36,7 +36,6 @@ use serde_json::json;
 
 use crate::args::{Args, HELP};
 
-/// Explanation of the table of rates.
 const NOTES: &str = "\
 A cycle is one acquire and one release, or one extension. Latencies are of whole cycles; with one shared key,
 of the wait for the lock. The base is the first row of a scenario: rslock, or quorlock with simpler work (plain) or
@@ -47,7 +46,6 @@ bare loop does the same on one thread without a runtime and a client library: th
 Settings: ttl 10 s; quorlock with a node timeout of 50 ms and, for one shared key, a wait of 5 s; rslock with its
 defaults, which are 500 ms for a reply, 1 s to connect, and retries after up to 200 ms.";
 
-/// Explanation of the table of costs.
 const COST_NOTES: &str = "\
 Cost of a cycle, including failed attempts. Allocations, their bytes and system calls are counted in a separate slice,
 by a library that is preloaded into the process: calls of C library functions that enter the kernel. Switches are
@@ -55,13 +53,12 @@ voluntary context switches. Instructions are outside of the kernel. A dash means
 Commands are per node, and a script is one command; server us is their duration (INFO commandstats), which a busy
 machine may increase.";
 
-/// Explanation of the table of waits.
 const WAIT_NOTES: &str = "\
 Another client holds the locks for the whole time. The measurement starts once all tasks wait; cores are of the
 waiting process, and of one node. A task that acquires a lock or fails is missing under \"still waiting\".";
 
 fn main() -> ExitCode {
-    // Threads that exist before this call would not be counted.
+    // Threads that exist before this call are not counted.
     instructions::begin();
     if std::env::args().nth(1).is_some_and(|argument| argument == worker::ARGUMENT) {
         return exit_code(worker::work());
@@ -90,7 +87,6 @@ fn exit_code(result: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Runs all scenarios and prints the report.
 fn compare(args: &Args) -> Result<(), String> {
     let versions = versions::describe(&Cluster::start(1));
     let command = format!("cargo run --release --manifest-path benches/peers/Cargo.toml -- {args}");

@@ -1,4 +1,4 @@
-//! One slice of the clients of one process: cycles, latencies, usage, failures.
+//! Runs one slice of the clients in one process. Measures cycles, latencies, resource usage and failures.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,24 +12,21 @@ use crate::scenario::Work;
 use crate::tally::{Failures, Measured, fail};
 use crate::usage::Usage;
 
-/// A task that does not end within this time after its slice is aborted.
+/// How long a task may run after the end of a slice before it is aborted.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// Idle time after a slice, so that its last packets do not count for the next one.
-pub(crate) const QUIET: Duration = Duration::from_millis(20);
+/// The idle time after a slice, which keeps the slice's last packets out of the next slice.
+pub(crate) const SETTLE_TIME: Duration = Duration::from_millis(20);
 
-/// Parameters of a slice.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slice {
-    /// Number of concurrent tasks.
     pub(crate) tasks: usize,
-    /// Number of the first task, if the tasks are spread over several processes.
+    /// The number of the first task in this process, if several processes share the tasks.
     pub(crate) first: usize,
-    /// The work of each task.
     pub(crate) work: Work,
-    /// No cycle starts after this time.
+    /// The time, from the start of the slice, after which no new cycle starts.
     pub(crate) length: Duration,
-    /// Prefix of the keys. It must be new, because an aborted task may leave keys behind.
+    /// The prefix of the keys. Each slice needs a new prefix, because an aborted task may leave keys.
     pub(crate) key_prefix: String,
 }
 
@@ -58,12 +55,12 @@ pub(crate) async fn run<C: Contender>(slice: &Slice, clients: &[Arc<C>]) -> Meas
         running.shutdown().await;
     }
     let elapsed = start.elapsed();
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(SETTLE_TIME).await;
     let usage = Usage::now() - before;
     summarize(&logs, elapsed, usage)
 }
 
-/// Sums up the tasks. Aborted tasks are counted as failures.
+/// Combines the logs of the tasks. A task that was aborted counts as a failure.
 fn summarize(logs: &[Arc<TaskLog>], elapsed: Duration, usage: Usage) -> Measured {
     let mut measured = Measured { elapsed, usage, ..Measured::default() };
     for log in logs {
@@ -87,14 +84,14 @@ pub(crate) fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).expect("a slice has fewer than 2^32 cycles"))
 }
 
-/// Time of a clock that all processes of the machine share, in nanoseconds.
+/// Returns the time in nanoseconds, from a clock that all processes of the machine share.
 fn shared_now_ns() -> u64 {
     let now = Duration::try_from(clock_gettime(ClockId::Monotonic));
     let now = now.expect("the time since the boot is never negative");
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Log of one task. It outlives an aborted task.
+/// The log of one task. The log remains available after the task is aborted.
 #[derive(Default)]
 struct TaskLog(Mutex<Entries>);
 
@@ -112,18 +109,17 @@ impl TaskLog {
     }
 }
 
-/// A task of a slice.
 struct Task<C> {
     client: Arc<C>,
     key: String,
-    /// Keys that are locked together.
+    /// The keys that are locked together.
     keys: Vec<String>,
     work: Work,
     log: Arc<TaskLog>,
 }
 
 impl<C: Contender> Task<C> {
-    /// Runs cycles until `length` after `start`. The time is checked between cycles.
+    /// Runs cycles until `length` has passed since `start`. The time is only checked between cycles.
     async fn run(self, start: Instant, length: Duration) {
         let mut extended = None;
         while start.elapsed() < length {
@@ -148,7 +144,7 @@ impl<C: Contender> Task<C> {
         }
     }
 
-    /// Extends `lock` once, after acquiring it if there is none.
+    /// Extends `lock` once. Acquires it first if `lock` is `None`. Returns the duration of the extension.
     async fn extend(&self, lock: &mut Option<C::Lock>) -> Result<Duration, String> {
         let lock = match lock {
             Some(lock) => lock,
@@ -159,7 +155,7 @@ impl<C: Contender> Task<C> {
         Ok(start.elapsed())
     }
 
-    /// Runs one cycle. Returns the latency that is measured for this kind of work.
+    /// Runs one cycle. Returns the latency that is measured for this task's work.
     async fn once(&self) -> Result<Duration, String> {
         let start = Instant::now();
         match self.work {

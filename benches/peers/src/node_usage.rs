@@ -1,4 +1,4 @@
-//! Usage of the nodes.
+//! Measures the nodes' CPU time and commands.
 
 use std::collections::BTreeMap;
 use std::ops::Sub;
@@ -8,52 +8,48 @@ use kit::Cluster;
 
 use crate::scenario::Work;
 
-/// Commands that scripts run, and that clients also send directly.
+/// The commands that scripts run and that clients also send directly.
 const SCRIPT_COMMANDS: [&str; 5] = ["get", "set", "del", "pttl", "pexpire"];
 
-/// Commands that the release scripts run, and that an acquire does not send.
+/// The commands that the release scripts run and that an acquire does not send.
 const RELEASE_COMMANDS: [&str; 2] = ["get", "del"];
 
-/// Total usage of the nodes that are running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeUsage {
-    /// User and system time of the nodes' processes.
     pub(crate) cpu: Duration,
-    /// Commands that clients have sent and nodes have executed.
+    /// The commands that clients have sent and the nodes have executed.
     pub(crate) commands: Commands,
-    /// Number of running nodes.
     pub(crate) nodes: usize,
 }
 
-/// Commands sent by clients. A script counts as one command.
+/// The commands sent by clients. A script counts as one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Commands {
     pub(crate) calls: u64,
-    /// Duration of the commands, in microseconds of the servers.
+    /// The duration of the commands in microseconds, as measured by the servers.
     pub(crate) usec: u64,
 }
 
 impl NodeUsage {
-    /// Reading before a measurement.
+    /// Reads the usage before a measurement.
     pub(crate) fn before(cluster: &Cluster, work: Work) -> Self {
         let commands = commands(cluster, work);
         let (cpu, nodes) = cpu(cluster);
         Self { cpu, commands, nodes }
     }
 
-    /// Reading after a measurement. The opposite order keeps the readings' own commands out of the result.
+    /// Reads the usage after a measurement. CPU time and commands are read in the opposite order to `before`, so the
+    /// commands of the readings are not included.
     pub(crate) fn after(cluster: &Cluster, work: Work) -> Self {
         let (cpu, nodes) = cpu(cluster);
         Self { cpu, commands: commands(cluster, work), nodes }
     }
 
-    /// `number` divided by the number of nodes.
     pub(crate) fn each(&self, number: f64) -> f64 {
         number / f64::from(u32::try_from(self.nodes.max(1)).unwrap_or(u32::MAX))
     }
 }
 
-/// Usage since an earlier reading.
 impl Sub for NodeUsage {
     type Output = Self;
 
@@ -67,7 +63,7 @@ impl Sub for NodeUsage {
     }
 }
 
-/// Total user and system time of the running nodes, and their number.
+/// Returns the total user and system time of the running nodes, and the number of these nodes.
 fn cpu(cluster: &Cluster) -> (Duration, usize) {
     let used = running(cluster).map(|node| {
         let info = node.info("cpu");
@@ -78,7 +74,6 @@ fn cpu(cluster: &Cluster) -> (Duration, usize) {
     used.fold((Duration::ZERO, 0), |(sum, count), used| (sum + used, count + 1))
 }
 
-/// Total commands so far.
 fn commands(cluster: &Cluster, work: Work) -> Commands {
     running(cluster).map(|node| Commands::of(&node.info("commandstats"), work)).fold(
         Commands::default(),
@@ -91,14 +86,14 @@ fn running(cluster: &Cluster) -> impl Iterator<Item = &kit::Server> {
 }
 
 impl Commands {
-    /// Parses `INFO commandstats`, which counts commands of a script twice: as part of the script and
-    /// individually.
+    /// Parses `INFO commandstats`. The server counts a command of a script twice: in the script's time and under its
+    /// own name.
     fn of(stats: &BTreeMap<String, String>, work: Work) -> Self {
         let inner = if work.is_scripted() { &SCRIPT_COMMANDS[..] } else { &RELEASE_COMMANDS[..] };
         let mut all = Self::default();
         for (name, text) in stats {
             let Some(name) = name.strip_prefix("cmdstat_") else { continue };
-            // Skips this program's own commands, and commands of scripts.
+            // Skips this program's own commands, and the commands of scripts.
             if name == "info" || inner.contains(&name) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The servers of one scenario.
+//! The servers on which a scenario runs.
 
 use kit::{Cluster, Direction, Proxy};
 
@@ -6,12 +6,11 @@ use crate::scenario::{Fault, Scenario};
 
 pub(crate) struct Nodes {
     cluster: Cluster,
-    /// Before the slow node.
+    /// The proxy in front of the slow node, if the scenario has one.
     proxy: Option<Proxy>,
 }
 
 impl Nodes {
-    /// Starts the servers of the scenario.
     pub(crate) fn start(scenario: &Scenario) -> Self {
         let cluster = Cluster::start(scenario.nodes);
         let is_slow = matches!(scenario.fault, Fault::Slow(_));
@@ -23,7 +22,7 @@ impl Nodes {
         &self.cluster
     }
 
-    /// Addresses for the clients.
+    /// Returns the URLs of the nodes. The slow node is reached through its proxy.
     pub(crate) fn urls(&self) -> Vec<String> {
         let mut urls = self.cluster.urls();
         if let Some(proxy) = &self.proxy {
@@ -33,7 +32,7 @@ impl Nodes {
         urls
     }
 
-    /// Injects the fault into the middle node, or several nodes from there on.
+    /// Injects the fault into the middle node. A fault of several nodes also affects the nodes after it.
     pub(crate) fn inject(&self, fault: Fault) {
         let victims = || self.cluster.iter().skip(self.cluster.len() / 2);
         match fault {

@@ -1,4 +1,4 @@
-//! Chart of the rates: grouped bars per number of tasks.
+//! Draws a bar chart of the rates, with one group of bars per number of tasks.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use plotters::prelude::*;
 use crate::comparison::Outcome;
 use crate::ratio;
 
-/// Size in pixels.
+/// The size of the chart in pixels.
 const SIZE: (u32, u32) = (760, 360);
 
-/// Colours of the bars, distinguishable with colour blindness.
+/// The colours of the bars. Colour-blind readers can distinguish them.
 const COLOURS: [RGBColor; 4] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0x00, 0x72, 0xb2),
@@ -18,17 +18,15 @@ const COLOURS: [RGBColor; 4] = [
     RGBColor(0xf0, 0xe4, 0x42),
 ];
 
-/// Share of a group's width that bars fill.
 const FILLED: f64 = 0.8;
 
-/// Draws the rates of the `outcomes` that only differ in the number of tasks.
+/// Draws the rates of those `outcomes` that differ only in the number of tasks.
 pub(crate) fn rates(outcomes: &[Outcome], path: &Path) -> Result<(), String> {
     let groups: Vec<_> =
         outcomes.iter().filter(|outcome| outcome.scenario.is_plain()).map(Group::of).collect();
     draw(&groups, path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Bars for one number of tasks.
 struct Group {
     tasks: usize,
     bars: Vec<(&'static str, f64)>,
@@ -89,7 +87,7 @@ fn draw(groups: &[Group], path: &Path) -> Result<(), Box<dyn std::error::Error>>
     Ok(())
 }
 
-/// Label at the centre of a group: the number of tasks.
+/// Returns the label below a group, which is its number of tasks. Other positions have no label.
 fn name_of(groups: &[Group], at: f64) -> String {
     let is_here = |left: u32| (at - f64::from(left) - 0.5).abs() < 1e-6;
     let here = (0_u32..).zip(groups).find(|(left, _)| is_here(*left));

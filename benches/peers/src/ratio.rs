@@ -1,18 +1,19 @@
-//! Comparison of the rates of two contenders.
+//! Compares the rates of two contenders.
 
 use serde_json::{Value, json};
 
 use crate::digits::{digits, float, times};
 use crate::tally::{Measurements, Sample};
 
-/// Ratio of a rate to the base's rate.
+/// The ratio of a contender's rate to the base's rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Ratio {
-    /// Median, minimum and maximum of the ratios within each round.
+    /// Statistics of the ratios of all rounds. Each ratio compares the two rates of one round.
     Paired { median: f64, min: f64, max: f64 },
-    /// Ratio of the mean rates. Used if the base had a round without a cycle.
+    /// The ratio of the mean rates. It is used if the base completed no cycle in some round.
     Means(f64),
-    /// The base completed no cycle. The ratio if it had completed one.
+    /// A lower bound of the ratio, because the base completed no cycle. The value is the ratio that one completed cycle
+    /// would give.
     MoreThan(f64),
     /// Neither contender completed a cycle.
     Unknown,
@@ -39,7 +40,6 @@ impl Ratio {
         }
     }
 
-    /// Cell of the table.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Paired { median, min, max } => {
@@ -51,7 +51,6 @@ impl Ratio {
         }
     }
 
-    /// JSON value, or `null` if unknown.
     pub(crate) fn json(self) -> Value {
         match self {
             Self::Paired { median, min, max } => {
@@ -64,7 +63,7 @@ impl Ratio {
     }
 }
 
-/// Median over the slices, in cycles per second.
+/// Returns the median rate over the slices, in cycles per second.
 pub(crate) fn rate(tally: &Measurements) -> f64 {
     median(tally.samples.iter().map(|sample| sample.rate).collect())
 }

@@ -1,4 +1,4 @@
-//! Results as tables and as JSON.
+//! Formats the results as tables and as JSON.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::table::Table;
 use crate::tally::Failure;
 use crate::waiting::{Cost, WaitResult};
 
-/// Columns of the table of rates. Columns with "/ base" are ratios to the scenario's first row.
+/// The headings of the table of rates. Columns with "/ base" are ratios to the scenario's first row.
 const RATES: [&str; 13] = [
     "scenario",
     "library",
@@ -27,7 +27,6 @@ const RATES: [&str; 13] = [
     "CPU / base",
 ];
 
-/// Columns of the table of costs.
 const COSTS: [&str; 9] = [
     "scenario",
     "library",
@@ -40,7 +39,6 @@ const COSTS: [&str; 9] = [
     "server us/cycle, node",
 ];
 
-/// Columns of the table of waits.
 const WAITS: [&str; 7] = [
     "scenario",
     "library",
@@ -51,7 +49,6 @@ const WAITS: [&str; 7] = [
     "node cores",
 ];
 
-/// Table of rates.
 pub(crate) fn rates(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(&RATES, 2);
     for outcome in outcomes {
@@ -84,7 +81,6 @@ pub(crate) fn rates(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Table of the costs of a cycle.
 pub(crate) fn costs(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(&COSTS, 2);
     for outcome in outcomes {
@@ -94,7 +90,7 @@ pub(crate) fn costs(outcomes: &[Outcome]) -> Table {
                 figures.allocations,
                 figures.allocated_bytes,
                 figures.calls,
-                figures.switches,
+                figures.context_switches,
                 figures.instructions,
                 figures.commands,
                 figures.server_us,
@@ -106,7 +102,6 @@ pub(crate) fn costs(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Table of the costs of waiting.
 pub(crate) fn waits(waits: &[WaitResult]) -> Table {
     let mut table = Table::new(&WAITS, 2);
     for waited in waits {
@@ -122,7 +117,7 @@ pub(crate) fn waits(waits: &[WaitResult]) -> Table {
     table
 }
 
-/// One line per kind of failure, with an example.
+/// Returns one line per kind of failure, with an example of its message.
 pub(crate) fn failures(outcomes: &[Outcome], waits: &[WaitResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for outcome in outcomes {
@@ -139,7 +134,7 @@ pub(crate) fn failures(outcomes: &[Outcome], waits: &[WaitResult]) -> Vec<String
     lines
 }
 
-/// Outcomes as JSON. Names contain the units.
+/// Returns the outcomes as JSON. The names contain the units.
 pub(crate) fn json(outcomes: &[Outcome]) -> Value {
     let mut rows = Vec::new();
     for outcome in outcomes {
@@ -159,7 +154,6 @@ pub(crate) fn json(outcomes: &[Outcome]) -> Value {
     Value::Array(rows)
 }
 
-/// Costs of waiting, as JSON.
 pub(crate) fn waits_json(waits: &[WaitResult]) -> Value {
     let row = |WaitResult { scenario, library, cost }: &WaitResult| match cost {
         Ok(cost) => json!({

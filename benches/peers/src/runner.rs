@@ -1,4 +1,4 @@
-//! Runners of slices in this process: tasks with a library, or the bare loop.
+//! Runs slices in this process: as tasks that use a library, or in the bare loop.
 
 use std::sync::Arc;
 
@@ -6,16 +6,15 @@ use tokio::runtime::Runtime;
 
 use crate::bare_loop::BareLoop;
 use crate::contender::{Contender, EagerRslock, Library, Quorlock, Rslock};
-use crate::floor::Floor;
 use crate::measure::{self, Slice};
+use crate::raw_fan_out::RawFanOut;
 use crate::tally::Measured;
 
-/// Runs slices one after another.
 pub(crate) trait Runner {
     fn run(&mut self, slice: &Slice) -> Measured;
 }
 
-/// Connects `clients` clients of a library to the nodes at `urls`. Some libraries open connections only in the
+/// Connects `clients` clients of `library` to the nodes at `urls`. Some libraries only open their connections in the
 /// first cycle.
 pub(crate) fn runner<'a>(
     library: Library,
@@ -27,12 +26,11 @@ pub(crate) fn runner<'a>(
         Library::Rslock => Tasks::<Rslock>::boxed(clients, urls, runtime),
         Library::EagerRslock => Tasks::<EagerRslock>::boxed(clients, urls, runtime),
         Library::Quorlock => Tasks::<Quorlock>::boxed(clients, urls, runtime),
-        Library::Floor => Tasks::<Floor>::boxed(clients, urls, runtime),
+        Library::RawFanOut => Tasks::<RawFanOut>::boxed(clients, urls, runtime),
         Library::BareLoop => Ok(Box::new(BareLoop::connect(urls)?)),
     }
 }
 
-/// Tasks on a runtime, and the clients that they share.
 struct Tasks<'a, C> {
     runtime: &'a Runtime,
     clients: Vec<Arc<C>>,

@@ -1,10 +1,9 @@
-//! The scenarios, each with several rows of the table.
+//! The scenarios of the comparison. Each scenario has several rows in the table.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Fault of one or more nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -12,89 +11,84 @@ pub(crate) enum Fault {
     Killed,
     /// This number of nodes is stopped (SIGSTOP) after the warm-up.
     Stopped(usize),
-    /// One node is stopped before the clients connect. There is no warm-up.
+    /// One node is stopped before the clients connect. The scenario has no warm-up.
     StoppedBefore,
-    /// The replies of one node are delayed by this time after the warm-up.
+    /// The replies of one node are delayed by this duration after the warm-up.
     Slow(Duration),
 }
 
-/// The work of a task, in a loop.
+/// The work that a task repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// Acquires and releases the task's own key. The latency is the duration of the cycle.
     OwnKey,
-    /// Acquires one key that all tasks use, holds and releases it. The latency is the duration of the acquire.
+    /// Acquires, holds and releases a key that all tasks share. The latency is the duration of the acquire.
     SharedKey {
-        /// Sleep while the lock is held (with tokio's timer, 1 ms becomes 1 to 2 ms).
+        /// The time for which a task holds the lock. With tokio's timer, 1 ms becomes 1 to 2 ms.
         hold: Duration,
     },
-    /// Extends the task's own lock repeatedly. The latency is the duration of one extension.
+    /// Extends the task's own lock again and again. The latency is the duration of one extension.
     Extend,
-    /// Like `OwnKey`, with a fencing token.
+    /// Acquires and releases the task's own key, with a fencing token.
     Fenced,
     /// Acquires and releases this number of keys together.
     Several(usize),
 }
 
 impl Work {
-    /// True if all of the work is done by scripts, whose commands other work sends directly. Acquiring one key
-    /// needs no script.
+    /// Returns true if scripts do all of the work. Acquiring one key needs no script, so other kinds of work also send
+    /// commands directly.
     pub(crate) fn is_scripted(self) -> bool {
         matches!(self, Self::Extend | Self::Fenced | Self::Several(2..))
     }
 }
 
-/// The contender that the results are compared with.
+/// The contender to which the results are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     /// rslock with the same work.
     Rslock,
     /// quorlock with one key per task.
     Plain,
-    /// quorlock with the same work and number of nodes, without a fault.
+    /// quorlock without the fault of the scenario, and with the same work and number of nodes.
     Healthy,
     /// quorlock with the same work and one client for all tasks.
     OneClient,
 }
 
-/// Further contenders of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Third {
-    /// No further contender.
+pub(crate) enum ExtraContenders {
     None,
     /// The raw fan-out.
     FanOut,
-    /// The raw fan-out and the bare loop.
-    Floors,
+    /// Two contenders that send the same commands without a lock library: tasks on tokio, and a loop on one thread.
+    FanOutAndBareLoop,
     /// rslock with a retry delay for short holds.
     EagerRslock,
 }
 
-/// A scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
-    /// Name in the table, which `--only` matches.
     pub(crate) name: &'static str,
     pub(crate) nodes: usize,
-    /// Number of concurrent tasks.
     pub(crate) tasks: usize,
-    /// Number of clients, shared by the tasks: 1, or one per task.
+    /// The number of clients that the tasks share: one, or one per task.
     pub(crate) clients: usize,
-    /// Number of worker processes that share tasks and clients evenly. 0 if all are in this process.
+    /// The number of worker processes, which share the tasks and clients evenly. If it is 0, all tasks run in this
+    /// process.
     pub(crate) processes: usize,
-    /// Work of each task.
     pub(crate) work: Work,
     pub(crate) fault: Fault,
-    /// Factor on `--slice-ms`, because a slow contender needs time for a few cycles.
+    /// The factor by which the slices are longer than `--slice-ms`. A slow contender needs time for a few cycles.
     pub(crate) slice_factor: u32,
-    /// Maximum number of rounds, for any `--rounds`.
+    /// The maximum number of rounds, even if `--rounds` is greater.
     pub(crate) rounds_max: usize,
-    pub(crate) third: Third,
+    pub(crate) extra: ExtraContenders,
     pub(crate) base: Base,
 }
 
 impl Scenario {
-    /// True if it differs from the first scenario only in the number of tasks.
+    /// Returns true if the scenario differs from the first scenario only in the number of tasks.
     pub(crate) fn is_plain(&self) -> bool {
         self.nodes == PLAIN.nodes
             && self.base == PLAIN.base
@@ -103,7 +97,7 @@ impl Scenario {
     }
 }
 
-/// Common settings of the scenarios.
+/// The settings that scenarios share unless they override them.
 const PLAIN: Scenario = Scenario {
     name: "",
     nodes: 5,
@@ -114,21 +108,21 @@ const PLAIN: Scenario = Scenario {
     fault: Fault::None,
     slice_factor: 1,
     rounds_max: usize::MAX,
-    third: Third::None,
+    extra: ExtraContenders::None,
     base: Base::Rslock,
 };
 
-/// Delay of the replies of a slow node.
+/// The fault of a node whose replies are delayed by 20 ms.
 const SLOW: Fault = Fault::Slow(Duration::from_millis(20));
 
 const HOLD_1_MS: Work = Work::SharedKey { hold: Duration::from_millis(1) };
 
 /// All scenarios, in the order of the table.
 pub(crate) const SCENARIOS: [Scenario; 36] = [
-    Scenario { name: "sequential", third: Third::Floors, ..PLAIN },
-    Scenario { name: "8 tasks", tasks: 8, third: Third::Floors, ..PLAIN },
-    Scenario { name: "64 tasks", tasks: 64, third: Third::Floors, ..PLAIN },
-    Scenario { name: "512 tasks", tasks: 512, third: Third::Floors, ..PLAIN },
+    Scenario { name: "sequential", extra: ExtraContenders::FanOutAndBareLoop, ..PLAIN },
+    Scenario { name: "8 tasks", tasks: 8, extra: ExtraContenders::FanOutAndBareLoop, ..PLAIN },
+    Scenario { name: "64 tasks", tasks: 64, extra: ExtraContenders::FanOutAndBareLoop, ..PLAIN },
+    Scenario { name: "512 tasks", tasks: 512, extra: ExtraContenders::FanOutAndBareLoop, ..PLAIN },
     Scenario { name: "4,096 tasks", tasks: 4096, ..PLAIN },
     Scenario { name: "1 node, 64 tasks", nodes: 1, tasks: 64, ..PLAIN },
     Scenario { name: "3 nodes, 64 tasks", nodes: 3, tasks: 64, ..PLAIN },
@@ -142,7 +136,7 @@ pub(crate) const SCENARIOS: [Scenario; 36] = [
         fault: Fault::Stopped(1),
         slice_factor: 3,
         rounds_max: 3,
-        third: Third::FanOut,
+        extra: ExtraContenders::FanOut,
         ..PLAIN
     },
     Scenario {
@@ -190,11 +184,11 @@ pub(crate) const SCENARIOS: [Scenario; 36] = [
     Scenario { name: "set of 16, 64 tasks", tasks: 64, work: Work::Several(16), ..BESIDE_PLAIN },
 ];
 
-/// Many tasks use one key.
-const SHARED: Scenario = Scenario { work: HOLD_1_MS, third: Third::EagerRslock, ..PLAIN };
+/// The settings of scenarios in which many tasks use one key.
+const SHARED: Scenario = Scenario { work: HOLD_1_MS, extra: ExtraContenders::EagerRslock, ..PLAIN };
 
-/// The effect of a fault on quorlock.
+/// The settings of scenarios that compare quorlock with and without a fault.
 const OWN: Scenario = Scenario { base: Base::Healthy, ..PLAIN };
 
-/// Further features compared with a plain lock.
+/// The settings of scenarios that compare a feature of quorlock with its plain lock.
 const BESIDE_PLAIN: Scenario = Scenario { base: Base::Plain, ..PLAIN };

@@ -1,21 +1,21 @@
-//! A plain-text table that is also a Markdown table.
+//! A plain-text table whose text is also a Markdown table.
 
 use std::fmt;
 
-/// Rows of cells. The first columns are aligned left, the others right.
+/// The rows of cells. The first columns are left-aligned, the others right-aligned.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     left_columns: usize,
 }
 
 impl Table {
-    /// A table with these headings, of which the first `left_columns` contain text.
+    /// Creates a table with these headings. The first `left_columns` columns contain text.
     pub(crate) fn new(headings: &[&str], left_columns: usize) -> Self {
         let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
         Self { rows: vec![headings], left_columns }
     }
 
-    /// Adds a row. Panics unless it has one cell per heading.
+    /// Adds a row. Panics if the row does not have one cell per heading.
     pub(crate) fn push(&mut self, row: Vec<String>) {
         assert_eq!(row.len(), self.rows[0].len(), "one cell per heading");
         self.rows.push(row);

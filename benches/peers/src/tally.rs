@@ -1,4 +1,4 @@
-//! Sums of the measurements of a contender's slices.
+//! Sums the measurements of a contender's slices.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,67 +9,58 @@ use serde::{Deserialize, Serialize};
 use crate::node_usage::NodeUsage;
 use crate::usage::Usage;
 
-/// Recorded latencies are between 1 us and 2 min, in nanoseconds, with three digits.
+/// The shortest and longest latency that can be recorded, in nanoseconds: 1 us and 2 min. Latencies have three
+/// significant digits.
 const LATENCY_NS: (u64, u64) = (1_000, 120_000_000_000);
 
-/// Measurements of one process in a slice.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// Cycles per second: the sum over the tasks of their cycles divided by the time until their last one
-    /// ended.
+    /// The cycles per second: the sum of the rates of all tasks. A task's rate is its number of cycles divided by the
+    /// time until its last cycle ended.
     pub(crate) rate: f64,
-    /// Time from the start until the last task ended or was aborted.
+    /// The time from the start until the last task ended or was aborted.
     pub(crate) elapsed: Duration,
-    /// Usage of the process in this time.
+    /// The resource usage of the process during `elapsed`.
     pub(crate) usage: Usage,
-    /// One latency per cycle.
     pub(crate) latencies_ns: Vec<u64>,
     pub(crate) failures: Failures,
-    /// Start and end of each hold of the shared lock, by a clock that all processes share.
+    /// The start and end of each hold of the shared lock, in nanoseconds. All processes share the clock.
     pub(crate) holds_ns: Vec<(u64, u64)>,
 }
 
-/// Measurements of one slice over all processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Completed cycles.
     pub(crate) cycles: u64,
-    /// Failed cycles.
     pub(crate) failed: u64,
-    /// Cycles per second, summed over the processes.
+    /// The cycles per second, summed over the processes.
     pub(crate) rate: f64,
-    /// Time from the start until the last task ended or was aborted.
+    /// The time from the start until the last task ended or was aborted.
     pub(crate) elapsed: Duration,
-    /// Usage of the clients.
     pub(crate) usage: Usage,
-    /// Usage of the nodes.
     pub(crate) nodes: NodeUsage,
 }
 
-/// All measurements of one contender in one scenario.
 pub(crate) struct Measurements {
-    /// One entry per measured slice.
+    /// The measured slices, without the warm-up.
     pub(crate) samples: Vec<Sample>,
-    /// Latencies of all measured slices in nanoseconds.
     pub(crate) latency: Histogram<u64>,
-    /// Failures by kind, including the warm-up's.
+    /// The failures by kind. Failures in the warm-up are included.
     pub(crate) failures: Failures,
-    /// The slice in which allocations and calls were counted, if there was one.
+    /// The slice in which allocations and system calls were counted. `None` if they were not.
     pub(crate) counted: Option<Sample>,
 }
 
-/// Failures by kind: the part of the message before its first colon or comma.
+/// The failures by kind. The kind is the text of the message before its first colon or comma.
 pub(crate) type Failures = BTreeMap<String, Failure>;
 
-/// Failures of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) count: u64,
-    /// Complete message of the first one.
+    /// The full message of the first failure of this kind.
     pub(crate) example: String,
 }
 
-/// Counts a failure.
+/// Counts a failure under its kind.
 pub(crate) fn fail(failures: &mut Failures, example: String) {
     let kind = example.split([':', ',']).next().unwrap_or_default().to_owned();
     add(failures, kind, Failure { count: 1, example });
@@ -89,7 +80,7 @@ impl Measurements {
         Self { samples: Vec::new(), latency, failures: Failures::new(), counted: None }
     }
 
-    /// Adds the measurements of a slice. Of a warm-up only failures are added.
+    /// Adds the measurements of a slice. If the slice was a warm-up, only its failures are added.
     pub(crate) fn absorb(&mut self, measured: Vec<Measured>, nodes: NodeUsage, warm_up: bool) {
         let mut holds: Vec<_> = measured.iter().flat_map(|one| one.holds_ns.clone()).collect();
         for _ in 0..overlaps(&mut holds) {
@@ -111,7 +102,6 @@ impl Measurements {
         }
     }
 
-    /// Number of failures of all kinds.
     pub(crate) fn failed(&self) -> u64 {
         sum(&self.failures)
     }
@@ -122,7 +112,6 @@ fn sum(failures: &Failures) -> u64 {
 }
 
 impl Sample {
-    /// Sums over all processes.
     pub(crate) fn of(measured: &[Measured], nodes: NodeUsage) -> Self {
         let usages = measured.iter().map(|one| one.usage);
         Self {
@@ -136,7 +125,6 @@ impl Sample {
     }
 }
 
-/// Number of holds that begin before the end of an earlier one.
 fn overlaps(holds: &mut [(u64, u64)]) -> usize {
     holds.sort_unstable();
     let mut free_from = 0;

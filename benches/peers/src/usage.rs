@@ -1,4 +1,4 @@
-//! Usage of a process. The difference of two readings is the usage of a slice.
+//! Readings of the resource usage of a process. The difference of two readings is the usage of a slice.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -10,37 +10,35 @@ use serde::{Deserialize, Serialize};
 use crate::counts::Counts;
 use crate::instructions;
 
-/// Usage of a process, over all its threads.
+/// The resource usage of a process, over all its threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Usage {
-    /// User and system time.
+    /// The user and system time.
     pub(crate) cpu: Duration,
-    /// Voluntary context switches: how often a thread went to sleep.
-    pub(crate) switches: u64,
-    /// Instructions outside of the kernel, if the system counts them.
+    /// The number of voluntary context switches. Each one means that a thread went to sleep.
+    pub(crate) context_switches: u64,
+    /// The number of instructions outside the kernel. `None` if the system does not count them.
     pub(crate) instructions: Option<u64>,
-    /// Counts of the preloaded library, if there is one.
+    /// The counts of the preloaded library. `None` if it is not loaded.
     pub(crate) counts: Option<Counts>,
 }
 
 impl Usage {
-    /// Usage of this process so far.
     pub(crate) fn now() -> Self {
         let cpu = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
-        let switches = getrusage(UsageWho::RUSAGE_SELF).ok().and_then(|usage| {
-            let switches = usage.voluntary_context_switches();
-            u64::try_from(switches).ok()
+        let context_switches = getrusage(UsageWho::RUSAGE_SELF).ok().and_then(|usage| {
+            let context_switches = usage.voluntary_context_switches();
+            u64::try_from(context_switches).ok()
         });
         Self {
             cpu: cpu.expect("CPU time is never negative"),
-            switches: switches.unwrap_or_default(),
+            context_switches: context_switches.unwrap_or_default(),
             instructions: instructions::count(),
             counts: Counts::now(),
         }
     }
 }
 
-/// Usage since an earlier reading of the same process.
 impl Sub for Usage {
     type Output = Self;
 
@@ -48,14 +46,14 @@ impl Sub for Usage {
         let instructions = self.instructions.zip(before.instructions);
         Self {
             cpu: self.cpu.saturating_sub(before.cpu),
-            switches: self.switches.saturating_sub(before.switches),
+            context_switches: self.context_switches.saturating_sub(before.context_switches),
             instructions: instructions.map(|(now, before)| now.saturating_sub(before)),
             counts: self.counts.zip(before.counts).map(|(now, before)| now - before),
         }
     }
 }
 
-/// Usage of two processes. Values that are unknown for one of them are unknown.
+/// Adds the usage of two processes. The sum of a value is `None` if the value is unknown for one of them.
 impl Add for Usage {
     type Output = Self;
 
@@ -63,7 +61,7 @@ impl Add for Usage {
         let instructions = self.instructions.zip(other.instructions);
         Self {
             cpu: self.cpu + other.cpu,
-            switches: self.switches + other.switches,
+            context_switches: self.context_switches + other.context_switches,
             instructions: instructions.map(|(one, other)| one + other),
             counts: self.counts.zip(other.counts).map(|(one, other)| one + other),
         }
@@ -81,7 +79,7 @@ mod tests {
         let counts = Counts { allocations: number, bytes: 10 * number, calls: 100 * number };
         Usage {
             cpu: Duration::from_millis(number),
-            switches: number,
+            context_switches: number,
             instructions: Some(1000 * number),
             counts: Some(counts),
         }
@@ -111,6 +109,6 @@ mod tests {
         while (Usage::now() - before).cpu < Duration::from_millis(5) {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
-        assert!((Usage::now() - before).switches >= 20);
+        assert!((Usage::now() - before).context_switches >= 20);
     }
 }

@@ -1,13 +1,12 @@
-//! Description of the measured versions and the machine.
+//! Describes the measured versions and the machine.
 
 use std::thread::available_parallelism;
 
 use kit::Cluster;
 
-/// Exact versions that this program was built with.
+/// The lock file that contains the exact versions of this program's dependencies.
 const LOCK_FILE: &str = include_str!("../Cargo.lock");
 
-/// One line for the head of the report.
 pub(crate) fn describe(cluster: &Cluster) -> String {
     format!(
         "quorlock {}, rslock {}, redis crate {}; {}; {} {}, {} cores",
@@ -31,7 +30,6 @@ fn server_version(cluster: &Cluster) -> String {
     known.unwrap_or_else(|| "a server of unknown version".into())
 }
 
-/// Version of `package` in the lock file.
 fn locked_version(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"");
     let mut lines = LOCK_FILE.lines().skip_while(|line| *line != name).skip(1);

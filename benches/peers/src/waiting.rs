@@ -1,4 +1,4 @@
-//! Cost of many tasks that wait for locks which are held for the whole time.
+//! Measures the cost of many tasks that wait for locks. Another client holds the locks for the whole time.
 
 use std::time::{Duration, Instant};
 
@@ -15,27 +15,24 @@ use crate::usage::Usage;
 
 const NODES: usize = 5;
 
-/// Number of waiting tasks.
 const WAITERS: usize = 10_000;
 
-/// Number of locks that the holder acquires concurrently.
 const BATCH: usize = 500;
 
-/// Slices until all tasks wait without commands, and slices of the measurement after that.
+/// The number of slices in the warm-up, and also in the measurement. At the end of the warm-up, all tasks wait without
+/// sending commands.
 const SLICES: u32 = 10;
 
-/// Time limit for the holder's acquires.
 const HOLD_LIMIT: Duration = Duration::from_mins(1);
 
-/// Waiters send their commands outside of scripts: see [`Work::is_scripted`].
+/// Determines how the nodes' commands are counted. Waiters also send commands outside of scripts; see
+/// [`Work::is_scripted`].
 const WORK: Work = Work::OwnKey;
 
-/// A waiting scenario: a number of held locks, and [`WAITERS`] tasks that wait for them.
+/// A waiting scenario: a number of held locks, and [`WAITERS`] tasks that wait for these locks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingScenario {
-    /// Name in the table, which `--only` matches.
     pub(crate) name: &'static str,
-    /// Number of locks.
     keys: usize,
 }
 
@@ -44,7 +41,6 @@ pub(crate) const WAITING_SCENARIOS: [WaitingScenario; 2] = [
     WaitingScenario { name: "1 key, 10,000 waiters", keys: 1 },
 ];
 
-/// Result of a waiting scenario for one contender.
 pub(crate) struct WaitResult {
     pub(crate) scenario: &'static str,
     pub(crate) library: &'static str,
@@ -52,44 +48,38 @@ pub(crate) struct WaitResult {
     pub(crate) cost: Result<Cost, String>,
 }
 
-/// Cost of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Tasks still waiting at the end, without a lock or an error.
+    /// The number of tasks that are still waiting at the end, with neither a lock nor an error.
     pub(crate) waiting: usize,
-    /// Duration of the measurement.
     pub(crate) lasted: Duration,
-    /// Usage of the client in this time.
     pub(crate) usage: Usage,
-    /// Usage of the nodes in this time.
     pub(crate) nodes: NodeUsage,
 }
 
 impl Cost {
-    /// User and system time of the client, as a share of one core.
+    /// Returns the user and system time of the client, as a share of one core.
     pub(crate) fn cores(&self) -> f64 {
         self.usage.cpu.div_duration_f64(self.lasted)
     }
 
-    /// User and system time per node, as a share of one core.
+    /// Returns the user and system time per node, as a share of one core.
     pub(crate) fn node_cores(&self) -> f64 {
         self.nodes.each(self.nodes.cpu.div_duration_f64(self.lasted))
     }
 
-    /// Commands per node and second.
     pub(crate) fn commands_per_s(&self) -> f64 {
         let calls = u32::try_from(self.nodes.commands.calls).unwrap_or(u32::MAX);
         self.nodes.each(f64::from(calls) / self.lasted.as_secs_f64())
     }
 
-    /// Voluntary context switches of the client per second.
     pub(crate) fn switches_per_s(&self) -> f64 {
-        let switches = u32::try_from(self.usage.switches).unwrap_or(u32::MAX);
-        f64::from(switches) / self.lasted.as_secs_f64()
+        let context_switches = u32::try_from(self.usage.context_switches).unwrap_or(u32::MAX);
+        f64::from(context_switches) / self.lasted.as_secs_f64()
     }
 }
 
-/// Measures both libraries, one after the other, on separate servers.
+/// Measures both libraries, one after the other. Each has servers of its own.
 pub(crate) fn wait(scenario: &'static WaitingScenario, args: &Args) -> [WaitResult; 2] {
     [result::<Rslock>(scenario, args), result::<Quorlock>(scenario, args)]
 }
@@ -128,7 +118,7 @@ fn key(number: usize) -> String {
     format!("lock/{number}")
 }
 
-/// Acquires this number of keys.
+/// Acquires `keys` locks in batches.
 async fn hold<C: Contender>(holder: &C, keys: usize) -> Result<Vec<C::Lock>, String> {
     let all = async {
         let mut held = Vec::with_capacity(keys);
@@ -156,7 +146,7 @@ mod tests {
         let cost = Cost {
             waiting: 1,
             lasted: Duration::from_secs(4),
-            usage: Usage { cpu: Duration::from_secs(1), switches: 8, ..Usage::default() },
+            usage: Usage { cpu: Duration::from_secs(1), context_switches: 8, ..Usage::default() },
             nodes: NodeUsage {
                 cpu: Duration::from_secs(10),
                 commands: Commands { calls: 60, usec: 0 },

@@ -1,7 +1,7 @@
-//! A worker process, which runs this program again. It reads one line per command.
+//! A worker process of the comparison, which is this program again. A worker reads one command per line.
 //!
-//! The first line is a [`Setup`], to which it replies with [`READY`]. Every other line is a [`Slice`], to which
-//! it replies with its [`Measured`](crate::tally::Measured). It exits at the end of its stdin.
+//! The first line is a [`Setup`], to which the worker replies with [`READY`]. Every other line is a [`Slice`], to which
+//! the worker replies with its [`Measured`](crate::tally::Measured). The worker exits when its stdin ends.
 
 use std::fmt::Display;
 use std::io::stdin;
@@ -14,19 +14,16 @@ use crate::contender::Library;
 use crate::measure::Slice;
 use crate::runner::runner;
 
-/// Argument that makes this program a worker.
+/// The argument that makes this program a worker.
 pub(crate) const ARGUMENT: &str = "as-a-worker";
 
-/// Reply once the clients are connected.
+/// The reply that the clients have connected.
 pub(crate) const READY: &str = "ready";
 
-/// Setup of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) library: Library,
-    /// Number of clients.
     pub(crate) clients: usize,
-    /// Addresses of the nodes.
     pub(crate) urls: Vec<String>,
 }
 

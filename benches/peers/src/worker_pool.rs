@@ -1,4 +1,4 @@
-//! The clients of a contender in separate worker processes, which run this program again.
+//! The clients of a contender, in worker processes that run this program again.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,23 +9,20 @@ use std::time::Duration;
 use kit::{Child, Cluster};
 use serde::Serialize;
 
-use crate::entrant::Entrant;
+use crate::contender_setup::ContenderSetup;
 use crate::measure::Slice;
 use crate::node_usage::NodeUsage;
 use crate::scenario::Work;
 use crate::tally::{Measured, Sample};
 use crate::worker::{ARGUMENT, READY, Setup};
 
-/// The worker processes of one contender.
 pub(crate) struct WorkerPool<'a> {
     processes: Vec<WorkerProcess>,
     cluster: &'a Cluster,
     work: Work,
-    /// Number of tasks per process.
     tasks: usize,
 }
 
-/// A worker process. Dropping kills it.
 struct WorkerProcess {
     commands: ChildStdin,
     replies: BufReader<ChildStdout>,
@@ -34,14 +31,18 @@ struct WorkerProcess {
 }
 
 impl<'a> WorkerPool<'a> {
-    /// Starts the scenario's number of processes, at least one, with the library `preloaded` if it is given.
-    pub(crate) fn start(entrant: &Entrant<'a>, preloaded: Option<&Path>) -> Result<Self, String> {
-        let scenario = entrant.scenario;
+    /// Starts the scenario's worker processes, at least one. Each process preloads the library at the path `preloaded`,
+    /// unless it is `None`.
+    pub(crate) fn start(
+        contender: &ContenderSetup<'a>,
+        preloaded: Option<&Path>,
+    ) -> Result<Self, String> {
+        let scenario = contender.scenario;
         let count = scenario.processes.max(1);
         let setup = Setup {
-            library: entrant.library,
-            clients: entrant.clients.div_ceil(count),
-            urls: entrant.nodes.urls(),
+            library: contender.library,
+            clients: contender.clients.div_ceil(count),
+            urls: contender.nodes.urls(),
         };
         let mut processes = Vec::with_capacity(count);
         for _ in 0..count {
@@ -54,10 +55,10 @@ impl<'a> WorkerPool<'a> {
             }
         }
         let tasks = scenario.tasks / count;
-        Ok(Self { processes, cluster: entrant.nodes.cluster(), work: entrant.work, tasks })
+        Ok(Self { processes, cluster: contender.nodes.cluster(), work: contender.work, tasks })
     }
 
-    /// Runs a slice in all processes at the same time. Returns the measurements of each, and the usage of the
+    /// Runs a slice in all processes at the same time. Returns the measurements of each process, and the usage of the
     /// nodes.
     pub(crate) fn run(
         &mut self,
@@ -83,7 +84,7 @@ impl<'a> WorkerPool<'a> {
         Ok((measured.map_err(|error| format!("a worker's reply: {error}"))?, nodes))
     }
 
-    /// Runs a slice with counted allocations and system calls.
+    /// Runs a slice in which the preloaded library counts allocations and system calls.
     pub(crate) fn count(&mut self, length: Duration, key_prefix: &str) -> Result<Sample, String> {
         let (measured, nodes) = self.run(length, key_prefix)?;
         Ok(Sample::of(&measured, nodes))
@@ -118,7 +119,6 @@ impl WorkerProcess {
         }
     }
 
-    /// Reads the next line of its output.
     fn receive(&mut self) -> Result<String, String> {
         let mut line = String::new();
         match self.replies.read_line(&mut line) {
@@ -127,7 +127,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Error output of a process that has ended.
+    /// Returns the message for a process that has ended, including its stderr.
     fn exit_reason(&mut self) -> String {
         let mut text = String::new();
         let _ = self.errors.read_to_string(&mut text);

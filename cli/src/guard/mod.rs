@@ -1,16 +1,17 @@
 //! Runs a command under a lease, and terminates it before the lease expires.
 //!
-//! - The command leads a separate process group. When it ends, the rest of the group is terminated.
-//! - When the validity falls below the grace, the group gets TERM; before the validity ends, KILL. Both times come from
-//!   the lease's own clock, so they hold even if all nodes are unresponsive or this process was stopped.
-//! - Signals to this process are forwarded to the group.
-//! - A [shim](shim) executes the command; the kernel kills it if this process dies first.
+//! - Without `--foreground`, the command leads a separate process group. When the command ends, quorlock terminates the
+//!   rest of the group.
+//! - When the remaining validity falls below the grace, the group receives TERM, and later KILL before the validity
+//!   ends. The lease's own clock determines both times, even if all nodes are unresponsive or quorlock was stopped.
+//! - Signals to quorlock are forwarded to the group.
+//! - A [shim](shim) executes the command. On Linux, the kernel kills the command if quorlock dies first.
 //!
 //! Processes that leave the group (`setsid`) are not terminated.
 
-mod group;
 pub(crate) mod nested;
 pub(crate) mod orphans;
+mod process_group;
 pub(crate) mod shim;
 mod signals;
 
@@ -20,8 +21,8 @@ use crate::exit::{Code, Failure};
 use crate::nodes::Client;
 use crate::options::{ChildOptions, LockOptions, OnLost};
 use crate::{output, resource};
-use group::Group;
 use nested::LockEnvironment;
+use process_group::ProcessGroup;
 use quorlock::{Lease, Loss};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -32,56 +33,50 @@ use tokio::process::Child;
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
-/// Maximum time between KILL and the end of the validity: the kernel needs time to schedule this process and to end the
-/// killed ones.
+/// The time reserved between KILL and the end of the validity. The kernel needs this time to schedule quorlock and to
+/// end the killed processes. A shorter time is used if the ttl is short.
 const KILL_MARGIN: Duration = Duration::from_millis(500);
 
-/// Maximum wait for killed processes. In a container whose process 1 reaps no orphans, they stay as zombies.
+/// The maximum time to wait for killed processes to end. In a container whose process 1 reaps no orphans, killed
+/// processes remain as zombies.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tolerance for the end of `--max-hold`, which is counted from the request for the lock and not from the start of the
-/// command.
+/// The tolerance for recognising that `--max-hold` ended the lease. The limit counts from the request for the lock,
+/// which precedes the start of the command.
 const START_DELAY: Duration = Duration::from_secs(1);
 
-/// Polling interval while a group is ending.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A command to run under a lock, and the options for its termination.
 pub(crate) struct Guard<'a> {
     command: &'a [OsString],
     environment: LockEnvironment,
     on_lost: OnLost,
-    /// Time between TERM and the end of the validity.
+    /// The time before the end of the validity at which TERM is sent.
     grace: Duration,
-    /// True if the command stays in the process group of quorlock, in the foreground of the terminal.
+    /// True if the command stays in quorlock's process group, in the foreground of the terminal.
     foreground: bool,
     ttl: Duration,
-    /// Maximum time for which the lock is held.
     max_hold: Duration,
-    /// The resources, for messages.
     names: String,
 }
 
-/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Exited(Code),
-    /// The command was terminated, because its lock was lost.
+    /// The command was terminated, because its lock was lost or about to expire.
     Lost,
 }
 
-/// A running command.
 struct Running<'a> {
     guard: &'a Guard<'a>,
     lease: &'a Lease,
-    /// When the command was started.
     started: Instant,
     child: Child,
-    group: Group,
+    group: ProcessGroup,
 }
 
 impl<'a> Guard<'a> {
-    /// Checks the options, before the lock is acquired.
+    /// Creates a guard. Fails if an option is invalid, so that the error is reported before the lock is acquired.
     pub(crate) fn new(
         client: &Client,
         resources: &[&[u8]],
@@ -99,11 +94,12 @@ impl<'a> Guard<'a> {
             foreground: child.foreground,
             ttl: client.ttl,
             max_hold,
-            names: resource::all_shown(resources),
+            names: resource::display_names(resources),
         })
     }
 
-    /// Runs the command until it ends or the lease is lost. When it returns, all processes of its group have ended.
+    /// Runs the command until it ends or the lease is lost. When this method returns, all processes of the group have
+    /// ended.
     pub(crate) async fn run(&self, lease: &Lease, signals: &mut Signals) -> Result<End, Failure> {
         let child = shim::spawn(self, lease).map_err(|error| {
             Failure::new(
@@ -111,11 +107,10 @@ impl<'a> Guard<'a> {
                 format!("{}: cannot start CMD: {error}; the lock is released", self.names),
             )
         })?;
-        let group = Group::of(&child, self.foreground);
+        let group = ProcessGroup::of(&child, self.foreground);
         Running { guard: self, lease, started: Instant::now(), child, group }.watch(signals).await
     }
 
-    /// Time between KILL and the end of the validity.
     fn kill_margin(&self) -> Duration {
         KILL_MARGIN.min(self.ttl / 10)
     }
@@ -153,7 +148,7 @@ impl Running<'_> {
         Ok(End::Lost)
     }
 
-    /// Why the command is terminated, with `left` of the validity.
+    /// Returns the reason why the command is terminated while `left` of the validity remains.
     fn cause(&self, left: Duration) -> String {
         let seconds = left.as_secs_f64();
         match self.lease.loss() {
@@ -167,7 +162,8 @@ impl Running<'_> {
         }
     }
 
-    /// Waits until the command ends: its status, or `None` once no more than `margin` of the validity is left.
+    /// Waits until the command ends, and returns its exit status. Returns `None` if at most `margin` of the validity
+    /// remains before that.
     async fn exit_status(
         &mut self,
         margin: Duration,
@@ -189,7 +185,8 @@ impl Running<'_> {
         }
     }
 
-    /// Waits until the group has ended after `signal`. Sends KILL after the grace, or shortly before the validity ends.
+    /// Waits until the processes of the group have ended after `signal`. Sends KILL to processes that are still running
+    /// after the grace, or shortly before the validity ends.
     async fn await_end(&mut self, signal: Signal) {
         let (kill_margin, grace) = (self.guard.kill_margin(), self.guard.grace);
         let lease = self.lease;
@@ -209,7 +206,6 @@ impl Running<'_> {
         let _ = timeout(REAP_TIMEOUT, self.group_end()).await;
     }
 
-    /// Resolves when all processes of the group have ended.
     async fn group_end(&mut self) {
         loop {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -223,7 +219,7 @@ impl Running<'_> {
     }
 }
 
-/// The command's own exit code, or the code for the signal that killed it.
+/// Returns the command's exit code, or the code for the signal that killed the command.
 fn code_of(status: ExitStatus) -> Code {
     let of_signal =
         || Code::of_signal(status.signal().and_then(|it| it.try_into().ok()).unwrap_or(0));

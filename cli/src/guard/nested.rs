@@ -1,4 +1,5 @@
-//! Detects a `quorlock` that requests a lock held by a `quorlock` above it: it would wait indefinitely.
+//! Detects that a `quorlock` process requests a lock that an outer `quorlock` process holds. Such a request would
+//! deadlock.
 
 use crate::exit::{Code, Failure};
 use crate::nodes::{self, Client};
@@ -10,36 +11,37 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 
-/// The variable with the locks of the processes above this one, as JSON.
+/// The environment variable that contains the locks of the outer `quorlock` processes, as JSON.
 const HELD: &str = "QUORLOCK_HELD";
 
-/// A lock of a process above this one. It can have been released: a daemon outlives the lock it was started under.
+/// A lock of an outer `quorlock` process. The lock may already have been released, because a daemon can outlive the
+/// lock under which it was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct HeldLock {
-    /// The addresses of the nodes with their databases, sorted.
+    /// The addresses of the nodes with their database numbers, sorted.
     nodes: Vec<String>,
-    /// The keys, escaped by `resource::shown`.
+    /// The keys, escaped by `resource::display_name`.
     keys: Vec<String>,
     /// The value of the keys while the lock is held.
     value: String,
 }
 
-/// The variables for a command that runs under a lock.
 #[derive(Debug)]
 pub(crate) struct LockEnvironment {
     inherited: Vec<HeldLock>,
-    /// The requested lock; its value is not known yet.
+    /// The requested lock. Its value is unknown until the lock is acquired.
     own: HeldLock,
-    /// The names of its resources, as lines.
+    /// The names of the requested resources, one per line.
     names: OsString,
 }
 
 impl LockEnvironment {
-    /// Contacts the nodes only if this process was started under a lock on one of `resources`.
+    /// Creates the environment. Contacts the nodes only if this process was started under a lock on one of the
+    /// `resources`.
     ///
     /// # Errors
-    /// With the exit code `conflict` if a `quorlock` above this process still holds one of the `resources` on the same
-    /// nodes.
+    /// Fails with the exit code `conflict` if an outer `quorlock` process still holds one of the `resources` on the
+    /// same nodes.
     pub(crate) async fn new(
         client: &Client,
         resources: &[&[u8]],
@@ -56,7 +58,7 @@ impl LockEnvironment {
                     format!(
                         "{} is already held by an outer quorlock process: waiting would be a deadlock, because that \
                          process releases the lock only when its command ends",
-                        resource::shown(resource)
+                        resource::display_name(resource)
                     ),
                 ));
             }
@@ -64,7 +66,6 @@ impl LockEnvironment {
         Ok(Self { inherited, own, names: OsString::from_vec(resources.join(&b'\n')) })
     }
 
-    /// The variables for a command that runs under `lease`.
     pub(super) fn variables(&self, lease: &Lease) -> io::Result<[(&'static str, OsString); 2]> {
         let own = HeldLock { value: lease.value().to_owned(), ..self.own.clone() };
         let held: Vec<&HeldLock> = self.inherited.iter().chain([&own]).collect();
@@ -82,7 +83,8 @@ impl HeldLock {
             pairs.map(|(node, database)| format!("{}/{database}", node.name())).collect();
         nodes.sort_unstable();
         let prefix = client.config.key_prefix.as_deref().unwrap_or_default().as_bytes();
-        let keys = resources.iter().map(|resource| resource::shown(&[prefix, resource].concat()));
+        let keys =
+            resources.iter().map(|resource| resource::display_name(&[prefix, resource].concat()));
         let keys = keys.collect();
         Self { nodes, keys, value: String::new() }
     }
@@ -98,8 +100,8 @@ fn inherited_locks() -> Result<Vec<HeldLock>, Failure> {
     })
 }
 
-/// True if any node has the lock with one of `values`. A minority is enough, because the other nodes may be
-/// unreachable.
+/// Returns true if at least one node stores one of `values` for the lock. One node is sufficient, because the others
+/// may be unreachable.
 async fn is_held(client: &Client, resource: &[u8], values: &[&str]) -> Result<bool, Failure> {
     client.settle().await?;
     let status = client.redlock.status(resource).await?;

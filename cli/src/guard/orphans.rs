@@ -1,4 +1,5 @@
-//! Reaps orphans if this is process 1, as in a container: the kernel makes them its children.
+//! Reaps orphans if quorlock is process 1, for example in a container. The kernel makes orphaned processes children of
+//! process 1.
 
 use crate::exit::{Code, Failure};
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
@@ -8,15 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The guarded command, whose exit status tokio reads. The lock is taken before the command starts, so that
-/// `reap_ended` never reaps it.
+/// The process ID of the guarded command, whose exit status tokio reads. The mutex is locked while the command is
+/// started, so that `reap_ended` never reaps the command.
 static COMMAND: Mutex<Option<Pid>> = Mutex::new(None);
 
 fn command() -> MutexGuard<'static, Option<Pid>> {
     COMMAND.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the guarded command.
 pub(super) fn spawn(command_line: &mut Command) -> io::Result<Child> {
     let mut known = command();
     let child = command_line.spawn()?;
@@ -24,12 +24,13 @@ pub(super) fn spawn(command_line: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Records that the guarded command was reaped: the kernel can then give its id to an orphan.
+/// Records that the guarded command has been reaped. From then on, the kernel may reuse the command's process ID for an
+/// orphan.
 pub(super) fn forget_command() {
     *command() = None;
 }
 
-/// Spawns a task that reaps orphans, if this is process 1.
+/// Spawns a task that reaps orphans, if quorlock is process 1.
 pub(crate) fn reap() -> Result<(), Failure> {
     if !getpid().is_init() {
         return Ok(());
@@ -38,7 +39,7 @@ pub(crate) fn reap() -> Result<(), Failure> {
         Failure::new(Code::FAILED, format!("cannot install a handler for SIGCHLD: {error}"))
     })?;
     tokio::spawn(async move {
-        // Some may have ended before the signal handler was installed.
+        // Children may have ended before the signal handler was installed.
         reap_ended();
         while ended.recv().await.is_some() {
             reap_ended();
@@ -50,12 +51,13 @@ pub(crate) fn reap() -> Result<(), Failure> {
 fn reap_ended() {
     let command = command();
     for pid in zombies().filter(|pid| Some(*pid) != *command) {
-        // A process with running threads is not ready: the next SIGCHLD reaps it.
+        // `waitpid` cannot reap a process whose threads are still running. The next SIGCHLD triggers another attempt.
         let _ = waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }
 
-/// The ended children of process 1. `waitpid` for any child would also reap the guarded command.
+/// Returns the ended children of process 1. `waitpid` for any child is not an alternative, because it would also reap
+/// the guarded command.
 fn zombies() -> impl Iterator<Item = Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -65,7 +67,8 @@ fn zombies() -> impl Iterator<Item = Pid> {
     })
 }
 
-/// Parses `/proc/ID/stat`. The process name, in parentheses, can contain spaces and parentheses.
+/// Returns true if `stat`, the content of `/proc/ID/stat`, describes a zombie child of process 1. The process name, in
+/// parentheses, can contain spaces and parentheses.
 fn is_zombie_of_init(stat: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with("Z 1 "))
 }

@@ -1,8 +1,9 @@
-//! Starts the command through a second `quorlock` process, which asks the kernel to kill it when its parent dies and
-//! then executes the command.
+//! Starts the command through a second `quorlock` process, the shim. The shim asks the kernel for a parent death signal
+//! and then executes the command, so the kernel kills the command when quorlock dies.
 //!
-//! The parent death signal survives `exec`, except of a setuid program. Children of the command do not inherit it. Only
-//! Linux has it: elsewhere, the command keeps running after `kill -9` of quorlock, and the lock is free after its ttl.
+//! The signal remains set after `exec`, except for a setuid program. Child processes of the command do not inherit it.
+//! Only Linux supports the signal. On other systems, the command keeps running after `kill -9` of quorlock, and the
+//! lock expires after its ttl.
 
 use super::{Guard, orphans};
 use crate::exit::{Code, Failure};
@@ -16,22 +17,21 @@ use std::path::PathBuf;
 use std::process::Command;
 use tokio::process::Child;
 
-/// Hidden subcommand that executes the command.
-pub(crate) const VERB: &str = "__exec";
+/// The hidden subcommand that the shim runs: it executes the command.
+pub(crate) const EXEC_VERB: &str = "__exec";
 
-/// Hidden subcommand of the client processes of a torture run.
-pub(crate) const CLIENT: &str = "__client";
+/// The hidden subcommand that runs a client process of a torture run.
+pub(crate) const TORTURE_CLIENT_VERB: &str = "__client";
 
-/// The variable with the fencing token.
 const TOKEN: &str = "QUORLOCK_TOKEN";
 
-/// Starts the second process. The calling thread must live as long as the command: the kernel sends the parent death
-/// signal when that thread ends.
+/// Starts the shim. The calling thread must live as long as the command, because the kernel sends the parent death
+/// signal when this thread ends.
 pub(super) fn spawn(guard: &Guard<'_>, lease: &Lease) -> io::Result<Child> {
     let mut command = Command::new(own_program()?);
     command
         .arg0("quorlock")
-        .arg(VERB)
+        .arg(EXEC_VERB)
         .arg(std::process::id().to_string())
         .arg("--")
         .args(guard.command);
@@ -45,19 +45,19 @@ pub(super) fn spawn(guard: &Guard<'_>, lease: &Lease) -> io::Result<Child> {
     orphans::spawn(&mut command.into())
 }
 
-/// The command line of a client process of a torture run.
 pub(crate) fn client() -> Command {
     let mut command = Command::new(own_program().unwrap_or_else(|_| "quorlock".into()));
-    command.arg(CLIENT);
+    command.arg(TORTURE_CLIENT_VERB);
     command
 }
 
-/// The running program, even if its file was replaced.
+/// Returns the path of the running program. On Linux, the path remains valid if the program's file is replaced.
 fn own_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { env::current_exe() }
 }
 
-/// Replaces this process by `command`, unless the process `parent` has died. Returns only on failure.
+/// Replaces this process with `command`. Fails if the process `parent` has died. Only returns if the command was not
+/// executed.
 pub(crate) fn exec(parent: u32, command: &[OsString]) -> Failure {
     #[cfg(target_os = "linux")]
     if let Err(error) =

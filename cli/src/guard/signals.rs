@@ -1,4 +1,4 @@
-//! Signals that this process receives.
+//! Handlers for the signals that quorlock receives.
 
 use crate::exit::{Code, Failure};
 use rustix::process::{Signal, getpid, kill_process};
@@ -8,14 +8,14 @@ use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Signals that end a process by default.
+/// The signals that end a process by default.
 const ENDING: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
-/// Signals of job control. A command in the foreground gets them from the terminal.
+/// The signals of job control. The terminal sends them to a command in the foreground.
 const STOPPING: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
-/// The received signals, in order.
+/// The received signals, in order of arrival.
 pub(crate) struct Signals {
     receiver: UnboundedReceiver<Signal>,
     /// Keeps the channel open, and sends HUP when stdin ends.
@@ -23,12 +23,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. Ignored signals, such as HUP under nohup(1), stay ignored.
+    /// Installs the signal handlers. A signal that this process ignores, such as HUP under nohup(1), stays ignored.
     pub(crate) fn listen(foreground: bool) -> Result<Self, Failure> {
         let (sender, receiver) = unbounded_channel();
         let failed =
             |error| Failure::new(Code::FAILED, format!("cannot install signal handlers: {error}"));
-        // If SIGCHLD is ignored, exit statuses are lost. Installing a handler once resets that.
+        // If SIGCHLD is ignored, the kernel discards exit statuses. Installing a handler once ends this setting.
         signal(SignalKind::child()).map(drop).map_err(failed)?;
         let ignored = ignored();
         let stopping = STOPPING.iter().filter(|_| !foreground);
@@ -40,11 +40,11 @@ impl Signals {
         Ok(Self { receiver, sender })
     }
 
-    /// Treats the end of stdin as HUP. A thread reads and discards the input.
+    /// Queues HUP when stdin ends. A separate thread reads stdin and discards the input.
     pub(crate) fn hang_up_with_stdin(&self) {
         let sender = self.sender.clone();
         thread::spawn(move || {
-            // A read error counts as the end.
+            // A read error counts as the end of stdin.
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             let _ = sender.send(Signal::HUP);
         });
@@ -61,7 +61,7 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal that ends the process. TSTP stops the process, and CONT continues it.
+    /// Waits for a signal that ends the process. On TSTP, stops this process until CONT arrives.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -73,12 +73,10 @@ impl Signals {
     }
 }
 
-/// The exit code of a process that ends because of `signal`.
 pub(crate) fn code(signal: Signal) -> Code {
     Code::of_signal(signal.as_raw().try_into().unwrap_or_default())
 }
 
-/// Stops this process until it gets CONT.
 pub(super) fn stop_self() {
     let _ = kill_process(getpid(), Signal::STOP);
 }
@@ -95,7 +93,8 @@ fn forward(kind: Signal, sender: UnboundedSender<Signal>) -> io::Result<()> {
     Ok(())
 }
 
-/// The bit mask of ignored signals, from `/proc` (Linux); 0 elsewhere.
+/// Returns the bit mask of the signals that this process ignores. Reads `/proc` on Linux, and returns 0 on other
+/// systems.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! A fault: a command that applies it, and a command that mends it.
+//! Faults that the user injects. Each fault has a command that applies it and a command that mends it.
 
 use crate::exit::Failure;
 use harness::process::Process;
@@ -8,24 +8,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time limit of a command.
+/// The time limit of a fault's command.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// Number of attempts for a command that the run depends on, and the pause between two attempts.
+/// The number of attempts at a command on which the run depends. `PAUSE` is the time between two attempts.
 pub(super) const TRIES: usize = 3;
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// Number of bytes kept of a command's stderr.
+/// The maximum number of bytes kept from a command's stderr.
 const MAX_OUTPUT: usize = 2_000;
-/// Maximum wait for the rest of stderr after the command has ended.
+/// How long to wait for the rest of stderr after a command has ended.
 const OUTPUT_DELAY: Duration = Duration::from_millis(500);
 
-/// A fault on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The number of the node, starting at 1, if it was given.
+    /// The number of the node, starting at 1. `None` if the user gave no number.
     pub(super) node: Option<u16>,
-    /// Command that applies the fault.
     pub(super) command: String,
-    /// Command that mends the fault; empty if the fault needs no mending.
+    /// The command that mends the fault. Empty if the fault needs no mending.
     pub(super) mend: String,
 }
 
@@ -33,7 +31,7 @@ impl Fault {
     /// Pairs each `--fault` with its `--mend`.
     ///
     /// # Errors
-    /// If the numbers of faults and mends differ, a command is empty, or a node number is out of range.
+    /// Fails if the numbers of faults and mends differ, a command is empty, or a node number is out of range.
     pub(crate) fn pairs(
         faults: &[String],
         mends: &[String],
@@ -49,7 +47,7 @@ impl Fault {
         faults.iter().zip(mends).map(|(fault, mend)| Self::parse(fault, mend, nodes)).collect()
     }
 
-    /// Parses `3: COMMAND`, a fault on the third node.
+    /// Parses a fault such as `3: COMMAND`, which breaks the third node.
     fn parse(fault: &str, mend: &str, nodes: u16) -> Result<Self, Failure> {
         let (node, command) = match fault.split_once(':') {
             Some((number, command)) if is_number(number) => (Some(number.trim()), command.trim()),
@@ -74,15 +72,16 @@ impl Fault {
     /// Applies the fault.
     ///
     /// # Errors
-    /// If the command fails or takes too long, with its stderr. The fault may have been applied in part.
+    /// Fails if the command fails or exceeds `LIMIT`. The error contains the stderr of a failed command. The fault may
+    /// have been applied in part.
     pub(super) fn apply(&self) -> Result<(), String> {
         run(&self.command)
     }
 
-    /// Mends the fault, in up to `TRIES` attempts.
+    /// Mends the fault in up to `TRIES` attempts.
     ///
     /// # Errors
-    /// If the command fails each time, with its stderr.
+    /// Fails if all attempts fail. The error contains the command's stderr.
     pub(super) fn mend(&self) -> Result<(), String> {
         if self.mend.is_empty() {
             return Ok(());
@@ -103,7 +102,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Runs a shell command, in a separate process group so that Control-C in the terminal does not interrupt it.
+/// Runs a shell command. The command has a separate process group, so Control-C in the terminal does not interrupt it.
 fn run(command: &str) -> Result<(), String> {
     let failed = |why: String| Err(format!("`{command}` {why}"));
     let mut shell = Command::new("sh");
@@ -120,7 +119,8 @@ fn run(command: &str) -> Result<(), String> {
     }
 }
 
-/// Reads a command's stderr on a thread, because background processes of the command can keep the pipe open.
+/// The first bytes of a command's stderr, and whether the stream has ended. A thread reads the pipe, because background
+/// processes of the command can keep the pipe open.
 #[derive(Clone, Debug, Default)]
 struct Stderr(Arc<Mutex<(Vec<u8>, bool)>>);
 
@@ -132,7 +132,7 @@ impl Stderr {
             let mut part = [0; 256];
             while let Ok(length @ 1..) = pipe.read(&mut part) {
                 let (text, _) = &mut *reader.lock();
-                // Reads and drops the rest, because a full pipe would block the command.
+                // The rest is read and discarded, because a full pipe would block the command.
                 let room = MAX_OUTPUT.saturating_sub(text.len()).min(length);
                 text.extend(&part[..room]);
             }
@@ -141,7 +141,7 @@ impl Stderr {
         stderr
     }
 
-    /// The text on one line.
+    /// Waits up to `OUTPUT_DELAY` for the rest of stderr, and returns the text on one line.
     fn text(&self) -> String {
         let begun = Instant::now();
         while !self.lock().1 && begun.elapsed() < OUTPUT_DELAY {
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(run("true"), Ok(()));
         let failed = run("echo it is; echo no good >&2; exit 3").expect_err("an error");
         assert!(failed.contains("exit status: 3") && failed.ends_with(": no good"), "{failed}");
-        // Does not wait for a background process.
+        // `run` returns although a background process keeps stderr open.
         let failed = run("sleep 20 & exit 4").expect_err("an error");
         assert!(failed.contains("exit status: 4"), "{failed}");
         let failed = run("no-such-command-here").expect_err("an error");

@@ -1,4 +1,4 @@
-//! Runs the workload and the checks of [`harness`] on the user's nodes, with the user's faults.
+//! Runs the workload and the checks of [`harness`] on the user's nodes, with faults from the user's commands.
 
 pub(crate) mod fault;
 mod plan;
@@ -24,58 +24,49 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-/// Time limit for the clients to connect to all nodes.
+/// The time limit for the clients to connect to all nodes.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// Time without faults before the first fault and after the last one.
-const QUIET: Duration = Duration::from_secs(1);
-/// Upper limit of a run, a hundred years, so that `Instant` does not overflow.
+/// The time without faults before the first fault and after the last fault.
+const FAULT_FREE_TIME: Duration = Duration::from_secs(1);
+/// The upper limit of a run: a hundred years. The limit prevents an overflow of `Instant`.
 const LONGEST_RUN: Duration = Duration::from_secs(100 * 366 * 86_400);
-/// Interval of progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(4);
-/// Time limit for all nodes to grant a lock after the last fault.
+/// The time limit for all nodes to grant a lock after the last fault.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
-/// Wait for the votes that arrive after the quorum, and pause between two attempts.
+/// The time to wait for votes that arrive after the quorum. Also the pause between two attempts.
 const VOTE_DELAY: Duration = Duration::from_millis(50);
-/// The number of the client that checks whether all nodes have recovered. No client process has this number.
+/// The client number of the final check that all nodes have recovered. No client process has this number.
 const PROBE_CLIENT: u16 = u16::MAX - 1;
 
-/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Torture {
     pub(crate) nodes: Nodes,
-    pub(crate) crew: ClientPlan,
-    pub(crate) who: RunPart,
+    pub(crate) client_plan: ClientPlan,
+    pub(crate) run_part: RunPart,
     pub(crate) faults: Vec<Fault>,
     pub(crate) is_inside: bool,
     pub(crate) lasts: Duration,
     pub(crate) out: PathBuf,
-    /// The command that repeats the run.
     pub(crate) command: String,
-    /// The server version that the nodes report.
     pub(crate) server: String,
-    /// Findings about the nodes from before the run.
+    /// The findings that were reported when the nodes were checked before the run.
     pub(crate) dangers: Vec<String>,
 }
 
-/// The reason for an early end.
 #[derive(Debug)]
 enum Stop {
     Signal(Signal),
     Failed(String),
 }
 
-/// Applies and mends the faults of a run.
 struct FaultInjector<'a> {
     torture: &'a Torture,
     session: &'a Session,
     stop: &'a Receiver<Signal>,
-    /// The faults applied so far.
-    done: Vec<record::Fault>,
-    /// The faults that could not be applied so far.
+    applied: Vec<record::Fault>,
     skipped: Vec<SkippedFault>,
-    /// Number of mending commands that failed so far.
     failed_mends: usize,
-    shown: Instant,
+    last_progress: Instant,
 }
 
 impl Torture {
@@ -83,33 +74,35 @@ impl Torture {
         u16::try_from(self.nodes.urls.len()).unwrap_or(u16::MAX)
     }
 
-    /// Maximum number of nodes with a fault at the same time.
+    /// Returns the maximum number of nodes that may have a fault at the same time. Inside the supported limits, this is
+    /// a minority.
     pub(crate) fn max_faulted(nodes: u16, is_inside: bool) -> u16 {
         if is_inside { nodes.saturating_sub(1) / 2 } else { nodes }
     }
 
-    /// Runs to the end; blocks. In every case, mends active faults, ends the clients and deletes the keys.
+    /// Executes the whole run, and blocks the calling thread until its end. If the run ends early, active faults are
+    /// still mended, clients ended and keys deleted.
     pub(crate) fn run(&self, stop: &Receiver<Signal>) -> Result<Code, Failure> {
         if let Some(signal) = trial::trial(&self.faults, plan::REST.0, stop)? {
             return Ok(guard::code(signal));
         }
-        let since = || Duration::from_nanos(boot::now() - self.who.origin);
-        let (size, clients) = (self.size(), self.crew.clients);
-        let mut report = Report::new(&self.command, self.who.seed, self.is_inside, clients);
-        let session = Session::begin(self.crew, self.who, &self.nodes);
+        let since = || Duration::from_nanos(boot::now() - self.run_part.origin);
+        let (size, clients) = (self.size(), self.client_plan.clients);
+        let mut report = Report::new(&self.command, self.run_part.seed, self.is_inside, clients);
+        let session = Session::begin(self.client_plan, self.run_part, &self.nodes);
         session.await_ready(CONNECT_LIMIT);
         let from = since();
         let mut injector = FaultInjector {
             torture: self,
             session: &session,
             stop,
-            done: Vec::new(),
+            applied: Vec::new(),
             skipped: Vec::new(),
             failed_mends: 0,
-            shown: Instant::now(),
+            last_progress: Instant::now(),
         };
         let stopped = injector.run();
-        let FaultInjector { done: faults, skipped, failed_mends, .. } = injector;
+        let FaultInjector { applied: faults, skipped, failed_mends, .. } = injector;
         let span = (boot::nanos(from), boot::nanos(since()));
         let unrecovered = self.check_recovery(failed_mends);
         session.show(&faults);
@@ -134,7 +127,7 @@ impl Torture {
         (faults, skipped): (Vec<record::Fault>, Vec<SkippedFault>),
         span: (u64, u64),
     ) -> Outcome {
-        // Every fault may have restarted a node, even if it was applied only in part.
+        // Every fault may have restarted a node, even a fault that was applied only in part.
         let partial = skipped.iter().map(|fault| (fault.from, fault.until));
         let data_losses =
             faults.iter().map(|fault| (fault.from, fault.until)).chain(partial).collect();
@@ -145,14 +138,15 @@ impl Torture {
             faults,
             skipped,
             steps: Steps::default(),
-            // At most a minority is faulted at a time, and `rest` gives it time to recover.
+            // At most a minority of the nodes has a fault at the same time, and nodes recover during the pause after
+            // each wave.
             outages: Vec::new(),
             data_losses,
             server: self.server.clone(),
         })
     }
 
-    /// Checks that a new client acquires a lock from all nodes; returns a finding if not.
+    /// Checks that a new client can acquire a lock from all nodes. Returns a finding if it cannot.
     fn check_recovery(&self, failed_mends: usize) -> Option<String> {
         Handle::current().block_on(async {
             let redlock = match self.nodes.client(PROBE_CLIENT) {
@@ -183,7 +177,7 @@ impl Torture {
         })
     }
 
-    /// Deletes the keys of the run, after all its locks have expired.
+    /// Waits until all locks of the run have expired. Then counts the leaked keys and deletes all keys of the run.
     fn clean_up(&self, outcome: &mut Outcome) {
         thread::sleep(KEYS_EXPIRE_AFTER);
         let findings = &mut outcome.findings;
@@ -209,27 +203,28 @@ impl Torture {
 }
 
 impl FaultInjector<'_> {
-    /// Applies faults until the time is over, and mends them. Returns the reason for an early end.
+    /// Applies and mends faults until the run's time has elapsed. Returns the reason if the run ends early.
     fn run(&mut self) -> Option<Stop> {
-        let Torture { faults, who, lasts, is_inside, .. } = self.torture;
+        let Torture { faults, run_part, lasts, is_inside, .. } = self.torture;
         let until = Instant::now() + (*lasts).min(LONGEST_RUN);
         let most = Torture::max_faulted(self.torture.size(), *is_inside);
-        let mut plan = Plan::new(faults, most, who.seed);
-        let mut stopped = self.wait_until(until.min(Instant::now() + QUIET));
+        let mut plan = Plan::new(faults, most, run_part.seed);
+        let mut stopped = self.wait_until(until.min(Instant::now() + FAULT_FREE_TIME));
         while stopped.is_none() && Instant::now() < until {
             stopped = match plan.next() {
                 None => self.wait_until(until),
                 Some(wave) => self.run_wave(&wave, until),
             };
         }
-        stopped.or_else(|| self.wait_until(Instant::now() + QUIET))
+        stopped.or_else(|| self.wait_until(Instant::now() + FAULT_FREE_TIME))
     }
 
-    /// Applies the faults of a wave, and always mends them. A fault that cannot be applied is recorded and skipped.
+    /// Applies the faults of a wave, and mends them after the wave's duration or an early end. A fault that cannot be
+    /// applied is recorded as skipped.
     fn run_wave(&mut self, wave: &plan::Wave, until: Instant) -> Option<Stop> {
         let faults: Vec<_> =
             wave.faults.iter().map(|one| (*one, &self.torture.faults[*one])).collect();
-        let begun = self.done.len();
+        let begun = self.applied.len();
         for (number, fault) in &faults {
             self.record_start(*number, fault);
         }
@@ -241,15 +236,16 @@ impl FaultInjector<'_> {
         }
         let mended = run_all(&faults, Fault::mend);
         let now = self.now();
-        let records: Vec<_> = self.done.drain(begun..).collect();
+        let records: Vec<_> = self.applied.drain(begun..).collect();
         for ((record, applied), mended) in records.into_iter().zip(applied).zip(mended) {
             self.failed_mends += usize::from(mended.is_err());
             match (applied, mended) {
                 (Ok(()), mended) => {
-                    self.done.push(record::Fault { until: now, ..record });
+                    self.applied.push(record::Fault { until: now, ..record });
                     unmended.extend(mended.err());
                 }
-                // Does not end the run if the mending command fails, too: the node may not be broken.
+                // A failed mending command does not end the run here. The fault was not applied, so the node may be
+                // intact.
                 (Err(why), mended) => {
                     let why = with_failed_mend(why, mended);
                     output::print_message(format_args!(
@@ -273,13 +269,13 @@ impl FaultInjector<'_> {
         if stopped.is_some() || Instant::now() >= until {
             return stopped;
         }
-        // Restarted nodes must count again before other nodes get faults.
+        // Restarted nodes must have a vote again before other nodes get faults.
         self.wait_until(Instant::now() + wave.rest)
     }
 
-    /// Records the start of a fault. `run_wave` sets its end.
+    /// Records the start of a fault. `run_wave` records its end.
     fn record_start(&mut self, number: usize, fault: &Fault) {
-        self.done.push(record::Fault {
+        self.applied.push(record::Fault {
             nemesis: fault.command.clone(),
             target: match fault.node {
                 Some(node) => format!("node {node}"),
@@ -291,10 +287,10 @@ impl FaultInjector<'_> {
         });
     }
 
-    /// Waits and shows progress. Returns early if a signal arrives.
+    /// Waits until `until`, and prints progress. Returns early, with the reason, if a signal arrives.
     fn wait_until(&mut self, until: Instant) -> Option<Stop> {
         loop {
-            let next = until.min(self.shown + PROGRESS_INTERVAL);
+            let next = until.min(self.last_progress + PROGRESS_INTERVAL);
             match self.stop.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(signal) => return Some(Stop::Signal(signal)),
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= until => return None,
@@ -304,32 +300,33 @@ impl FaultInjector<'_> {
                     return None;
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    self.shown = Instant::now();
-                    self.session.show(&self.done);
+                    self.last_progress = Instant::now();
+                    self.session.show(&self.applied);
                 }
             }
         }
     }
 
-    /// The time on the clock of the run.
+    /// Returns the time since the start of the run, in nanoseconds.
     fn now(&self) -> u64 {
-        boot::now() - self.torture.who.origin
+        boot::now() - self.torture.run_part.origin
     }
 }
 
-/// The exit code of a run. It is empty if no lock was ever acquired, and bad if there are findings.
+/// Returns the exit code of a run. `is_empty` is true if no lock was ever acquired, and `is_bad` if the checks have
+/// findings.
 fn exit_code(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
     match stopped {
-        // Without any lock, other findings mean little.
+        // If no lock was acquired, other findings mean little.
         None if is_empty => Code::NO_QUORUM,
-        _ if is_bad => Code::NEGATIVE,
+        _ if is_bad => Code::NEGATIVE_RESULT,
         Some(Stop::Failed(_)) => Code::FAILED,
         Some(Stop::Signal(signal)) => guard::code(*signal),
         None => Code::OK,
     }
 }
 
-/// Why a fault was not applied, with the error of its mending command.
+/// Returns the reason why a fault was not applied. If its mending command failed too, that error is appended.
 fn with_failed_mend(why: String, mended: Result<(), String>) -> String {
     match mended {
         Ok(()) => why,
@@ -337,7 +334,6 @@ fn with_failed_mend(why: String, mended: Result<(), String>) -> String {
     }
 }
 
-/// Calls `action` for all faults concurrently.
 fn run_all(
     faults: &[(usize, &Fault)],
     action: fn(&Fault) -> Result<(), String>,
@@ -365,13 +361,13 @@ mod tests {
         let (signal, failed) = (Stop::Signal(Signal::INT), Stop::Failed(String::new()));
         for (stopped, is_empty, is_bad, code) in [
             (None, false, false, Code::OK),
-            (None, false, true, Code::NEGATIVE),
+            (None, false, true, Code::NEGATIVE_RESULT),
             (None, true, false, Code::NO_QUORUM),
             (None, true, true, Code::NO_QUORUM),
             (Some(&signal), true, false, Code::of_signal(2)),
-            (Some(&signal), false, true, Code::NEGATIVE),
+            (Some(&signal), false, true, Code::NEGATIVE_RESULT),
             (Some(&failed), true, false, Code::FAILED),
-            (Some(&failed), false, true, Code::NEGATIVE),
+            (Some(&failed), false, true, Code::NEGATIVE_RESULT),
         ] {
             assert_eq!(
                 exit_code(stopped, is_empty, is_bad),

@@ -1,5 +1,5 @@
-//! The schedule of faults: which are applied together, for how long, and the rest after that. It depends only on the
-//! seed.
+//! The schedule of faults: the waves of faults that are applied together, their durations, and the pauses between them.
+//! The schedule depends only on the seed.
 
 use super::fault::Fault;
 use harness::choice::mix_seeds;
@@ -8,14 +8,14 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 
-/// Duration of a fault: from less than the shortest ttl of the workload to more than the longest.
+/// The shortest and longest duration of a fault. The range begins below the workload's shortest ttl and ends above its
+/// longest.
 const LASTS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// Time without faults after a wave. A restarted node counts again after 3.04 s (the longest ttl of 2 s, the drift
-/// allowance, and a second), and clients reconnect to it within a second.
+/// The shortest and longest pause after a wave. A restarted node has a vote again after 3.04 s: the longest ttl of 2 s,
+/// the drift allowance, and one second. Clients then reconnect to the node within a second.
 pub(super) const REST: (Duration, Duration) =
     (Duration::from_millis(4_500), Duration::from_secs(6));
 
-/// Faults that are applied together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wave {
     /// Indices into the list of faults.
@@ -24,13 +24,13 @@ pub(super) struct Wave {
     pub(super) rest: Duration,
 }
 
-/// An endless sequence of waves. Each fault is applied once before any fault is repeated.
+/// An endless iterator of waves. Every fault is applied once before any fault is repeated.
 pub(super) struct Plan {
-    /// The node of each fault. Faults without a node get a unique number.
+    /// For each fault, the number of its node. A fault without a node gets a unique number.
     nodes: Vec<u16>,
     max_faulted: usize,
-    /// The faults not yet applied in this round.
-    deck: Vec<usize>,
+    /// The faults that have not been applied since the list was last refilled.
+    remaining: Vec<usize>,
     rng: StdRng,
 }
 
@@ -39,7 +39,7 @@ impl Plan {
         let others = (1..).map(|other| u16::MAX - other);
         let nodes = faults.iter().zip(others).map(|(fault, other)| fault.node.unwrap_or(other));
         let rng = StdRng::seed_from_u64(mix_seeds(seed, u64::MAX));
-        Self { nodes: nodes.collect(), max_faulted: max_faulted.into(), deck: Vec::new(), rng }
+        Self { nodes: nodes.collect(), max_faulted: max_faulted.into(), remaining: Vec::new(), rng }
     }
 }
 
@@ -50,14 +50,14 @@ impl Iterator for Plan {
         if self.nodes.is_empty() || self.max_faulted == 0 {
             return None;
         }
-        if self.deck.is_empty() {
-            self.deck = (0..self.nodes.len()).collect();
-            self.deck.shuffle(&mut self.rng);
+        if self.remaining.is_empty() {
+            self.remaining = (0..self.nodes.len()).collect();
+            self.remaining.shuffle(&mut self.rng);
         }
         let together = self.rng.random_range(1..=self.max_faulted);
         let mut faults: Vec<usize> = Vec::new();
         let nodes = &self.nodes;
-        self.deck.retain(|&one| {
+        self.remaining.retain(|&one| {
             let is_free = faults.iter().all(|&other| nodes[other] != nodes[one]);
             let is_chosen = faults.len() < together && is_free;
             if is_chosen {

@@ -1,4 +1,5 @@
-//! Tries each fault once before the clients start, so that a broken command is an error and not a run without faults.
+//! A trial of each fault before the clients start. A broken command then causes an error, instead of a run without
+//! faults.
 
 use super::fault::{Fault, PAUSE, TRIES};
 use super::with_failed_mend;
@@ -7,10 +8,10 @@ use rustix::process::Signal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Applies and mends each fault once, one after the other, then waits for `rest`. Returns early if a signal arrives.
+/// Applies and mends each fault in turn, then waits for `rest`. Returns early if a signal arrives.
 ///
 /// # Errors
-/// If a command fails `TRIES` times. The fault is mended first, since it may have been applied in part.
+/// Fails if a command fails `TRIES` times. The fault is mended first, because it may have been applied in part.
 pub(super) fn trial(
     faults: &[Fault],
     rest: Duration,
@@ -37,7 +38,8 @@ pub(super) fn trial(
     Ok(signal_within(rest, stop))
 }
 
-/// Applies a fault in up to `TRIES` attempts, because commands can fail occasionally on a busy machine.
+/// Applies a fault in up to `TRIES` attempts, because commands can fail occasionally on a busy machine. Returns early
+/// if a signal arrives.
 fn apply(fault: &Fault, stop: &Receiver<Signal>) -> Result<Option<Signal>, String> {
     let mut applied = fault.apply();
     for _ in 1..TRIES {
@@ -56,7 +58,7 @@ fn failure(why: &str) -> Failure {
     Failure::new(Code::FAILED, format!("{why}; no client was started"))
 }
 
-/// Waits for `time`; returns early if a signal arrives.
+/// Waits for at most `time`. Returns early if a signal arrives.
 fn signal_within(time: Duration, stop: &Receiver<Signal>) -> Option<Signal> {
     match stop.recv_timeout(time) {
         Ok(signal) => Some(signal),

@@ -34,7 +34,6 @@ pub(crate) struct Arguments {
     restarts: RestartOptions,
 }
 
-/// [`Severity`] as an option.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Level {
     Danger,
@@ -58,7 +57,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     } else {
         nodes.iter().try_for_each(|node| output::print_line(shown(node)))?;
     }
-    // An older node would show that the deployment is not new.
+    // If any node had started earlier, the deployment would not be new.
     if client.is_strict() && nodes.iter().all(|node| has(node, is_quarantined)) {
         output::print_message(quarantine::IF_NEW);
     }
@@ -72,7 +71,7 @@ fn exit_code(nodes: &[NodeCheck], fail_on: Severity) -> Code {
         return Code::NO_QUORUM;
     }
     let worst = nodes.iter().filter_map(NodeCheck::worst).max();
-    if worst.is_some_and(|worst| worst >= fail_on) { Code::NEGATIVE } else { Code::OK }
+    if worst.is_some_and(|worst| worst >= fail_on) { Code::NEGATIVE_RESULT } else { Code::OK }
 }
 
 fn has(node: &NodeCheck, is_wanted: impl Fn(&Finding) -> bool) -> bool {
@@ -83,7 +82,6 @@ fn is_quarantined(finding: &Finding) -> bool {
     matches!(finding, Finding::Quarantined { .. })
 }
 
-/// The library's text for a node, with the severities in colour.
 fn shown(node: &NodeCheck) -> String {
     let text = node.to_string();
     let lines = text.lines().map(|line| {

@@ -1,9 +1,9 @@
-//! `quorlock hold`: holds a lock for the program that started this process.
+//! `quorlock hold`: holds a lock for the parent process.
 
 use crate::exit::{self, Code, Failure};
 use crate::guard::Signals;
 use crate::guard::nested::LockEnvironment;
-use crate::held::{self, LockRequest};
+use crate::locked_work::{self, LockRequest};
 use crate::notify::{self, State};
 use crate::options::{LockOptions, NodeOptions, RestartOptions, WaitOptions};
 use crate::{nodes::Client, output, resource};
@@ -52,7 +52,6 @@ pub(crate) struct Arguments {
     pub(crate) restarts: RestartOptions,
 }
 
-/// The line of JSON for a held lock.
 #[derive(Serialize)]
 struct Holding<'a> {
     resources: Vec<String>,
@@ -66,15 +65,16 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { resources, wait, lock, nodes, restarts, fenced, while_stdin } = &arguments;
     let resources = &resource::all_bytes(resources)?;
     let wanted = LockRequest { resources, lock, wait, fenced: *fenced };
-    held::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
+    locked_work::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
         LockEnvironment::new(client, resources, Code(wait.conflict_exit_code)).await?;
         let mut signals = Signals::listen(false)?;
         if *while_stdin {
             signals.hang_up_with_stdin();
         }
-        held::with_lock(client, &wanted, &mut signals, async |lease, signals| {
+        locked_work::with_lock(client, &wanted, &mut signals, async |lease, signals| {
             let ended = hold_until_end(resources, lease, signals).await;
-            // Sent before the release: the lock is still held when systemd receives it.
+            // STOPPING=1 is sent before the release, so that the lock is still held when systemd receives the
+            // notification.
             let _ = notify::send(State::Stopping);
             ended
         })
@@ -83,7 +83,6 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     .await
 }
 
-/// Announces the lock and holds it until a signal arrives or the lock is lost.
 async fn hold_until_end(
     resources: &[&[u8]],
     lease: &Lease,
@@ -93,7 +92,7 @@ async fn hold_until_end(
     select! {
         biased;
         cause = lease.lost() => {
-            let names = resource::all_shown(resources);
+            let names = resource::display_names(resources);
             match cause {
                 Loss::MaxHold => output::print_message(format_args!("{names}: --max-hold is reached")),
                 cause => output::print_message(format_args!("{names}: the lock was lost: {cause}")),
@@ -104,10 +103,10 @@ async fn hold_until_end(
     }
 }
 
-/// Prints the line of JSON, and notifies systemd.
+/// Prints the lock as one line of JSON, and notifies systemd.
 fn announce(resources: &[&[u8]], lease: &Lease) -> Result<(), Failure> {
     output::print_json(&Holding {
-        resources: resources.iter().map(|resource| resource::shown(resource)).collect(),
+        resources: resources.iter().map(|resource| resource::display_name(resource)).collect(),
         value: lease.value(),
         token: lease.token(),
         validity_seconds: lease.validity().as_secs_f64(),

@@ -3,7 +3,7 @@
 use crate::exit::{self, Code, Failure};
 use crate::guard::nested::LockEnvironment;
 use crate::guard::{End, Guard, Signals};
-use crate::held::{self, LockRequest};
+use crate::locked_work::{self, LockRequest};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
 use crate::{nodes::Client, output, resource};
 use clap::Args;
@@ -47,17 +47,17 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { name, command, lock, child, nodes, restarts } = &arguments;
     let resources = &[resource::bytes(name)?];
     let wanted = LockRequest { resources, lock, wait: &WaitOptions::unlimited(), fenced: true };
-    held::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
-        let environment = LockEnvironment::new(client, resources, Code::NEGATIVE).await?;
+    locked_work::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
+        let environment = LockEnvironment::new(client, resources, Code::NEGATIVE_RESULT).await?;
         let guard = Guard::new(client, resources, environment, command, lock, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         loop {
-            match held::run_guarded(client, &wanted, &guard, &mut signals).await? {
+            match locked_work::run_guarded(client, &wanted, &guard, &mut signals).await? {
                 End::Exited(code) => break Ok(code),
                 End::Lost if lock.quiet => {}
                 End::Lost => output::print_message(format_args!(
                     "{}: no longer the leader: waiting for the lock again",
-                    resource::all_shown(resources)
+                    resource::display_names(resources)
                 )),
             }
         }

@@ -1,4 +1,4 @@
-//! The subcommands: their arguments and implementations.
+//! Arguments and implementations of the subcommands.
 
 mod check;
 mod completions;
@@ -24,9 +24,9 @@ pub(crate) enum Verb {
     Release(release::Arguments),
     Torture(torture::Arguments),
     Completions(completions::Arguments),
-    #[command(name = shim::CLIENT, hide = true)]
+    #[command(name = shim::TORTURE_CLIENT_VERB, hide = true)]
     Client,
-    #[command(name = shim::VERB, hide = true)]
+    #[command(name = shim::EXEC_VERB, hide = true)]
     Exec {
         /// Process id of the parent, whose death kills this process
         parent: u32,
@@ -53,7 +53,8 @@ impl Verb {
     }
 }
 
-/// Runs `work` on this thread, and background tasks such as renewals on two more threads: `work` does not delay them.
+/// Runs `work` on this thread. Background tasks, such as renewals, have two worker threads of their own, so `work` does
+/// not delay them.
 fn on_runtime(work: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime =
@@ -61,7 +62,7 @@ fn on_runtime(work: impl Future<Output = Result<Code, Failure>>) -> Result<Code,
             Failure::new(Code::FAILED, format!("cannot start threads: {error}"))
         })?;
     let ended = runtime.block_on(work);
-    // Does not wait for blocking tasks, such as the DNS lookup of a host.
+    // `shutdown_background` does not wait for blocking tasks, such as the DNS lookup of a host.
     runtime.shutdown_background();
     ended
 }

@@ -3,7 +3,7 @@
 use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
 use crate::options::NodeOptions;
-use crate::settings::VerbOptions;
+use crate::settings::AvailableOptions;
 use crate::{output, resource};
 use clap::Args;
 use quorlock::{
@@ -57,20 +57,20 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     ended
 }
 
-/// Adopts the lock, which checks the value, and releases it.
+/// Adopts the lock, which verifies that the lock has this value, and then releases it.
 async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Failure> {
     let holder = client.redlock.status(name).await?.holder();
-    let shown = resource::shown(name);
+    let shown = resource::display_name(name);
     let lease = client.redlock.adopt(name, value).await.map_err(|error| match error {
         AcquireError::NotHeld { report } => {
             let reason = "was not released: no majority of the nodes has a lock with this value";
-            Failure::new(Code::NEGATIVE, format!("{shown} {reason}: {report}"))
+            Failure::new(Code::NEGATIVE_RESULT, format!("{shown} {reason}: {report}"))
         }
         AcquireError::Invalid(ConfigError::AdoptsSet { resources }) => Failure::usage(format!(
             "{shown}: this value belongs to a lock on {resources} resources, which can only be released together: \
              terminate its holder, or use --force for each resource"
         )),
-        other => Failure::acquire(&other, VerbOptions::Nodes).about(&[name]),
+        other => Failure::acquire(&other, AvailableOptions::Nodes).about(&[name]),
     })?;
     let released = lease.release().await.map_err(|error| Failure::from(error).about(&[name]))?;
     match released {
@@ -81,23 +81,23 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
             ))?;
             Ok(Code::OK)
         }
-        other => Err(Failure::new(Code::NEGATIVE, format!("{shown}: {other}"))),
+        other => Err(Failure::new(Code::NEGATIVE_RESULT, format!("{shown}: {other}"))),
     }
 }
 
 async fn by_force(client: &Client, name: &[u8]) -> Result<Code, Failure> {
     let status = client.redlock.status(name).await?;
     let report = client.redlock.force_release(name).await?;
-    let shown = resource::shown(name);
+    let shown = resource::display_name(name);
     let count =
         |is: fn(&NodeVote) -> bool| report.nodes().iter().filter(|node| is(node.vote())).count();
     let failed = count(|vote| matches!(vote, NodeVote::Failed(_) | NodeVote::Pending));
     let (all, kept) = (report.nodes().len(), count(|vote| *vote == NodeVote::Held));
     let code = match report.granted() {
         _ if all - failed < report.needed() => Code::NO_QUORUM,
-        granted if granted == 0 || all - kept < report.needed() => Code::NEGATIVE,
+        granted if granted == 0 || all - kept < report.needed() => Code::NEGATIVE_RESULT,
         granted => {
-            // Without a holder that has a majority, report the holder on any node.
+            // If no holder has a majority, the message names the holder on any node.
             let holder = status.holder();
             let some = status.nodes().iter().find_map(NodeStatus::holder);
             let former = former_holder(holder.as_ref().or(some));

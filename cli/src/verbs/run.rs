@@ -3,7 +3,7 @@
 use crate::exit::{self, Code, Failure};
 use crate::guard::nested::LockEnvironment;
 use crate::guard::{End, Guard, Signals};
-use crate::held::{self, LockRequest};
+use crate::locked_work::{self, LockRequest};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
 use crate::{nodes::Client, resource};
 use clap::Args;
@@ -76,12 +76,12 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { resources, command, wait, lock, fenced, child, nodes, restarts } = &arguments;
     let resources = &resource::all_bytes(resources)?;
     let wanted = LockRequest { resources, lock, wait, fenced: *fenced };
-    held::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
+    locked_work::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
         let environment =
             LockEnvironment::new(client, resources, Code(wait.conflict_exit_code)).await?;
         let guard = Guard::new(client, resources, environment, command, lock, child)?;
         let mut signals = Signals::listen(child.foreground)?;
-        match held::run_guarded(client, &wanted, &guard, &mut signals).await? {
+        match locked_work::run_guarded(client, &wanted, &guard, &mut signals).await? {
             End::Exited(code) => Ok(code),
             End::Lost => Ok(Code::LOST),
         }

@@ -3,7 +3,7 @@
 use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
 use crate::options::{NodeOptions, RestartOptions};
-use crate::{held, output, quarantine, resource};
+use crate::{locked_work, output, quarantine, resource};
 use clap::Args;
 use quorlock::{Holder, LockState, NodeStatus, Status};
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     restarts: RestartOptions,
 }
 
-/// Polling interval of `--watch`. Each poll runs one short script on each node.
+/// The polling interval of `--watch`. Each poll runs one short script on each node.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The state of the lock, computed from the nodes' replies.
@@ -57,8 +57,9 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Free: a majority of the nodes reports the lock as free. Held: one holder has a majority, or no majority would be
-    /// free even if the lock were free on all nodes that failed.
+    /// Computes the verdict from the nodes' replies. The lock is free if a majority of the nodes reports this. The lock
+    /// is held if a majority reports the same holder, or if no majority could be free even if all nodes that failed
+    /// were.
     fn of(status: &Status) -> Self {
         let count = |is: fn(&LockState) -> bool| {
             status.nodes().iter().filter(|node| is(node.state())).count()
@@ -81,16 +82,15 @@ impl Verdict {
     fn code(self) -> Code {
         match self {
             Self::Free => Code::OK,
-            Self::Held => Code::NEGATIVE,
+            Self::Held => Code::NEGATIVE_RESULT,
             Self::Unknown => Code::NO_QUORUM,
         }
     }
 }
 
-/// One result, to be printed.
 #[derive(Serialize)]
 struct Answer<'a> {
-    /// The time of the result, with `--watch`.
+    /// The time of the result in RFC 3339 format. `None` without `--watch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
     resource: String,
@@ -105,7 +105,7 @@ impl<'a> Answer<'a> {
     fn new(name: &[u8], status: &'a Status) -> Self {
         Self {
             at: None,
-            resource: resource::shown(name),
+            resource: resource::display_name(name),
             state: Verdict::of(status),
             holder: status.holder(),
             acquirable_in_seconds: status.acquirable_in().map(|wait| wait.as_secs_f64()),
@@ -113,20 +113,19 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The summary, and a line for each node.
     fn lines(&self) -> String {
         let nodes = self.status.nodes().iter().map(|node| format!("\n  {node}"));
         format!("{}{}", self.summary(), nodes.collect::<String>())
     }
 
-    /// Time, summary and nodes on one line.
+    /// Formats the time, the summary and the nodes on one line.
     fn line(&self) -> String {
         let nodes = self.status.nodes().iter().map(ToString::to_string).collect::<Vec<_>>();
         let at = self.at.as_deref().unwrap_or_default();
         format!("{at} {}: {}", self.summary(), nodes.join(", "))
     }
 
-    /// The time for which the restart guard prevents acquires, although the lock is free.
+    /// Returns how long the restart guard still prevents an acquire of the free lock, or `None` if it does not.
     fn delay(&self) -> Option<Duration> {
         self.status.acquirable_in().filter(|wait| !wait.is_zero())
     }
@@ -142,7 +141,7 @@ impl<'a> Answer<'a> {
                 let wait = quarantine::seconds(wait);
                 (output::WARNING, format!("free, but cannot be acquired for {wait}"))
             }
-            (Verdict::Held, Some(holder), _) => (output::WARNING, held::described(&holder)),
+            (Verdict::Held, Some(holder), _) => (output::WARNING, locked_work::described(&holder)),
             (Verdict::Held, None, _) => (
                 output::WARNING,
                 "held: no holder has a majority, and no majority is free".to_owned(),
@@ -152,7 +151,6 @@ impl<'a> Answer<'a> {
         format!("{}: {}", self.resource, output::styled(style, text))
     }
 
-    /// Why the state is unknown.
     fn unknown_reason(&self) -> &'static str {
         let failed = |node: &&NodeStatus| matches!(node.state(), LockState::Failed(_));
         let nodes = self.status.nodes();
@@ -189,7 +187,6 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     Ok(answer.code())
 }
 
-/// Polls the lock indefinitely, and prints each change.
 async fn watch(client: &Client, name: &[u8], is_json: bool) -> Result<Code, Failure> {
     let mut ticks = interval(WATCH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -212,8 +209,8 @@ async fn watch(client: &Client, name: &[u8], is_json: bool) -> Result<Code, Fail
     }
 }
 
-/// A node's kind of state, the hint of the holder, and whether the node counts. Other differences, such as the
-/// remaining ttl, are no change.
+/// The properties of a node's status whose changes are printed: the kind of state, the holder's hint, and true if the
+/// node has a vote. Other changes, such as the remaining ttl, are ignored.
 type Comparable = (Discriminant<LockState>, Option<String>, bool);
 
 fn comparable(status: &Status) -> Vec<Comparable> {
@@ -231,7 +228,7 @@ mod tests {
 
     #[test]
     fn state_is_unknown_without_a_majority() {
-        // Free, failed, needed, one holder has a majority.
+        // The counts of free, failed and needed nodes, and whether one holder has a majority.
         for (counts, verdict) in [
             ((3, 0, 2, false), Verdict::Free),
             ((2, 1, 2, false), Verdict::Free),
@@ -240,7 +237,7 @@ mod tests {
             ((1, 1, 2, false), Verdict::Unknown),
             ((0, 2, 2, false), Verdict::Unknown),
             ((0, 3, 2, false), Verdict::Unknown),
-            // Five nodes: two with one holder, two with another.
+            // Five nodes, and no holder with a majority.
             ((1, 0, 3, false), Verdict::Held),
             ((1, 1, 3, false), Verdict::Held),
             ((1, 2, 3, false), Verdict::Unknown),

@@ -1,4 +1,4 @@
-//! `quorlock torture`: tests locks on the user's nodes while the user's commands break them.
+//! `quorlock torture`: tests locks on the user's nodes while the user's commands inject faults.
 
 use crate::exit::{self, Code, Failure};
 use crate::guard::Signals;
@@ -6,7 +6,7 @@ use crate::guard::shim;
 use crate::nodes::{self, Client};
 use crate::options::{NodeOptions, duration};
 use crate::output;
-use crate::settings::VerbOptions;
+use crate::settings::AvailableOptions;
 use crate::torture::Torture;
 use crate::torture::fault::Fault;
 use clap::Args;
@@ -21,11 +21,12 @@ use std::time::Duration;
 use tokio::select;
 use tokio::task::spawn_blocking;
 
-/// Default node timeout of [`quorlock::Builder`].
+/// The default node timeout of [`quorlock::Builder`].
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-/// Longest node timeout that leaves the shortest ttl of the workload, 300 ms, a validity.
+/// The longest node timeout that `torture` supports. A longer timeout would leave no validity for the workload's
+/// shortest ttl, 300 ms.
 const LONGEST_NODE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Time after which fencing counters expire if the run cannot delete them.
+/// The expiry of fencing counters, which matters if the run cannot delete them.
 const TOKEN_TTL: Duration = Duration::from_secs(60);
 
 /// Test locking on your nodes with competing clients and injected faults
@@ -101,7 +102,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    // This client acquires no locks; the clients of the run have the library's default guard.
+    // This client acquires no locks. The clients of the run use the library's default guard.
     let client = Client::new(&arguments.nodes, Some(RestartGuard::Off))?;
     if client.config.tls_ca_cert_file.is_some() || client.config.tls_cert_file.is_some() {
         return Err(Failure::usage(
@@ -126,8 +127,8 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let (clients, tasks) = (arguments.clients, arguments.tasks);
     let torture = Torture {
         nodes,
-        crew: ClientPlan { clients, temporary: 0, tasks, program: shim::client },
-        who: RunPart { seed, part: 0, origin: boot::now(), sabotage: arguments.sabotage },
+        client_plan: ClientPlan { clients, temporary: 0, tasks, program: shim::client },
+        run_part: RunPart { seed, part: 0, origin: boot::now(), sabotage: arguments.sabotage },
         faults,
         is_inside: !arguments.outside,
         lasts: arguments.lasts,
@@ -150,7 +151,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
                 Signal::TSTP | Signal::CONT => output::print_message("a torture run cannot be suspended, only terminated"),
                 ending => {
                     output::print_message("mending faults and deleting keys");
-                    // Fails if the run is ending already.
+                    // `send` fails if the run is already ending.
                     let _ = stop_sender.send(ending);
                 }
             },
@@ -158,7 +159,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     }
 }
 
-/// The nodes and settings of the clients, with a key prefix of this run.
+/// Returns the nodes and settings of the client processes. The key prefix is unique to the run.
 fn workload(config: &Config, arguments: &Arguments, seed: u64) -> Result<Nodes, Failure> {
     let other_urls = match &arguments.also_nodes_file {
         Some(file) => nodes::read("--also-nodes-file", file)?.nodes,
@@ -188,15 +189,15 @@ fn workload(config: &Config, arguments: &Arguments, seed: u64) -> Result<Nodes, 
         token_ttl: Some(TOKEN_TTL),
         is_trusting: config.trust_persistence.unwrap_or_default(),
     };
-    // Reports invalid settings here, and not in each client process.
+    // Invalid settings are reported once here, instead of in each client process.
     for number in [0, 1] {
         let client = nodes.client(number);
-        client.map_err(|error| Failure::setting(&error, VerbOptions::Nodes))?;
+        client.map_err(|error| Failure::setting(&error, AvailableOptions::Nodes))?;
     }
     Ok(nodes)
 }
 
-/// Creates the directory of the record and checks before the run that it is writable.
+/// Creates the directory `out` and checks that it is writable, before the run depends on it.
 fn check_writable(out: &Path) -> Result<(), Failure> {
     let probe = out.join(format!(".quorlock-{}", std::process::id()));
     let tried = fs::create_dir_all(out).and_then(|()| fs::write(&probe, ""));
@@ -205,7 +206,7 @@ fn check_writable(out: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Checks that all nodes reply: an unreachable node would be a fault that the run cannot mend.
+/// Checks that all nodes reply. An unreachable node would be a fault that the run cannot mend.
 fn check_reachable(nodes: &[NodeCheck]) -> Result<(), Failure> {
     let unreachable = nodes.iter().find_map(|node| {
         let mut findings = node.findings().iter();
@@ -218,7 +219,7 @@ fn check_reachable(nodes: &[NodeCheck]) -> Result<(), Failure> {
     unreachable.map_or(Ok(()), |why| Err(Failure::new(Code::NO_QUORUM, why)))
 }
 
-/// Findings of the severity danger, which make locks on the nodes unsafe.
+/// Returns the findings whose severity is danger. Each of them makes locks on the nodes unsafe.
 fn dangers(nodes: &[NodeCheck]) -> Vec<String> {
     let each = nodes.iter().flat_map(|node| {
         let findings = node.findings().iter();
@@ -228,13 +229,14 @@ fn dangers(nodes: &[NodeCheck]) -> Vec<String> {
     each.collect()
 }
 
-/// The server version that the first node reports.
+/// Returns the server version of the first node that reports a version.
 fn server(nodes: &[NodeCheck]) -> String {
     let version = nodes.iter().find_map(|node| node.version().map(str::to_owned));
     version.unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The command that repeats the run. Its URLs contain no passwords, which `--node` rejects.
+/// Returns the shell command that repeats the run. The command contains no password, because `--node` rejects URLs with
+/// passwords.
 fn command(words: Vec<String>, seed: Option<u64>) -> String {
     let mut command = "quorlock".to_owned();
     let seed = seed.map(|seed| ["--seed".to_owned(), seed.to_string()]);

@@ -1,16 +1,16 @@
-//! `check`: output and exit codes.
+//! Tests of the output and exit codes of `check`.
 
-use crate::scene::Scene;
+use crate::shell_session::ShellSession;
 use kit::{Cluster, Server};
 
 #[test]
 fn exit_code_depends_on_fail_on() {
     let durable = Server::builder().durable();
     let nodes = Cluster::start_with(3, &durable);
-    let mut scene = Scene::on(&nodes);
+    let mut session = ShellSession::on(&nodes);
     let mut check = || {
         for options in [&[][..], &["--fail-on", "warning"]] {
-            scene.run(&[&["check"], options].concat());
+            session.run(&[&["check"], options].concat());
         }
     };
     check();
@@ -22,15 +22,16 @@ fn exit_code_depends_on_fail_on() {
     check();
     nodes[1].kill();
     check();
-    scene.compare_with("check.txt");
+    session.compare_with("check.txt");
 }
 
-/// The server replies, but a lock cannot be set.
+/// Checks that a wrong password is reported even though the server replies. Clients without the password cannot set a
+/// lock.
 #[test]
 fn wrong_password_is_reported_as_such() {
     let nodes = Cluster::start_with(1, &Server::builder().password("right"));
     let url = nodes[0].url_with_auth().replace("right", "wrong");
-    let ended = Scene::default().with("QUORLOCK_NODES", &url).execute(&["check"]);
+    let ended = ShellSession::default().with("QUORLOCK_NODES", &url).execute(&["check"]);
     assert_eq!(ended.code, 69, "{}", ended.err);
     assert!(ended.out.contains("danger: cannot be used: WRONGPASS"), "{}", ended.out);
 }
@@ -39,11 +40,11 @@ fn wrong_password_is_reported_as_such() {
 fn json_is_an_array_of_nodes() {
     let nodes = Cluster::start(3);
     nodes[2].kill();
-    let mut scene = Scene::on(&nodes);
-    let json = scene.run(&["check", "--json"]).out;
+    let mut session = ShellSession::on(&nodes);
+    let json = session.run(&["check", "--json"]).out;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let first =
         json.as_array().expect("a list").iter().map(|node| &node["findings"][0]["severity"]);
     assert_eq!(first.collect::<Vec<_>>(), ["warning", "warning", "danger"]);
-    scene.compare_with("check-json.txt");
+    session.compare_with("check-json.txt");
 }

@@ -1,12 +1,12 @@
-//! `completions`: the scripts, and bash with its script.
+//! Tests of `completions`: the scripts, and completion in a bash that uses its script.
 
-use crate::scene::{Ended, Scene};
+use crate::shell_session::{Ended, ShellSession};
 use std::fs;
 use std::process::Command;
 use tempfile::TempDir;
 
 fn script(shell: &str) -> String {
-    let Ended { out, err, code } = Scene::default().execute(&["completions", shell]);
+    let Ended { out, err, code } = ShellSession::default().execute(&["completions", shell]);
     assert_eq!((&*err, code), ("", 0));
     out
 }
@@ -21,7 +21,7 @@ fn each_script_contains_the_subcommands() {
     }
 }
 
-/// The completions that bash offers for the last of `words`.
+/// Returns the completions that bash offers for the last word of `words`.
 fn offered(words: &[&str]) -> Vec<String> {
     let dir = TempDir::new().expect("a directory");
     let path = dir.path().join("quorlock.bash");

@@ -1,12 +1,12 @@
-//! `run`: the processes of a command end before its lock expires.
+//! Tests that all processes of `run`'s command end before the lock expires.
 
-use crate::running::{Notes, Running, eventually, is_alive, lock};
-use crate::scene::{Ended, Scene};
+use crate::running::{Running, ScriptFiles, eventually, is_alive, lock};
+use crate::shell_session::{Ended, ShellSession};
 use kit::{Cluster, Server};
 use rustix::process::Signal;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Starts a child process that ignores TERM and touches a file every 100 ms while it lives.
+/// A script that waits for a child process. The child ignores TERM, and touches a file every 100 ms.
 const STUBBORN: &str = "(trap '' TERM; n=0; while [ $n -lt 600 ]; do : > $D/alive; sleep 0.1; n=$((n + 1)); done) & \
                         echo $! > $D/grandchild; wait";
 
@@ -22,10 +22,10 @@ fn group_that_ignores_term_is_killed_before_the_lease_ends() {
     const TTL: Duration = Duration::from_secs(4);
     for _ in 0..ROUNDS {
         let nodes = Cluster::start(3);
-        let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
+        let session = ShellSession::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
         let start = |number: usize| {
-            let (dir, name) = (Notes::new(), format!("r{number}"));
-            let command = &mut dir.command(&scene, &["run", "--ttl", "4s", &name], STUBBORN);
+            let (dir, name) = (ScriptFiles::new(), format!("r{number}"));
+            let command = &mut dir.command(&session, &["run", "--ttl", "4s", &name], STUBBORN);
             (Running::of(command), dir)
         };
         let all: Vec<_> = (0..AT_ONCE).map(start).collect();
@@ -55,13 +55,13 @@ fn group_that_ignores_term_is_killed_before_the_lease_ends() {
 
 #[test]
 fn command_dies_at_once_when_quorlock_is_killed() {
-    let (nodes, scene) = Scene::start(3);
+    let (nodes, session) = ShellSession::start(3);
     let mut longest = Duration::ZERO;
     for _ in 0..ROUNDS {
         let start = |number: usize| {
-            let (dir, name) = (Notes::new(), format!("r{number}"));
+            let (dir, name) = (ScriptFiles::new(), format!("r{number}"));
             let script = "echo $$ > $D/child; exec sleep 60";
-            (Running::of(&mut dir.command(&scene, &["run", "--ttl", "5s", &name], script)), dir)
+            (Running::of(&mut dir.command(&session, &["run", "--ttl", "5s", &name], script)), dir)
         };
         let all: Vec<_> = (0..AT_ONCE).map(start).collect();
         let children: Vec<_> = all.iter().map(|(_, dir)| dir.number("child")).collect();
@@ -78,10 +78,10 @@ fn command_dies_at_once_when_quorlock_is_killed() {
 }
 
 #[test]
-fn quorlock_stopped_beyond_the_validity_kills_the_command_when_continued() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let mut command = dir.command(&scene, &["run", "--ttl", "5s", "r"], STUBBORN);
+fn quorlock_continued_after_the_validity_kills_the_command() {
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let mut command = dir.command(&session, &["run", "--ttl", "5s", "r"], STUBBORN);
     let running = Running::of(&mut command);
     let grandchild = dir.number("grandchild");
     running.stop();
@@ -100,9 +100,9 @@ fn quorlock_stopped_beyond_the_validity_kills_the_command_when_continued() {
 
 #[test]
 fn taken_over_lock_kills_the_command_without_grace() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let running = Running::of(&mut dir.command(&scene, &["run", "--ttl", "60s", "r"], STUBBORN));
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let running = Running::of(&mut dir.command(&session, &["run", "--ttl", "60s", "r"], STUBBORN));
     let grandchild = dir.number("grandchild");
     nodes.iter().for_each(|node| lock(node, "r", "another client's"));
     let ended = running.end();
@@ -123,50 +123,52 @@ fn taken_over_lock_kills_the_command_without_grace() {
 
 #[test]
 fn command_gets_term_before_kill_unless_on_lost_is_kill() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    // The lock is lost after --max-hold.
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    // The lock is lost when `--max-hold` is reached.
     let options = ["run", "--ttl", "3s", "--max-hold", "3s", "r"];
     let script = "trap 'echo stopped > $D/stopped; exit 3' TERM; n=0; \
                   while [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done";
-    let gentle = Ended::of(&mut dir.command(&scene, &options, script));
+    let gentle = Ended::of(&mut dir.command(&session, &options, script));
     assert_eq!((gentle.code, &*dir.read("stopped")), (124, "stopped\n"), "{}", gentle.err);
     assert!(gentle.err.contains("r: --max-hold is reached in "), "{}", gentle.err);
 
-    let (dir, mut options) = (Notes::new(), options.to_vec());
+    let (dir, mut options) = (ScriptFiles::new(), options.to_vec());
     options.splice(1..1, ["--on-lost", "kill"]);
-    let hard = Ended::of(&mut dir.command(&scene, &options, script));
+    let hard = Ended::of(&mut dir.command(&session, &options, script));
     assert_eq!((hard.code, &*dir.read("stopped")), (124, ""), "{}", hard.err);
     assert!(hard.err.contains("sending KILL to CMD"), "{}", hard.err);
 }
 
-/// The default of `--grace` is longer than this `--max-hold`.
+/// Checks that the default `--grace` of 3 s is reduced if `--max-hold` is not longer.
 #[test]
 fn short_max_hold_leaves_time_for_the_command() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let ended = Ended::of(&mut dir.command(&scene, &["run", "--max-hold", "3s", "r"], "sleep 0.2"));
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let ended =
+        Ended::of(&mut dir.command(&session, &["run", "--max-hold", "3s", "r"], "sleep 0.2"));
     assert_eq!((ended.code, &*ended.err), (0, ""));
 }
 
-/// A stopped process handles TERM only when it is continued.
+/// Checks that a stopped command is continued, because a stopped process handles TERM only after CONT.
 #[test]
 fn stopped_command_is_continued_to_handle_term() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     let options = ["run", "--ttl", "10s", "--grace", "5s", "--max-hold", "10s", "r"];
     let script = "trap 'echo > $D/told; exit 3' TERM; echo > $D/ready; kill -STOP $$; \
                   n=0; while [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done";
-    let ended = Ended::of(&mut dir.command(&scene, &options, script));
+    let ended = Ended::of(&mut dir.command(&session, &options, script));
     assert_eq!(ended.code, 124, "{}", ended.err);
     assert!(dir.has("ready") && dir.has("told"), "{}", ended.err);
 }
 
-/// The parent died before the parent death signal was set: the command would run without a lock.
+/// Checks that the command is not started if its parent has died before the parent death signal is set. The command
+/// would run without a lock.
 #[test]
 fn command_of_a_dead_parent_is_not_started() {
-    let dir = Notes::new();
-    let mut command = dir.command(&Scene::default(), &["__exec", "1"], "echo > $D/ran");
+    let dir = ScriptFiles::new();
+    let mut command = dir.command(&ShellSession::default(), &["__exec", "1"], "echo > $D/ran");
     let ended = Ended::of(&mut command);
     assert_eq!(ended.code, 125);
     assert!(ended.err.contains("quorlock ended before the command was started"), "{}", ended.err);
@@ -175,13 +177,13 @@ fn command_of_a_dead_parent_is_not_started() {
 
 #[test]
 fn background_processes_end_with_the_command() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     let script = STUBBORN.strip_suffix("; wait").expect("it waits");
-    // Until the file exists, it does not ignore TERM yet.
+    // Until the file exists, the child process does not ignore TERM.
     let script = format!("{script}; while [ ! -e $D/alive ]; do sleep 0.05; done; exit 5");
     let options = ["run", "--ttl", "10s", "--grace", "500ms", "r"];
-    let ended = Ended::of(&mut dir.command(&scene, &options, &script));
+    let ended = Ended::of(&mut dir.command(&session, &options, &script));
     assert_eq!(ended.code, 5);
     for message in [
         "sending TERM to the processes that it left running",

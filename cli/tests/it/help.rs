@@ -1,6 +1,6 @@
-//! The help texts, the version, and colour.
+//! Tests of the help texts, the version and coloured output.
 
-use crate::scene::{Ended, Scene};
+use crate::shell_session::{Ended, ShellSession};
 use crate::terminal::Terminal;
 use std::process::Command;
 
@@ -9,14 +9,14 @@ const VERBS: [&str; 8] =
 
 #[test]
 fn help_texts_match_the_snapshots() {
-    let mut front = Scene::default();
+    let mut front = ShellSession::default();
     front.name("[VERSION]", env!("CARGO_PKG_VERSION"));
     for page in ["--help", "-h", "--version"] {
         front.run(&[page]);
     }
     front.compare_with("help.txt");
     for verb in VERBS {
-        let mut pages = Scene::default();
+        let mut pages = ShellSession::default();
         pages.run(&[verb, "--help"]);
         pages.run(&[verb, "-h"]);
         pages.compare_with(&format!("help-{verb}.txt"));
@@ -25,7 +25,7 @@ fn help_texts_match_the_snapshots() {
 
 #[test]
 fn every_subcommand_has_a_help_snapshot() {
-    let front = Scene::default().execute(&["-h"]).out;
+    let front = ShellSession::default().execute(&["-h"]).out;
     let list = front.lines().skip_while(|line| *line != "Commands:").skip(1);
     let named =
         list.take_while(|line| !line.is_empty()).filter_map(|it| it.split_whitespace().next());
@@ -34,16 +34,16 @@ fn every_subcommand_has_a_help_snapshot() {
 
 #[test]
 fn terminal_gets_colour_unless_disabled() {
-    let has_colour = |scene: &Scene, arguments: &[&str]| {
-        shown_on_terminal(scene.command(arguments)).contains('\u{1b}')
+    let has_colour = |session: &ShellSession, arguments: &[&str]| {
+        shown_on_terminal(session.command(arguments)).contains('\u{1b}')
     };
-    let colourful = Scene::default().with("TERM", "xterm");
+    let colourful = ShellSession::default().with("TERM", "xterm");
     let plain = [("TERM", "dumb"), ("NO_COLOR", "1")];
     for arguments in [&["status", "--help"][..], &["status"], &["status", "r"]] {
         assert!(has_colour(&colourful, arguments), "{arguments:?}");
         for (name, value) in plain {
-            let scene = Scene::default().with("TERM", "xterm").with(name, value);
-            assert!(!has_colour(&scene, arguments), "{name} {arguments:?}");
+            let session = ShellSession::default().with("TERM", "xterm").with(name, value);
+            assert!(!has_colour(&session, arguments), "{name} {arguments:?}");
         }
     }
 }
@@ -55,7 +55,7 @@ fn shown_on_terminal(command: Command) -> String {
 #[test]
 fn output_to_a_pipe_has_no_colour() {
     for arguments in [&["--help"][..], &["status", "--help"], &["status"], &["status", "r"]] {
-        let Ended { out, err, .. } = Scene::default().execute(arguments);
+        let Ended { out, err, .. } = ShellSession::default().execute(arguments);
         assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{out}{err}");
     }
 }

@@ -1,35 +1,35 @@
-//! `hold` and `lead`.
+//! Tests of `hold` and `lead`.
 
-use crate::running::{Notes, Running, eventually, state, that_ignores_nothing};
-use crate::scene::Scene;
+use crate::running::{Running, ScriptFiles, eventually, state, with_default_signals};
+use crate::shell_session::ShellSession;
 use kit::{Child, Cluster, Server};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
 
 #[test]
 fn hold_prints_json_and_releases_on_term() {
-    let (_nodes, scene) = Scene::start(3);
-    let mut holding = Running::of(&mut scene.command(&["hold", "--fenced", "b", "a"]));
+    let (_nodes, session) = ShellSession::start(3);
+    let mut holding = Running::of(&mut session.command(&["hold", "--fenced", "b", "a"]));
     let json = holding.json_line();
     assert_eq!(json["resources"], serde_json::json!(["b", "a"]));
     assert!(json["validity_seconds"].as_f64().is_some_and(|valid| valid > 0.0 && valid < 10.0));
     assert!(json["token"].as_u64().is_some_and(|token| token > 0), "{json}");
-    assert_eq!(scene.status("a"), 1);
+    assert_eq!(session.status("a"), 1);
     holding.send(Signal::TERM);
     let ended = holding.end();
     assert_eq!((ended.code, &*ended.out, &*ended.err), (0, "", ""));
     for name in ["a", "b"] {
-        assert_eq!(scene.status(name), 0);
+        assert_eq!(session.status(name), 0);
     }
 }
 
 #[test]
 fn hold_loses_a_lock_released_by_its_value() {
-    let (_nodes, scene) = Scene::start(3);
-    let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
+    let (_nodes, session) = ShellSession::start(3);
+    let mut holding = Running::of(&mut session.command(&["hold", "a"]));
     let json = holding.json_line();
     let value = json["value"].as_str().expect("a value").to_owned();
-    let released = scene.execute(&["release", "a", "--value", &value]);
+    let released = session.execute(&["release", "a", "--value", &value]);
     assert_eq!(released.code, 0, "{}", released.err);
     let ended = holding.end();
     assert_eq!(ended.code, 124);
@@ -38,10 +38,10 @@ fn hold_loses_a_lock_released_by_its_value() {
 
 #[test]
 fn hold_after_a_forced_release_reports_the_loss_once() {
-    let (_nodes, scene) = Scene::start(3);
-    let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
+    let (_nodes, session) = ShellSession::start(3);
+    let mut holding = Running::of(&mut session.command(&["hold", "a"]));
     holding.line();
-    let released = scene.execute(&["release", "a", "--force"]);
+    let released = session.execute(&["release", "a", "--force"]);
     assert_eq!(released.code, 0, "{}", released.err);
     let ended = holding.end();
     assert_eq!(ended.code, 124);
@@ -51,23 +51,23 @@ fn hold_after_a_forced_release_reports_the_loss_once() {
 
 #[test]
 fn hold_ends_when_max_hold_is_reached() {
-    let (_nodes, scene) = Scene::start(3);
-    let ended = scene.execute(&["hold", "--max-hold", "3s", "a"]);
+    let (_nodes, session) = ShellSession::start(3);
+    let ended = session.execute(&["hold", "--max-hold", "3s", "a"]);
     assert_eq!((ended.code, &*ended.err), (124, "quorlock: a: --max-hold is reached\n"));
 }
 
 #[test]
 fn hold_can_be_suspended_and_continued() {
-    let (nodes, scene) = Scene::start(3);
-    let command = scene.command(&["hold", "--ttl", "60s", "a"]);
-    let mut holding = Running::of(&mut that_ignores_nothing(&command));
+    let (nodes, session) = ShellSession::start(3);
+    let command = session.command(&["hold", "--ttl", "60s", "a"]);
+    let mut holding = Running::of(&mut with_default_signals(&command));
     holding.line();
-    // The signal of Control-Z.
+    // Control-Z sends TSTP.
     holding.send(Signal::TSTP);
     eventually("it is stopped", || state(holding.id()) == Some('T'));
     holding.send(Signal::CONT);
     eventually("it continues", || state(holding.id()) != Some('T'));
-    assert_eq!(scene.status("a"), 1, "the lock is still held");
+    assert_eq!(session.status("a"), 1, "the lock is still held");
     holding.send(Signal::INT);
     assert_eq!(holding.end().code, 0);
     assert!(nodes.is_empty());
@@ -75,36 +75,37 @@ fn hold_can_be_suspended_and_continued() {
 
 #[test]
 fn hold_while_stdin_ends_with_its_input() {
-    let (_nodes, scene) = Scene::start(3);
-    // Without the option, the end of stdin has no effect.
-    let mut apart = Running::of(&mut scene.command(&["hold", "apart"]));
+    let (_nodes, session) = ShellSession::start(3);
+    // Without `--while-stdin`, the end of stdin has no effect.
+    let mut apart = Running::of(&mut session.command(&["hold", "apart"]));
     apart.close_stdin();
-    let mut holding = Running::of(&mut scene.command(&["hold", "--while-stdin", "r"]));
+    let mut holding = Running::of(&mut session.command(&["hold", "--while-stdin", "r"]));
     holding.line();
     holding.type_in("anything\n");
-    let mut waiting = Running::of(&mut scene.command(&["hold", "--while-stdin", "r"]));
+    let mut waiting = Running::of(&mut session.command(&["hold", "--while-stdin", "r"]));
     waiting.close_stdin();
     let ended = waiting.end();
     assert_eq!((ended.code, &*ended.out, &*ended.err), (129, "", ""), "before it held the lock");
-    assert_eq!(scene.status("r"), 1, "the lock is still held");
+    assert_eq!(session.status("r"), 1, "the lock is still held");
     holding.close_stdin();
     let ended = holding.end();
     assert_eq!((ended.code, &*ended.err), (0, ""));
-    assert_eq!(scene.status("r"), 0, "it is released");
+    assert_eq!(session.status("r"), 0, "it is released");
     apart.line();
     apart.send(Signal::TERM);
     assert_eq!(apart.end().code, 0);
 }
 
-/// The kernel closes the pipe even after `kill -9`.
+/// Checks that `hold --while-stdin` ends when the process that uses it is killed. The kernel closes the pipe of a dead
+/// process, even after `kill -9`.
 #[test]
 fn hold_while_stdin_ends_with_a_killed_user() {
-    let (nodes, scene) = Scene::start(3);
+    let (nodes, session) = ShellSession::start(3);
     let (user, pipes) = Child::spawn(Command::new("/bin/sleep").arg("600"));
-    let mut command = scene.command(&["hold", "--while-stdin", "r"]);
+    let mut command = session.command(&["hold", "--while-stdin", "r"]);
     command.stdin(pipes.stdout).stdout(Stdio::null()).stderr(Stdio::null());
     let mut holding = command.spawn().expect("it runs");
-    // The command has a copy of the pipe.
+    // `command` holds a copy of the pipe.
     drop(command);
     eventually("it is held", || nodes.keys_per_node().iter().all(|keys| !keys.is_empty()));
     drop(user);
@@ -115,8 +116,8 @@ fn hold_while_stdin_ends_with_a_killed_user() {
 #[test]
 fn hold_prints_when_renewals_fail_and_succeed_again() {
     let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
-    let mut holding = Running::of(&mut scene.command(&["hold", "--ttl", "10s", "r"]));
+    let session = ShellSession::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
+    let mut holding = Running::of(&mut session.command(&["hold", "--ttl", "10s", "r"]));
     holding.line();
     nodes.iter().for_each(Server::stop);
     let failing = holding.error_line();
@@ -127,15 +128,15 @@ fn hold_prints_when_renewals_fail_and_succeed_again() {
     assert_eq!(holding.end().code, 0);
 }
 
-/// Appends its token to a file, and runs until the file `go` exists.
+/// A script that appends the leader's token to a file and then runs until the file `go` exists.
 const LEADER: &str = "echo $QUORLOCK_TOKEN >> $D/tokens; n=0; \
                       while [ ! -e $D/go ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n + 1)); done; exit 8";
 
 #[test]
 fn next_leader_has_a_higher_token() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let lead = || Running::of(&mut dir.command(&scene, &["lead", "--ttl", "5s", "r"], LEADER));
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let lead = || Running::of(&mut dir.command(&session, &["lead", "--ttl", "5s", "r"], LEADER));
     let tokens = || -> Vec<u64> {
         dir.read("tokens").lines().map(|token| token.parse().expect("a token")).collect()
     };
@@ -151,12 +152,12 @@ fn next_leader_has_a_higher_token() {
     assert_eq!(ended.code, 8, "the exit code of the command: {}", ended.err);
 }
 
-/// The nodes have not been restarted.
+/// Checks that the message names the flush and not a restart, because the nodes were only flushed.
 #[test]
 fn waiting_after_a_flush_names_the_flush() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let mut leader = Running::of(&mut dir.command(&scene, &["lead", "--ttl", "3s", "r"], LEADER));
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let mut leader = Running::of(&mut dir.command(&session, &["lead", "--ttl", "3s", "r"], LEADER));
     eventually("it leads", || dir.has("tokens"));
     nodes.iter().for_each(Server::flushall);
     let mut seen = String::new();
@@ -172,9 +173,9 @@ fn waiting_after_a_flush_names_the_flush() {
 
 #[test]
 fn lead_campaigns_again_after_a_loss() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
-    let leader = Running::of(&mut dir.command(&scene, &["lead", "--ttl", "2s", "r"], LEADER));
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
+    let leader = Running::of(&mut dir.command(&session, &["lead", "--ttl", "2s", "r"], LEADER));
     let terms = || dir.read("tokens").lines().count();
     eventually("it leads", || terms() == 1);
     nodes.iter().for_each(Server::stop);

@@ -1,6 +1,6 @@
-//! The command `quorlock`: its help, its messages and its exit codes, on real servers where it needs some.
+//! Tests of the `quorlock` command: its help, messages and exit codes, with real servers where necessary.
 //!
-//! `snapshots/` has the expected output; `SNAPSHOTS=overwrite cargo test -p quorlock-cli` updates it.
+//! `snapshots/` contains the expected output. `SNAPSHOTS=overwrite cargo test -p quorlock-cli` updates the snapshots.
 
 #![allow(
     clippy::incompatible_msrv,
@@ -21,8 +21,8 @@ mod release;
 mod restarts;
 mod run;
 mod running;
-mod scene;
 mod settings;
+mod shell_session;
 mod signals;
 mod status;
 mod terminal;

@@ -1,7 +1,7 @@
-//! Requests for a lock from a command that runs under the same lock.
+//! Tests of requests for a lock from a command that runs under the same lock.
 
-use crate::running::{Notes, Running, eventually};
-use crate::scene::{Ended, Scene};
+use crate::running::{Running, ScriptFiles, eventually};
+use crate::shell_session::{Ended, ShellSession};
 use kit::Cluster;
 use rustix::process::Signal;
 use std::ffi::OsStr;
@@ -11,9 +11,9 @@ const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 
 #[test]
 fn nested_request_for_the_same_lock_is_refused() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let run = |script: &str| Ended::of(&mut dir.command(&scene, &["run", "a"], script));
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let run = |script: &str| Ended::of(&mut dir.command(&session, &["run", "a"], script));
     for script in [
         format!("{QUORLOCK} run a -- true"),
         format!("{QUORLOCK} run b a -- true"),
@@ -34,19 +34,19 @@ fn nested_request_for_the_same_lock_is_refused() {
     let elsewhere = format!("QUORLOCK_KEY_PREFIX=x: {QUORLOCK} run a -- true");
     assert_eq!(run(&elsewhere).code, 0, "another key");
     let broken =
-        Ended::of(scene.command(&["run", "a", "--", "/bin/true"]).env("QUORLOCK_HELD", "?"));
+        Ended::of(session.command(&["run", "a", "--", "/bin/true"]).env("QUORLOCK_HELD", "?"));
     assert!(broken.code == 2 && broken.err.contains("QUORLOCK_HELD"), "{}", broken.err);
 }
 
 #[test]
 fn nested_request_on_other_nodes_is_allowed() {
-    let (nodes, others, dir) = (Cluster::start(3), Cluster::start(1), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, others, dir) = (Cluster::start(3), Cluster::start(1), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     let mut urls = nodes.urls();
     let run = |urls: &[String], options: &str| {
         let nodes = urls.join(",");
         let script = format!("QUORLOCK_NODES={nodes} {QUORLOCK} run {options} a -- true");
-        Ended::of(&mut dir.command(&scene, &["run", "--foreground", "a"], &script)).code
+        Ended::of(&mut dir.command(&session, &["run", "--foreground", "a"], &script)).code
     };
     urls.reverse();
     assert_eq!(run(&urls, ""), 1);
@@ -57,12 +57,12 @@ fn nested_request_on_other_nodes_is_allowed() {
     assert_eq!(run(&urls, ""), 0, "other databases");
 }
 
-/// The variable has names as text, which must differ for different bytes.
+/// Checks that two names with different bytes are distinguished in `QUORLOCK_HELD`, which contains names as text.
 #[test]
 fn names_that_are_not_utf8_are_distinguished() {
-    let (_nodes, scene) = Scene::start(1);
+    let (_nodes, session) = ShellSession::start(1);
     let again = |name: &[u8]| {
-        let mut command = scene.command(&["run", "b"]);
+        let mut command = session.command(&["run", "b"]);
         command.arg(OsStr::from_bytes(b"odd\xff")).args(["--", QUORLOCK, "run"]);
         command.arg(OsStr::from_bytes(name)).args(["--", "/bin/true"]);
         Ended::of(&mut command)
@@ -77,11 +77,12 @@ fn names_that_are_not_utf8_are_distinguished() {
     assert_eq!(again(b"b").code, 1);
 }
 
-/// A daemon, such as tmux or dockerd, that was started under a lock and later requests the same lock.
+/// Checks that a daemon, such as tmux or dockerd, can acquire the lock under which it was started, after that lock was
+/// released.
 #[test]
 fn daemon_of_an_earlier_lock_can_acquire_it_again() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     // The daemon leaves the process group before the command ends.
     let daemon = format!(
         "touch $D/up
@@ -92,9 +93,9 @@ fn daemon_of_an_earlier_lock_can_acquire_it_again() {
         "setsid sh -c '{daemon}' > /dev/null 2> $D/err &
          while [ ! -e $D/up ]; do sleep 0.05; done"
     );
-    assert_eq!(Ended::of(&mut dir.command(&scene, &["run", "a"], &script)).code, 0);
-    // Another holder has the lock, with another value: the refusal is an ordinary one.
-    let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
+    assert_eq!(Ended::of(&mut dir.command(&session, &["run", "a"], &script)).code, 0);
+    // The other holder's lock has another value, so the refusal is not reported as a deadlock.
+    let mut holding = Running::of(&mut session.command(&["hold", "a"]));
     assert!(holding.line().contains("value"));
     dir.write("first");
     assert_eq!(dir.number("contended"), 1);
@@ -109,15 +110,15 @@ fn daemon_of_an_earlier_lock_can_acquire_it_again() {
     assert_eq!(dir.number("free"), 0, "{}", dir.read("err"));
 }
 
-/// One node with the lock is enough, because the others may be unreachable.
+/// Checks that a lock counts as held if a minority of the nodes reports it, because the other nodes may be unreachable.
 #[test]
 fn lock_on_a_minority_that_answers_is_still_held() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes).with("QUORLOCK_CONNECT_TIMEOUT", "2s");
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes).with("QUORLOCK_CONNECT_TIMEOUT", "2s");
     let script = format!(
         "touch $D/begun; while [ ! -e $D/go ]; do sleep 0.05; done; {QUORLOCK} run -w 1s a -- true"
     );
-    let running = Running::of(&mut dir.command(&scene, &["run", "--ttl", "60s", "a"], &script));
+    let running = Running::of(&mut dir.command(&session, &["run", "--ttl", "60s", "a"], &script));
     eventually("it runs", || dir.has("begun"));
     nodes[..2].iter().for_each(kit::Server::kill);
     dir.write("go");

@@ -1,12 +1,11 @@
-//! Sources of the nodes, and errors in them.
+//! Tests of the sources of node URLs, and of errors in these sources.
 
-use crate::scene::Scene;
+use crate::shell_session::ShellSession;
 use kit::Cluster;
 use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A directory with settings files.
 struct Files(TempDir);
 
 impl Files {
@@ -27,7 +26,7 @@ impl Files {
 
 #[test]
 fn missing_nodes_are_a_usage_error_with_advice() {
-    let mut scene = Scene::default();
+    let mut session = ShellSession::default();
     for arguments in [
         &["status", "a"][..],
         &["check"],
@@ -36,16 +35,16 @@ fn missing_nodes_are_a_usage_error_with_advice() {
         &["run", "a", "--", "true"],
         &["lead", "a", "--", "true"],
     ] {
-        scene.run(arguments);
+        session.run(arguments);
     }
-    let mut scene = scene.with("QUORLOCK_NODES", " ,");
-    scene.run(&["check"]);
-    scene.compare_with("nodes-none.txt");
+    let mut session = session.with("QUORLOCK_NODES", " ,");
+    session.run(&["check"]);
+    session.compare_with("nodes-none.txt");
 }
 
 #[test]
 fn errors_about_a_node_contain_no_password() {
-    let mut scene = Scene::default();
+    let mut session = ShellSession::default();
     for urls in [
         &["redis://10.0.0.1:port"][..],
         &["10.0.0.1:6379"],
@@ -57,19 +56,19 @@ fn errors_about_a_node_contain_no_password() {
         &["unix:///run/redis.sock?pass=topsecret"],
     ] {
         let options: Vec<&str> = urls.iter().flat_map(|url| ["--node", url]).collect();
-        let output = scene.run(&[&["check"], &options[..]].concat()).err;
+        let output = session.run(&[&["check"], &options[..]].concat()).err;
         assert!(!output.contains("topsecret"), "{output}");
     }
-    let mut scene = scene.with("QUORLOCK_NODES", "redis://me:topsecret@10.0.0.1:port");
-    assert!(!scene.run(&["check"]).err.contains("topsecret"));
-    scene.compare_with("nodes-refused.txt");
+    let mut session = session.with("QUORLOCK_NODES", "redis://me:topsecret@10.0.0.1:port");
+    assert!(!session.run(&["check"]).err.contains("topsecret"));
+    session.compare_with("nodes-refused.txt");
 }
 
 #[test]
 fn errors_in_a_file_name_the_line_and_no_password() {
     let files = Files::new();
-    let mut scene = Scene::default();
-    scene.name("[DIR]", files.dir());
+    let mut session = ShellSession::default();
+    session.name("[DIR]", files.dir());
     for (name, text) in [
         ("empty", ""),
         ("comments", "# none yet\n"),
@@ -90,36 +89,37 @@ fn errors_in_a_file_name_the_line_and_no_password() {
         ("long-ttl", "nodes = [\"redis://10.0.0.1\"]\nttl = \"5m\"\n"),
         ("both", "nodes = [\"redis://10.0.0.1\"]\nowner = true\nmetadata = \"me\"\n"),
     ] {
-        let output = scene.run(&["check", "--nodes-file", &files.write(name, text)]).err;
+        let output = session.run(&["check", "--nodes-file", &files.write(name, text)]).err;
         assert!(!output.contains("topsecret"), "{output}");
     }
     let missing = format!("{}/missing", files.dir());
-    scene.run(&["check", "--nodes-file", &missing]);
-    scene.run(&["check", "--nodes-file", files.dir()]);
-    scene.run(&["check", "--nodes-file", &missing, "--node", "redis://10.0.0.1"]);
-    scene.compare_with("nodes-file.txt");
+    session.run(&["check", "--nodes-file", &missing]);
+    session.run(&["check", "--nodes-file", files.dir()]);
+    session.run(&["check", "--nodes-file", &missing, "--node", "redis://10.0.0.1"]);
+    session.compare_with("nodes-file.txt");
 }
 
 #[test]
 fn invalid_variables_are_named() {
-    let mut scene = Scene::default().with("QUORLOCK_NODES", "redis://10.0.0.1");
+    let mut session = ShellSession::default().with("QUORLOCK_NODES", "redis://10.0.0.1");
     for (name, value) in [
         ("QUORLOCK_TLL", "5s"),
         ("QUORLOCK_TTL", "5"),
         ("QUORLOCK_TTL", "5m"),
         ("QUORLOCK_KEY_PREFIX", "#quorlock:"),
     ] {
-        scene.run_with(name, value, &["check"]);
+        session.run_with(name, value, &["check"]);
     }
-    scene.compare_with("nodes-variables.txt");
+    session.compare_with("nodes-variables.txt");
 }
 
-/// Without white space before it, a # belongs to the URL. The text after it may be a password, so no error shows it.
+/// Checks how a list of nodes is split. Without white space before it, a `#` belongs to the URL. The text after this
+/// `#` may be a password, so error messages must not contain it.
 #[test]
 fn node_lists_accept_commas_and_comments() {
     let files = Files::new();
-    let mut scene = Scene::default();
-    scene.name("[DIR]", files.dir());
+    let mut session = ShellSession::default();
+    session.name("[DIR]", files.dir());
     for (name, text) in [
         ("one-line", "redis://10.0.0.1, redis://10.0.0.2 redis://10.0.0.1:6379 # rack 1"),
         (
@@ -129,13 +129,14 @@ fn node_lists_accept_commas_and_comments() {
         ("fragment", "redis://me:top#secret@10.0.0.1 # rack 1\n"),
         ("comma-in-password", "redis://me:top,secret@10.0.0.1:port, redis://10.0.0.2\n"),
     ] {
-        let output = scene.run(&["check", "--nodes-file", &files.write(name, text)]).err;
+        let output = session.run(&["check", "--nodes-file", &files.write(name, text)]).err;
         assert!(!output.contains("secret"), "{output}");
     }
-    scene.compare_with("nodes-list.txt");
+    session.compare_with("nodes-list.txt");
 }
 
-/// The lock exists on the first node only, so the exit code of `status` shows which nodes were used.
+/// Checks that `--node` overrides `QUORLOCK_NODES`. The lock exists on the first node only, so the exit code of
+/// `status` shows which node the command used.
 #[test]
 fn option_overrides_the_variable_with_nodes() {
     let [first, second] = [Cluster::start(1), Cluster::start(1)];
@@ -154,9 +155,10 @@ fn option_overrides_the_variable_with_nodes() {
     let prefixed = files.write("prefixed.toml", &format!("{nodes}key_prefix = \"app:\"\n"));
     let url = first[0].url();
 
-    let code =
-        |scene: &Scene, arguments: &[&str]| scene.execute(&[&["status"], arguments].concat()).code;
-    let other = Scene::on(&second);
+    let code = |session: &ShellSession, arguments: &[&str]| {
+        session.execute(&[&["status"], arguments].concat()).code
+    };
+    let other = ShellSession::on(&second);
     assert_eq!(code(&other, &["a"]), 0);
     let files = [&list, &table, &marked, &marked_table, &commas, &commented];
     let files = files.into_iter().map(|file| ["--nodes-file", file]);
@@ -164,11 +166,11 @@ fn option_overrides_the_variable_with_nodes() {
         assert_eq!(code(&other, &[&options[..], &["a"]].concat()), 1, "{options:?}");
         assert_eq!(code(&other, &[&options[..], &["b"]].concat()), 0, "{options:?}");
     }
-    // The variable overrides the settings of the file.
+    // The environment variable overrides the setting in the file.
     assert_eq!(code(&other, &["--nodes-file", &prefixed, "b"]), 1);
     let other = other.with("QUORLOCK_KEY_PREFIX", "other:");
     assert_eq!(code(&other, &["--nodes-file", &prefixed, "b"]), 0);
     let other = other.with("QUORLOCK_KEY_PREFIX", "app:");
     assert_eq!(code(&other, &["--nodes-file", &list, "b"]), 1);
-    assert_eq!(code(&Scene::on(&first), &["a"]), 1);
+    assert_eq!(code(&ShellSession::on(&first), &["a"]), 1);
 }

@@ -1,14 +1,13 @@
-//! `NOTIFY_SOCKET`: notifications for systemd.
+//! Tests of notifications to systemd through `NOTIFY_SOCKET`.
 
-use crate::running::{Notes, Running, SOON};
-use crate::scene::{Ended, Scene};
+use crate::running::{Running, SOON, ScriptFiles};
+use crate::shell_session::{Ended, ShellSession};
 use kit::Cluster;
 use rustix::process::Signal;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use tempfile::TempDir;
 
-/// Checks that `hold` sends READY when it holds its lock, and STOPPING when TERM ends it.
 fn check_notifications(socket: &UnixDatagram, name: &str) {
     socket.set_read_timeout(Some(SOON)).expect("a limit");
     let received = || {
@@ -16,10 +15,10 @@ fn check_notifications(socket: &UnixDatagram, name: &str) {
         let length = socket.recv(&mut bytes).expect("a notification");
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     };
-    let (_nodes, scene) = Scene::start(3);
-    let mut holding = Running::of(scene.command(&["hold", "a"]).env("NOTIFY_SOCKET", name));
+    let (_nodes, session) = ShellSession::start(3);
+    let mut holding = Running::of(session.command(&["hold", "a"]).env("NOTIFY_SOCKET", name));
     assert_eq!(received().trim(), "READY=1");
-    assert_eq!(scene.status("a"), 1, "it is held");
+    assert_eq!(session.status("a"), 1, "it is held");
     holding.line();
     holding.send(Signal::TERM);
     assert_eq!(received().trim(), "STOPPING=1");
@@ -46,7 +45,7 @@ fn hold_notifies_an_abstract_socket() {
 #[test]
 fn hold_fails_if_the_socket_does_not_exist() {
     let nodes = Cluster::start(3);
-    let mut command = Scene::on(&nodes).command(&["hold", "a"]);
+    let mut command = ShellSession::on(&nodes).command(&["hold", "a"]);
     let ended = Ended::of(command.env("NOTIFY_SOCKET", "/no/such/socket"));
     assert_eq!(ended.code, 125);
     assert!(
@@ -55,24 +54,25 @@ fn hold_fails_if_the_socket_does_not_exist() {
         ended.err
     );
     assert!(nodes.is_empty());
-    let mut command = Scene::on(&nodes).command(&["hold", "a"]);
+    let mut command = ShellSession::on(&nodes).command(&["hold", "a"]);
     let mut holding = Running::of(command.env("NOTIFY_SOCKET", ""));
     holding.line();
     holding.send(Signal::TERM);
     assert_eq!(holding.end().code, 0, "an empty variable counts as unset");
 }
 
-/// With `run` and `lead`, CMD is the service and sends the notifications.
+/// Checks that `run` and `lead` pass `NOTIFY_SOCKET` to the command. The command is the service, so it sends the
+/// notifications itself.
 #[test]
 fn run_and_lead_pass_the_socket_to_the_command() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
     let path = TempDir::new().expect("a directory");
     let path = path.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     socket.set_nonblocking(true).expect("it can be");
-    let scene = Scene::on(&nodes);
+    let session = ShellSession::on(&nodes);
     for verb in ["run", "lead"] {
-        let mut command = dir.command(&scene, &[verb, "a"], "echo $NOTIFY_SOCKET");
+        let mut command = dir.command(&session, &[verb, "a"], "echo $NOTIFY_SOCKET");
         let out = Ended::of(command.env("NOTIFY_SOCKET", &path)).out;
         assert_eq!(out.trim(), path.to_str().expect("text"), "{verb}");
     }

@@ -1,20 +1,22 @@
-//! `run` and `hold` as process 1, as in a container: the kernel makes orphans their children.
+//! Tests of `run`, `lead` and `hold` as process 1, as in a container. The kernel makes orphaned processes children of
+//! process 1.
 
-use crate::running::{Notes, variables, wrapped};
-use crate::scene::{Ended, Scene};
+use crate::running::{ScriptFiles, variables, wrapped};
+use crate::shell_session::{Ended, ShellSession};
 use kit::Cluster;
 use rustix::process::{getpid, set_child_subreaper};
 use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The variable with the script to run.
+/// The environment variable that passes the script to `exec_quorlock_as_subreaper`.
 const SCRIPT: &str = "QUORLOCK_TEST_ORPHANS";
 
-/// Not a test: executes `quorlock` as a child subreaper, which adopts the orphans below it.
+/// Executes `quorlock` in a process that adopts orphaned descendants (a child subreaper). This function is a helper,
+/// not a test.
 #[test]
 #[ignore = "it is run by the test of this file, in a process of its own"]
-fn becomes_quorlock() {
+fn exec_quorlock_as_subreaper() {
     let script = env::var(SCRIPT).expect("it is set");
     set_child_subreaper(Some(getpid())).expect("Linux has it");
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
@@ -22,7 +24,8 @@ fn becomes_quorlock() {
     panic!("{}", command.exec());
 }
 
-/// The same command as process 1 of a new PID namespace; `None` without the right to make one.
+/// Returns a command that runs `command` as process 1 of a new PID namespace. Returns `None` if this user may not
+/// create a namespace.
 fn as_process_1(command: &Command) -> Option<Command> {
     const NAMESPACE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let tried = Command::new("unshare").args(NAMESPACE).arg("true").output();
@@ -33,7 +36,8 @@ fn as_process_1(command: &Command) -> Option<Command> {
     Some(wrapped("unshare", &NAMESPACE, command))
 }
 
-/// Makes 100 orphans, each in a new session, waits until all have ended, and writes the number of zombies.
+/// A script that creates 100 orphans, each in a new session. After all of them have ended, the script writes the number
+/// of remaining zombies to a file.
 const ORPHANS: &str =
     "i=0; while [ $i -lt 100 ]; do (setsid sh -c 'echo x >> $D/ended' &); i=$((i+1)); done
     while [ $(wc -l < $D/ended) -lt 100 ]; do sleep 0.05; done
@@ -46,8 +50,8 @@ const ORPHANS: &str =
 #[test]
 fn process_1_reaps_orphans_while_its_command_runs() {
     for verb in [["run", "r"], ["lead", "r"]] {
-        let (nodes, dir) = (Cluster::start(3), Notes::new());
-        let command = dir.command(&Scene::on(&nodes), &verb, &format!("{ORPHANS} exit 7"));
+        let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+        let command = dir.command(&ShellSession::on(&nodes), &verb, &format!("{ORPHANS} exit 7"));
         let Some(mut command) = as_process_1(&command) else { return };
         let ended = Ended::of(&mut command);
         assert_eq!(ended.code, 7, "{verb:?}: {}", ended.err);
@@ -57,11 +61,11 @@ fn process_1_reaps_orphans_while_its_command_runs() {
 
 #[test]
 fn process_1_reaps_orphans_while_it_holds_a_lock() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     let quorlock = env!("CARGO_BIN_EXE_quorlock");
     let script = format!("({ORPHANS} kill -TERM 1) & exec {quorlock} hold r");
-    let given = dir.command(&scene, &[], "");
+    let given = dir.command(&session, &[], "");
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", &script]).env_clear();
     shell.envs(variables(&given));
@@ -71,13 +75,14 @@ fn process_1_reaps_orphans_while_it_holds_a_lock() {
     assert_eq!(dir.number("zombies"), 0);
 }
 
-/// Orphans that end with the command wake the reaper, which must leave the command's exit status to tokio.
+/// Checks that the command's exit code is returned if orphans end at the same time. The orphans wake the reaper, which
+/// must leave the command's exit status to tokio.
 #[test]
-fn process_1_reports_the_code_of_a_command_that_ends_with_orphans() {
-    let (nodes, dir) = (Cluster::start(1), Notes::new());
+fn process_1_returns_the_exit_code_of_a_command_with_orphans() {
+    let (nodes, dir) = (Cluster::start(1), ScriptFiles::new());
     let script = "for i in 1 2 3 4 5 6 7 8 9; do (true &); done; exit 7";
     for _ in 0..10 {
-        let command = dir.command(&Scene::on(&nodes), &["run", "r"], script);
+        let command = dir.command(&ShellSession::on(&nodes), &["run", "r"], script);
         let Some(mut command) = as_process_1(&command) else { return };
         let ended = Ended::of(&mut command);
         assert_eq!(ended.code, 7, "{}", ended.err);
@@ -86,12 +91,12 @@ fn process_1_reports_the_code_of_a_command_that_ends_with_orphans() {
 
 #[test]
 fn zombies_of_the_group_do_not_delay_the_end() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
     let mut command = Command::new(env::current_exe().expect("it has a path"));
-    command.args(["--ignored", "--exact", "orphans::becomes_quorlock", "--nocapture"]);
-    let given = dir.command(&Scene::on(&nodes), &[], "");
+    command.args(["--ignored", "--exact", "orphans::exec_quorlock_as_subreaper", "--nocapture"]);
+    let given = dir.command(&ShellSession::on(&nodes), &[], "");
     command.envs(variables(&given));
-    // The subshell's child is an orphan, and ends before the command does.
+    // The child process of the subshell becomes an orphan, and ends before the command does.
     let script = "(sh -c 'echo $$ > $D/orphan' &); while [ ! -s $D/orphan ]; do sleep 0.05; done; \
                   while [ \"$(cut -d' ' -f3 /proc/$(cat $D/orphan)/stat)\" != Z ]; do sleep 0.05; done; \
                   exit 5";

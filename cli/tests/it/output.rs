@@ -1,13 +1,13 @@
-//! Output to a closed pipe.
+//! Tests of commands whose stdout is a closed pipe.
 
-use crate::scene::Scene;
+use crate::shell_session::ShellSession;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-/// As in `quorlock status r | head -n 0`: the exit code reports SIGPIPE, without a message.
+/// Checks `quorlock status r | head -n 0`: the exit code reports SIGPIPE, and no message is printed.
 #[test]
 fn closed_stdout_ends_the_command_without_a_message() {
-    let (nodes, scene) = Scene::start(1);
+    let (nodes, session) = ShellSession::start(1);
     for (arguments, code) in [
         (&["status", "r"][..], 141),
         (&["status", "--json", "r"], 141),
@@ -17,17 +17,17 @@ fn closed_stdout_ends_the_command_without_a_message() {
         (&["completions", "bash"], 141),
         (&["run", "r", "--", "/bin/true"], 0),
     ] {
-        let ended = run_with_closed_stdout(scene.command(arguments));
+        let ended = run_with_closed_stdout(session.command(arguments));
         assert_eq!(ended, (Some(code), String::new()), "{arguments:?}");
         assert!(nodes.is_empty(), "{arguments:?}");
     }
     nodes[0].set("r", "0123456789abcdef0123456789abcdef");
-    let (code, err) = run_with_closed_stdout(scene.command(&["release", "--force", "r"]));
+    let (code, err) = run_with_closed_stdout(session.command(&["release", "--force", "r"]));
     assert_eq!((code, &*err), (Some(141), ""));
     assert!(nodes.is_empty());
 }
 
-/// Runs the command with a closed stdout: its exit code and stderr.
+/// Runs the command with a closed stdout. Returns its exit code and its stderr.
 fn run_with_closed_stdout(mut command: Command) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);

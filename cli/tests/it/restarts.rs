@@ -1,51 +1,52 @@
-//! Recently started nodes: each run of the command is a new client, which has not observed restarts.
+//! Tests with recently started nodes. Each run of the command is a new client, which has not observed any restart.
 
 use crate::running::{Running, SOON, lock};
-use crate::scene::Scene;
+use crate::shell_session::ShellSession;
 use kit::{Child, Cluster, Pipes, Server};
 use rustix::process::{Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
-/// Longer than the default time for which a restarted node is excluded.
+/// A time longer than the period for which a restarted node is excluded by default.
 const AGE: Duration = Duration::from_secs(120);
 
-/// A scene without `QUORLOCK_RESTART_GUARD`.
-fn by_default(nodes: &[Server]) -> Scene {
-    Scene::on(nodes).without("QUORLOCK_RESTART_GUARD")
+/// Creates a session without `QUORLOCK_RESTART_GUARD`, so that the default guard applies.
+fn by_default(nodes: &[Server]) -> ShellSession {
+    ShellSession::on(nodes).without("QUORLOCK_RESTART_GUARD")
 }
 
-/// Nodes whose reported uptime exceeds the time for which a restarted node is excluded.
+/// Starts nodes whose reported uptime is longer than the period for which a restarted node is excluded.
 fn aged(count: usize) -> Cluster {
     let nodes = Cluster::start_with(count, &Server::builder().clock());
     nodes.iter().for_each(|node| node.clock().jump(AGE));
     nodes
 }
 
-fn code(scene: &Scene, arguments: &[&str]) -> i32 {
-    scene.execute(arguments).code
+fn code(session: &ShellSession, arguments: &[&str]) -> i32 {
+    session.execute(arguments).code
 }
 
 #[test]
 fn acquire_on_new_nodes_is_refused_with_the_way_out() {
     let nodes = Cluster::start(3);
-    let scene = by_default(&nodes);
+    let session = by_default(&nodes);
     let run = ["run", "-n", "r", "--", "/bin/true"];
     for verb in [&run[..], &["hold", "-n", "r"], &["run", "-w", "100ms", "r", "--", "/bin/true"]] {
-        let ended = scene.execute(verb);
+        let ended = session.execute(verb);
         assert_eq!(ended.code, 69, "{}", ended.err);
         for part in ["no lock can be acquired for ", " of 3 nodes", "--restart-guard observed"] {
             assert!(ended.err.contains(part), "{part}: {}", ended.err);
         }
     }
-    assert_eq!(code(&scene, &["run", "--restart-guard", "observed", "r", "--", "/bin/true"]), 0);
+    assert_eq!(code(&session, &["run", "--restart-guard", "observed", "r", "--", "/bin/true"]), 0);
     // The option overrides the variable, and the variable overrides the default.
-    let observed = scene.with("QUORLOCK_RESTART_GUARD", "observed");
+    let observed = session.with("QUORLOCK_RESTART_GUARD", "observed");
     assert_eq!(code(&observed, &run), 0);
     assert_eq!(code(&observed, &["hold", "-n", "--restart-guard", "strict", "r"]), 69);
 }
 
-/// Without `INFO` a node looks restarted at each connection.
+/// Checks that the message names the missing permission. Without permission for `INFO`, a client treats a node as
+/// restarted at each connection.
 #[test]
 fn acquire_without_info_permission_names_the_permission() {
     let nodes = Cluster::start(1);
@@ -56,15 +57,15 @@ fn acquire_without_info_permission_names_the_permission() {
     assert!(ended.err.contains("permit INFO (+info)"), "{}", ended.err);
 }
 
-/// An acquire that waits prints the reason first.
+/// Checks that each subcommand that waits for new nodes prints the reason before it waits.
 #[test]
 fn waiting_for_new_nodes_is_announced_by_each_subcommand() {
     let nodes = Cluster::start(3);
-    let scene = by_default(&nodes);
+    let session = by_default(&nodes);
     for verb in
         [&["run", "r", "--", "/bin/true"][..], &["hold", "r"], &["lead", "r", "--", "/bin/true"]]
     {
-        let (child, Pipes { stderr, .. }) = Child::spawn(&mut scene.command(verb));
+        let (child, Pipes { stderr, .. }) = Child::spawn(&mut session.command(verb));
         let mut lines = BufReader::new(stderr).lines();
         let line = lines.next().expect("a line").expect("text");
         assert!(line.contains("waiting: no lock can be acquired for "), "{verb:?}: {line}");
@@ -74,13 +75,13 @@ fn waiting_for_new_nodes_is_announced_by_each_subcommand() {
     }
 }
 
-/// All nodes forget the lock of a holder that continues, and a new client requests the lock.
+/// Checks that a new client cannot acquire a lock that all nodes lost in a restart while its holder keeps running.
 #[test]
 fn second_holder_after_restart_of_all_nodes_is_refused() {
     let nodes = aged(3);
-    let scene = by_default(&nodes);
-    // A long ttl, so that no renewal restores the key.
-    let mut holding = Running::of(&mut scene.command(&["hold", "--ttl", "60s", "r"]));
+    let session = by_default(&nodes);
+    // The ttl is long, so that no renewal restores the key.
+    let mut holding = Running::of(&mut session.command(&["hold", "--ttl", "60s", "r"]));
     assert!(holding.line().contains("\"value\""));
     nodes.iter().for_each(|node| {
         node.kill();
@@ -88,10 +89,10 @@ fn second_holder_after_restart_of_all_nodes_is_refused() {
     });
     let run = |options: &[&str]| {
         let arguments = [&["run", "-n"], options, &["r", "--", "/bin/true"]].concat();
-        code(&scene, &arguments)
+        code(&session, &arguments)
     };
     assert_eq!(run(&[]), 69);
-    // Without the guard, the acquire succeeds.
+    // Without the restart guard, the acquire succeeds.
     assert_eq!(run(&["--restart-guard", "off"]), 0);
     holding.send(Signal::TERM);
     holding.end();
@@ -100,9 +101,9 @@ fn second_holder_after_restart_of_all_nodes_is_refused() {
 #[test]
 fn status_and_check_report_restarted_nodes() {
     let nodes = aged(5);
-    let scene = by_default(&nodes);
-    let check = || scene.execute(&["check"]);
-    let status = |options: &[&str]| scene.execute(&[&["status"], options, &["r"]].concat());
+    let session = by_default(&nodes);
+    let check = || session.execute(&["check"]);
+    let status = |options: &[&str]| session.execute(&[&["status"], options, &["r"]].concat());
     assert_eq!((status(&[]).code, check().code), (0, 0));
     let restart = |node: &Server| {
         node.kill();
@@ -127,14 +128,14 @@ fn status_and_check_report_restarted_nodes() {
     assert_eq!(json["nodes"][2]["eligibility"]["kind"], "excluded", "{json}");
 }
 
-/// The restart guard applies only to acquires.
+/// Checks that a lock can be released by value on restarted nodes. The restart guard only applies to acquires.
 #[test]
 fn release_by_value_ignores_restarts() {
     let nodes = Cluster::start(3);
-    let scene = by_default(&nodes);
+    let session = by_default(&nodes);
     let value = "0123456789abcdef0123456789abcdef";
     nodes.iter().for_each(|node| lock(node, "r", value));
-    let ended = scene.execute(&["release", "r", "--value", value]);
+    let ended = session.execute(&["release", "r", "--value", value]);
     assert_eq!(
         (ended.code, &*ended.out),
         (0, "r: released, was held by 012345…\n"),

@@ -1,6 +1,6 @@
-//! Running commands, processes, and files of test scripts.
+//! Helpers that run commands and processes, and manage the files of test scripts.
 
-use crate::scene::{Ended, Scene};
+use crate::shell_session::{Ended, ShellSession};
 use kit::{Child, Pipes, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,10 +12,10 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// Limit for events that have no deadline.
+/// The time limit for events without a deadline of their own.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// A running `quorlock`. Dropping it kills it; the kernel then kills its command.
+/// A running `quorlock` process. Dropping a `Running` kills the process, and the kernel then kills the guarded command.
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -60,19 +60,16 @@ impl Running {
         self.stdin = None;
     }
 
-    /// The next line of its stdout.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("text");
         line
     }
 
-    /// The next line of its stdout, which is JSON.
     pub(crate) fn json_line(&mut self) -> Value {
         serde_json::from_str(&self.line()).expect("JSON")
     }
 
-    /// The next line of its stderr.
     pub(crate) fn error_line(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).expect("text");
@@ -93,8 +90,8 @@ impl Running {
     }
 }
 
-/// The same command with default signal handling: background jobs of a shell ignore INT and QUIT.
-pub(crate) fn that_ignores_nothing(command: &Command) -> Command {
+/// Returns a command that runs `command` with default signal handling. Background jobs of a shell ignore INT and QUIT.
+pub(crate) fn with_default_signals(command: &Command) -> Command {
     by_env("--default-signal=HUP,INT,QUIT,USR1,USR2,TERM", command)
 }
 
@@ -102,7 +99,7 @@ fn by_env(option: &str, command: &Command) -> Command {
     wrapped("/usr/bin/env", &[option], command)
 }
 
-/// `WRAPPER OPTIONS… COMMAND`, with the variables of the command.
+/// Builds `WRAPPER OPTIONS… COMMAND` with the environment variables of `command`.
 pub(crate) fn wrapped(wrapper: &str, options: &[&str], command: &Command) -> Command {
     let mut outer = Command::new(wrapper);
     outer.args(options).arg(command.get_program()).args(command.get_args());
@@ -110,13 +107,12 @@ pub(crate) fn wrapped(wrapper: &str, options: &[&str], command: &Command) -> Com
     outer
 }
 
-/// The variables that the command sets.
 pub(crate) fn variables(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
     command.get_envs().filter_map(|(name, value)| Some((name, value?)))
 }
 
-/// The same command, which ignores these signals from its start, as under nohup(1).
-pub(crate) fn that_ignores(signals: &str, command: &Command) -> Command {
+/// Returns a command that runs `command` with these signals ignored, as nohup(1) does.
+pub(crate) fn with_ignored_signals(signals: &str, command: &Command) -> Command {
     by_env(&format!("--ignore-signal={signals}"), command)
 }
 
@@ -124,7 +120,7 @@ pub(crate) fn pid(id: u32) -> Pid {
     Pid::from_raw(id.cast_signed()).expect("a process has a number")
 }
 
-/// The fields after the name in `/proc/ID/stat`.
+/// Returns the fields after the process name in `/proc/ID/stat`.
 pub(crate) fn stat(id: u32) -> Option<String> {
     after_name(&PathBuf::from(format!("/proc/{id}")))
 }
@@ -134,19 +130,18 @@ fn after_name(process_or_thread: &Path) -> Option<String> {
     stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
 }
 
-/// The state of a process: `T` if it is stopped.
+/// Returns the state of a process as a letter: `T` means stopped.
 pub(crate) fn state(id: u32) -> Option<char> {
     stat(id)?.chars().next()
 }
 
-/// The `/proc` directories of the threads of a process.
 pub(crate) fn threads(id: u32) -> Vec<PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
     tasks.flatten().map(|task| task.path()).collect()
 }
 
-/// Stops a process (SIGSTOP) and returns when all its threads are stopped. Before that, the kernel would not continue
-/// it when its process group is orphaned.
+/// Stops a process with SIGSTOP and waits until all its threads are stopped. If the process group becomes orphaned
+/// earlier, the kernel does not continue the process.
 #[track_caller]
 pub(crate) fn stop(id: u32) {
     kill_process(pid(id), Signal::STOP).expect("it runs");
@@ -155,36 +150,39 @@ pub(crate) fn stop(id: u32) {
     eventually("all threads are stopped", || threads(id).iter().all(is_stopped));
 }
 
-/// True if the process exists and is no zombie.
+/// Returns true if the process exists and is not a zombie.
 pub(crate) fn is_alive(id: u32) -> bool {
     state(id).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// The value of a lock with metadata.
 pub(crate) const WEB: &str = "0123456789abcdef0123456789abcdef:web-1:4711";
 
-/// Sets the key of a lock that `holder` holds, with a ttl of a minute.
+/// Sets the key of a lock that `holder` holds, with a ttl of one minute.
 pub(crate) fn lock(node: &Server, key: &str, holder: &str) {
     node.cmd(&["SET", key, holder, "PX", "60000"]);
 }
 
-/// Polls the condition, for at most `SOON`.
 #[track_caller]
 pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
     kit::eventually(SOON, what, condition);
 }
 
-/// A directory for files of a test's shell scripts, which get its path in `$D`.
-pub(crate) struct Notes(TempDir);
+/// A directory for the files of a test's shell scripts. The variable `$D` contains its path.
+pub(crate) struct ScriptFiles(TempDir);
 
-impl Notes {
+impl ScriptFiles {
     pub(crate) fn new() -> Self {
         Self(TempDir::new().expect("a directory"))
     }
 
-    /// `quorlock VERB OPTIONS… -- sh -c SCRIPT`.
-    pub(crate) fn command(&self, scene: &Scene, arguments: &[&str], script: &str) -> Command {
-        let mut command = scene.command(arguments);
+    /// Builds the command `quorlock ARGUMENTS… -- /bin/sh -c SCRIPT`.
+    pub(crate) fn command(
+        &self,
+        session: &ShellSession,
+        arguments: &[&str],
+        script: &str,
+    ) -> Command {
+        let mut command = session.command(arguments);
         command.args(["--", "/bin/sh", "-c", script]);
         command.env("D", self.0.path()).env("PATH", "/usr/bin:/bin");
         command
@@ -206,21 +204,20 @@ impl Notes {
         fs::write(self.path(name), "").expect("it is written");
     }
 
-    /// A copy of a program, made by cp(1): if the test had the file open for writing, a concurrently started process
-    /// would inherit it, and the copy could not be executed.
+    /// Copies a program with cp(1). If this process wrote the copy itself, a child process that another test starts at
+    /// the same time would inherit the open file, and the copy could not be executed.
     pub(crate) fn copy(&self, program: &str, name: &str) -> PathBuf {
         let copied = Command::new("cp").arg(program).arg(self.path(name)).status();
         assert!(copied.expect("cp").success());
         self.path(name)
     }
 
-    /// The time of the last write to a file.
     pub(crate) fn written(&self, name: &str) -> SystemTime {
         let path: &Path = &self.path(name);
         fs::metadata(path).and_then(|it| it.modified()).expect("it was written")
     }
 
-    /// The number in a file, once it has a line.
+    /// Waits until the file contains a complete line. Returns the number on this line.
     #[track_caller]
     pub(crate) fn number(&self, name: &str) -> u32 {
         eventually(name, || self.read(name).ends_with('\n'));

@@ -1,20 +1,20 @@
-//! `run`: signals are forwarded to the command.
+//! Tests of signals that `run` forwards to its command.
 
 use crate::running::{
-    Notes, Running, eventually, pid, that_ignores, that_ignores_nothing, wrapped,
+    Running, ScriptFiles, eventually, pid, with_default_signals, with_ignored_signals, wrapped,
 };
-use crate::scene::{Ended, Scene};
+use crate::shell_session::{Ended, ShellSession};
 use kit::Cluster;
 use rustix::process::{Signal, kill_process};
 
 #[test]
 fn signals_are_forwarded_to_the_command() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     let script = "for s in HUP INT QUIT USR1 USR2; do trap \"echo $s >> $D/heard\" $s; done; \
                   trap 'echo TERM >> $D/heard; exit 4' TERM; echo > $D/ready; n=0; \
                   while [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done";
-    let mut command = that_ignores_nothing(&dir.command(&scene, &["run", "r"], script));
+    let mut command = with_default_signals(&dir.command(&session, &["run", "r"], script));
     let running = Running::of(&mut command);
     eventually("the traps are set", || dir.has("ready"));
     let signals = [
@@ -35,12 +35,12 @@ fn signals_are_forwarded_to_the_command() {
 
 #[test]
 fn ignored_signals_stay_ignored() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     let script = "echo $$ > $D/child; while [ ! -e $D/go ]; do sleep 0.05; done; exit 6";
-    let plain = dir.command(&scene, &["run", "r"], script);
-    // As under nohup(1), and for background jobs of a shell.
-    let running = Running::of(&mut that_ignores("HUP,INT,QUIT", &plain));
+    let plain = dir.command(&session, &["run", "r"], script);
+    // These signals are ignored under nohup(1), and in background jobs of a shell.
+    let running = Running::of(&mut with_ignored_signals("HUP,INT,QUIT", &plain));
     let child = dir.number("child");
     for signal in [Signal::HUP, Signal::INT, Signal::QUIT] {
         running.send(signal);
@@ -50,29 +50,30 @@ fn ignored_signals_stay_ignored() {
     assert_eq!(running.end().code, 6);
 }
 
-/// Child processes inherit an ignored CHLD. The kernel then discards the exit statuses of children.
+/// Checks the exit code if quorlock inherited an ignored CHLD. With CHLD ignored, the kernel discards the exit statuses
+/// of child processes.
 #[test]
 fn exit_code_is_known_although_sigchld_was_ignored() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     for verb in ["run", "lead"] {
-        let plain = dir.command(&scene, &[verb, "r"], "exit 5");
-        let ended = Ended::of(&mut that_ignores("CHLD", &plain));
+        let plain = dir.command(&session, &[verb, "r"], "exit 5");
+        let ended = Ended::of(&mut with_ignored_signals("CHLD", &plain));
         assert_eq!((ended.code, &*ended.err), (5, ""), "{verb}");
     }
 }
 
-/// Without a terminal, quorlock forwards INT and QUIT in the foreground, too.
+/// Checks that INT and QUIT are forwarded to a command in the foreground if there is no terminal to send them.
 #[test]
 fn foreground_signals_are_forwarded_without_a_terminal() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     let script = "for s in HUP INT QUIT USR1 TERM; do trap \"echo $s >> $D/heard\" $s; done; \
                   echo $PPID > $D/quorlock; echo > $D/ready; n=0; \
                   while [ ! -e $D/go ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done; exit 4";
-    let command = dir.command(&scene, &["run", "--foreground", "r"], script);
+    let command = dir.command(&session, &["run", "--foreground", "r"], script);
     let _running =
-        Running::of(&mut wrapped("setsid", &["--wait"], &that_ignores_nothing(&command)));
+        Running::of(&mut wrapped("setsid", &["--wait"], &with_default_signals(&command)));
     eventually("the traps are set", || dir.has("ready"));
     let heard = |name: &str| dir.read("heard").matches(name).count();
     for (number, (signal, name)) in (0..).zip([

@@ -1,7 +1,7 @@
-//! `status`: output and exit codes.
+//! Tests of the output and exit codes of `status`.
 
 use crate::running::{WEB, lock};
-use crate::scene::{Ended, Scene};
+use crate::shell_session::{Ended, ShellSession};
 use kit::{Child, Cluster, Pipes, Proxy, Server, eventually};
 use std::io::{BufRead, BufReader, Lines, Read};
 use std::process::ChildStdout;
@@ -13,10 +13,10 @@ const CRON: &str = "fedcba9876543210fedcba9876543210";
 
 #[test]
 fn lock_is_free_held_or_unknown() {
-    let (nodes, mut scene) = Scene::start(3);
+    let (nodes, mut session) = ShellSession::start(3);
     let mut status = || {
-        scene.run(&["status", "backup"]);
-        scene.run(&["status", "-q", "backup"]);
+        session.run(&["status", "backup"]);
+        session.run(&["status", "-q", "backup"]);
     };
     status();
     lock(&nodes[0], "backup", WEB);
@@ -29,7 +29,7 @@ fn lock_is_free_held_or_unknown() {
     for node in &nodes[..] {
         node.flushall();
     }
-    // With two of three nodes, the state is known; one held node leaves it unknown.
+    // Two free nodes of three determine the state. One held and one free node leave the state unknown.
     nodes[0].kill();
     status();
     lock(&nodes[1], "backup", WEB);
@@ -37,26 +37,26 @@ fn lock_is_free_held_or_unknown() {
     nodes[1].kill();
     nodes[2].kill();
     status();
-    scene.compare_with("status.txt");
+    session.compare_with("status.txt");
 }
 
 #[test]
 fn json_has_one_object_per_line() {
-    let (nodes, mut scene) = Scene::start(3);
+    let (nodes, mut session) = ShellSession::start(3);
     lock(&nodes[0], "backup", WEB);
     lock(&nodes[1], "backup", WEB);
     nodes[2].kill();
-    let json = scene.run(&["status", "--json", "backup"]).out;
+    let json = session.run(&["status", "--json", "backup"]).out;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(
         (&json["state"], &json["holder"]["metadata"]),
         (&"held".into(), &"web-1:4711".into())
     );
-    scene.run(&["status", "--json", "free"]);
-    scene.compare_with("status-json.txt");
+    session.run(&["status", "--json", "free"]);
+    session.compare_with("status-json.txt");
 }
 
-/// Control characters in metadata and names must not reach the terminal.
+/// Checks that control characters in metadata and names do not reach the terminal.
 #[cfg(unix)]
 #[test]
 fn names_and_metadata_are_printed_escaped() {
@@ -66,26 +66,27 @@ fn names_and_metadata_are_printed_escaped() {
     let nodes = Cluster::start(1);
     let name = b"\xff\x1b[2J\n";
     nodes[0].set(name, format!("{CRON}:\x1b[2Jme"));
-    let mut command = Scene::on(&nodes).command(&["status"]);
+    let mut command = ShellSession::on(&nodes).command(&["status"]);
     let Ended { out: output, code, .. } = Ended::of(command.arg(OsStr::from_bytes(name)));
     assert_eq!(code, 1);
     let head = "\\xff\\u{1b}[2J\\n: held by \\u{1b}[2Jme\n";
     assert_eq!(output.split_inclusive('\n').next(), Some(head), "{output}");
 }
 
-/// A new client waits for the connections to all nodes, not only to the nearest.
+/// Checks that a new client waits for the connections to all nodes, including slow ones.
 #[test]
 fn status_waits_for_a_slow_connection() {
     let nodes = Cluster::start(3);
     let far = Proxy::start(nodes[2].addr());
     far.hold_connects(true);
     let urls = [nodes[0].url(), nodes[1].url(), far.url()].join(",");
-    let scene = Scene::default().with("QUORLOCK_NODES", &urls);
-    let scene = scene.with("QUORLOCK_NODE_TIMEOUT", "1s").with("QUORLOCK_CONNECT_TIMEOUT", "60s");
-    // With another guard, the recent start of the servers would delay the result, too.
-    let scene = scene.with("QUORLOCK_RESTART_GUARD", "off");
-    let (child, Pipes { mut stdout, .. }) = Child::spawn(&mut scene.command(&["status", "a"]));
-    // Longer than the node timeout.
+    let session = ShellSession::default().with("QUORLOCK_NODES", &urls);
+    let session =
+        session.with("QUORLOCK_NODE_TIMEOUT", "1s").with("QUORLOCK_CONNECT_TIMEOUT", "60s");
+    // With another guard, the recent start of the servers would also delay the result.
+    let session = session.with("QUORLOCK_RESTART_GUARD", "off");
+    let (child, Pipes { mut stdout, .. }) = Child::spawn(&mut session.command(&["status", "a"]));
+    // The pause is longer than the node timeout.
     std::thread::sleep(Duration::from_secs(3));
     far.heal();
     assert_eq!(child.wait(SOON), Some(0));
@@ -98,8 +99,8 @@ fn status_waits_for_a_slow_connection() {
 fn status_does_not_wait_for_nodes_that_refuse() {
     let nodes = Cluster::start(3);
     nodes.iter().for_each(Server::kill);
-    let scene = Scene::on(&nodes).with("QUORLOCK_CONNECT_TIMEOUT", "10m");
-    let (child, _pipes) = Child::spawn(&mut scene.command(&["status", "a"]));
+    let session = ShellSession::on(&nodes).with("QUORLOCK_CONNECT_TIMEOUT", "10m");
+    let (child, _pipes) = Child::spawn(&mut session.command(&["status", "a"]));
     assert_eq!(child.wait(SOON), Some(69));
 }
 
@@ -109,8 +110,8 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(scene: &Scene, arguments: &[&str]) -> Self {
-        let (child, Pipes { stdout, .. }) = Child::spawn(&mut scene.command(arguments));
+    fn start(session: &ShellSession, arguments: &[&str]) -> Self {
+        let (child, Pipes { stdout, .. }) = Child::spawn(&mut session.command(arguments));
         Self { _child: child, lines: BufReader::new(stdout).lines() }
     }
 
@@ -121,9 +122,9 @@ impl Watch {
 
 #[test]
 fn watch_prints_each_change_and_polls_twice_per_second() {
-    let (nodes, scene) = Scene::start(1);
-    let mut text = Watch::start(&scene, &["status", "--watch", "backup"]);
-    let mut json = Watch::start(&scene, &["status", "--watch", "--json", "backup"]);
+    let (nodes, session) = ShellSession::start(1);
+    let mut text = Watch::start(&session, &["status", "--watch", "backup"]);
+    let mut json = Watch::start(&session, &["status", "--watch", "--json", "backup"]);
     let mut both = |word: &str| {
         let (line, object) = (text.next(), json.next());
         assert!(line.contains(&format!(" backup: {word}")), "{line}");
@@ -134,11 +135,11 @@ fn watch_prints_each_change_and_polls_twice_per_second() {
     both("free");
     lock(&nodes[0], "backup", WEB);
     both("held by web-1:4711");
-    // The remaining ttl is no change: the next line is about the other holder.
+    // A change of the remaining ttl is not printed, so the next line is about the other holder.
     let calls = || nodes[0].calls("pttl");
     let (start, before) = (Instant::now(), calls());
     eventually(SOON, "the nodes are polled", || calls() >= before + 12);
-    // Each of the two commands has polled at least five more times, twice per second.
+    // Each of the two commands has polled at least five more times, at two polls per second.
     assert!(start.elapsed() > Duration::from_secs(2), "{:?}", start.elapsed());
     lock(&nodes[0], "backup", CRON);
     both("held by fedcba…");
@@ -148,12 +149,12 @@ fn watch_prints_each_change_and_polls_twice_per_second() {
     both("unknown");
 }
 
-/// As in `quorlock status --watch backup | head -n 1`.
+/// Checks that `quorlock status --watch backup | head -n 1` ends.
 #[test]
 fn watch_ends_when_its_reader_closes_the_pipe() {
-    let (nodes, scene) = Scene::start(1);
+    let (nodes, session) = ShellSession::start(1);
     let (child, Pipes { stdout, .. }) =
-        Child::spawn(&mut scene.command(&["status", "--watch", "a"]));
+        Child::spawn(&mut session.command(&["status", "--watch", "a"]));
     let mut lines = BufReader::new(stdout).lines();
     lines.next().expect("a line").expect("text");
     drop(lines);

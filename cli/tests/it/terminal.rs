@@ -1,10 +1,10 @@
-//! Behaviour on a terminal: progress while waiting, and job control.
+//! Tests of the behaviour on a terminal: progress during a wait, and job control.
 
 use crate::running::{
-    Notes, SOON, WEB, eventually, is_alive, lock, stat, state, that_ignores_nothing, variables,
-    wrapped,
+    SOON, ScriptFiles, WEB, eventually, is_alive, lock, stat, state, variables,
+    with_default_signals, wrapped,
 };
-use crate::scene::{Ended, Scene};
+use crate::shell_session::{Ended, ShellSession};
 use kit::Cluster;
 use rustix::process::{Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A pseudo terminal with its user. Dropping it closes the terminal and kills its command.
+/// A pseudo terminal with the command that runs on it. Dropping a `Terminal` closes the terminal and kills the command.
 pub(crate) struct Terminal {
     keyboard: File,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -26,7 +26,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a command on a new terminal. The command is the session leader if setsid(1) starts it.
+    /// Runs a command on a new terminal. The command only leads a session if it is started by setsid(1).
     pub(crate) fn run(mut command: Command) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&controller).and_then(|()| unlockpt(&controller)).expect("permission");
@@ -64,7 +64,6 @@ impl Terminal {
         eventually(text, || self.shown().contains(text));
     }
 
-    /// Waits until the command ends, and returns its output and exit code.
     pub(crate) fn end(mut self) -> Ended {
         let mut code = None;
         eventually("it ends", || {
@@ -84,18 +83,18 @@ impl Drop for Terminal {
     }
 }
 
-/// The same command as the leader of a session on the terminal.
+/// Returns a command that runs `command` as the leader of a session on the terminal.
 fn in_session(command: &Command) -> Command {
-    let mut setsid = wrapped("setsid", &["--ctty", "--wait"], &that_ignores_nothing(command));
+    let mut setsid = wrapped("setsid", &["--ctty", "--wait"], &with_default_signals(command));
     setsid.env("PATH", "/usr/bin:/bin");
     setsid
 }
 
 #[test]
 fn run_shows_the_holder_while_waiting() {
-    let (nodes, scene) = Scene::start(3);
+    let (nodes, session) = ShellSession::start(3);
     nodes.iter().for_each(|node| lock(node, "r", WEB));
-    let waiting = Terminal::run(scene.command(&["run", "r", "--", "/bin/echo", "my turn"]));
+    let waiting = Terminal::run(session.command(&["run", "r", "--", "/bin/echo", "my turn"]));
     waiting.shows("quorlock: waiting (1s): r is held by web-1:4711");
     nodes.iter().for_each(|node| assert!(node.del("r")));
     let ended = waiting.end();
@@ -112,12 +111,12 @@ fn run_shows_the_holder_while_waiting() {
 
 #[test]
 fn quiet_run_shows_no_progress_on_a_terminal() {
-    let (nodes, scene) = Scene::start(3);
+    let (nodes, session) = ShellSession::start(3);
     for verb in [&["run", "-q"][..], &["lead", "--quiet"]] {
         nodes.iter().for_each(|node| lock(node, "r", WEB));
         let arguments = [verb, &["r", "--", "/bin/echo", "my turn"]].concat();
-        let waiting = Terminal::run(scene.command(&arguments));
-        // Longer than the delay of the progress line without the option.
+        let waiting = Terminal::run(session.command(&arguments));
+        // The pause is longer than the delay of the progress line without `--quiet`.
         thread::sleep(Duration::from_secs(3));
         nodes.iter().for_each(|node| assert!(node.del("r")));
         let ended = waiting.end();
@@ -125,14 +124,13 @@ fn quiet_run_shows_no_progress_on_a_terminal() {
     }
 }
 
-/// A script that reads a line from the terminal and prints it.
 const READER: &str = "echo $$ > $D/child; read line; echo got $line";
 
 #[test]
 fn foreground_command_reads_from_the_terminal() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let command = dir.command(&scene, &["run", "--foreground", "r"], READER);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let command = dir.command(&session, &["run", "--foreground", "r"], READER);
     let mut terminal = Terminal::run(in_session(&command));
     dir.number("child");
     terminal.type_in("hello\n");
@@ -140,16 +138,17 @@ fn foreground_command_reads_from_the_terminal() {
     assert_eq!(terminal.end().code, 0);
 }
 
-/// The terminal sends INT to its whole foreground group, so quorlock must not forward it a second time.
+/// Checks that Control-C sends INT only once to a command in the foreground. The terminal sends INT to the whole
+/// foreground group, so quorlock must not forward it.
 #[test]
 fn foreground_command_gets_control_c_only_from_the_terminal() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     let script = "for s in INT USR1; do trap \"echo $s >> $D/heard\" $s; done; \
                   echo $PPID > $D/quorlock; n=0; \
                   while [ ! -e $D/go ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done";
-    let mut command = scene.command(&["run", "--foreground", "r", "--", "/usr/bin/setsid"]);
-    let given = dir.command(&scene, &[], script);
+    let mut command = session.command(&["run", "--foreground", "r", "--", "/usr/bin/setsid"]);
+    let given = dir.command(&session, &[], script);
     command.args(given.get_args().skip(1));
     command.envs(variables(&given));
     let mut terminal = Terminal::run(in_session(&command));
@@ -164,13 +163,13 @@ fn foreground_command_gets_control_c_only_from_the_terminal() {
 }
 
 #[test]
-fn background_command_is_stopped_by_a_read_and_ended_by_control_c() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let mut terminal = Terminal::run(in_session(&dir.command(&scene, &["run", "r"], READER)));
+fn background_command_stops_at_a_read_and_ends_at_control_c() {
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let mut terminal = Terminal::run(in_session(&dir.command(&session, &["run", "r"], READER)));
     let child = dir.number("child");
     eventually("it is stopped", || state(child) == Some('T'));
-    // Control-C. A stopped process handles it when it is continued.
+    // Control-C sends INT, which a stopped process handles only after CONT.
     terminal.type_in("\u{3}");
     eventually("it is interrupted", || {
         let _ = kill_process(crate::running::pid(child), Signal::CONT);
@@ -182,12 +181,12 @@ fn background_command_is_stopped_by_a_read_and_ended_by_control_c() {
 
 #[test]
 fn control_z_stops_the_command_and_it_continues_with_its_lock() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
     // The script starts no processes: a shell that waits for a stopped child does not count as stopped.
     let script = "mkfifo $D/go; echo $$ > $D/child; read line < $D/go; echo done";
     let mut terminal =
-        Terminal::run(in_session(&dir.command(&scene, &["run", "--ttl", "60s", "r"], script)));
+        Terminal::run(in_session(&dir.command(&session, &["run", "--ttl", "60s", "r"], script)));
     let child = dir.number("child");
     // Control-Z stops quorlock and the command.
     terminal.type_in("\u{1a}");

@@ -1,16 +1,16 @@
-//! Usage errors: exit code 2, with advice, before any node is contacted.
+//! Tests of usage errors: exit code 2 and advice, before the command contacts any node.
 
-use crate::scene::Scene;
+use crate::shell_session::ShellSession;
 use regex::Regex;
 use std::fs;
 use std::path::Path;
 
-/// Ports without a server.
+/// URLs whose ports have no server.
 const NODES: &str = "redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3";
 
 #[test]
 fn missing_arguments_are_named() {
-    let mut scene = Scene::default();
+    let mut session = ShellSession::default();
     for arguments in [
         &[][..],
         &["rum"],
@@ -32,16 +32,16 @@ fn missing_arguments_are_named() {
         &["completions"],
         &["completions", "csh"],
     ] {
-        scene.run(arguments);
+        session.run(arguments);
     }
-    scene.compare_with("usage-missing.txt");
+    session.compare_with("usage-missing.txt");
 }
 
 #[test]
 fn invalid_options_are_refused() {
-    let mut scene = Scene::default().with("QUORLOCK_NODES", NODES);
+    let mut session = ShellSession::default().with("QUORLOCK_NODES", NODES);
     let long = "m".repeat(4097);
-    scene.name("[LONG]", &long);
+    session.name("[LONG]", &long);
     for options in [
         &["--ttl", "10"][..],
         &["--ttl", "0s"],
@@ -63,7 +63,7 @@ fn invalid_options_are_refused() {
         &["--max-ttl", "5s"],
         &["--max-ttl", "5m", "--ttl", "4m", "--grace", "3m"],
     ] {
-        scene.run(&[&["run"], options, &["a", "--", "true"]].concat());
+        session.run(&[&["run"], options, &["a", "--", "true"]].concat());
     }
     for (name, value) in [
         ("QUORLOCK_TOKEN_TTL", "5s"),
@@ -72,28 +72,28 @@ fn invalid_options_are_refused() {
         ("QUORLOCK_NODE_TIMEOUT", "0s"),
         ("QUORLOCK_MAX_TTL", "0s"),
     ] {
-        scene.run_with(name, value, &["hold", "a"]);
+        session.run_with(name, value, &["hold", "a"]);
     }
     for options in
         [&["hold", "--ttl", "2m", "a"][..], &["lead", "--grace", "6s", "a", "--", "true"]]
     {
-        scene.run(options);
+        session.run(options);
     }
-    // These verbs have no options for the lock.
+    // These subcommands have no options for the lock.
     for verb in [&["check"][..], &["status", "a"], &["release", "a", "--force"], &["torture"]] {
-        scene.run_with("QUORLOCK_TTL", "2m", verb);
+        session.run_with("QUORLOCK_TTL", "2m", verb);
     }
-    scene.run_with("QUORLOCK_METADATA", &long, &["check"]);
+    session.run_with("QUORLOCK_METADATA", &long, &["check"]);
     let value = "v".repeat(5000);
-    scene.name("[VALUE]", &value);
-    scene.run(&["release", "a", "--value", &value]);
-    scene.compare_with("usage-options.txt");
+    session.name("[VALUE]", &value);
+    session.run(&["release", "a", "--value", &value]);
+    session.compare_with("usage-options.txt");
 }
 
 #[test]
 fn invalid_torture_options_are_refused() {
-    let mut scene =
-        Scene::default().with("QUORLOCK_NODES", "redis://127.0.0.1:1 redis://127.0.0.1:2");
+    let mut session =
+        ShellSession::default().with("QUORLOCK_NODES", "redis://127.0.0.1:1 redis://127.0.0.1:2");
     for options in [
         &["--fault", "a"][..],
         &["--mend", "b"],
@@ -105,15 +105,15 @@ fn invalid_torture_options_are_refused() {
         &["--also-nodes-file", "/no/such/file"],
         &["--out", "/dev/null/here"],
     ] {
-        scene.run(&[&["torture"], options].concat());
+        session.run(&[&["torture"], options].concat());
     }
-    scene.run_with("QUORLOCK_NODE_TIMEOUT", "251ms", &["torture"]);
-    scene.compare_with("usage-torture.txt");
+    session.run_with("QUORLOCK_NODE_TIMEOUT", "251ms", &["torture"]);
+    session.compare_with("usage-torture.txt");
 }
 
 #[test]
 fn invalid_resource_names_are_refused() {
-    let mut scene = Scene::default().with("QUORLOCK_NODES", NODES);
+    let mut session = ShellSession::default().with("QUORLOCK_NODES", NODES);
     for arguments in [
         &["run", "", "--", "true"][..],
         &["run", "a", "", "--", "true"],
@@ -128,12 +128,13 @@ fn invalid_resource_names_are_refused() {
         &["run", "--fenced", "a{b", "--", "true"],
         &["release", "a", "--value", "0123456789abcdef0123456789abcdef+2"],
     ] {
-        scene.run(arguments);
+        session.run(arguments);
     }
-    scene.compare_with("usage-names.txt");
+    session.compare_with("usage-names.txt");
 }
 
-/// Messages of the library name methods of its builder, which do not exist in a shell.
+/// Checks that messages about settings name no builder method. The library's messages do, but builder methods do not
+/// exist in a shell.
 #[test]
 fn messages_about_settings_name_no_rust_method() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -156,6 +157,6 @@ fn messages_about_settings_name_no_rust_method() {
     assert!(named >= UNREACHABLE.len(), "only {named} variants name a method");
 }
 
-/// Errors that the calls of the command never return.
+/// The names of errors that the library never returns for the calls that the command makes.
 const UNREACHABLE: [&str; 5] =
     ["EnsureExceedsMax", "NoResources", "AdoptsSet", "CoolDownExceedsMax", "MarginTooLong"];

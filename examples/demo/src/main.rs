@@ -1,7 +1,7 @@
 //! Four workers compete for one lock on five Redis servers while servers are killed and stopped: `make demo`.
 //!
-//! Prints each fault, the first lock acquired after it and the first failure after it: at most 25 lines. The rest is
-//! counted.
+//! Prints each fault, the first acquire after the fault and the first failure after the fault, in at most 25 lines.
+//! Other events are only counted.
 
 use kit::Cluster;
 use quorlock::{AcquireError, NodeState, NodeVote, Redlock, Report, RetryPolicy};
@@ -13,20 +13,19 @@ use tokio::time::sleep;
 const WORKERS: [&str; 4] = ["ann", "bob", "cyd", "dan"];
 const RESOURCE: &str = "orders/42";
 const TTL: Duration = Duration::from_secs(2);
-/// How long the workers go on after the last fault, if the restarted node does not count before.
+/// How long the restarted node may take after the last fault to regain its vote.
 const LAST_PHASE: Duration = Duration::from_secs(10);
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The events of the run, shared by the workers.
 #[derive(Default)]
 struct Log {
     holds: Vec<Hold>,
     failed_acquires: usize,
     unconfirmed_releases: usize,
-    /// The time in which only two nodes reply.
+    /// The time in which only two nodes reply. `None` before the outage.
     outage: Option<(Instant, Instant)>,
     last_fault: Option<Instant>,
     has_shown_acquire: bool,
@@ -35,7 +34,7 @@ struct Log {
 }
 
 impl Log {
-    /// True if a request was made after the last fault, so that its result shows the effect of that fault.
+    /// Returns true if an acquire was requested after the last fault, so its result shows the fault's effect.
     fn is_after_fault(&self, requested: Instant) -> bool {
         self.last_fault.is_none_or(|fault| fault <= requested)
     }
@@ -62,7 +61,7 @@ impl Demo {
         println!("{:6.2} s  {subject:<4} {event}", self.begun.elapsed().as_secs_f64());
     }
 
-    /// Prints a fault, and lets the next acquire and the next failure be printed.
+    /// Prints a fault. From then on, the next acquire and the next failure are printed again.
     fn fault(&self, event: &str) {
         let mut log = self.log();
         self.print("----", event);
@@ -95,7 +94,6 @@ impl Demo {
     }
 }
 
-/// The votes of the nodes n1 to n5.
 fn votes(report: &Report) -> String {
     let names = |vote: &NodeVote| {
         let nodes = (1..).zip(report.nodes()).filter(|(_, node)| node.vote() == vote);
@@ -122,7 +120,7 @@ async fn work(worker: &'static str, redlock: Redlock, demo: Arc<Demo>) {
         match redlock.acquire(RESOURCE).wait(ms(700)).await {
             Ok(lease) => {
                 let from = Instant::now();
-                // Slow nodes can still vote: the report has their votes, too.
+                // Slow nodes can still vote during this pause, so the report includes their votes.
                 sleep(ms(90)).await;
                 demo.acquired(worker, requested, from, &lease.report());
                 sleep(ms(60)).await;
@@ -179,7 +177,6 @@ fn has_vote(redlock: &Redlock, node: usize) -> bool {
     *node.state() == NodeState::Up && node.eligibility().counts_in().is_zero()
 }
 
-/// Prints the totals and what was seen.
 async fn judge(cluster: &Cluster, redlock: &Redlock, demo: &Demo) -> ExitCode {
     let closed = redlock.close().await;
     let mut log = demo.log();

@@ -1,5 +1,5 @@
-//! An HTTP handler under a lock. It replies 409 while another request holds the lock and 503 while too few nodes
-//! answer, with `Retry-After`:
+//! An HTTP handler that works under a lock. The handler replies 409 while another request holds the lock, and 503 while
+//! too few nodes reply, with `Retry-After`:
 //! `cargo run -p quorlock-http -- redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`, then
 //! `curl -X POST localhost:PORT/orders/42/pay`
 
@@ -22,14 +22,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// If the client disconnects, this future is dropped, which releases the lock.
+/// Charges an order under its lock. If the client disconnects, this future is dropped, which releases the lock.
 async fn pay(State(redlock): State<Redlock>, Path(id): Path<u64>) -> Response {
-    // One attempt, so a request does not wait for another. Unlike `try_acquire`, it also asks for the remaining ttl.
+    // One attempt, so that a request does not wait for another request. Unlike `try_acquire`, `acquire` also reads the
+    // remaining ttl of a held lock.
     let lock = redlock.acquire(format!("orders/{id}")).max_attempts(1);
     match lock.using(charge).await {
         Ok(receipt) => (StatusCode::OK, receipt).into_response(),
         Err(UsingError::NotAcquired(error)) => refusal(&error),
-        // The order may have been paid: check that before it is tried again.
+        // The order may have been paid: check the order before you retry.
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
@@ -43,7 +44,7 @@ fn refusal(error: &AcquireError) -> Response {
         StatusCode::INTERNAL_SERVER_ERROR
     };
     let seconds = error.retry_after().map_or(1, |time| time.as_secs() + 1);
-    // The report names the nodes: write it to the log, not into the response.
+    // The report names the nodes: log the report, but do not send it to the client.
     eprintln!("{error}");
     (status, [(RETRY_AFTER, seconds.to_string())]).into_response()
 }

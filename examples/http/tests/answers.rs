@@ -1,11 +1,11 @@
-//! The handler's responses, with real Redis servers.
+//! Tests of the handler's responses, with real Redis servers.
 
 use kit::{Child, Cluster, Pipes};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-/// Sends a request. [`response`] reads the reply.
+/// Sends a request without reading the response.
 fn request(address: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let head =

@@ -1,5 +1,5 @@
-//! Deposits to an account in `PostgreSQL`. Each transaction first checks the fencing token of the lock, so a holder
-//! whose lease has expired cannot change anything:
+//! Deposits money into an account in `PostgreSQL`. Each transaction first checks the fencing token of the lock, so a
+//! holder whose lease has expired cannot change the account:
 //! `cargo run -p quorlock-postgres -- "host=localhost user=postgres" redis://10.0.0.1 ...`
 
 use quorlock::{FencingToken, Lease, Redlock};
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let ann = redlock.acquire("account/7").await?;
     println!("ann deposits 100: balance {}", deposit(&mut database, &ann, 100).await?);
-    tokio::time::sleep(ann.validity() + Duration::from_millis(200)).await; // Stands for a pause of ann's process.
+    tokio::time::sleep(ann.validity() + Duration::from_millis(200)).await; // Simulates a pause of ann's process.
 
     let bob = redlock.acquire("account/7").await?;
     println!("bob deposits 10: balance {}", deposit(&mut database, &bob, 10).await?);
@@ -32,12 +32,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the new balance.
+/// Deposits `amount` in one transaction that first checks the lease's token. Returns the new balance.
 async fn deposit(database: &mut Client, lease: &Lease, amount: i64) -> Result<i64, Box<dyn Error>> {
     let token: FencingToken = lease.token().ok_or("a fenced lease has a token")?;
     let transaction = database.transaction().await?;
-    // The first statement records the token and locks the row until the commit. It returns no row if the row has
-    // a higher token. The transaction is then rolled back when it is dropped.
+    // The first statement records the token and locks the row until the commit. If the row has a higher token, the
+    // statement returns no row, and dropping the transaction rolls it back.
     let claim = "UPDATE accounts SET token = $1 WHERE id = '7' AND token <= $1 RETURNING balance";
     let row = transaction.query_opt(claim, &[&i64::try_from(token)?]).await?;
     let row = row.ok_or_else(|| format!("token {token} is stale"))?;

@@ -1,4 +1,4 @@
-//! The program on real Redis servers and a real `PostgreSQL` server.
+//! Tests of the program with real Redis servers and a real `PostgreSQL` server.
 
 #[path = "../../../tests/it/guarded/postgres.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]

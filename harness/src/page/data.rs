@@ -10,28 +10,30 @@ use super::{
 };
 use crate::record::{End, Hold, Stretch};
 
-/// All times are in microseconds: finer than a screen can show, and a third shorter than nanoseconds.
+/// Nanoseconds per microsecond. All times in the data are in microseconds: finer than a screen can
+/// show, and a third shorter than nanoseconds.
 const MICROSECOND: u64 = 1_000;
-/// Flag in the `end` of a hold.
+/// A flag in the `end` of a hold. It shows that the library renewed the lease in the background.
 const RENEWED: u64 = 4;
 
 #[derive(Serialize)]
 struct Data<'a> {
     end: u64,
-    nemeses: Vec<Kind<'a>>,
-    targets: Vec<Worked<'a>>,
-    /// Two numbers for each part of the run: number of nodes, start. Empty if the run has one part.
+    nemeses: Vec<NemesisData<'a>>,
+    targets: Vec<TargetData<'a>>,
+    /// Two numbers for each part of the run: the number of nodes, and the start. Empty if the run
+    /// has only one part.
     changes: Vec<u64>,
-    /// Two numbers for each holder: client, task.
+    /// Two numbers for each holder: the client and the task.
     who: Vec<u16>,
-    rows: Vec<Held>,
-    /// Six numbers for each overlap: row, index in the findings, start, duration, and start and duration of both holds
-    /// together.
+    rows: Vec<RowData>,
+    /// Six numbers for each overlap: the row, the index in the findings, the start, the duration,
+    /// and the start and duration of the two holds together.
     overlaps: Vec<u64>,
 }
 
 #[derive(Serialize)]
-struct Kind<'a> {
+struct NemesisData<'a> {
     name: &'a str,
     letter: &'a str,
     color: usize,
@@ -39,21 +41,22 @@ struct Kind<'a> {
 }
 
 #[derive(Serialize)]
-struct Worked<'a> {
+struct TargetData<'a> {
     name: &'a str,
     lanes: usize,
-    /// Four numbers for each fault: nemesis, lane, start, duration.
+    /// Four numbers for each fault: the index of its kind, the lane, the start, and the duration.
     faults: Vec<u64>,
 }
 
 #[derive(Serialize)]
-struct Held {
+struct RowData {
     resource: u16,
-    /// Four numbers for each hold: start (relative to the previous hold), duration, index in `who`, end.
+    /// Four numbers for each hold: the start relative to the start of the previous hold, the
+    /// duration, the index of the holder in `who`, and the end.
     holds: Vec<u64>,
 }
 
-/// The JSON. It contains no `<`, so its text cannot close the script element.
+/// Serializes the data as JSON. The JSON contains no `<`, so its text cannot close the script element.
 pub(super) fn json(layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) -> String {
     let holds = layout.rows.iter().flat_map(|row| &row.holds);
     let who: BTreeSet<_> = holds.map(|hold| (hold.client, hold.task)).collect();
@@ -70,12 +73,13 @@ pub(super) fn json(layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) -> String {
     serde_json::to_string(&data).expect("numbers and text are JSON").replace('<', "\\u003c")
 }
 
-fn kind<'a>(nemesis: &'a Nemesis<'a>) -> Kind<'a> {
+fn kind<'a>(nemesis: &'a Nemesis<'a>) -> NemesisData<'a> {
     let Nemesis { name, letter, color, is_guaranteed, .. } = nemesis;
-    Kind { name, letter, color: *color, promised: *is_guaranteed }
+    NemesisData { name, letter, color: *color, promised: *is_guaranteed }
 }
 
-/// Start and duration. Both ends are rounded down, so that disjoint spans remain disjoint.
+/// Returns the start and the duration in microseconds. Both ends are rounded down, so that disjoint
+/// spans remain disjoint.
 fn span(from: u64, until: u64) -> (u64, u64) {
     let from_micros = from / MICROSECOND;
     (from_micros, (until / MICROSECOND).saturating_sub(from_micros))
@@ -85,15 +89,15 @@ fn change(stretch: &Stretch) -> [u64; 2] {
     [u64::from(stretch.nodes), stretch.from / MICROSECOND]
 }
 
-fn faults<'a>(target: &Target<'a>) -> Worked<'a> {
+fn faults<'a>(target: &Target<'a>) -> TargetData<'a> {
     let flat = target.faults.iter().flat_map(|placed| {
         let (from, long) = span(placed.fault.from, placed.fault.until);
         [place(placed.nemesis), place(placed.lane), from, long]
     });
-    Worked { name: target.name, lanes: target.lanes, faults: flat.collect() }
+    TargetData { name: target.name, lanes: target.lanes, faults: flat.collect() }
 }
 
-fn holds_of(row: &Row<'_>, who: &[(u16, u16)]) -> Held {
+fn holds_of(row: &Row<'_>, who: &[(u16, u16)]) -> RowData {
     let mut before = 0;
     let mut flat = Vec::with_capacity(row.holds.len() * 4);
     for hold in &row.holds {
@@ -102,7 +106,7 @@ fn holds_of(row: &Row<'_>, who: &[(u16, u16)]) -> Held {
         flat.extend([from - before, long, place(by), end(hold)]);
         before = from;
     }
-    Held { resource: row.resource, holds: flat }
+    RowData { resource: row.resource, holds: flat }
 }
 
 fn end(hold: &Hold) -> u64 {

@@ -1,4 +1,5 @@
-//! Results of fencing: writes after the end of a lease, and whether they were refused.
+//! The fencing section of the page: writes after the end of a lease, and whether the cells refused
+//! them.
 
 use super::{
     findings::{holder, more},
@@ -8,7 +9,6 @@ use super::{
 use crate::record::WIPE;
 use crate::record::{Breach, BreachKind, Run};
 
-/// Maximum number of listed violations.
 const MOST_LISTED: usize = 50;
 
 pub(super) fn section(out: &mut Html, run: &Run) {
@@ -45,7 +45,7 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     out.raw("</section>\n");
 }
 
-/// Writes which violations are not findings, and why.
+/// Writes how many fencing violations are not findings, and the reason.
 fn excused(out: &mut Html, run: &Run, refused: u64) {
     if refused > 0 {
         out.put(format_args!(

@@ -1,4 +1,4 @@
-//! The checks of a run, and their findings.
+//! The findings section of the page: the findings and the results of all checks.
 
 use super::{
     html::{Html, Text},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::record::{BreachKind, Call, End, Findings, Hold, Overlap, Run};
 
-/// Maximum number of listed findings of a kind. The timeline marks all overlaps.
+/// The maximum number of listed findings of each kind. The timeline marks all overlaps.
 const MOST_LISTED: usize = 200;
 const MOST_CALLS: usize = 10;
 
@@ -26,7 +26,6 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     out.raw("</section>\n");
 }
 
-/// Writes the table of all checks, including checks without findings.
 fn checks(out: &mut Html, found: &Findings) {
     let breaches = |kind: BreachKind| kind.count(&found.breaches);
     let rows = [
@@ -103,12 +102,11 @@ pub(super) fn more(out: &mut Html, len: usize, listed: usize) {
     }
 }
 
-/// Time for which both clients held the lock.
+/// Returns for how long both clients held the lock, in nanoseconds.
 pub(super) fn length(overlap: &Overlap) -> u64 {
     overlap.first.until.min(overlap.second.until).saturating_sub(overlap.second.from)
 }
 
-/// Describes a tenure: client, task, start, end, and how it ended.
 pub(super) fn holder(hold: &Hold) -> String {
     let end = match hold.end {
         End::Released => "released",
@@ -125,7 +123,6 @@ pub(super) fn holder(hold: &Hold) -> String {
     )
 }
 
-/// Draws both tenures on one scale, and marks the overlap.
 fn picture(out: &mut Html, overlap: &Overlap) {
     const WIDTH: u64 = 1_000;
     let (first, second) = (&overlap.first, &overlap.second);
@@ -162,7 +159,7 @@ fn overdue(out: &mut Html, run: &Run) {
         2,
         &["Call", "Outcome", "Client", "Start", "Duration", "Limit"],
     );
-    // Calls that exceeded their limit by less than the slack are no findings.
+    // Calls that exceeded their limit by less than the slack are not findings.
     let most = usize::try_from(run.findings.overdue_calls).unwrap_or(MOST_CALLS).min(MOST_CALLS);
     for call in worst.into_iter().take(most) {
         out.put(format_args!(

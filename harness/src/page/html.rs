@@ -1,15 +1,13 @@
-//! Writer of HTML that escapes text from the run.
+//! An HTML writer that escapes text from the run.
 
 use std::fmt::{self, Display, Write};
 
-/// A page, or a part of a page.
 #[derive(Default)]
 pub(super) struct Html(String);
 
-/// Text, whose special characters are escaped.
+/// Text whose special characters are escaped when it is written.
 pub(super) struct Text<T>(pub(super) T);
 
-/// Escapes the text that is written to it.
 struct Escape<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl Html {
@@ -19,18 +17,18 @@ impl Html {
         let _ = self.0.write_fmt(part);
     }
 
-    /// Appends HTML.
+    /// Appends HTML without escaping it.
     pub(super) fn raw(&mut self, part: &str) {
         self.0.push_str(part);
     }
 
-    /// Appends a term and its value, as an entry of a `dl` element.
+    /// Appends a term and its value as an entry of a `dl` element.
     pub(super) fn define(&mut self, term: &str, what: impl Display) {
         self.put(format_args!("<div><dt>{}</dt><dd>{}</dd></div>", Text(term), Text(what)));
     }
 
-    /// Begins a table, in a box that scrolls if the table is too wide. The first `texts` columns contain text, the other
-    /// columns contain numbers.
+    /// Begins a table in a box that scrolls if the table is too wide. The first `texts` columns
+    /// contain text, and the other columns contain numbers.
     pub(super) fn begin_table(&mut self, caption: &str, texts: usize, columns: &[&str]) {
         self.put(format_args!(
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\
@@ -44,12 +42,10 @@ impl Html {
         self.raw("</tr></thead><tbody>");
     }
 
-    /// Ends a table.
     pub(super) fn end_table(&mut self) {
         self.raw("</tbody></table></div>\n");
     }
 
-    /// Returns the HTML.
     pub(super) fn finish(self) -> String {
         self.0
     }
@@ -70,8 +66,7 @@ impl Write for Escape<'_, '_> {
                 '>' => self.0.write_str("&gt;")?,
                 '"' => self.0.write_str("&quot;")?,
                 '\'' => self.0.write_str("&#39;")?,
-                // HTML does not allow control characters. Direction marks would reorder the text around
-                // them.
+                // HTML does not allow control characters, and direction marks would reorder the surrounding text.
                 '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                     self.0.write_char('\u{fffd}')?;
                 }

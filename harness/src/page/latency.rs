@@ -1,4 +1,4 @@
-//! Durations of calls.
+//! The latency section of the page: percentiles and histograms of the calls' durations.
 
 use super::{
     html::Html,
@@ -7,7 +7,7 @@ use super::{
 use crate::record::{Call, Verb};
 
 const VERBS: [Verb; 3] = [Verb::Acquire, Verb::Extend, Verb::Release];
-/// Lower limits of the ten bins of a decade, in hundredths.
+/// The lower limits of the ten bins of a decade, in hundredths of the decade's start.
 const STEPS: [u64; 10] = [100, 126, 158, 200, 251, 316, 398, 501, 631, 794];
 const BIN_WIDTH: usize = 6;
 const HEIGHT: u32 = 90;
@@ -49,7 +49,7 @@ pub(super) fn section(out: &mut Html, calls: &[Call]) {
     out.end_table();
     let shortest = all.iter().filter_map(|(_, took)| took.first()).min().copied().unwrap_or(1);
     let longest = all.iter().filter_map(|(_, took)| took.last()).max().copied().unwrap_or(1);
-    // Whole decades.
+    // The histograms begin and end at a whole decade.
     let (first, last) = (bin(shortest) / 10, bin(longest) / 10);
     out.raw("<div class=\"histograms\">\n");
     for (name, took) in &all {
@@ -72,13 +72,14 @@ fn row(out: &mut Html, name: &str, took_sorted: &[u64]) {
     out.raw("</tr>");
 }
 
-/// Percentile by nearest rank: the smallest value that at least `permille` of the values do not exceed.
+/// Returns a percentile by the nearest-rank method. This is the smallest value that is at least as
+/// large as `permille` thousandths of the values.
 pub(super) fn percentile(sorted: &[u64], permille: usize) -> u64 {
     let rank = (sorted.len() * permille).div_ceil(1_000).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// Index of the bin; each decade of nanoseconds has ten bins.
+/// Returns the index of the bin that contains a duration. Each decade of nanoseconds has ten bins.
 fn bin(nanos: u64) -> usize {
     let nanos = nanos.max(1);
     let decade = nanos.ilog10();

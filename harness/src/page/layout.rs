@@ -5,41 +5,34 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use super::nemeses::Nemesis;
 use crate::record::{Fault, Hold, Overlap, Run, Stretch};
 
-/// The rows of the timeline.
 pub(super) struct Layout<'a> {
-    /// End of the time axis; at least one nanosecond.
+    /// The end of the time axis, which is at least one nanosecond.
     pub(super) end: u64,
-    /// The targets of faults.
     pub(super) targets: Vec<Target<'a>>,
-    /// The parts of the run if the number of nodes changes; otherwise empty.
+    /// The parts of the run. Empty if the number of nodes does not change.
     pub(super) changes: &'a [Stretch],
-    /// The resources that were held.
     pub(super) rows: Vec<Row<'a>>,
 }
 
-/// A node or a client.
 pub(super) struct Target<'a> {
     pub(super) name: &'a str,
-    /// Maximum number of faults that are active on the target at the same time.
+    /// The maximum number of faults that are active on the target at the same time.
     pub(super) lanes: usize,
     pub(super) faults: Vec<Placed<'a>>,
 }
 
-/// A fault and its position.
 pub(super) struct Placed<'a> {
     pub(super) fault: &'a Fault,
-    /// Index of its kind.
     pub(super) nemesis: usize,
     pub(super) lane: usize,
 }
 
-/// A resource.
 #[derive(Default)]
 pub(super) struct Row<'a> {
     pub(super) resource: u16,
-    /// Sorted by their start.
+    /// The holds, sorted by their start.
     pub(super) holds: Vec<&'a Hold>,
-    /// Overlaps, with their indices in the findings.
+    /// The overlaps. Each has an index in the findings.
     pub(super) overlaps: Vec<(usize, &'a Overlap)>,
 }
 
@@ -86,14 +79,15 @@ fn targets<'a>(faults: &'a [Fault], nemeses: &[Nemesis<'_>]) -> Vec<Target<'a>> 
         .collect()
 }
 
-/// Sort key: nodes before other targets, and `node 2` before `node 10`.
+/// Returns a sort key that puts nodes before other targets, and `node 2` before `node 10`.
 fn order(target: &str) -> (Reverse<bool>, &str, u64, &str) {
     let name = target.trim_end_matches(|char: char| char.is_ascii_digit());
     let number = target[name.len()..].parse().unwrap_or(u64::MAX);
     (Reverse(target.starts_with("node")), name, number, target)
 }
 
-/// Places overlapping faults on different lanes.
+/// Assigns overlapping faults to different lanes. Returns the number of lanes and the placed
+/// faults.
 fn placed<'a>(faults: &[&'a Fault], nemeses: &[Nemesis<'_>]) -> (usize, Vec<Placed<'a>>) {
     let mut ends: Vec<u64> = Vec::new();
     let mut all = Vec::with_capacity(faults.len());

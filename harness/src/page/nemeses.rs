@@ -1,4 +1,5 @@
-//! The kinds of faults (nemeses): how often and how long each was active, and the acquires and overlaps in that time.
+//! The faults section of the page. For each kind of fault (nemesis), it shows how often and how
+//! long the fault was active, and the acquires and overlaps during that time.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +9,22 @@ use super::{
 };
 use crate::record::{Fault, Overlap, Run, SkippedFault};
 
-/// Number of fault colors in the style sheet.
+/// The number of fault colors in the style sheet.
 const COLORS: usize = 10;
 
-/// A kind of fault.
 pub(super) struct Nemesis<'a> {
     pub(super) name: &'a str,
-    /// Label, for readers who cannot distinguish the colors.
+    /// A label for readers who cannot distinguish the colors.
     pub(super) letter: String,
-    /// Index of the color in the style sheet.
+    /// The index of the color in the style sheet.
     pub(super) color: usize,
-    /// True if all faults of this kind are within the guarantee of Redlock.
+    /// Whether all faults of this kind are within Redlock's guarantee.
     pub(super) is_guaranteed: bool,
     times: u64,
-    /// Times at which a fault of this kind was active, in order and disjoint.
+    /// Disjoint intervals in which a fault of this kind was active, in order.
     spans: Vec<(u64, u64)>,
 }
 
-/// The kinds of faults in a run, sorted by name.
 pub(super) fn of(run: &Run) -> Vec<Nemesis<'_>> {
     let mut by_name: BTreeMap<&str, Vec<&Fault>> = BTreeMap::new();
     for fault in &run.faults {
@@ -45,7 +44,7 @@ pub(super) fn of(run: &Run) -> Vec<Nemesis<'_>> {
         .collect()
 }
 
-/// Label number `nth`: A … Z, AA, AB, …
+/// Returns the label with the index `nth` of the sequence A … Z, AA, AB, …
 fn letter(mut nth: usize) -> String {
     let mut letters = Vec::new();
     loop {
@@ -73,7 +72,7 @@ fn time(spans: &[(u64, u64)]) -> u64 {
     spans.iter().map(|(from, until)| until - from).sum()
 }
 
-/// Number of `moments`, which are sorted, within the spans.
+/// Returns the number of moments that lie within the spans. `moments` must be sorted.
 fn within(moments: &[u64], spans: &[(u64, u64)]) -> u64 {
     let before = |time: u64| moments.partition_point(|moment| *moment < time);
     spans.iter().map(|(from, until)| number(before(*until) - before(*from))).sum()
@@ -107,7 +106,7 @@ pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
     for each in nemeses {
         let is_under = |overlap: &&Overlap| overlap.under.iter().any(|name| name == each.name);
         let under = number(run.findings.overlaps.iter().filter(is_under).count());
-        let name = format!("{}{}", key(each), Text(each.name));
+        let name = format!("{}{}", legend_key(each), Text(each.name));
         let promise = if each.is_guaranteed { "inside" } else { "outside" };
         let acquired = within(&begun, &each.spans);
         let first = [&name, promise, &count(each.times)];
@@ -127,7 +126,6 @@ pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
     out.raw("</section>\n");
 }
 
-/// Lists the faults that could not be applied.
 fn skipped(out: &mut Html, run: &Run) {
     if run.skipped.is_empty() {
         return;
@@ -139,7 +137,8 @@ fn skipped(out: &mut Html, run: &Run) {
     out.raw("</ul>\n");
 }
 
-/// Writes a row: its first cells, which are HTML, then the acquires and overlaps in `time`.
+/// Writes a table row. The cells in `first` are HTML. The other cells show the acquires and
+/// overlaps during `time`.
 fn row(out: &mut Html, first: [&str; 3], time: u64, lasted: u64, acquired: u64, overlaps: u64) {
     let [name, promise, times] = first;
     let rate = u128::from(acquired) * 1_000_000_000 / u128::from(time.max(1));
@@ -157,7 +156,7 @@ fn row(out: &mut Html, first: [&str; 3], time: u64, lasted: u64, acquired: u64, 
     ));
 }
 
-/// The legend key of a kind of fault: its color and letter.
-pub(super) fn key(nemesis: &Nemesis<'_>) -> String {
+/// Returns the legend key for a kind of fault: its color and letter.
+pub(super) fn legend_key(nemesis: &Nemesis<'_>) -> String {
     format!("<span class=\"key f{}\" aria-hidden=\"true\">{}</span>", nemesis.color, nemesis.letter)
 }

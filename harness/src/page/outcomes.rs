@@ -1,4 +1,4 @@
-//! Outcomes of calls.
+//! The outcomes section of the page: how often each kind of call had each outcome.
 
 use std::{
     cmp::Reverse,

@@ -20,7 +20,6 @@ const NEMESES: [(&str, bool); 8] = [
     ("restart a node empty", false),
 ];
 
-/// Pseudorandom numbers (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -40,14 +39,13 @@ impl Dice {
         u16::try_from(self.below(end.into())).unwrap()
     }
 
-    /// A number that is usually near `low`, and rarely up to sixty times as large.
+    /// Returns a random number that is usually near `low`, and rarely up to 128 times as large.
     fn skewed(&mut self, low: u64) -> u64 {
         let doublings = self.below(7).min(self.below(7)).min(self.below(7));
         (low << doublings) + self.below(low << doublings)
     }
 }
 
-/// A run without locks, faults and calls.
 pub(super) fn empty() -> Run {
     Run {
         setting: Setting {
@@ -68,7 +66,6 @@ pub(super) fn empty() -> Run {
     }
 }
 
-/// A run without findings.
 pub(super) fn clean(holds: u64, faults: u64) -> Run {
     let mut run = empty();
     let mut dice = Dice(run.setting.seed);
@@ -84,7 +81,7 @@ pub(super) fn clean(holds: u64, faults: u64) -> Run {
     run
 }
 
-/// A run outside the guarantee, with three parts and refused late writes.
+/// Returns a run outside the guarantee, with three parts and refused late writes.
 pub(super) fn fenced() -> Run {
     let mut run = clean(3_000, 60);
     run.setting.mode = "outside".into();
@@ -113,7 +110,7 @@ pub(super) fn fenced() -> Run {
     run
 }
 
-/// A run within the guarantee, with findings of several kinds.
+/// Returns a run within the guarantee, with findings of several kinds.
 pub(super) fn dirty() -> Run {
     let mut run = clean(8_000, 120);
     let mut dice = Dice(1);
@@ -154,7 +151,7 @@ fn fault(dice: &mut Dice, lasted: u64) -> Fault {
     Fault { nemesis: nemesis.into(), target, from, until, is_guaranteed }
 }
 
-/// Adds a tenure at a random time of its period, and its calls.
+/// Adds a hold that begins at a random time within the period, and the calls of its client.
 fn hold(run: &mut Run, dice: &mut Dice, resource: u16, begin: u64, period: u64) {
     let took = dice.skewed(180 * MICROSECOND).min(period / 4);
     let from = begin + took + dice.below(period / 4);

@@ -1,4 +1,4 @@
-//! Static timeline of the whole run, for browsers without scripts.
+//! A static timeline of the whole run, for browsers without scripts.
 
 use crate::record::Stretch;
 
@@ -11,16 +11,16 @@ use super::{
 
 const GUTTER: u64 = 96;
 const PLOT: u64 = 1_024;
-/// Number of bins, each two units wide.
+/// The number of time bins. Each bin is two units wide.
 const BINS: usize = 512;
 const AXIS: u64 = 22;
 const LANE: u64 = 11;
 const ROW: u64 = 16;
-/// Maximum number of rows. With more resources, several share a row.
+/// The maximum number of rows. If the run has more resources, several resources share a row.
 const MOST_ROWS: usize = 48;
-/// With more faults, their tooltips are omitted, because they would make the page too large.
+/// The maximum number of faults with tooltips. More tooltips would make the page too large.
 const MOST_TITLES: usize = 2_000;
-/// Number of shades for the share of a bin that is held.
+/// The number of shades. A shade shows for which share of a bin the resources were held.
 const SHADES: usize = 4;
 
 pub(super) fn picture(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) {
@@ -53,7 +53,7 @@ pub(super) fn picture(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_
     out.raw("</svg>\n</div>\n");
 }
 
-/// The x coordinate of a time, in tenths of a unit.
+/// Returns the x coordinate of a time, in tenths of a unit.
 fn x(time: u64, end: u64) -> u64 {
     let tenths = u128::from(time.min(end)) * u128::from(PLOT) * 10 / u128::from(end);
     GUTTER * 10 + u64::try_from(tenths).unwrap_or(0)
@@ -64,7 +64,7 @@ fn tenths(n: u64) -> String {
 }
 
 fn axis(out: &mut Html, end: u64, height: u64) {
-    // The step is 1, 2 or 5 times a power of ten, for at most ten ticks.
+    // The distance between ticks is 1, 2 or 5 times a power of ten, so that at most ten distances fit on the axis.
     let mut step = 1;
     let mut factors = [2, 5, 10].into_iter().cycle();
     let mut power = 1;
@@ -87,7 +87,7 @@ fn axis(out: &mut Html, end: u64, height: u64) {
     }
 }
 
-/// Draws a line with a label where the number of nodes changes.
+/// Draws a labelled line wherever the number of nodes changes.
 fn changes(out: &mut Html, layout: &Layout<'_>, height: u64) {
     for Stretch { nodes, from } in layout.changes {
         let x = tenths(x(*from, layout.end));
@@ -140,7 +140,7 @@ fn draw_target(
     }
 }
 
-/// Shortens a name to the space in front of the plot.
+/// Shortens a name so that it fits to the left of the plot.
 fn short(name: &str) -> String {
     if name.chars().count() <= 15 {
         return name.into();
@@ -148,7 +148,7 @@ fn short(name: &str) -> String {
     name.chars().take(14).chain(['…']).collect()
 }
 
-/// Time for which the resources were held in each bin, in nanoseconds.
+/// Returns for how long the resources of the rows were held in each bin, in nanoseconds.
 fn held(rows: &[Row<'_>], end: u64) -> Vec<u64> {
     let width = end.div_ceil(number(BINS)).max(1);
     let mut bins = vec![0; BINS];
@@ -166,7 +166,7 @@ fn held(rows: &[Row<'_>], end: u64) -> Vec<u64> {
     bins
 }
 
-/// Draws the holds: one path for each shade, with a rectangle for each run of equal bins.
+/// Draws the holds as one path for each shade. Adjacent bins of equal shade form one rectangle.
 fn shades(out: &mut Html, end: u64, groups: &[&[Row<'_>]], top: u64) {
     let mut paths = std::array::from_fn::<Html, SHADES, _>(|_| Html::default());
     for (nth, rows) in groups.iter().enumerate() {
@@ -194,7 +194,8 @@ fn shades(out: &mut Html, end: u64, groups: &[&[Row<'_>]], top: u64) {
     }
 }
 
-/// Draws a red line and a triangle for each overlap. Overlaps at the same coordinate are drawn once.
+/// Draws a red line and a triangle for each overlap. Overlaps at the same coordinate are drawn
+/// once.
 fn marks(out: &mut Html, end: u64, groups: &[&[Row<'_>]], top: u64) {
     for (nth, rows) in groups.iter().enumerate() {
         let y = top + number(nth) * ROW;

@@ -1,11 +1,10 @@
-//! Tests of the page.
+//! Tests of the HTML page.
 
 use std::time::{Duration, Instant};
 
 use super::{render, samples, words};
 use crate::record::{Breach, BreachKind, Hold, Overlap, Run};
 
-/// The text of the first heading, without tags.
 fn verdict(run: &Run) -> String {
     let page = render(run);
     let (_, rest) = page.split_once("<h1>").unwrap();
@@ -208,7 +207,7 @@ fn runs_with_invalid_times_are_rendered() {
     run.setting.lasted = 0;
     run.setting.resources = 0;
     render(&run);
-    // All at the same time, and one end before its start.
+    // All holds have the same time and no length, and one of them ends before it starts.
     for hold in &mut run.holds {
         (hold.from, hold.until) = (5, 5);
     }

@@ -1,4 +1,4 @@
-//! The verdict: the result of a run in one sentence, and key figures.
+//! The verdict section of the page: the result of a run in one sentence, and key figures.
 
 use super::{
     html::{Html, Text},
@@ -6,23 +6,22 @@ use super::{
 };
 use crate::record::{BreachKind, Findings, Run};
 
-/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// No findings.
+    /// A run without findings.
     Clean,
-    /// Two holders at once outside the guarantee, and no other findings.
+    /// A run outside the guarantee whose only findings are overlaps and lost updates.
     Expected,
-    /// Findings that must not occur.
+    /// A run with findings that must not occur.
     Found,
-    /// No lock was acquired.
+    /// A run in which no client acquired a lock.
     Empty,
 }
 
 impl Verdict {
     pub(super) fn of(run: &Run) -> Self {
         let found = &run.findings;
-        // Faults outside the guarantee can break mutual exclusion only.
+        // Faults outside the guarantee can only break mutual exclusion.
         let is_exclusion_all =
             Findings { overlaps: Vec::new(), lost_updates: 0, ..found.clone() }.is_clean();
         match (found.is_clean(), run.holds.is_empty()) {
@@ -33,7 +32,6 @@ impl Verdict {
         }
     }
 
-    /// The heading.
     pub(super) fn words(self, run: &Run) -> String {
         let tenures = counted(number(run.holds.len()), "tenure", "tenures");
         let faults = match number(run.faults.len()) {
@@ -50,7 +48,6 @@ impl Verdict {
         }
     }
 
-    /// Explanation of the heading.
     fn meaning(self) -> &'static str {
         match self {
             Self::Clean => {
@@ -79,7 +76,7 @@ impl Verdict {
         }
     }
 
-    /// Icon with a distinct shape, for readers who cannot distinguish the colors.
+    /// Returns an SVG icon with a distinct shape, for readers who cannot distinguish the colors.
     fn sign(self) -> &'static str {
         match self {
             Self::Clean => "<path d=\"M7 12.5l3.5 3.5L17 9\"/>",
@@ -90,7 +87,6 @@ impl Verdict {
     }
 }
 
-/// Lists the findings, such as `3 overlaps and 1 panic`.
 fn found(findings: &Findings) -> String {
     let breaches = BreachKind::ALL.map(|kind| {
         let (one, many) = kind.names();
@@ -117,7 +113,7 @@ fn found(findings: &Findings) -> String {
     listed(&parts)
 }
 
-/// The number of nodes, such as `1, 3 and 5` for a run with three parts.
+/// Returns the number of nodes as text. A run with three parts has a list, such as `1, 3 and 5`.
 fn nodes(run: &Run) -> String {
     let nodes: Vec<_> = run.stretches.iter().map(|part| part.nodes.to_string()).collect();
     if nodes.is_empty() { run.setting.nodes.to_string() } else { listed(&nodes) }

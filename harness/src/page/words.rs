@@ -1,4 +1,4 @@
-//! Formatting of numbers and times.
+//! Formats numbers and times for the page.
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -6,12 +6,11 @@ const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// Converts a length.
 pub(super) fn number(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// Formats a number, such as `48,211`.
+/// Formats a number with thousands separators, such as `48,211`.
 pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -24,12 +23,11 @@ pub(super) fn count(n: u64) -> String {
     out
 }
 
-/// Formats a number with its noun, such as `1 overlap` or `3 overlaps`.
+/// Formats a number and its noun, such as `1 overlap` or `3 overlaps`.
 pub(super) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// Joins a list, such as `a, b and c`.
 pub(super) fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
@@ -50,12 +48,12 @@ pub(super) fn took(nanos: u64) -> String {
     }
 }
 
-/// Formats a time since the start of the run, in microseconds, such as `12.345678 s`.
+/// Formats a time since the start of the run to the microsecond, such as `12.345678 s`.
 pub(super) fn at(nanos: u64) -> String {
     format!("{}.{:06} s", nanos / SECOND, nanos % SECOND / MICROSECOND)
 }
 
-/// Formats a ratio, such as `12.3 %`. A dash if `whole` is 0.
+/// Formats a ratio as a percentage, such as `12.3 %`. Returns a dash if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".into();

@@ -28,14 +28,14 @@ pub struct Resources {
     prefix: usize,
 }
 
-/// The part of an acquire's [`LockInfo`] that does not depend on the keys.
+/// Identifier and class of an acquire. Together with the keys, they form the [`LockInfo`] of the acquire's events.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tag {
+pub(crate) struct AcquireTag {
     pub(crate) id: u64,
     pub(crate) class: Option<&'static str>,
 }
 
-impl Tag {
+impl AcquireTag {
     pub(crate) fn lock(self, keys: &Keys, prefix: usize) -> LockInfo {
         let resources = Resources { keys: keys.clone(), prefix };
         LockInfo { id: self.id, resources, class: self.class }
@@ -56,7 +56,7 @@ impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, name) in self.iter().take(MAX_NAMES).enumerate() {
             let comma = if place == 0 { "" } else { ", " };
-            write!(f, "{comma}\"{}\"", shown(name))?;
+            write!(f, "{comma}\"{}\"", escape_name(name))?;
         }
         match self.keys.len().saturating_sub(MAX_NAMES) {
             0 => Ok(()),
@@ -68,7 +68,7 @@ impl fmt::Display for Resources {
 debug_as_display!(Resources);
 
 /// Escapes a name for logs, and truncates the result to [`MAX_SHOWN`] characters.
-pub(crate) fn shown(name: &[u8]) -> String {
+pub(crate) fn escape_name(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {
         shown.extend(chunk.valid().escape_debug().take(MAX_SHOWN + 1));
@@ -95,11 +95,11 @@ mod tests {
             (b"two\r\nlines \"quoted\"", "two\\r\\nlines \\\"quoted\\\""),
             (b"\xff\x00a\xf0", "\\xff\\0a\\xf0"),
         ] {
-            assert_eq!(shown(name), as_shown);
+            assert_eq!(escape_name(name), as_shown);
         }
-        assert_eq!(shown(&[b'a'; 64]), "a".repeat(64));
+        assert_eq!(escape_name(&[b'a'; 64]), "a".repeat(64));
         for long in [vec![b'a'; 1 << 20], vec![0xff; 1 << 20], "ö\u{1f409}\0".repeat(999).into()] {
-            let shown = shown(&long);
+            let shown = escape_name(&long);
             assert_eq!(shown.chars().count(), MAX_SHOWN + 1, "{shown}");
             assert!(shown.ends_with('…'), "{shown}");
         }

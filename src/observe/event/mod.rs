@@ -58,8 +58,8 @@ mod lock_info;
 mod node;
 mod outcome;
 
+pub(crate) use self::lock_info::{AcquireTag, escape_name};
 pub use self::lock_info::{LockInfo, Resources};
-pub(crate) use self::lock_info::{Tag, shown};
 pub use self::node::{CommandKind, NodeHealth};
 pub use self::outcome::{AcquireOutcome, AttemptOutcome, ExtendOutcome, ReleaseResult};
 use super::report::{NodeVote, Report};

@@ -83,7 +83,7 @@ impl Class {
         }
     }
 
-    pub(super) fn handle_end(&self, held_for: Duration) {
+    pub(super) fn record_end(&self, held_for: Duration) {
         self.held.decrement(1.0);
         self.hold.record(held_for.as_secs_f64());
     }

@@ -59,7 +59,7 @@ families! {
         "Clients of this process for which the node counts: 0 or 1 for a single client.";
     NODE_CLIENTS: Gauge of Count, "quorlock_node_clients":
         "Clients of this process that have contacted the node.";
-    RELEASES_OWED: Gauge of Count, "quorlock_releases_owed":
+    PENDING_RELEASES: Gauge of Count, "quorlock_releases_owed":
         "Releases that the node has not confirmed yet.";
     CONNECTIONS: Gauge of Count, "quorlock_connections":
         "Open connections to the node.";

@@ -1,7 +1,8 @@
 //! Metrics of a client for the `metrics` crate.
 //!
-//! docs/METRICS.md lists the metrics. An [`Observer`] updates all of them. Metric handles are created with the client
-//! or at the first use of a class, so an event only looks up its class or node.
+//! docs/METRICS.md lists the metrics. [`Metrics`] is an [`Observer`] that updates all of them. It creates the metric
+//! handles with the client, or when a class of locks is first used. Handling an event therefore only requires a lookup
+//! of the class or the node.
 
 mod classes;
 mod families;
@@ -11,7 +12,7 @@ use self::classes::{Class, Classes};
 use self::nodes::Node;
 use super::event::{AcquireOutcome, Event, LockInfo};
 use super::observer::Observer;
-use crate::sync::contain;
+use crate::sync::catch_panic;
 use metrics::{Recorder, with_recorder};
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(super) struct Metrics {
 impl Metrics {
     /// Returns `None` if no recorder is installed, or if the recorder panics.
     pub(super) fn new(nodes: &[Arc<str>]) -> Option<Self> {
-        let made = contain(|| {
+        let made = catch_panic(|| {
             with_recorder(|recorder| is_recorder(recorder).then(|| Self::with(recorder, nodes)))
         });
         made.flatten()
@@ -45,8 +46,8 @@ impl Metrics {
     }
 }
 
-/// Returns true if a recorder is installed. Otherwise the `metrics` crate passes a no-op recorder, and offers no way to
-/// identify it. The no-op recorder is zero-sized, while a recorder that stores metrics is not.
+/// Returns true if a recorder is installed. Otherwise, the `metrics` crate passes a no-op recorder, which can only be
+/// recognized by its size: it is zero-sized, while a recorder that stores metrics is not.
 fn is_recorder(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }
@@ -81,11 +82,11 @@ impl Observer for Metrics {
             Event::LeaseLost { lock, reason, held_for } => {
                 let class = self.class(lock);
                 class.losses.count(reason);
-                class.handle_end(*held_for);
+                class.record_end(*held_for);
             }
             // The end of a lost lease was counted when it was lost.
             Event::ReleaseStarted { lock, held_for, loss: None } => {
-                self.class(lock).handle_end(*held_for);
+                self.class(lock).record_end(*held_for);
             }
             Event::ReleaseFinished { lock, result, .. } => self.class(lock).releases.count(result),
             Event::NodeHealthChanged { node, .. }
@@ -109,7 +110,7 @@ impl Observer for Metrics {
 impl Drop for Metrics {
     fn drop(&mut self) {
         for node in &self.nodes {
-            contain(|| node.end());
+            catch_panic(|| node.end());
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Node {
     round_trip: Histogram,
     counted: Gauge,
     clients: Gauge,
-    owed: Gauge,
+    pending_releases: Gauge,
     connections: Gauge,
     opened: Counter,
     closed: Counters<&'static str>,
@@ -33,7 +33,7 @@ pub(super) struct Node {
     // This client's contributions to the gauges, which `end` subtracts.
     is_known: AtomicBool,
     is_counted: AtomicUsize,
-    owes: AtomicUsize,
+    reported_pending: AtomicUsize,
 }
 
 impl Node {
@@ -54,7 +54,7 @@ impl Node {
             round_trip: families::ROUND_TRIP.histogram(recorder, &node),
             counted: gauge(families::NODE_COUNTED),
             clients: gauge(families::NODE_CLIENTS),
-            owed: gauge(families::RELEASES_OWED),
+            pending_releases: gauge(families::PENDING_RELEASES),
             connections: gauge(families::CONNECTIONS),
             opened: counter(families::CONNECTIONS_OPENED),
             closed: families::CONNECTIONS_CLOSED.counters(recorder, &node, "reason", &reasons),
@@ -62,7 +62,7 @@ impl Node {
             name,
             is_known: AtomicBool::new(false),
             is_counted: AtomicUsize::new(0),
-            owes: AtomicUsize::new(0),
+            reported_pending: AtomicUsize::new(0),
         }
     }
 
@@ -88,7 +88,7 @@ impl Node {
                 change(&self.counted, &self.is_counted, is_counted(from), is_counted(to));
             }
             Event::PendingReleasesChanged { before, pending, .. } => {
-                change(&self.owed, &self.owes, *before, *pending);
+                change(&self.pending_releases, &self.reported_pending, *before, *pending);
             }
             Event::ConnectionOpened { .. } => {
                 self.opened.increment(1);
@@ -114,12 +114,17 @@ impl Node {
             self.clients.decrement(1.0);
         }
         change(&self.counted, &self.is_counted, self.is_counted.load(Ordering::Relaxed), 0);
-        change(&self.owed, &self.owes, self.owes.load(Ordering::Relaxed), 0);
+        change(
+            &self.pending_releases,
+            &self.reported_pending,
+            self.reported_pending.load(Ordering::Relaxed),
+            0,
+        );
     }
 }
 
-/// Changes `gauge` and `sum` by the difference between `from` and `to`. The final values are correct even if events of
-/// several threads arrive out of order.
+/// Changes `gauge` by the difference between `from` and `to`, and tracks the total change in `sum`. The final values
+/// are correct even if events of several threads arrive out of order.
 fn change(gauge: &Gauge, sum: &AtomicUsize, from: usize, to: usize) {
     sum.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
     gauge.increment(float(to) - float(from));

@@ -11,15 +11,16 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 
-/// Time from a callback's panic to the next ring.
+/// Delay until a callback that panicked is called again.
 const AFTER_PANIC: Duration = Duration::from_millis(10);
 
-/// Callback of an alarm. It receives the current time, and returns the time of the next call, if any.
+/// Callback of an alarm. It receives the current time, and returns the time of the next call, or
+/// `None` to end the alarm.
 pub(super) type Callback = Box<dyn Fn(Duration) -> Option<Duration> + Send + Sync>;
 
-/// State of one alarm. The alarm waits in a task of the runtime in which it was set, so that a
-/// runtime with a paused clock advances to it. Without a runtime, or after the runtime's shutdown,
-/// the task runs on [`BACKGROUND`].
+/// State of one alarm. The alarm waits in a task of the runtime in which it was set. If the clock
+/// of this runtime is paused, the runtime therefore advances the clock to the alarm. Without a
+/// runtime, or after the runtime's shutdown, the task runs on [`BACKGROUND`].
 pub(super) struct AlarmState {
     time: Arc<AdvancedTime>,
     callback: Callback,
@@ -63,8 +64,8 @@ impl AlarmState {
         self.changed.notify_one();
     }
 
-    /// Calls the callback if the alarm is due. Returns the time until the next ring, or `None` if the
-    /// alarm has ended.
+    /// Calls the callback if the alarm is due. Returns the time until the next call is due, or
+    /// `None` if the alarm has ended.
     fn ring_if_due(&self) -> Option<Duration> {
         if self.is_over.load(Ordering::SeqCst) {
             return None;

@@ -19,7 +19,7 @@ impl RuntimeClock {
         Self { time: Arc::new(AdvancedTime::new()), alarms: Mutex::default() }
     }
 
-    /// Advances the clock. Alarms that are due ring soon after the call.
+    /// Advances the clock. Alarms that are due fire soon after the call.
     pub(super) fn advance(&self, by: Duration) {
         self.time.advance(by);
         let alarms: Vec<_> = lock(&self.alarms).iter().filter_map(Weak::upgrade).collect();
@@ -32,7 +32,7 @@ impl RuntimeClock {
         self.time.now()
     }
 
-    /// Returns the time since the Unix epoch.
+    /// Returns the time of the shared wall clock, since the Unix epoch.
     pub(super) fn wall(&self) -> Duration {
         START_WALL + self.now().saturating_sub(START)
     }
@@ -64,13 +64,13 @@ mod tests {
     const SPAN: Duration = Duration::from_secs(70);
 
     fn alarm(clock: &RuntimeClock) -> (AlarmHandle, Receiver<Duration>) {
-        let (rang, rings) = channel();
-        let callback = move |now| rang.send(now).ok().map(|()| now + SPAN);
-        (clock.set_alarm(clock.now() + SPAN, Box::new(callback)), rings)
+        let (fired, calls) = channel();
+        let callback = move |now| fired.send(now).ok().map(|()| now + SPAN);
+        (clock.set_alarm(clock.now() + SPAN, Box::new(callback)), calls)
     }
 
     #[test]
-    fn alarms_ring_in_a_runtime_after_its_end_and_without_one() {
+    fn alarms_fire_in_after_and_without_a_runtime() {
         let clock = RuntimeClock::new();
         let runtime = Runtime::new().expect("a runtime");
         let (inside, heard_inside) = {

@@ -1,11 +1,12 @@
-//! Faults that a test injects into a node, and other actions of a test.
+//! Implements the faults and the other actions that a test applies to a node.
 
 use super::host::{Condition, NodeHost, run_id};
-use super::network::{Network, NetworkEvent, Turn};
+use super::network::{Network, NetworkAccess, NetworkEvent};
 use crate::server_model::{Config, Fsync, Output, Trouble};
 use std::time::Duration;
 
-/// Value of the other client's lock. It has the format of a client's lock value, with metadata.
+/// Value of the lock that `hold` sets on behalf of another client. It has the format of a client's
+/// lock value, with metadata.
 const OTHER_VALUE: &[u8] = b"00000000000000000000000000000000:somebody else";
 
 impl Network {
@@ -102,7 +103,7 @@ impl Network {
     }
 }
 
-impl Turn<'_> {
+impl NetworkAccess<'_> {
     fn node_wall_us(&self, node: usize) -> u64 {
         self.wall_us().saturating_add_signed(self.hosts[node].ahead_us)
     }
@@ -162,7 +163,7 @@ impl Turn<'_> {
         let host = &mut self.hosts[node];
         host.runs += 1;
         let config =
-            Config { run_id: run_id(host.place, host.runs), ..host.server.config().clone() };
+            Config { run_id: run_id(host.number, host.runs), ..host.server.config().clone() };
         host.server.restart(config, host.persists, wall_us);
         host.condition = Condition::Up;
         self.plan_expiry(node);

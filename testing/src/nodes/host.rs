@@ -23,7 +23,7 @@ pub(super) enum Packet {
     End,
 }
 
-/// A scheduled event of the network. Dropping this handle cancels the event.
+/// Handle to a scheduled event of the network. Dropping the handle cancels the event.
 pub(super) struct Planned {
     pub(super) at: Duration,
     _alarm: AlarmHandle,
@@ -36,17 +36,17 @@ impl Planned {
 }
 
 pub(super) struct NodeHost {
-    pub(super) place: usize,
+    pub(super) number: usize,
     pub(super) server: Server,
     pub(super) condition: Condition,
-    /// Transit time of a packet from a client to this host.
+    /// Time that a packet takes from a client to this host.
     pub(super) delay: Duration,
-    /// Offset of this host's wall clock from the clock of all nodes.
+    /// Offset of this host's wall clock from the clock of all nodes, in microseconds.
     pub(super) ahead_us: i64,
-    /// Number of restarts.
+    /// Number of times that the server process was restarted.
     pub(super) runs: u64,
     pub(super) persists: bool,
-    /// Packets that arrived while the host was hung, with their connections.
+    /// Packets that arrived while the host was hung, each with its connection number.
     pub(super) waiting: VecDeque<(usize, Packet)>,
     /// The network's connection number for each connection of the server.
     pub(super) peers: BTreeMap<ConnId, usize>,
@@ -54,10 +54,10 @@ pub(super) struct NodeHost {
 }
 
 impl NodeHost {
-    pub(super) fn new(place: usize, clock: &RuntimeClock) -> Self {
-        let config = Config { run_id: run_id(place, 0), ..Config::default() };
+    pub(super) fn new(number: usize, clock: &RuntimeClock) -> Self {
+        let config = Config { run_id: run_id(number, 0), ..Config::default() };
         Self {
-            place,
+            number,
             server: Server::new(config, clock.wall_us().saturating_sub(UP_FOR_US)),
             condition: Condition::Up,
             delay: Duration::ZERO,
@@ -71,6 +71,6 @@ impl NodeHost {
     }
 }
 
-pub(super) fn run_id(place: usize, runs: u64) -> String {
-    format!("{place:020x}{runs:020x}")
+pub(super) fn run_id(number: usize, runs: u64) -> String {
+    format!("{number:020x}{runs:020x}")
 }

@@ -118,9 +118,9 @@ impl Nodes {
     #[track_caller]
     pub fn only(&self, which: impl Which) -> Self {
         let count = self.network.count();
-        let chosen = which.places(count);
-        if let Some(place) = chosen.iter().find(|place| **place >= count) {
-            panic!("node {place} is out of range: there are {count} nodes, numbered from 0");
+        let chosen = which.node_numbers(count);
+        if let Some(number) = chosen.iter().find(|number| **number >= count) {
+            panic!("node {number} is out of range: there are {count} nodes, numbered from 0");
         }
         Self { network: self.network.clone(), chosen: chosen.into() }
     }
@@ -133,7 +133,8 @@ impl Nodes {
     }
 
     /// Deletes the key regardless of its holder, to simulate a release, a `DEL` command or an
-    /// eviction. The nodes notify waiters, and the holder if its lease is renewed in the background.
+    /// eviction. The nodes notify the waiters. They also notify the holder if its lease is renewed
+    /// in the background.
     pub fn remove(&self, key: impl AsRef<[u8]>) {
         self.each(|network, node| network.remove(node, key.as_ref()));
     }
@@ -175,7 +176,8 @@ impl Nodes {
         self.each(|network, node| network.delay(node, by));
     }
 
-    /// Makes the nodes refuse commands with the same errors as a real server in the given state.
+    /// Makes the nodes refuse commands with the errors that a real server returns in the state
+    /// `trouble`.
     pub fn refuse(&self, trouble: Trouble) {
         self.each(|network, node| network.refuse(node, Some(trouble)));
     }

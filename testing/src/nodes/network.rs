@@ -30,7 +30,7 @@ struct State {
 struct Connection {
     node: usize,
     end: StreamEnd,
-    /// The server's end of the connection. `None` until the open packet arrives, and after the
+    /// The server's end of the connection. `None` until the opening packet arrives, and after the
     /// server has closed the connection.
     server: Option<ConnId>,
     /// Packets in transit to the node, with their arrival times.
@@ -47,11 +47,11 @@ pub(super) enum NetworkEvent {
     Expiry(usize),
 }
 
-/// Gate that polls a task whenever the runtime polls it.
+/// Gate that never delays a task: it polls the task whenever the runtime does.
 pub struct OpenGate;
 
-/// Exclusive access to the network during one action.
-pub(super) struct Turn<'a> {
+/// Exclusive access to the network while one action runs.
+pub(super) struct NetworkAccess<'a> {
     network: &'a Network,
     pub(super) hosts: &'a mut Vec<NodeHost>,
     connections: &'a mut BTreeMap<usize, Connection>,
@@ -96,7 +96,7 @@ impl Network {
         let network = self.this.clone();
         let handle = move |_| {
             network.upgrade()?.handle(event);
-            // `Turn` plans the next event with a new alarm, so this alarm does not ring again.
+            // `NetworkAccess` plans the next event with a new alarm, so this alarm does not fire again.
             None
         };
         Planned::new(at, self.clock.set_alarm(at, Box::new(handle)))
@@ -109,12 +109,13 @@ impl Network {
         });
     }
 
-    /// Runs `act` under the lock. Wakers are called after the lock is released.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+    /// Runs `act` with exclusive access to the network. Tasks that `act` has to wake are woken
+    /// after the lock is released.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut NetworkAccess<'_>) -> T) -> T {
         let mut state = lock(&self.state);
         let State { hosts, connections, last_connection } = &mut *state;
         let woken = Vec::new();
-        let mut turn = Turn { network: self, hosts, connections, last_connection, woken };
+        let mut turn = NetworkAccess { network: self, hosts, connections, last_connection, woken };
         let done = act(&mut turn);
         let woken = turn.woken;
         drop(state);
@@ -178,12 +179,12 @@ impl Gate for OpenGate {
     }
 }
 
-impl Turn<'_> {
+impl NetworkAccess<'_> {
     pub(super) fn now(&self) -> Duration {
         self.network.clock.now()
     }
 
-    /// Returns the wall clock of a host whose clock was never stepped.
+    /// Returns the wall clock of a host whose clock was never stepped, in microseconds.
     pub(super) fn wall_us(&self) -> u64 {
         self.network.clock.wall_us()
     }
@@ -192,7 +193,8 @@ impl Turn<'_> {
         self.network.plan(at, event)
     }
 
-    /// Opens a connection. The host's kernel accepts it, even if the server is stalled.
+    /// Opens a connection to `node` and returns the connection's number. Returns `None` if the node
+    /// is down. A stalled server also gets the connection, because the host's kernel accepts it.
     fn connect(&mut self, node: usize) -> Option<usize> {
         self.hosts.get(node).filter(|host| host.condition != Condition::Down)?;
         *self.last_connection += 1;
@@ -275,7 +277,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Delivers the output of a server to the clients without a delay.
+    /// Delivers the output of the node's server to the clients without a delay.
     pub(super) fn put_out(&mut self, node: usize, outputs: Vec<Output>) {
         for output in outputs {
             let peers = &mut self.hosts[node].peers;
@@ -312,7 +314,7 @@ impl Turn<'_> {
     }
 
     /// Closes a connection on behalf of the client. Bytes that the client has already written still
-    /// arrive before the end packet.
+    /// arrive before the close.
     fn close(&mut self, connection: usize) {
         let Some(it) = self.connections.get_mut(&connection) else { return };
         let before = std::mem::replace(&mut it.end, StreamEnd::new(Phase::Dropped));

@@ -11,12 +11,12 @@ mod sealed {
     pub trait Sealed {
         /// Returns the selected node numbers. `count` is the number of nodes. The result may contain
         /// numbers out of range.
-        fn places(self, count: usize) -> Vec<usize>;
+        fn node_numbers(self, count: usize) -> Vec<usize>;
     }
 }
 
-/// Returns the numbers of a range. If the range exceeds `count`, the result contains one number that
-/// is out of range. As for slices, an empty range may start at `count`.
+/// Converts a range to node numbers. A range that exceeds `count` yields one number that is out of
+/// range, which the caller rejects. As for slices, an empty range may start at `count`.
 fn within(range: &impl RangeBounds<usize>, count: usize) -> Vec<usize> {
     let first = match range.start_bound() {
         Bound::Included(first) => *first,
@@ -41,7 +41,7 @@ macro_rules! ranges {
         impl Which for $range {}
 
         impl sealed::Sealed for $range {
-            fn places(self, count: usize) -> Vec<usize> {
+            fn node_numbers(self, count: usize) -> Vec<usize> {
                 within(&self, count)
             }
         }
@@ -54,7 +54,7 @@ ranges!(RangeTo<usize>, RangeToInclusive<usize>);
 impl Which for usize {}
 
 impl sealed::Sealed for usize {
-    fn places(self, _: usize) -> Vec<usize> {
+    fn node_numbers(self, _: usize) -> Vec<usize> {
         vec![self]
     }
 }
@@ -62,7 +62,7 @@ impl sealed::Sealed for usize {
 impl<const N: usize> Which for [usize; N] {}
 
 impl<const N: usize> sealed::Sealed for [usize; N] {
-    fn places(self, _: usize) -> Vec<usize> {
+    fn node_numbers(self, _: usize) -> Vec<usize> {
         self.to_vec()
     }
 }
@@ -70,7 +70,7 @@ impl<const N: usize> sealed::Sealed for [usize; N] {
 impl Which for &[usize] {}
 
 impl sealed::Sealed for &[usize] {
-    fn places(self, _: usize) -> Vec<usize> {
+    fn node_numbers(self, _: usize) -> Vec<usize> {
         self.to_vec()
     }
 }
@@ -82,24 +82,26 @@ mod tests {
     #[test]
     fn which_accepts_numbers_ranges_and_lists() {
         let all = [0, 1, 2, 3, 4];
-        assert_eq!((..).places(5), all);
-        assert_eq!((..3).places(5), all[..3]);
-        assert_eq!((..=3).places(5), all[..=3]);
-        assert_eq!((3..).places(5), all[3..]);
-        assert_eq!((1..3).places(5), all[1..3]);
-        assert_eq!((1..=3).places(5), all[1..=3]);
-        assert_eq!(3.places(5), [3]);
-        assert_eq!([3, 1].places(5), [3, 1]);
-        assert_eq!(all[2..].places(5), all[2..]);
-        assert_eq!((5..).places(5), [0; 0]);
+        assert_eq!((..).node_numbers(5), all);
+        assert_eq!((..3).node_numbers(5), all[..3]);
+        assert_eq!((..=3).node_numbers(5), all[..=3]);
+        assert_eq!((3..).node_numbers(5), all[3..]);
+        assert_eq!((1..3).node_numbers(5), all[1..3]);
+        assert_eq!((1..=3).node_numbers(5), all[1..=3]);
+        assert_eq!(3.node_numbers(5), [3]);
+        assert_eq!([3, 1].node_numbers(5), [3, 1]);
+        assert_eq!(all[2..].node_numbers(5), all[2..]);
+        assert_eq!((5..).node_numbers(5), [0; 0]);
     }
 
     #[test]
     fn which_with_number_out_of_range_keeps_it() {
-        for wrong in [(..9).places(5), (..=5).places(5), (0..usize::MAX).places(5)] {
+        for wrong in
+            [(..9).node_numbers(5), (..=5).node_numbers(5), (0..usize::MAX).node_numbers(5)]
+        {
             assert_eq!(wrong, [0, 1, 2, 3, 4, 5]);
         }
-        assert_eq!((7..9).places(5), [7]);
-        assert_eq!(7.places(5), [7]);
+        assert_eq!((7..9).node_numbers(5), [7]);
+        assert_eq!(7.node_numbers(5), [7]);
     }
 }

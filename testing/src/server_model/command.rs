@@ -1,10 +1,11 @@
-//! Table of the server's commands, with their arity and the states in which a server refuses them.
+//! Table of the server's commands. It contains each command's arity and the states in which a
+//! server refuses the command.
 
+use crate::server_model::command_context::CommandContext;
 use crate::server_model::commands::{client, configuration, info, keys, login, strings};
 use crate::server_model::config::Version;
 use crate::server_model::reply::Reply;
 use crate::server_model::script;
-use crate::server_model::turn::Turn;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -18,7 +19,7 @@ pub(crate) struct CommandSpec {
     since: (u32, u32),
     /// The Valkey version that introduced the command. If set, `since` (a Redis version) is ignored.
     since_valkey: Option<(u32, u32)>,
-    pub(crate) run: fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply,
+    pub(crate) run: fn(&mut CommandContext<'_>, &[Vec<u8>]) -> Reply,
 }
 
 const WRITE: u8 = 1;
@@ -32,10 +33,10 @@ const STALE: u8 = 16;
 /// Flag of commands that are allowed while a script exceeds its time limit.
 const BUSY: u8 = 32;
 /// Flag of commands that are allowed before authentication.
-const OPEN: u8 = 64;
+const NO_AUTH: u8 = 64;
 const ALWAYS: u8 = LOADING | STALE;
 
-type Run = fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply;
+type Run = fn(&mut CommandContext<'_>, &[Vec<u8>]) -> Reply;
 
 const fn spec(name: &'static str, arity: i64, flags: u8, run: Run) -> CommandSpec {
     CommandSpec { name, arity, flags, since: (0, 0), since_valkey: None, run }
@@ -87,8 +88,8 @@ impl CommandSpec {
         self.flags & BUSY != 0 || version.valkey_has((9, 0)) && more.contains(&self.name)
     }
 
-    pub(crate) fn is_open(&self) -> bool {
-        self.flags & OPEN != 0
+    pub(crate) fn needs_no_auth(&self) -> bool {
+        self.flags & NO_AUTH != 0
     }
 
     pub(crate) fn keys_read<'a>(&self, arguments: &'a [Vec<u8>]) -> &'a [Vec<u8>] {
@@ -123,9 +124,9 @@ static COMMANDS: [CommandSpec; 39] = [
     spec("time", 1, ALWAYS, info::time),
     spec("ping", -1, 0, info::ping),
     spec("info", -1, ALWAYS, info::info),
-    spec("hello", -1, ALWAYS | BUSY | OPEN, login::hello).since(6, 0),
-    spec("auth", -2, ALWAYS | BUSY | OPEN, login::auth),
-    spec("quit", -1, ALWAYS | BUSY | OPEN, login::quit),
+    spec("hello", -1, ALWAYS | BUSY | NO_AUTH, login::hello).since(6, 0),
+    spec("auth", -2, ALWAYS | BUSY | NO_AUTH, login::auth),
+    spec("quit", -1, ALWAYS | BUSY | NO_AUTH, login::quit),
     spec("select", 2, ALWAYS, login::select),
     spec("script|load", 3, STALE, script::load),
     spec("script|exists", -3, 0, script::exists),
@@ -148,8 +149,8 @@ static COMMANDS: [CommandSpec; 39] = [
     spec("flushdb", -1, WRITE, keys::flushdb),
 ];
 
-/// Finds the command of a request by its name, or by its name and subcommand. If this version has no
-/// such command, returns the error reply.
+/// Finds the command to execute for a request, given the request's words. Returns the error reply
+/// if this version has no such command.
 pub(crate) fn find(
     arguments: &[Vec<u8>],
     version: &Version,
@@ -206,8 +207,9 @@ fn unknown_second(first: &[u8], second: &[u8], version: &Version) -> String {
     format!("ERR {problem} '{second}'. Try {name} HELP.")
 }
 
-/// Replies to a container command, such as `CLIENT`, whose subcommand does not exist in this version.
-fn unknown_subcommand(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let version = &turn.server.config.version;
+/// Returns the error for a container command, such as `CLIENT`, whose subcommand does not exist in
+/// this version.
+fn unknown_subcommand(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let version = &context.server.config.version;
     Reply::Error(unknown_second(&arguments[0], &arguments[1], version))
 }

@@ -17,7 +17,7 @@ pub struct Config {
     /// Whether the server is a replica whose master is unreachable. Such a replica refuses writes and
     /// serves reads.
     pub is_replica: bool,
-    /// Number of connected replicas.
+    /// Number of connected replicas, as reported by `INFO`.
     pub replicas: u64,
     /// Number of Sentinels that subscribe to `__sentinel__:hello`.
     pub sentinels: u64,
@@ -132,7 +132,7 @@ impl Version {
         Self { redis: [major, minor, patch], valkey: None }
     }
 
-    /// Creates a Valkey version. All Valkey versions report compatibility with Redis 7.2.4.
+    /// Creates a Valkey version. Every Valkey version reports compatibility with Redis 7.2.4.
     pub const fn valkey(major: u32, minor: u32, patch: u32) -> Self {
         Self { redis: [7, 2, 4], valkey: Some([major, minor, patch]) }
     }
@@ -155,8 +155,8 @@ impl Version {
         self.valkey.is_some_and(|[major, minor, _]| (major, minor) >= since)
     }
 
-    /// Returns the words of the command that deletes `key` if the key has a given value. The caller
-    /// appends the value. Returns `None` if this version has no such command.
+    /// Returns the words of this version's command that deletes `key` if it has a given value. The
+    /// caller appends the value. Returns `None` if this version has no such command.
     pub fn conditional_delete(&self, key: &str) -> Option<Vec<String>> {
         let words = if self.valkey_has((9, 0)) {
             vec!["DELIFEQ", key]

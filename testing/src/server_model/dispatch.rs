@@ -1,6 +1,8 @@
-//! Execution of commands: the checks, in the same order as in Redis, and the replies.
+//! Execution of commands: the checks before each command, in the same order as in Redis, and the
+//! reply.
 
 use crate::server_model::command::{self, CommandSpec};
+use crate::server_model::command_context::CommandContext;
 use crate::server_model::output::{ConnId, Output};
 use crate::server_model::reply::Reply;
 use crate::server_model::request::Next;
@@ -8,11 +10,11 @@ use crate::server_model::server::Server;
 use crate::server_model::trouble::{
     BUSY, LOADING, MASTERDOWN, MISCONF, NOAUTH, OOM, READONLY, Trouble,
 };
-use crate::server_model::turn::Turn;
 
 impl Server {
-    /// Receives bytes from a connection, which may be split anywhere. Executes all complete commands
-    /// and keeps the rest. If the server has closed the connection, the bytes are dropped.
+    /// Processes bytes from a connection, which may be split anywhere. Executes all complete
+    /// commands, and keeps an incomplete command until the next call. Ignores the bytes if the
+    /// server has closed the connection.
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8], wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         if let Some(session) = self.sessions.get_mut(&conn) {
@@ -24,7 +26,7 @@ impl Server {
             match session.requests.next(is_limited) {
                 Next::Part => break,
                 Next::Command(arguments) => {
-                    Turn { server: self, conn, is_in_script: false }.take(&arguments);
+                    CommandContext { server: self, conn, is_in_script: false }.take(&arguments);
                 }
                 Next::Broken(error) => {
                     self.answer(conn, &Reply::Error(error));
@@ -39,7 +41,7 @@ impl Server {
     }
 }
 
-impl Turn<'_> {
+impl CommandContext<'_> {
     pub(crate) fn take(mut self, arguments: &[Vec<u8>]) {
         let version = &self.server.config.version;
         // Valkey 9 does not report unknown commands to unauthenticated clients.
@@ -72,7 +74,8 @@ impl Turn<'_> {
     }
 
     /// Executes a command that has passed its checks. If the command reads keys and the connection
-    /// tracks reads, `keys` are recorded. `keys` may include all keys of the calling script.
+    /// tracks its reads, records `keys` for later invalidations. `keys` may include all keys of the
+    /// calling script.
     pub(crate) fn run(
         &mut self,
         command: &CommandSpec,
@@ -88,22 +91,24 @@ impl Turn<'_> {
         reply
     }
 
-    /// Returns the error with which the server refuses the command, if any. The checks have the same
-    /// order as in `processCommand` of Redis.
+    /// Checks whether the server refuses the command. Returns the error reply, or `None` if the
+    /// command may run. The checks have the same order as in `processCommand` of Redis.
     fn refusal(&mut self, command: &CommandSpec, arguments: &[Vec<u8>]) -> Option<String> {
         let is_unauthenticated = self.session().user.is_none();
-        if is_unauthenticated && !command.is_open() && self.server.config.version.valkey_has((9, 0))
+        if is_unauthenticated
+            && !command.needs_no_auth()
+            && self.server.config.version.valkey_has((9, 0))
         {
             return Some(NOAUTH.to_owned());
         }
         if !command.takes(arguments.len()) {
             return Some(format!("ERR wrong number of arguments for '{}' command", command.name));
         }
-        if is_unauthenticated && !command.is_open() {
+        if is_unauthenticated && !command.needs_no_auth() {
             return Some(NOAUTH.to_owned());
         }
         // Redis does not check permissions for authentication commands.
-        if self.server.config.forbids(command.name) && !command.is_open() {
+        if self.server.config.forbids(command.name) && !command.needs_no_auth() {
             return Some(format!("NOPERM {}", self.no_right(command)));
         }
         let trouble = self.server.trouble;
@@ -128,8 +133,9 @@ impl Turn<'_> {
         Some(refusal.to_owned())
     }
 
-    /// Returns the error with which the server refuses a command in a script, if any. After a write
-    /// of the script, only a missing permission is an error, because scripts are atomic.
+    /// Checks whether the server refuses a command that a script calls. Returns the error reply, or
+    /// `None` if the command may run. If the script has already written a key, only a missing
+    /// permission is an error, because scripts are atomic.
     pub(crate) fn refusal_in_script(
         &mut self,
         command: &CommandSpec,

@@ -28,7 +28,7 @@ pub struct Stored {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
-    /// The last millisecond in which the key exists.
+    /// The last millisecond in which the key exists. `None` if the key has no TTL.
     pub(crate) expires_ms: Option<i64>,
 }
 

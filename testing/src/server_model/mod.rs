@@ -34,6 +34,7 @@
 //! identical for Redis 7.0. [`Version`] lists the differences for other versions.
 
 mod command;
+mod command_context;
 mod commands;
 mod config;
 mod dispatch;
@@ -46,7 +47,6 @@ mod server;
 mod session;
 mod tracking;
 mod trouble;
-mod turn;
 
 pub use config::{Config, Fsync, Version};
 pub use keyspace::{Kind, Stored};

@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub(super) u64);
 
-/// An action of the server on one connection. The caller must perform the actions in order.
+/// An action of the server on one connection. The caller must perform the actions in the returned
+/// order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Sends bytes to the client.

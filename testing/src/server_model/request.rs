@@ -16,7 +16,7 @@ pub(crate) struct RequestReader {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Next {
     Command(Vec<Vec<u8>>),
-    /// The next command is incomplete.
+    /// The next command has not been received completely.
     Part,
     /// A protocol error, with the text of the error reply. The caller must close the connection.
     Broken(String),
@@ -39,7 +39,8 @@ impl RequestReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Removes and returns the next command. Like Redis, this method skips empty commands.
+    /// Removes and returns the next command from the received bytes. Like Redis, this method skips
+    /// empty commands.
     pub(crate) fn next(&mut self, is_unauthenticated: bool) -> Next {
         loop {
             let mut cursor = Cursor { bytes: &self.bytes[self.read..], at: 0 };

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 /// Model of one Redis server process.
 ///
-/// The parameter `wall_us` is the current time of the server's wall clock, in microseconds since the
-/// Unix epoch. The time may decrease from call to call.
+/// Many methods have a parameter `wall_us`: the current time of the server's wall clock, in
+/// microseconds since the Unix epoch. The time may decrease from call to call.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) config: Config,
@@ -25,7 +25,7 @@ pub struct Server {
     pub(crate) scripts: Scripts,
     pub(crate) sessions: BTreeMap<ConnId, ClientSession>,
     /// Invalidations for the connection whose command is running, sent before or after the reply.
-    /// `None` reports a flush.
+    /// Each entry is the invalidated key, or `None` for a flush.
     pub(crate) own_pushes: Vec<Option<Vec<u8>>>,
     outbox: Vec<Output>,
     next_conn: u64,
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Sets the state in which the server refuses commands. `None` ends the state.
+    /// Puts the server into a state in which it refuses commands. `None` ends this state.
     pub fn set_trouble(&mut self, trouble: Option<Trouble>) {
         self.trouble = trouble;
     }
@@ -181,8 +181,9 @@ impl Server {
         }
     }
 
-    /// Deletes the keys of one database, or of all databases. Sends a flush to every connection with
-    /// tracking, including the connection `by`, which caused the flush.
+    /// Deletes the keys of the database `db`, or of all databases if `db` is `None`. Sends an
+    /// invalidation of all keys to every connection with tracking, including the connection `by`
+    /// that caused the flush.
     pub(crate) fn flush_keys(&mut self, db: Option<u32>, by: Option<ConnId>) {
         self.keyspace.clear(db);
         self.tracking.clear();

@@ -1,12 +1,12 @@
-//! Measures what a lock costs in allocations, retained bytes, commands, bytes on the wire, clock reads and
-//! system calls. Unlike times, these counts hardly depend on the load of the machine, so tests can bound them.
+//! Measures the cost of a lock: allocations, retained bytes, commands, bytes on the wire, clock reads and system calls.
+//! Unlike durations, these counts hardly depend on the machine's load, so tests can limit them.
 //!
-//! The allocator counts the allocations of every thread, including the alarm thread, so only one fixture may
+//! The allocator counts the allocations of all threads, including the alarm thread. Therefore, only one [`Fixture`] can
 //! exist at a time.
 
-mod counted;
+mod counting_world;
 
-use counted::{Calls, Counted};
+use counting_world::{Calls, CountingWorld};
 use futures::future::join_all;
 use kit::{Cluster, Server};
 use quorlock::{Acquire, AcquireError, Builder, Lease, Redlock};
@@ -17,19 +17,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{self, Runtime};
 
-/// The number of nodes.
+/// The number of Redis nodes in a [`Fixture`].
 pub const NODES: usize = 5;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Held by the fixture in use.
+/// Locked while a [`Fixture`] exists, so only one can exist at a time.
 static IN_USE: Mutex<()> = Mutex::new(());
 
-/// Long enough that no lease is renewed during a test, even on a slow machine.
+/// A TTL so long that no lease is renewed during a test, even on a slow machine.
 const TTL: Duration = Duration::from_hours(1);
 
-/// Five nodes, and a client with its runtime.
+/// Everything that a measurement needs: five Redis nodes, a client, and the client's runtime.
 pub struct Fixture {
     cluster: Cluster,
     runtime: Runtime,
@@ -38,43 +38,44 @@ pub struct Fixture {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// The cost of one cycle: an acquire and a release.
+/// The average cost of one cycle, which acquires and releases a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Allocations and reallocations.
+    /// The number of allocations and reallocations.
     pub allocations: f64,
-    /// Commands on all nodes, including those that scripts run.
+    /// The number of commands that all nodes executed, including those inside scripts.
     pub commands: f64,
-    /// Bytes that all nodes have read.
+    /// The number of bytes that all nodes received.
     pub bytes: f64,
-    /// System calls: reads, writes, and waits of the runtime. Zero if they are not counted.
+    /// The number of system calls: socket reads, socket writes, and waits of the runtime. Zero if the fixture does not
+    /// count system calls.
     pub calls: f64,
-    /// Clock reads. Zero if they are not counted.
+    /// The number of clock reads. Zero if the fixture does not count clock reads.
     pub clock_reads: f64,
 }
 
 impl Fixture {
-    /// Starts the nodes, and connects to all of them.
+    /// Starts the nodes and connects a client to them.
     ///
     /// # Panics
-    /// If that fails.
+    /// Panics if a node cannot be started or the client cannot be built.
     pub fn new() -> Self {
         Self::with(runtime::Builder::new_current_thread(), |builder, _| builder)
     }
 
-    /// Like [`Self::new`], with a client whose system calls and clock reads are counted. Its alarms are tasks
-    /// of the fixture's runtime, so no other thread allocates for them.
+    /// Creates a fixture that counts the client's system calls and clock reads. The client's alarms are tasks
+    /// on the fixture's runtime, so the alarm thread adds no allocations.
     ///
     /// # Panics
-    /// If that fails.
+    /// Panics if a node cannot be started or the client cannot be built.
     pub fn counting_calls() -> Self {
         Self::counting_calls_on(runtime::Builder::new_current_thread())
     }
 
-    /// Like [`Self::counting_calls`], on a runtime with two worker threads.
+    /// Creates a fixture that counts system calls and clock reads, on a runtime with two worker threads.
     ///
     /// # Panics
-    /// If a node does not start.
+    /// Panics if a node cannot be started or the client cannot be built.
     pub fn counting_calls_on_two_threads() -> Self {
         let mut threads = runtime::Builder::new_multi_thread();
         threads.worker_threads(2);
@@ -87,13 +88,13 @@ impl Fixture {
 
     fn with(
         mut runtime: runtime::Builder,
-        settings: impl FnOnce(Builder, Counted) -> Builder,
+        settings: impl FnOnce(Builder, CountingWorld) -> Builder,
     ) -> Self {
         let alone = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = Cluster::start(NODES);
         let runtime = runtime.enable_all().build().expect("a runtime");
         let calls = Arc::new(Calls::default());
-        let world = Counted::new(runtime.handle().clone(), calls.clone());
+        let world = CountingWorld::new(runtime.handle().clone(), calls.clone());
         let builder = Redlock::builder().nodes(cluster.urls());
         let builder = builder.node_timeout(Duration::from_secs(5)).ttl(TTL).max_ttl(TTL);
         let redlock = settings(builder, world).build().expect("valid settings");
@@ -101,11 +102,11 @@ impl Fixture {
         Self { cluster, runtime, redlock, calls, _alone: alone }
     }
 
-    /// Runs `tasks` tasks concurrently; each acquires its own lock with `acquire` and releases it, `each`
-    /// times.
+    /// Runs `tasks` futures concurrently. Each one acquires its own lock with `acquire` and releases it, `each` times.
+    /// Returns the average cost of a cycle.
     ///
     /// # Panics
-    /// If one fails.
+    /// Panics if an acquire or a release fails.
     pub fn cycles<A>(
         &self,
         tasks: usize,
@@ -118,10 +119,11 @@ impl Fixture {
         self.cost(tasks * each, || self.run_cycles(tasks, each, &acquire))
     }
 
-    /// Like [`Self::cycles`] with `try_acquire`, in tasks spawned on the runtime.
+    /// Spawns `tasks` tasks on the runtime. Each one acquires its own lock with `try_acquire` and releases it, `each`
+    /// times. Returns the average cost of a cycle.
     ///
     /// # Panics
-    /// If one fails.
+    /// Panics if an acquire or a release fails.
     pub fn spawned_cycles(&self, tasks: usize, each: usize) -> Cost {
         let cycles = |task: usize| {
             let (redlock, resource) = (self.redlock.clone(), format!("r{task}"));
@@ -138,7 +140,8 @@ impl Fixture {
         })
     }
 
-    /// Returns the cost of each of the `cycles` in `run`, which is run once before to warm up.
+    /// Calls `run` once to warm up and once to measure. Each call performs `cycles` cycles. Returns the average cost of
+    /// a cycle.
     fn cost(&self, cycles: usize, run: impl Fn()) -> Cost {
         run();
         let (before, calls, reads) = (self.node_stats(), self.calls(), self.calls.clock_reads());
@@ -148,7 +151,7 @@ impl Fixture {
         let per_cycle = |count| ratio(count, cycles);
         Cost {
             allocations: per_cycle(allocated.allocations + allocated.reallocations),
-            // One command on each node is the query of these statistics.
+            // Subtract the command that queries these statistics on each node.
             commands: per_cycle(after.0 - before.0 - NODES),
             bytes: per_cycle(after.1 - before.1),
             calls: per_cycle(calls),
@@ -173,11 +176,11 @@ impl Fixture {
         self.on_runtime(join_all((0..tasks).map(cycles)));
     }
 
-    /// Acquires `count` leases with the `options`, extends each `extensions` times, and returns the bytes that
-    /// stay allocated for each lease.
+    /// Acquires `count` leases with `options`, and extends each lease `extensions` times. Returns the average
+    /// number of bytes that stay allocated per lease.
     ///
     /// # Panics
-    /// If an acquire or an extension fails.
+    /// Panics if an acquire or an extension fails.
     pub fn bytes_per_lease(
         &self,
         count: usize,
@@ -195,10 +198,10 @@ impl Fixture {
                 }
                 leases.push(lease);
             }
-            // Wait for the replies that arrive after the decision.
+            // Wait for replies that arrive after the round is decided.
             self.on_runtime(async { tokio::time::sleep(Duration::from_millis(300)).await });
         };
-        // Warm up: one-time allocations are not counted.
+        // Warm up, so that one-time allocations are not counted.
         acquire(0);
         let allocated = allocated_by(|| acquire(count));
         ratio(allocated.bytes_allocated.saturating_sub(allocated.bytes_deallocated), count)
@@ -216,7 +219,7 @@ impl Fixture {
         if count == 0 { 0 } else { count + usize::try_from(waits).unwrap_or(usize::MAX) }
     }
 
-    /// Returns the commands that the nodes have run and the bytes that they have read.
+    /// Returns the number of commands that all nodes have executed, and the number of bytes that they have received.
     fn node_stats(&self) -> (usize, usize) {
         let of = |node: &Server, field: &str| node.info("stats")[field].parse().unwrap_or(0_usize);
         let sum = |field| self.cluster.iter().map(|node| of(node, field)).sum();

@@ -1,4 +1,4 @@
-//! Upper bounds on the cost of a lock on five nodes.
+//! Tests that the cost of a lock on five nodes does not exceed its limits.
 
 use counts::{Cost, Fixture};
 use quorlock::{Acquire, Redlock};
@@ -14,9 +14,9 @@ fn try_acquire(redlock: &Redlock, resource: &str) -> Acquire {
     redlock.try_acquire(resource)
 }
 
-/// Repeats the measurement up to three times until it `is_good`: work repeated because the machine stalled is
-/// not a cost of the cycle.
-fn settled(mut measure: impl FnMut() -> Cost, is_good: impl Fn(&Cost) -> bool) -> Cost {
+/// Measures up to three times, until `is_good` returns true for the cost. Returns the last cost. If the machine stalls,
+/// the client repeats work that is not part of a cycle's cost.
+fn measure_until(mut measure: impl FnMut() -> Cost, is_good: impl Fn(&Cost) -> bool) -> Cost {
     let mut cost = measure();
     for _ in 1..3 {
         if !is_good(&cost) {
@@ -31,8 +31,8 @@ fn fenced(redlock: &Redlock, resource: &str) -> Acquire {
     redlock.try_acquire(resource).fenced()
 }
 
-/// Asserts for each pair of `bounds`, a number of tasks and a limit, that the cost `of` a cycle is within the
-/// limit.
+/// Asserts that a cost stays within its limits. `of` selects the cost. Each pair in `bounds` is a number of concurrent
+/// futures and the limit for that number.
 fn assert_bounds(
     fixture: &Fixture,
     bounds: &[(usize, f64)],
@@ -42,7 +42,7 @@ fn assert_bounds(
     for (tasks, most) in bounds {
         // Zero means that the cost was not counted.
         let is_good = |cost: &Cost| of(cost) > 0.0 && of(cost) <= *most;
-        let cost = settled(|| fixture.cycles(*tasks, CYCLES / tasks, acquire), is_good);
+        let cost = measure_until(|| fixture.cycles(*tasks, CYCLES / tasks, acquire), is_good);
         println!("{tasks} tasks: {cost:?}");
         assert!(is_good(&cost), "{tasks} tasks, at most {most}: {cost:?}");
     }
@@ -60,8 +60,9 @@ fn allocations_of_a_fenced_cycle_are_bounded() {
     assert_bounds(&Fixture::new(), &bounds, fenced, |cost| cost.allocations);
 }
 
-/// The client's task reads the clock once for all requests and replies of one turn. Each caller reads the wall
-/// clock for its acquire, and the clock for the validity of its lease.
+/// Checks that concurrent cycles share clock reads. The client's task reads the clock once per turn, for all requests
+/// and replies. Each caller reads the wall clock for its acquire, and the monotonic clock for the validity of its
+/// lease.
 #[test]
 fn concurrent_cycles_share_clock_reads() {
     let bounds = [(64, 8.0), (512, 8.0)];
@@ -74,12 +75,13 @@ fn concurrent_cycles_share_system_calls() {
     assert_bounds(&Fixture::counting_calls(), &bounds, try_acquire, |cost| cost.calls);
 }
 
-/// Commands of callers that were answered together are sent together, also from several threads.
+/// Checks that tasks share system calls, even on several threads. Callers that receive their replies together send
+/// their next commands together.
 #[test]
 fn spawned_tasks_share_system_calls() {
     let fixture = Fixture::counting_calls_on_two_threads();
     let is_good = |cost: &Cost| cost.calls > 0.0 && cost.calls <= 5.0;
-    let cost = settled(|| fixture.spawned_cycles(8, CYCLES / 8), is_good);
+    let cost = measure_until(|| fixture.spawned_cycles(8, CYCLES / 8), is_good);
     println!("8 spawned tasks: {cost:?}");
     assert!(is_good(&cost), "at most 5 system calls: {cost:?}");
 }
@@ -88,11 +90,11 @@ fn spawned_tasks_share_system_calls() {
 fn commands_and_bytes_of_a_cycle_are_bounded() {
     let fixture = Fixture::new();
     let bounds = |waits: bool, measure: &dyn Fn() -> Cost| {
-        // Per cycle and node: a SET, a script that runs two commands, and a TIME per pipeline. An acquire that
-        // waits also registers its watch.
+        // In each cycle, a node runs a SET, a script with two commands, and one TIME per pipeline. An acquire
+        // that waits also registers its watch.
         let (commands, bytes) = if waits { (30.5, 1_400.0) } else { (20.5, 1_150.0) };
         let is_good = |cost: &Cost| cost.commands <= commands && cost.bytes <= bytes;
-        let cost = settled(measure, is_good);
+        let cost = measure_until(measure, is_good);
         assert!(is_good(&cost), "waits: {waits}: {cost:?}");
         println!("waits: {waits}: {cost:?}");
     };
@@ -100,18 +102,18 @@ fn commands_and_bytes_of_a_cycle_are_bounded() {
     bounds(false, &|| fixture.cycles(64, CYCLES / 64, try_acquire));
 }
 
-/// With lock names of seven bytes.
+/// Checks how many bytes stay allocated for a lease. The limits apply to lock names of seven bytes.
 #[test]
 fn renewed_lease_keeps_at_most_700_bytes() {
     let fixture = Fixture::new();
     let auto = |acquire: Acquire| acquire.auto_extend(Duration::from_hours(10));
-    // Buffers in use at the time can add to a measurement, so the smaller of two counts.
+    // Buffers that are in use during a measurement increase its result, so the smaller of two results counts.
     let plain = (0..2)
         .map(|_| fixture.bytes_per_lease(2_000, 0, |acquire| acquire))
         .fold(f64::MAX, f64::min);
     let renewed = (0..2).map(|_| fixture.bytes_per_lease(2_000, 2, auto)).fold(f64::MAX, f64::min);
     println!("plain: {plain} bytes, renewed: {renewed} bytes");
-    // A plain lease still has its acquire for two seconds.
+    // A plain lease retains its acquire for two seconds.
     for (bytes, most) in [(plain, 800.0), (renewed, 700.0)] {
         assert!((100.0..=most).contains(&bytes), "{bytes} bytes, at most {most}");
     }

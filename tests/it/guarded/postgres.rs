@@ -40,7 +40,7 @@ impl PgSession {
     }
 }
 
-/// Prints why a test is skipped. Panics if `TESTS_POSTGRES=required`.
+/// Prints why a test is skipped. Panics if the environment variable `TESTS_POSTGRES` is `required`.
 fn skip(reason: &str) {
     let is_required = env::var_os("TESTS_POSTGRES").is_some_and(|is| is == "required");
     assert!(
@@ -53,8 +53,8 @@ fn skip(reason: &str) {
 }
 
 impl Postgres {
-    /// Starts a server with the example's table and a row `old`. If the programs are missing, prints the reason and
-    /// returns `None`, or panics if the environment variable `TESTS_POSTGRES` is `required`.
+    /// Starts a server with the example's table and one row, `old`. Returns `None` and prints the reason if the
+    /// programs are missing. Panics instead if the environment variable `TESTS_POSTGRES` is `required`.
     pub(super) fn start() -> Option<Self> {
         let Some(programs) = programs() else {
             skip("no initdb, postgres and psql to test with");
@@ -91,7 +91,7 @@ impl Postgres {
         Some(postgres)
     }
 
-    /// Runs one statement in a new session in which the example's statements are prepared. Returns the rows and the
+    /// Runs `statement` in a new session in which the example's statements are prepared. Returns the rows and the
     /// command tag as `psql` prints them.
     pub(super) fn run(&self, statement: &str) -> String {
         self.ask(statement).unwrap_or_else(|error| panic!("{statement}: {error}"))

@@ -1,4 +1,5 @@
-//! A Python virtual environment with the other libraries, created by the first test that needs it.
+//! The Python virtual environment that contains the other libraries. The first test that needs the environment creates
+//! it.
 
 use crate::ms;
 use std::fs::{self, File, TryLockError};
@@ -14,15 +15,15 @@ const PLACE: &str = env!("CARGO_TARGET_TMPDIR");
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 const REQUIREMENTS_PATH: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop/requirements.txt");
-/// The file with the requirements from which a complete environment was created.
+/// The file that marks a complete environment. It contains the requirements from which the environment was created.
 const MARK: &str = "made-of.txt";
-/// The time limit of one step, which may download packages.
+/// The time limit of one step of the installation. A step may download packages.
 const STEP_LIMIT: Duration = Duration::from_mins(5);
-/// The time limit for all steps of another test process that creates the environment.
+/// How long to wait for another test process that is creating the environment.
 const LOCK_LIMIT: Duration = Duration::from_mins(15);
 
-/// Returns the path of the environment's interpreter. If it is not available, prints the reason and returns `None`, or
-/// panics if the environment variable `TESTS_INTEROP` is `required`.
+/// Returns the path of the environment's interpreter. Returns `None` and prints the reason if the interpreter is not
+/// available. Panics instead if the environment variable `TESTS_INTEROP` is `required`.
 pub(super) fn python() -> Option<&'static Path> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let reason = match PYTHON.get_or_init(find_or_create) {
@@ -61,7 +62,7 @@ fn find_or_create() -> Result<PathBuf, String> {
     Ok(interpreter(&home))
 }
 
-/// Locks the file against other processes. The lock ends when the file is dropped or this process ends.
+/// Locks the file against other processes. The lock is released when the returned file is dropped or this process ends.
 fn lock(path: &Path) -> Result<File, String> {
     let shown = |why: &str| format!("cannot lock {}: {why}", path.display());
     let file = File::options().create(true).truncate(false).write(true).open(path);

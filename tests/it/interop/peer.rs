@@ -8,11 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop/peer.py");
-/// The time limit of a reply. It is longer than the program's own limit, so that the program can report its error.
+/// The time limit of a reply. The limit is longer than that of `peer.py`, so the Python program can still report its
+/// own timeout.
 const REPLY_LIMIT: Duration = Duration::from_mins(1);
 
-/// A process that runs `peer.py`. Dropping this value kills the process. If the test process is killed, the end of its
-/// standard input ends the Python process.
+/// A process that runs `peer.py`. Dropping this value kills the process. If the test process is killed, the Python
+/// process ends because its standard input is closed.
 pub(super) struct Peer {
     child: Child,
     commands: ChildStdin,
@@ -43,7 +44,7 @@ impl Peer {
         writeln!(self.commands, "{command}").expect("Python has ended; see its message above");
     }
 
-    /// Returns the reply to the earliest command whose reply has not been received.
+    /// Returns the reply to the oldest unanswered command.
     pub(super) fn receive(&mut self) -> String {
         let reply = self.replies.recv_timeout(REPLY_LIMIT);
         reply.unwrap_or_else(|why| panic!("no reply from Python, see its message above: {why}"))

@@ -94,7 +94,7 @@ async fn metrics_match_their_documentation() {
     }
 }
 
-/// Returns the metrics that an expression uses, each with the content of its braces.
+/// Returns the metrics that the expressions in `text` use. Each metric is returned with the content of its braces.
 fn used_metrics(text: &str) -> Vec<(String, String)> {
     let starts = text.match_indices("quorlock_").map(|(at, _)| &text[at..]);
     let used = starts.map(|rest| {

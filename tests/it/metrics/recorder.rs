@@ -7,7 +7,7 @@ use metrics::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// A recorder. Its clones share their records.
+/// A metrics recorder for tests. Clones share their records.
 #[derive(Clone, Default)]
 pub(super) struct Recorder(Arc<Mutex<Records>>);
 
@@ -26,7 +26,7 @@ pub(super) struct Family {
     pub(super) meaning: String,
 }
 
-/// All recorded values of a series, in order. Counters and gauges record their changes.
+/// All recorded values of a series, in order. For counters and gauges, these are the changes of the value.
 #[derive(Default)]
 struct Series(Mutex<Vec<f64>>);
 
@@ -110,7 +110,7 @@ impl Recorder {
         of_it.flat_map(|(_, series)| series.recorded()).collect()
     }
 
-    /// Returns the value of a counter or gauge, summed over all series with these labels.
+    /// Returns the current value of a counter or gauge, summed over all series with these labels.
     pub(super) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.recorded(name, labels).iter().sum()
     }

@@ -1,4 +1,4 @@
-//! Fencing tokens that several processes draw from the same counters.
+//! Tests of fencing tokens that several processes obtain from the same counters.
 
 use super::skewed::{Acquired, Assignment, Contender, LIBRARY, LibraryClient, Scenario, Setup};
 use crate::ms;
@@ -11,8 +11,8 @@ const CHILD: &[&str] = &["--ignored", "--exact", "processes::drawing::drawer", "
 
 const COUNTER_CHANGER: &str = "counter_changer";
 
-/// A client of the library that increments the counters of two nodes while it holds the lock. The increments simulate
-/// acquires that drew a number and failed.
+/// A client that increments the counters of two nodes each time it holds the lock. An acquire that failed after it had
+/// raised some counters leaves such increments.
 struct CounterChanger {
     ours: LibraryClient,
     nodes: Vec<MultiplexedConnection>,
@@ -56,32 +56,35 @@ async fn drawer() {
     let Some(assignment) = Assignment::given() else { return };
     if assignment.contender == COUNTER_CHANGER {
         let counter_changer = CounterChanger::new(&assignment).await;
-        assignment.play(counter_changer).await;
+        assignment.take_turns(counter_changer).await;
     } else {
         let ours = LibraryClient::new(&assignment).await;
-        assignment.play(ours).await;
+        assignment.take_turns(ours).await;
     }
 }
 
-/// Returns the share of tokens that needed only one round. The benchmarks measure this share on an idle machine.
+/// Returns the share of tokens that were confirmed in the first round. The benchmarks measure this share on an idle
+/// machine.
 fn share_at_once(contender: &str, apart_ms: u64) -> f64 {
     let (apart, hold, lasting) = (ms(apart_ms), ms(1), ms(3_000));
-    let turns = Setup::new(CHILD).play(&Scenario { contender, apart, hold, lasting });
+    let turns = Setup::new(CHILD).run_processes(&Scenario { contender, apart, hold, lasting });
     let (share, tokens) = (turns.share(), turns.tokens);
     println!("{contender}, clocks {apart:?} apart: {share:.3} of {tokens} tokens in one round");
     share
 }
 
-/// A client whose clock is behind draws the counter's value plus one, and all nodes agree on this number. Measured
-/// shares are 0.74 to 0.97 under any load, and below 0.56 without a hint.
+/// Checks the share of tokens that need only one round if clients' wall clocks differ. A client whose clock is behind
+/// receives the counter's value plus one, and all nodes agree on this number. Measured shares are 0.74 to 0.97 under
+/// any load. If clients requested no minimum counter value, the share would be below 0.56.
 #[test]
 fn most_tokens_need_one_round_with_different_wall_clocks() {
     let share = share_at_once(LIBRARY, 20);
     assert!(share >= 0.6, "{share}");
 }
 
-/// If the clocks agree, the hint is above all counters. Measured shares are 0.86 to 1, and about 0.4 or less without
-/// the hint.
+/// Checks the share of tokens that need only one round if the nodes' counters differ. The clients' clocks agree, and
+/// the minimum value that a client requests from its clock is above all counters. Measured shares are 0.86 to 1, and
+/// about 0.4 or less without the requested minimum.
 #[test]
 fn diverged_counters_agree_on_the_next_token() {
     let share = share_at_once(COUNTER_CHANGER, 0);

@@ -1,4 +1,4 @@
-//! A holder that is stopped beyond its validity and then continues.
+//! Tests of a holder whose process is stopped until its lease has expired, and then continues.
 
 use crate::{SOON, client, eventually, ms};
 use kit::{Child, Cluster, Pipes, Server};
@@ -10,8 +10,8 @@ use std::process::Command;
 const NODES: &str = "QUORLOCK_LATE_NODES";
 const RESOURCE: &str = "QUORLOCK_LATE_RESOURCE";
 
-/// A script that writes to the protected resource, a hash. The hash stores the highest token, and the script refuses
-/// lower tokens.
+/// A script that writes to the protected resource. The resource is a hash that stores the highest token, and the script
+/// refuses lower tokens.
 const WRITE: &str = "local seen = tonumber(redis.call('HGET', KEYS[1], 'token') or '0') \
                      if tonumber(ARGV[1]) < seen then return 0 end \
                      redis.call('HSET', KEYS[1], 'token', ARGV[1], 'text', ARGV[2]) return 1";
@@ -33,7 +33,7 @@ async fn text_of(resource: &str) -> Option<String> {
     connection.hget("document", "text").await.expect("the server is up")
 }
 
-/// Reads lines until one contains `word`. Returns the text after `word` in that line.
+/// Reads lines until one contains `word`. Returns the rest of that line after `word`.
 pub(super) fn read_value(lines: &mut impl BufRead, word: &str) -> String {
     let mut line = String::new();
     loop {

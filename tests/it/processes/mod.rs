@@ -1,9 +1,9 @@
-//! Several processes that compete for one lock.
+//! Tests of several processes that compete for one lock.
 
 mod drawing;
 mod late;
 mod skewed;
-mod thawed;
+mod suspended;
 mod work;
 
 use crate::ms;
@@ -12,7 +12,8 @@ use work::{Scenario, percentile};
 /// The arguments with which this program runs as a child.
 const CHILD: &[&str] = &["--ignored", "--exact", "processes::worker", "--nocapture"];
 
-/// The limit of the 99th percentile of waits, in fair shares. On an idle machine, the benchmarks show about 2.
+/// The limit of the 99th percentile of the waiting times, in fair shares. On an idle machine, the benchmarks measure
+/// about 2.
 const MAX_UNFAIRNESS: f64 = 6.0;
 
 #[tokio::test]
@@ -36,8 +37,8 @@ fn commands_per_turn_do_not_grow_with_the_number_of_tasks() {
     assert!(unfairness <= MAX_UNFAIRNESS, "p99 {late:?} is {unfairness:.2} fair shares ({fair:?})");
 }
 
-/// Before clients knew each other's turns, one of two processes had only 2 to 5 % of the turns. It paused while the
-/// other process passed the lock on in its own queue.
+/// Checks that two processes acquire a lock about equally often. In earlier versions, one of two processes had only 2
+/// to 5 % of the acquires: the other process passed the lock on in its own queue while the first one paused.
 #[test]
 fn competing_processes_get_similar_numbers_of_turns() {
     for (processes, hold) in [(2, 20), (2, 2), (4, 10)] {

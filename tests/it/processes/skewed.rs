@@ -1,7 +1,7 @@
-//! Processes that compete for one lock with a fencing token while their wall clocks differ. The benchmarks also use
-//! this file.
+//! Processes that compete for one fenced lock while their wall clocks differ. The benchmarks also use this file.
 //!
-//! Each process runs this program again with its own wall clock. A child reads its [`Assignment`] from the environment.
+//! The parent starts this program again for each process, with a different wall clock. A child reads its [`Assignment`]
+//! from the environment.
 
 use kit::{Cluster, Rerun, Server};
 use quorlock::{Lease, Redlock};
@@ -19,7 +19,7 @@ const SERVER: &str = "QUORLOCK_SKEWED_BOARD";
 
 const PROCESSES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
-/// The time limit of a failing run. A passing run waits less, even on a busy machine.
+/// The time limit of a run that fails. A run that succeeds takes less time, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) const LIBRARY: &str = "library";
@@ -45,20 +45,21 @@ pub(crate) struct Assignment {
     key: String,
     hold: Duration,
     lasting: Duration,
-    /// How far the child's wall clock is ahead of the machine's clock.
+    /// The difference by which the child's wall clock is ahead of the machine's clock.
     ahead: Duration,
 }
 
 pub(crate) struct Scenario<'a> {
     pub(crate) contender: &'a str,
-    /// The greatest difference between two wall clocks. The clocks are spread evenly over this range.
+    /// The greatest difference between two wall clocks. The processes' clocks are spread evenly over this range.
     pub(crate) apart: Duration,
     /// The minimum time for which each process holds the lock.
     pub(crate) hold: Duration,
     pub(crate) lasting: Duration,
 }
 
-/// Five nodes, a server on which the processes synchronize, and the arguments of a child.
+/// The servers and arguments of a run: five nodes, a server that the processes use to synchronize, and the arguments of
+/// a child.
 pub(crate) struct Setup {
     cluster: Cluster,
     server: Server,
@@ -105,7 +106,7 @@ impl Contender for LibraryClient {
 }
 
 impl Assignment {
-    /// Parses the assignment from the environment. Returns `None` if this process is not a child.
+    /// Parses this process's assignment from the environment. Returns `None` if this process is not a child.
     pub(crate) fn given() -> Option<Self> {
         let assignment = env::var(ASSIGNMENT).ok()?;
         let parts: Vec<_> = assignment.split(' ').collect();
@@ -124,8 +125,8 @@ impl Assignment {
         })
     }
 
-    /// Takes turns with the other processes and prints each turn.
-    pub(crate) async fn play<C: Contender>(self, mut contender: C) {
+    /// Acquires the lock in turn with the other processes, and prints each acquire.
+    pub(crate) async fn take_turns<C: Contender>(self, mut contender: C) {
         self.wait_for_clock().await;
         let server = redis::Client::open(env::var(SERVER).expect("set by the parent"));
         let server = server.expect("a URL").get_multiplexed_async_connection().await;
@@ -167,14 +168,16 @@ impl Assignment {
 }
 
 impl Setup {
-    /// Creates a set-up. With `args`, this program only executes its [`Assignment`].
+    /// Creates a set-up. A child is this program with the arguments `args`, with which it only executes its
+    /// [`Assignment`].
     pub(crate) fn new(args: &'static [&'static str]) -> Self {
         let scenarios = Cell::new(0);
         Self { cluster: Cluster::start(5), server: Server::start(), args, scenarios }
     }
 
-    /// Runs eight processes that take turns on a new lock. Panics if a token is not above the previous holder's token.
-    pub(crate) fn play(&self, scenario: &Scenario<'_>) -> Turns {
+    /// Runs eight processes that acquire a new lock in turn. Panics if a token is not greater than the previous
+    /// holder's token.
+    pub(crate) fn run_processes(&self, scenario: &Scenario<'_>) -> Turns {
         self.server.flushall();
         self.scenarios.set(self.scenarios.get() + 1);
         let children: Vec<_> = (0..PROCESSES).map(|number| self.child(scenario, number)).collect();
@@ -203,7 +206,8 @@ impl Setup {
         Turns { tokens: count(turns.len()), one_round: count(one_round) }
     }
 
-    /// Starts a child. The clocks of consecutive children differ by equal distances.
+    /// Starts the child with this number. Each child's clock is ahead of the previous child's clock by the same
+    /// difference.
     fn child(&self, scenario: &Scenario<'_>, number: u32) -> Rerun {
         let &Scenario { contender, apart, hold, lasting } = scenario;
         let ahead = apart * number / (PROCESSES - 1);
@@ -224,7 +228,8 @@ impl Turns {
     }
 }
 
-/// Parses a line into the time of the acquire, the token, and whether the token needed only one round.
+/// Parses a line that a child printed. Returns the time of the acquire, the token, and true if the token needed only
+/// one round.
 fn turn(line: &str) -> (u64, u64, bool) {
     let mut words = line.split(' ');
     let mut next = || words.next().expect("three words");
@@ -232,7 +237,7 @@ fn turn(line: &str) -> (u64, u64, bool) {
     (at, token, next() == "true")
 }
 
-/// Reads a clock that all processes of a machine share and that is never set.
+/// Reads the monotonic clock, which all processes of the machine share and no process can set.
 fn monotonic() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).expect("not negative")
 }

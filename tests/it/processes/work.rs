@@ -1,7 +1,7 @@
 //! Processes that compete for the same lock, and their measurements. The benchmarks also use this file.
 //!
-//! Each process runs this program again and calls [`work`], which reads its task from the environment. The processes
-//! synchronize on a separate server, the board.
+//! The parent starts this program again for each process, which calls [`work`] and reads its task from the environment.
+//! The processes synchronize on a separate server, the board.
 
 use futures::FutureExt;
 use kit::{Cluster, Rerun, Server};
@@ -19,10 +19,10 @@ const WORK: &str = "QUORLOCK_WORK";
 const NODES: &str = "QUORLOCK_NODES";
 const BOARD: &str = "QUORLOCK_BOARD";
 
-/// The time after which a child's acquire has certainly been refused and waits for a push.
-const SETTLED: Duration = Duration::from_millis(20);
+/// The time after which a child's acquire has certainly been refused and waits for a notification from the nodes.
+const WAITER_SETTLE_TIME: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(1);
-/// The time limit of waits in a failing run. A busy machine needs less.
+/// The time limit of waits in a run that fails. A run that succeeds takes less time, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Scenario {
@@ -35,20 +35,20 @@ pub(crate) struct Measurements {
     turns: Vec<Turn>,
     tasks: usize,
     processes: usize,
-    /// The number of commands per turn and node that set, read or delete a key.
+    /// The number of commands per acquire and node that set, read or delete a key.
     pub(crate) commands_per_turn: f64,
 }
 
 #[derive(Clone, Copy)]
 struct Turn {
-    /// The ID of the task's process.
+    /// The ID of the process that ran the task.
     process: u32,
-    /// The time of the acquire, by a clock that all processes of a machine share.
+    /// The time of the acquire. All processes of the machine share the clock.
     at: Duration,
     waited: Duration,
 }
 
-/// Executes the task from the environment. Returns false if this process is not a child.
+/// Executes this process's task from the environment. Returns false if this process is not a child.
 pub(crate) async fn work() -> bool {
     let Ok(work) = env::var(WORK) else { return false };
     let (kind, numbers) = work.split_once(' ').expect("a kind of work, then numbers");
@@ -77,7 +77,8 @@ fn client(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Redlock {
     builder.ttl(Duration::from_secs(30)).wait(LIMIT).build().expect("valid settings")
 }
 
-/// Competes with `tasks` tasks until the parent ends the run. Each task holds the lock for `hold`.
+/// Spawns `tasks` tasks that compete for the lock until the parent ends the run. Each task holds the lock for `hold`
+/// every time it acquires it.
 async fn compete(redlock: &Redlock, mut board: MultiplexedConnection, tasks: u64, hold: Duration) {
     let _: i64 = board.incr("ready", 1).await.expect("the board is up");
     while !board.exists::<_, bool>("begin").await.expect("the board is up") {
@@ -111,7 +112,7 @@ async fn take_turns(redlock: Redlock, mut board: MultiplexedConnection, hold: Du
 }
 
 /// Waits `times` times for the lock that the parent holds, and reports the time of each acquire. The retry delay is
-/// longer than the run, so only pushes wake the acquire.
+/// longer than the run, so the acquire only succeeds if a node notifies the client.
 async fn acquire_after_parent(redlock: &Redlock, mut board: MultiplexedConnection, times: u64) {
     for time in 0..times {
         while board.get::<_, Option<u64>>("held").await.expect("the board is up") != Some(time) {
@@ -130,7 +131,7 @@ async fn acquire_after_parent(redlock: &Redlock, mut board: MultiplexedConnectio
 }
 
 impl Scenario {
-    /// Creates a scenario. With `args`, this program only calls [`work`].
+    /// Creates a scenario. A child is this program with the arguments `args`, with which it only calls [`work`].
     pub(crate) fn new(args: &'static [&'static str]) -> Self {
         Self { cluster: Cluster::start(5), board: Server::start(), args }
     }
@@ -145,7 +146,7 @@ impl Scenario {
         self.run_tasks(4, tasks, Duration::from_millis(10), lasting)
     }
 
-    /// Runs `tasks` tasks in `processes` processes, which compete for one lock without a pause. Each task holds the
+    /// Measures how `tasks` tasks in `processes` processes compete for one lock without a pause. Each task holds the
     /// lock for `hold`. Panics if two tasks hold the lock at the same time, if a task never acquires it, or if a key
     /// remains.
     pub(crate) fn run_tasks(
@@ -180,8 +181,8 @@ impl Scenario {
         Measurements { turns, tasks, processes, commands_per_turn }
     }
 
-    /// Hands the lock over to a child `times` times: the parent holds the lock, a child waits for it, and the parent
-    /// releases it. Returns the times from the release to the child's acquire, in ascending order.
+    /// Hands the lock over to a child `times` times. For each hand-over, the parent holds the lock while the child
+    /// waits for it, then releases it. Returns the times from a release to the child's acquire, in ascending order.
     pub(crate) async fn hand_over(&self, times: usize) -> Vec<Duration> {
         let redlock = client(self.cluster.urls());
         let child = self.child(&format!("successor {times}"));
@@ -191,7 +192,7 @@ impl Scenario {
             self.board.set("held", time.to_string());
             let asked = Some(time.to_string().into_bytes());
             until(&child, || self.board.get("asked") == asked).await;
-            sleep(SETTLED).await;
+            sleep(WAITER_SETTLE_TIME).await;
             released.push(shared_now());
             lease.release().await.expect("nodes are up");
             let count = redis::Value::Int(i64::try_from(time + 1).expect("within i64"));
@@ -225,8 +226,9 @@ fn lock_commands(node: &Server) -> u64 {
 }
 
 impl Measurements {
-    /// Returns the mean wait for a single queue without other delays: one turn per task, each as long as the mean time
-    /// between acquires in this run. All tasks compete all the time, except in the first and last wait of each task.
+    /// Returns the mean waiting time if all tasks waited in a single queue without other delays. In such a queue, a
+    /// task waits for one turn of every task, and a turn takes the mean time between acquires of this run. All tasks
+    /// compete all the time, except in the first and last wait of each task.
     pub(crate) fn fair_share(&self) -> Duration {
         let first = self.turns.iter().map(|turn| turn.at).min().expect("a turn");
         let last = self.turns.iter().map(|turn| turn.at).max().expect("a turn");

@@ -1,4 +1,4 @@
-//! `close()` in every state of a client.
+//! Tests of `close()` in every state of a client.
 
 use crate::{SOON, builder, client, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-/// A limit much longer than any `close()` takes.
+/// A time limit much longer than `close()` ever takes.
 pub(super) const LONG: Duration = Duration::from_mins(2);
 
 fn tasks() -> usize {
@@ -18,7 +18,8 @@ pub(super) async fn close(redlock: &Redlock) -> Result<(), CloseError> {
     timeout(LONG, redlock.close()).await.expect("close() ends within its bound")
 }
 
-/// Closes a client whose nodes are reachable. Checks that no key, task or connection is left, although a handle exists.
+/// Closes a client whose nodes are reachable. Checks that no key, task or connection is left, although a handle to the
+/// client still exists.
 async fn expect_clean(cluster: &Cluster, redlock: &Redlock) {
     close(redlock).await.expect("all nodes can be reached");
     assert!(cluster.is_empty(), "a key is left: {:?}", cluster.keys_per_node());
@@ -34,7 +35,8 @@ async fn expect_nothing_runs(cluster: &Cluster) {
     eventually("the connections are closed", || cluster.iter().all(is_left)).await;
 }
 
-/// Closes a client and checks that the error reports `releases` pending releases for each of exactly these nodes.
+/// Closes a client and checks the error: it must report `releases` pending releases for each node in `nodes`, and for
+/// no other node.
 async fn expect_pending(redlock: &Redlock, nodes: &[Server], releases: usize) {
     let error = close(redlock).await.expect_err("releases are pending");
     let expected: Vec<_> = nodes.iter().map(|node| (node.addr().to_string(), releases)).collect();
@@ -50,14 +52,14 @@ fn patient_through(proxies: &[Proxy]) -> Redlock {
 }
 
 /// Creates a client whose `close()` may take a long time.
-pub(super) fn patient(cluster: &Cluster) -> Redlock {
+pub(super) fn client_with_long_connect_timeout(cluster: &Cluster) -> Redlock {
     builder(cluster).connect_timeout(LONG).build().expect("valid settings")
 }
 
 #[tokio::test]
 async fn close_of_an_unused_client_does_no_io() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster);
+    let redlock = client_with_long_connect_timeout(&cluster);
     expect_clean(&cluster, &redlock).await;
     for node in &cluster {
         assert_eq!(node.calls("hello"), 0, "a client has connected");
@@ -92,7 +94,7 @@ async fn close_while_connecting_ends_waiting_acquires() {
 #[tokio::test]
 async fn close_while_connecting_to_stopped_nodes_sets_no_key() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster);
+    let redlock = client_with_long_connect_timeout(&cluster);
     cluster.iter().for_each(Server::stop);
     let waits = [redlock.try_acquire("a"), redlock.acquire("b")].map(|one| tokio::spawn(one));
     sleep(ms(100)).await;
@@ -143,7 +145,7 @@ async fn close_reports_a_dead_node_only_with_pending_releases() {
     expect_pending(&with_pending, &cluster[..1], 1).await;
     eventually("the other nodes have no key", || cluster.is_empty()).await;
 
-    let clean = patient(&cluster);
+    let clean = client_with_long_connect_timeout(&cluster);
     let lease = clean.acquire("r").wait(SOON).await.expect("two nodes are up");
     let waiting = tokio::spawn(clean.acquire("r").wait(LONG));
     sleep(ms(50)).await;
@@ -164,7 +166,7 @@ async fn close_reports_a_dead_node_only_with_pending_releases() {
 async fn close_ends_acquires_in_every_state() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let (redlock, other) = (patient_through(&proxies), patient(&cluster));
+    let (redlock, other) = (patient_through(&proxies), client_with_long_connect_timeout(&cluster));
     let held = other.acquire("held").wait(SOON).await.expect("free");
     redlock.ready().await.expect("there is a runtime");
     let acquire = |resource: &str| redlock.acquire(resource).wait(LONG);
@@ -244,7 +246,7 @@ async fn close_ends_leases_in_every_state() {
 #[tokio::test]
 async fn close_keeps_at_least_keys_without_an_owner() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster);
+    let redlock = client_with_long_connect_timeout(&cluster);
     let lease = redlock.acquire("r").at_least(ms(25_000)).wait(SOON).await.expect("free");
     // `at_least` applies only to nodes that have granted the lock.
     eventually("all nodes have granted", || lease.report().granted() == 3).await;

@@ -1,12 +1,12 @@
-//! Servers that load their data when a client reconnects.
+//! Tests with servers that are still loading their data when a client reconnects.
 
 use crate::{SOON, builder, eventually, is_down, is_up, ms, state};
 use kit::{Cluster, Server};
 use quorlock::{NodeState, ReleaseOutcome};
 use std::sync::Arc;
 
-/// The number of keys that a server loads. Loading takes about 3 s: `KEYS` times `DELAY_US`. The server answers clients
-/// after every 1,024 keys.
+/// The number of keys that a server loads. Loading takes about 3 s, which is `KEYS` times `DELAY_US`. While it loads,
+/// the server answers clients after every 1,024 keys.
 const KEYS: usize = 20_000;
 const DELAY_US: &str = "150";
 

@@ -1,4 +1,4 @@
-//! Nodes that are not reachable yet, or briefly unreachable.
+//! Tests with nodes that are not reachable yet, or are briefly unreachable.
 
 use crate::{SOON, all_down, all_up, client, eventually, ms, through};
 use kit::{Cluster, Proxy};

@@ -1,4 +1,4 @@
-//! Users that lack permission for one command, on one node of three and on all nodes.
+//! Tests with users that lack permission for one command, on one node of three and on all nodes.
 
 use crate::{SOON, builder_of, eventually, ms};
 use futures::future::join_all;
@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 const PASSWORD: &str = "secret";
 
-/// The commands that the client needs or can use.
+/// The commands that the client needs, or uses if they are permitted.
 const COMMANDS: [&str; 19] = [
     "set",
     "get",
@@ -35,15 +35,16 @@ const COMMANDS: [&str; 19] = [
 /// A TTL short enough to wait for, but longer than the operations of a lease in this test.
 const TTL: Duration = ms(12_000);
 
-/// The limit of commands per second over all clients. A higher rate would mean a retry loop without a pause. Clients
-/// repeat refused releases about twice per second, and each release runs a script of several commands.
+/// The limit of commands per second over all clients. A higher rate would mean that a client retries in a loop without
+/// a pause. Clients repeat refused releases about twice per second, and each release runs a script of several commands.
 const MAX_PER_SECOND: u64 = 2_000;
 
 fn user(command: &str) -> String {
     format!("no-{}", command.replace('|', "-"))
 }
 
-/// Starts servers with one user per command. Each user lacks permission for this command only.
+/// Starts servers with one user for each command in [`COMMANDS`]. A user lacks the permission for its command and has
+/// all others.
 fn cluster() -> Cluster {
     let cluster = Cluster::start(3);
     for node in &cluster {
@@ -63,8 +64,8 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// Creates a client whose user lacks `command` on the first `nodes` nodes. It has the same key prefix as the clients
-/// with all permissions.
+/// Creates a client whose user may not call `command` on the first `nodes` nodes. The key prefix is the same as that of
+/// the clients with all permissions.
 fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     let user = user(command);
     let url = |(at, node): (usize, &Server)| {
@@ -75,7 +76,7 @@ fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     builder.build().expect("valid settings")
 }
 
-/// Returns the keys of locks that have the prefix for `command`, without counters, on each node.
+/// Returns, for each node, the keys of locks that have the prefix for `command`. Counters are not included.
 fn keys(cluster: &Cluster, command: &str) -> Vec<Vec<String>> {
     let prefix = format!("{}:", user(command));
     let is_lock = |key: &String| key.starts_with(&prefix) && !key.contains("#quorlock:");
@@ -95,7 +96,8 @@ async fn release(lease: Lease, what: &str) {
     assert_eq!(released, ReleaseOutcome::Released, "{what}");
 }
 
-/// Checks that every operation succeeds although one node refuses `command`.
+/// Checks that every operation of `redlock` succeeds although one node refuses `command`. `other` is a client with all
+/// permissions.
 async fn all_operations_work(redlock: &Redlock, other: &Redlock, command: &str) {
     let lease = redlock.acquire("plain").wait(SOON).await;
     let lease = lease.unwrap_or_else(|error| panic!("{command}: acquire: {error}"));
@@ -132,7 +134,7 @@ async fn all_operations_work(redlock: &Redlock, other: &Redlock, command: &str) 
     release(acquired, command).await;
 }
 
-/// Closes the client within the time limit. Checks that the error names every node with a leftover key.
+/// Checks that `close` returns within the time limit, and that an error names every node with a leftover key.
 async fn close(redlock: &Redlock, cluster: &Cluster, command: &str, restricted: usize) {
     let closed = timeout(SOON, redlock.close()).await;
     let left = keys(cluster, command);
@@ -189,7 +191,7 @@ async fn expect_no_retry_loop(cluster: &Cluster, clients: &[Redlock]) {
     assert!(calls < MAX_PER_SECOND, "{calls} commands in a second without an active operation");
 }
 
-/// Calls each operation and checks that it ends. Returns the number of successful operations.
+/// Checks that each operation of `redlock` returns. Returns the number of successful operations.
 async fn all_operations_end(redlock: &Redlock, other: &Redlock, command: &str) -> usize {
     let hangs = |what: &str| -> ! { panic!("{command}: {what} does not end") };
     let mut works = 0;

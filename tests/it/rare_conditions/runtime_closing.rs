@@ -1,6 +1,6 @@
-//! `close()` outside any runtime, and on a runtime that the acquires do not use.
+//! Tests of `close()` outside any runtime, and on a runtime that the client's acquires do not use.
 
-use super::closing::{LONG, close, patient};
+use super::closing::{LONG, client_with_long_connect_timeout, close};
 use crate::{SOON, client, current_thread, eventually, multi_thread};
 use kit::Cluster;
 use quorlock::AcquireError;
@@ -15,7 +15,7 @@ fn tasks(runtime: &Handle) -> usize {
 #[test]
 fn close_on_another_runtime_ends_everything() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster);
+    let redlock = client_with_long_connect_timeout(&cluster);
     let (first, second) = (multi_thread(1), current_thread());
     let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
     let waiting = first.spawn(redlock.acquire("r").wait(LONG));
@@ -59,7 +59,7 @@ fn close_reports_pending_releases_if_runtime_is_idle() {
 #[test]
 fn close_after_runtime_shutdown_uses_another_runtime() {
     let cluster = Cluster::start(3);
-    let redlock = patient(&cluster);
+    let redlock = client_with_long_connect_timeout(&cluster);
     let first = current_thread();
     let (lease, dropped) = first.block_on(async {
         let lease = redlock.acquire("r").wait(SOON).await.expect("free");

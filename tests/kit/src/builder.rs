@@ -59,7 +59,8 @@ impl ServerBuilder {
         Server::with(self.clone())
     }
 
-    /// Sets the program to run, in place of `REDIS_SERVER` or the `redis-server` on the `PATH`.
+    /// Sets the program to run. The default is the value of the environment variable
+    /// `REDIS_SERVER`, or the `redis-server` on the `PATH`.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
         self
@@ -117,8 +118,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Returns true if the program was built with TLS. A program without TLS reports an unknown
-    /// option or missing support. A program with TLS reports the missing certificate.
+    /// Returns true if the program was built with TLS. To find out, starts the program with an
+    /// invalid certificate. A program without TLS reports an unknown option or missing support, and
+    /// a program with TLS reports the certificate.
     #[must_use]
     pub fn supports_tls(&self) -> bool {
         let mut command = Command::new(self.program_name());
@@ -142,9 +144,9 @@ impl ServerBuilder {
         self.clock
     }
 
-    /// Returns the program from [`program`](Self::program), else from the environment variable
-    /// `REDIS_SERVER`, else `redis-server`. A relative path with a directory becomes absolute,
-    /// because the server runs in its own directory.
+    /// Returns the program to run: from [`program`](Self::program), else from the environment
+    /// variable `REDIS_SERVER`, else `redis-server`. A relative path with a directory is made
+    /// absolute, because the server runs in its own directory.
     pub(crate) fn program_name(&self) -> OsString {
         let chosen = self.program.as_ref().map(|path| path.as_os_str().to_owned());
         let name = chosen.or_else(|| env::var_os("REDIS_SERVER")).filter(|name| !name.is_empty());
@@ -166,8 +168,8 @@ impl ServerBuilder {
         self.password.as_deref()
     }
 
-    /// Returns the name and password of the user that was added last, or else of the default user,
-    /// whose name is "".
+    /// Returns the name and password of the user that was added last. Without added users, returns
+    /// an empty name and the default user's password. Returns `None` if no password was set.
     pub(crate) fn credentials(&self) -> Option<(&str, &str)> {
         let user = self.users.last().map(|(name, password)| (name.as_str(), password.as_str()));
         user.or_else(|| self.default_password().map(|password| ("", password)))

@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The preloaded library's file name. Both files are in the server's directory, which is the
-/// working directory of the server's process. `LD_PRELOAD` therefore never contains the path of a
-/// temporary directory, which may contain spaces or colons.
+/// File name of the preloaded library. The library and the control file are in the server's
+/// directory, which is the working directory of the server's process. `LD_PRELOAD` therefore never
+/// contains the path of a temporary directory, which may contain spaces or colons.
 const LIBRARY: &str = "clock.so";
 const CONTROL: &str = "clock";
 
@@ -36,12 +36,13 @@ pub struct Clock {
 
 #[derive(Debug)]
 struct State {
-    /// The number of writes. Its parity selects the valid one of the two settings in the file.
+    /// Number of writes to the file. Its lowest bit selects which of the file's two slots is
+    /// active.
     version: u8,
     setting: Setting,
 }
 
-/// The settings of a clock, which shows the true time + offset + (monotonic clock - since) *
+/// Settings of a clock. A running clock shows the true time + offset + (monotonic clock - since) *
 /// `parts_per_million`. A stopped clock shows only the offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Setting {
@@ -52,9 +53,9 @@ struct Setting {
 }
 
 impl Setting {
-    /// Returns the difference from the true time in nanoseconds. The C library uses the same
-    /// formula.
-    fn off(&self, monotonic: i64) -> i64 {
+    /// Returns the clock's difference from the true time, in nanoseconds, when the monotonic clock
+    /// shows `monotonic`. The C library uses the same formula.
+    fn offset_from_true_time(&self, monotonic: i64) -> i64 {
         let (passed, million) = (monotonic - self.since, 1_000_000);
         let drift = passed / million * self.parts_per_million
             + passed % million * self.parts_per_million / million;
@@ -81,8 +82,8 @@ impl Clock {
         [("LD_PRELOAD".into(), library.into()), ("QUORLOCK_KIT_CLOCK".into(), CONTROL.into())]
     }
 
-    /// Panics if the process does not use the clock. This check is needed because the loader
-    /// ignores libraries that it cannot load.
+    /// Panics if the process does not use the clock. The loader ignores libraries that it cannot
+    /// load, so a failure would otherwise not be noticed.
     #[track_caller]
     pub(crate) fn assert_followed_by(process: u32, dir: &Path) {
         let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
@@ -144,20 +145,20 @@ impl Clock {
         if setting.is_stopped {
             return UNIX_EPOCH + Duration::from_nanos(setting.offset.unsigned_abs());
         }
-        let off = setting.off(monotonic());
+        let off = setting.offset_from_true_time(monotonic());
         let distance = Duration::from_nanos(off.unsigned_abs());
         if off < 0 { SystemTime::now() - distance } else { SystemTime::now() + distance }
     }
 
-    /// Writes the new settings to the invalid place of the file. A write of a single byte, which
-    /// cannot be read half written, then makes this place valid. Readers never wait for this
+    /// Writes the new settings to the inactive slot of the file, then activates that slot with a
+    /// single-byte write, which readers cannot observe half done. Readers never wait for this
     /// process.
     fn set(&self, change: impl FnOnce(&mut Setting)) {
         let mut state = self.state();
         let now = monotonic();
         let setting = &mut state.setting;
         if !setting.is_stopped {
-            setting.offset = setting.off(now);
+            setting.offset = setting.offset_from_true_time(now);
             setting.since = now;
         }
         change(setting);

@@ -6,7 +6,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use crate::{Proxy, Server, ServerBuilder};
 
-/// Several independent servers: the nodes of a Redlock.
+/// A group of independent servers, which are the nodes of a Redlock client.
 ///
 /// Dereferences to a slice of [`Server`]s: `cluster[0]`, `cluster.len()`, `cluster.iter()`, `for
 /// server in &cluster`. Only [`is_empty`](Self::is_empty) differs from the slice's method.
@@ -49,7 +49,7 @@ impl Cluster {
         &self.servers
     }
 
-    /// Returns the servers for replacement.
+    /// Returns the servers as a mutable slice, so that a test can replace a server.
     pub fn servers_mut(&mut self) -> &mut [Server] {
         &mut self.servers
     }
@@ -66,22 +66,22 @@ impl Cluster {
         self.servers.iter().map(|server| Proxy::start(server.addr())).collect()
     }
 
-    /// Returns true if every server has the string `key`.
+    /// Returns true if the string `key` exists on every server.
     #[track_caller]
     #[must_use]
     pub fn all_have(&self, key: impl AsRef<[u8]>) -> bool {
         self.servers.iter().all(|server| server.get(&key).is_some())
     }
 
-    /// Returns true if no server has the string `key`.
+    /// Returns true if the string `key` exists on no server.
     #[track_caller]
     #[must_use]
     pub fn none_has(&self, key: impl AsRef<[u8]>) -> bool {
         self.servers.iter().all(|server| server.get(&key).is_none())
     }
 
-    /// Returns the [`Server::keys`] of each server, in order. The list of a killed or stopped
-    /// server is empty.
+    /// Returns the result of [`Server::keys`] for each server, in order. The list of a killed or
+    /// stopped server is empty.
     #[track_caller]
     #[must_use]
     pub fn keys_per_node(&self) -> Vec<Vec<Vec<u8>>> {

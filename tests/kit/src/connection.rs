@@ -8,9 +8,10 @@ use rustix::event::PollFlags;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::Direction;
-use crate::flow::{Delivery, Flow, Wire};
+use crate::flow::{Delivery, DirectionState, Flow};
 
-/// A connection accepted from a client, with its connection to the server.
+/// A connection that the proxy accepted from a client, with the corresponding connection to the
+/// server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     client: TcpStream,
@@ -29,7 +30,7 @@ enum SocketState {
 }
 
 impl Connection {
-    /// Creates a proxied connection without a connection to the server.
+    /// Creates a proxied connection that is not yet connected to the server.
     pub(crate) fn parked(client: TcpStream) -> Self {
         // An error means that the client has already closed the connection, which the next read
         // detects.
@@ -38,7 +39,7 @@ impl Connection {
         Self { client, server: SocketState::Parked, requests: Flow::new(), replies: Flow::new() }
     }
 
-    /// Starts to connect to the server, unless the connection has already been started.
+    /// Starts to connect to the server, unless the proxy has already started to connect.
     pub(crate) fn connect(&mut self, target: SocketAddr) {
         if matches!(self.server, SocketState::Parked) {
             self.server =
@@ -64,7 +65,11 @@ impl Connection {
         }
     }
 
-    pub(crate) fn wanted(&self, requests: &Wire, replies: &Wire) -> (PollFlags, PollFlags) {
+    pub(crate) fn wanted(
+        &self,
+        requests: &DirectionState,
+        replies: &DirectionState,
+    ) -> (PollFlags, PollFlags) {
         match self.server {
             SocketState::Parked | SocketState::Failed => (PollFlags::empty(), PollFlags::empty()),
             SocketState::Connecting(_) => (PollFlags::empty(), PollFlags::OUT),
@@ -75,23 +80,28 @@ impl Connection {
         }
     }
 
-    /// Returns the time of the next call of [`deliver`](Self::deliver), if no socket is ready
-    /// before that time.
-    pub(crate) fn next_due(&self, requests: &Wire, replies: &Wire) -> Option<Instant> {
+    /// Returns the time at which [`deliver`](Self::deliver) must be called, unless a socket is
+    /// ready before that time. Returns `None` if no chunk waits for its delay to end.
+    pub(crate) fn next_due(
+        &self,
+        requests: &DirectionState,
+        replies: &DirectionState,
+    ) -> Option<Instant> {
         let due = [self.requests.next_due(requests), self.replies.next_due(replies)];
         due.into_iter().flatten().min()
     }
 
-    pub(crate) fn read_client(&mut self, requests: &mut Wire, buffer: &mut [u8]) {
+    pub(crate) fn read_client(&mut self, requests: &mut DirectionState, buffer: &mut [u8]) {
         if self.requests.wants_bytes() {
             self.requests.read(&self.client, requests, buffer, &mut None);
         }
     }
 
-    /// Reads from the server. Also detects when the server's socket becomes connected.
+    /// Handles an event of the server's socket: completes the connection to the server, or reads
+    /// replies. For `cut`, see [`Flow::read`].
     pub(crate) fn read_server(
         &mut self,
-        replies: &mut Wire,
+        replies: &mut DirectionState,
         buffer: &mut [u8],
         cut: &mut Option<usize>,
     ) {
@@ -109,7 +119,12 @@ impl Connection {
         }
     }
 
-    pub(crate) fn deliver(&mut self, requests: &Wire, replies: &Wire, now: Instant) -> Delivery {
+    pub(crate) fn deliver(
+        &mut self,
+        requests: &DirectionState,
+        replies: &DirectionState,
+        now: Instant,
+    ) -> Delivery {
         let server = match &self.server {
             SocketState::Parked | SocketState::Connecting(_) => return Delivery::Open,
             SocketState::Open(server) => server,

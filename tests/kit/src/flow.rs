@@ -23,7 +23,7 @@ pub(crate) enum Mode {
 
 /// The settings and counters of all flows in one direction.
 #[derive(Debug, Default)]
-pub(crate) struct Wire {
+pub(crate) struct DirectionState {
     pub(crate) mode: Mode,
     pub(crate) delay: Duration,
     /// The number of bytes read so far.
@@ -49,7 +49,7 @@ enum Content {
 }
 
 #[derive(Debug)]
-struct Parcel {
+struct QueuedChunk {
     due: Instant,
     content: Content,
 }
@@ -58,9 +58,9 @@ struct Parcel {
 #[derive(Debug)]
 pub(crate) struct Flow {
     frames: Frames,
-    queue: VecDeque<Parcel>,
+    queue: VecDeque<QueuedChunk>,
     queued_bytes: usize,
-    /// The number of bytes of the first parcel that have been delivered.
+    /// The number of bytes of the first chunk that have been delivered.
     sent: usize,
     source_ended: bool,
     destination: Destination,
@@ -95,60 +95,63 @@ impl Flow {
     }
 
     /// Returns true if [`deliver`](Self::deliver) should be called when the destination accepts
-    /// bytes.
-    pub(crate) fn wants_room(&self, wire: &Wire) -> bool {
-        self.destination == Destination::Full && wire.mode == Mode::Pass
+    /// bytes again.
+    pub(crate) fn wants_room(&self, direction: &DirectionState) -> bool {
+        self.destination == Destination::Full && direction.mode == Mode::Pass
     }
 
-    /// Returns the time of the next call of [`deliver`](Self::deliver), if no other event happens.
-    pub(crate) fn next_due(&self, wire: &Wire) -> Option<Instant> {
-        let timed = wire.mode == Mode::Pass && self.destination != Destination::Full;
-        self.queue.front().filter(|_| timed).map(|parcel| parcel.due)
+    /// Returns the time at which [`deliver`](Self::deliver) must be called, unless another event
+    /// happens before that time. Returns `None` if no chunk waits for its delay to end.
+    pub(crate) fn next_due(&self, direction: &DirectionState) -> Option<Instant> {
+        let timed = direction.mode == Mode::Pass && self.destination != Destination::Full;
+        self.queue.front().filter(|_| timed).map(|chunk| chunk.due)
     }
 
-    /// Reads one chunk from the source. With `cut`, forwards only that number of bytes of the
-    /// chunk, followed by a reset. Consumes `cut` unless the whole chunk is discarded.
+    /// Reads one chunk from the source. If `cut` contains a number, forwards only this number of
+    /// bytes of the chunk, followed by a reset, and sets `cut` to `None`. A chunk that is
+    /// completely discarded leaves `cut` unchanged.
     pub(crate) fn read(
         &mut self,
         mut source: &TcpStream,
-        wire: &mut Wire,
+        direction: &mut DirectionState,
         buffer: &mut [u8],
         cut: &mut Option<usize>,
     ) {
         let len = match source.read(buffer) {
-            Ok(0) => return self.end(Content::Fin, wire),
+            Ok(0) => return self.end(Content::Fin, direction),
             Ok(len) => len,
             Err(error) if is_temporary(&error) => return,
-            Err(_) => return self.end(Content::Reset, wire),
+            Err(_) => return self.end(Content::Reset, direction),
         };
-        wire.bytes += len as u64;
-        let discards = wire.discards_pushes;
-        let mut bytes = self.frames.filter(&buffer[..len], discards, &mut wire.discarded_pushes);
-        let is_lost = bytes.is_empty() || wire.mode == Mode::BlackHole;
+        direction.bytes += len as u64;
+        let discards = direction.discards_pushes;
+        let mut bytes =
+            self.frames.filter(&buffer[..len], discards, &mut direction.discarded_pushes);
+        let is_lost = bytes.is_empty() || direction.mode == Mode::BlackHole;
         if is_lost || self.destination == Destination::Gone {
             return;
         }
         let cut = cut.take();
         bytes.truncate(cut.unwrap_or(len));
         self.queued_bytes += bytes.len();
-        self.push(Content::Bytes(bytes), wire);
+        self.push(Content::Bytes(bytes), direction);
         if cut.is_some() {
-            self.end(Content::Reset, wire);
+            self.end(Content::Reset, direction);
         }
     }
 
     pub(crate) fn deliver(
         &mut self,
         mut destination: &TcpStream,
-        wire: &Wire,
+        direction: &DirectionState,
         now: Instant,
     ) -> Delivery {
         self.expect_room();
-        while wire.mode == Mode::Pass
-            && let Some(parcel) = self.queue.front()
-            && parcel.due <= now
+        while direction.mode == Mode::Pass
+            && let Some(chunk) = self.queue.front()
+            && chunk.due <= now
         {
-            match &parcel.content {
+            match &chunk.content {
                 Content::Bytes(bytes) if self.sent < bytes.len() => {
                     match destination.write(&bytes[self.sent..]) {
                         Ok(len) => self.sent += len,
@@ -180,17 +183,17 @@ impl Flow {
         if self.ended { Delivery::Ended } else { Delivery::Open }
     }
 
-    /// Discards all undelivered bytes, but not the end of the flow.
+    /// Discards all undelivered bytes, but still delivers the end of the flow.
     pub(crate) fn lose_bytes(&mut self) {
-        self.queue.retain(|parcel| !matches!(parcel.content, Content::Bytes(_)));
+        self.queue.retain(|chunk| !matches!(chunk.content, Content::Bytes(_)));
         self.queued_bytes = 0;
         self.sent = 0;
         self.expect_room();
     }
 
     pub(crate) fn make_due(&mut self, now: Instant) {
-        for parcel in &mut self.queue {
-            parcel.due = now;
+        for chunk in &mut self.queue {
+            chunk.due = now;
         }
     }
 
@@ -200,15 +203,15 @@ impl Flow {
         }
     }
 
-    fn end(&mut self, content: Content, wire: &Wire) {
+    fn end(&mut self, content: Content, direction: &DirectionState) {
         self.source_ended = true;
-        self.push(content, wire);
+        self.push(content, direction);
     }
 
-    fn push(&mut self, content: Content, wire: &Wire) {
-        // A shorter delay does not reorder data, because the first parcel blocks the others.
-        let due = Instant::now() + wire.delay;
-        self.queue.push_back(Parcel { due, content });
+    fn push(&mut self, content: Content, direction: &DirectionState) {
+        // A shorter delay does not reorder data, because the first chunk blocks the others.
+        let due = Instant::now() + direction.delay;
+        self.queue.push_back(QueuedChunk { due, content });
     }
 }
 

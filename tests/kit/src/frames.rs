@@ -1,7 +1,7 @@
-//! Frame boundaries in a stream of replies, and the frames that are push messages.
+//! Parser that finds the push messages in a stream of replies.
 //!
-//! The first byte of a frame shows whether the frame is a push message, so the parser keeps no byte
-//! until its frame is complete. The stream may be split anywhere.
+//! The first byte of a frame shows whether the frame is a push message. The parser therefore
+//! forwards bytes without waiting for the end of their frame. The stream may be split anywhere.
 
 /// A parser of one stream of replies, RESP2 or RESP3, from its first byte.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ impl Frames {
         Self { place: Place::Start, open: 0, is_discarded: false }
     }
 
-    /// Parses the next `bytes` of the stream and returns the bytes to forward. With
-    /// `without_pushes`, discards push messages that begin in `bytes` and counts them in
-    /// `discarded`. A push message is either forwarded or discarded as a whole.
+    /// Parses the next `bytes` of the stream and returns the bytes to forward. If `without_pushes`
+    /// is true, push messages that begin in `bytes` are discarded and counted in `discarded`. A
+    /// push message is either forwarded or discarded as a whole.
     pub(crate) fn filter(
         &mut self,
         mut bytes: &[u8],
@@ -57,7 +57,7 @@ impl Frames {
         kept
     }
 
-    /// Advances to the end of the top-level frame or of `bytes`. Returns the number of parsed
+    /// Parses until the end of the top-level frame or of `bytes`. Returns the number of parsed
     /// bytes.
     fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
@@ -136,15 +136,15 @@ mod tests {
 
     const INVALIDATION: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nr>1\r\n";
 
-    /// Splits `stream` into chunks of `len` bytes. Returns the stream without push messages, and
-    /// the number of push messages.
+    /// Filters `stream` in chunks of `len` bytes. Returns the stream without push messages, and the
+    /// number of push messages.
     fn filtered(stream: &[u8], len: usize) -> (Vec<u8>, u64) {
         let (mut frames, mut pushes) = (Frames::new(), 0);
         let chunks = stream.chunks(len).map(|chunk| frames.filter(chunk, true, &mut pushes));
         (chunks.collect::<Vec<_>>().concat(), pushes)
     }
 
-    /// Asserts that the parser finds push messages between any two of `replies`, and nowhere else,
+    /// Checks that the parser finds push messages between any two of `replies`, and nowhere else,
     /// for every split of the stream.
     #[track_caller]
     fn finds_pushes_between(replies: &[&str]) {

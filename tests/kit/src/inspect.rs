@@ -168,7 +168,8 @@ impl Server {
     }
 }
 
-/// Parses a field in a line of `INFO commandstats`: `calls=21,usec=175,rejected_calls=0`.
+/// Returns the value of `field` in `stats`, a line of `INFO commandstats` such as
+/// `calls=21,usec=175,rejected_calls=0`.
 fn stat(stats: &str, field: &str) -> u64 {
     let number = stats.split(',').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('='));
     number.map_or(0, |number| number.parse().expect("a number"))

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use socket2::{Domain, Socket, Type};
 
 /// The first port of the range. Linux (from 32768) and macOS (from 49152) choose ports above this
-/// range for outgoing connections. A client that reconnects to a killed server must not get the
-/// server's port.
+/// range for outgoing connections. Otherwise, a client that reconnects to a killed server could be
+/// assigned the server's port.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
@@ -47,8 +47,8 @@ impl Port {
     }
 }
 
-/// Returns a random number below `limit`. The hash maps of std use the system's source of
-/// randomness.
+/// Returns a random number below `limit`, from the randomness that the hash maps of std take from
+/// the system.
 fn random_below(limit: u16) -> u16 {
     let random = RandomState::new().build_hasher().finish();
     u16::try_from(random % u64::from(limit)).expect("the remainder is below a u16")

@@ -14,14 +14,10 @@ use rustix::process::{
 
 use crate::{eventually, reaper};
 
-/// The shell as which each child starts. It reads a line and then replaces itself by the program.
-/// This covers the following case:
-///
-/// 1. The test process forks a child.
-/// 2. The test process is killed before it could report the child to the reaper.
-/// 3. The reaper does not know the child.
-///
-/// In step 3, `read` reaches the end of its input, and the shell exits.
+/// Shell script that each child runs first. It waits for a line from the test process, and then
+/// replaces itself with the program. The test process writes the line after it has reported the
+/// child to the reaper. If the test process is killed before that, `read` reaches the end of its
+/// input, and the shell exits.
 const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
 
 const SIGNAL_LIMIT: Duration = Duration::from_secs(20);
@@ -142,8 +138,8 @@ impl Drop for Process {
     }
 }
 
-/// Returns the state letter of each thread. The letter follows the name in parentheses, and the
-/// name may also contain parentheses.
+/// Returns the state letter of each thread of the process. In `stat`, the letter follows the name
+/// in parentheses, and the name may also contain parentheses.
 fn thread_states(process: u32) -> Vec<char> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
         return Vec::new();

@@ -43,16 +43,16 @@ pub enum Direction {
 /// - Faults apply to existing and new connections. They take effect before the method returns: all
 ///   bytes sent after that are affected. Except for `delay` and `discard_pushes`, this includes
 ///   bytes in transit.
-/// - Each direction has at most one of `hold` and `black_hole`, the latest. `delay` and
+/// - In each direction, only the latest of `hold` and `black_hole` applies. `delay` and
 ///   `discard_pushes` are independent of them.
-/// - The end of a connection stays in order with the bytes before it, so it is also delayed and
-///   held. A black hole holds it, too, because TCP would repeat it until it arrives.
+/// - The end of a connection is delivered after the bytes before it, so it is also delayed and
+///   held. A black hole holds it, too, because TCP would retransmit it until it arrives.
 /// - If the server refuses a connection, the client's connection is reset. A stopped server accepts
 ///   connections.
 /// - A connection buffers at most 64 MiB in each direction. Beyond that, the sender is blocked.
 ///
-/// One thread handles all connections. Dropping the proxy closes them and ends the thread. Like all
-/// methods, this takes microseconds.
+/// One thread handles all connections. Dropping the proxy closes them and ends the thread. The drop
+/// and all methods take microseconds.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
@@ -62,17 +62,17 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy that listens on a free port of 127.0.0.1 and forwards to `target`. A server
-    /// on `target` need not exist yet.
+    /// Starts a proxy that listens on a free port of 127.0.0.1 and forwards to `target`. The server
+    /// on `target` may start later.
     #[track_caller]
     #[must_use = "a proxy that is dropped ends"]
     pub fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("cannot listen on a port");
         let addr = listener.local_addr().expect("a listener has an address");
-        let (wake, sleeper) = UnixStream::pair().expect("cannot make a socket pair");
+        let (wake, wake_receiver) = UnixStream::pair().expect("cannot make a socket pair");
         wake.set_nonblocking(true).expect("a socket can be non-blocking");
         let (commands, inbox) = mpsc::channel();
-        let relay = Relay::new(listener, target, sleeper, inbox);
+        let relay = Relay::new(listener, target, wake_receiver, inbox);
         let thread = thread::Builder::new().name(format!("proxy-{}", addr.port()));
         let thread = thread.spawn(move || relay.run()).expect("cannot start a thread");
         Self { addr, commands, wake, thread: Some(thread) }
@@ -90,8 +90,8 @@ impl Proxy {
         format!("redis://{}", self.addr)
     }
 
-    /// Delays data that arrives after this call. `Duration::ZERO` ends the delay. The order is
-    /// kept, and any number of chunks can be in transit, so throughput is not reduced.
+    /// Delays data that arrives after this call by `delay`. `Duration::ZERO` ends the delay. The
+    /// order is kept, and any number of chunks can be in transit, so throughput is not reduced.
     ///
     /// # Panics
     ///
@@ -99,10 +99,11 @@ impl Proxy {
     #[track_caller]
     pub fn delay(&self, direction: Direction, delay: Duration) {
         assert!(delay <= LONGEST_DELAY, "a delay of more than {LONGEST_DELAY:?}");
-        self.run(move |relay| relay.wire(direction).delay = delay);
+        self.run(move |relay| relay.state_of(direction).delay = delay);
     }
 
-    /// Keeps arriving and delayed data until [`heal`](Self::heal), which delivers the data.
+    /// Holds data back until [`heal`](Self::heal), which delivers the data. Applies to arriving
+    /// data and to delayed data.
     ///
     /// With `hold(Direction::Replies)`, commands run and their replies are withheld. A growing
     /// [`bytes`](Self::bytes) shows that a command has run.
@@ -110,18 +111,18 @@ impl Proxy {
         self.run(move |relay| relay.set_mode(direction, Mode::Hold));
     }
 
-    /// Accepts and DISCARDS arriving, delayed and held data until [`heal`](Self::heal). A
-    /// connection that survives this fault may have lost part of a command or reply.
+    /// Accepts and DISCARDS data until [`heal`](Self::heal). Applies to arriving, delayed and held
+    /// data. A connection that survives this fault may have lost part of a command or reply.
     pub fn black_hole(&self, direction: Direction) {
         self.run(move |relay| relay.set_mode(direction, Mode::BlackHole));
     }
 
     /// Starts (`true`) or stops (`false`) discarding the push messages among the replies, such as
     /// invalidations (RESP3: top-level frames that begin with `>`). The proxy forwards all other
-    /// data. A push message that has been partly forwarded is completed. Connections without RESP,
+    /// data, and the rest of a push message that it has partly forwarded. Connections without RESP,
     /// such as TLS, are not affected.
     pub fn discard_pushes(&self, on: bool) {
-        self.run(move |relay| relay.wire(Direction::Replies).discards_pushes = on);
+        self.run(move |relay| relay.state_of(Direction::Replies).discards_pushes = on);
     }
 
     /// Resets both sides of all connections (RST). Data in transit is lost. New connections work.
@@ -163,8 +164,8 @@ impl Proxy {
         self.run(move |relay| relay.hold_connects(on));
     }
 
-    /// Forwards new and held connections to `target`, like an address after a failover. Existing
-    /// connections are not affected. [`reset`](Self::reset) ends them.
+    /// Forwards new and held connections to `target`, as after a failover. Existing connections are
+    /// not affected; [`reset`](Self::reset) ends them.
     pub fn set_target(&self, target: SocketAddr) {
         self.run(move |relay| relay.set_target(target));
     }
@@ -181,7 +182,7 @@ impl Proxy {
     }
 
     /// Returns the number of open connections, including held connections. A connection that the
-    /// client has closed counts until the server has also closed it.
+    /// client has closed still counts until the server has closed it as well.
     #[must_use]
     pub fn live(&self) -> usize {
         self.run(|relay| relay.live())
@@ -191,14 +192,14 @@ impl Proxy {
     /// held and discarded bytes.
     #[must_use]
     pub fn bytes(&self, direction: Direction) -> u64 {
-        self.run(move |relay| relay.wire(direction).bytes)
+        self.run(move |relay| relay.state_of(direction).bytes)
     }
 
     /// Returns the number of push messages that [`discard_pushes`](Self::discard_pushes) has
     /// discarded.
     #[must_use]
     pub fn discarded_pushes(&self) -> u64 {
-        self.run(|relay| relay.wire(Direction::Replies).discarded_pushes)
+        self.run(|relay| relay.state_of(Direction::Replies).discarded_pushes)
     }
 
     /// Runs `action` on the proxy's thread, between two events, and returns its result.

@@ -1,4 +1,4 @@
-//! The reaper: a child process that cleans up after a test process that could not do so itself.
+//! The reaper: a child process that cleans up if the test process ends without doing so.
 //!
 //! The reaper is a shell that reads the processes and directories from a pipe. When a process ends
 //! for any reason, the kernel closes its write end of the pipe. After the last write end is closed,
@@ -20,9 +20,10 @@ use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The reaper's program. Its input lines are `+ pid N`, `- pid N`, `+ dir PATH` and `- dir PATH`,
-/// and the positional parameters contain the list. Each process leads a group, so `kill -9 -N` also
-/// ends its children. The reaper removes only directories with a name of [`crate::scratch`].
+/// The reaper's program. Its input lines are `+ pid N`, `- pid N`, `+ dir PATH` and `- dir PATH`.
+/// The positional parameters of the shell contain the list. Each listed process leads a group, so
+/// `kill -9 -N` also ends its children. The reaper removes only directories with a name of
+/// [`crate::scratch`].
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r sign kind name; do
@@ -44,7 +45,7 @@ done
 
 static REAPER: LazyLock<Mutex<ChildStdin>> = LazyLock::new(|| Mutex::new(start()));
 
-/// Adds the leader of a process group to the list.
+/// Adds the leader of a process group to the reaper's list.
 ///
 /// # Panics
 ///
@@ -53,13 +54,13 @@ pub(crate) fn watch_process(pid: u32) {
     send("+ pid", pid.to_string().as_ref()).expect("the reaper has been killed");
 }
 
-/// Removes a process from the list. Must be called before the process is reaped.
+/// Removes a process from the reaper's list. Must be called before the process is reaped.
 pub(crate) fn forget_process(pid: u32) {
     // Called in destructors, so errors are ignored. Without a reaper, no list exists.
     let _ = send("- pid", pid.to_string().as_ref());
 }
 
-/// Adds a directory to the list.
+/// Adds a directory to the reaper's list.
 ///
 /// # Panics
 ///
@@ -68,7 +69,7 @@ pub(crate) fn watch_dir(dir: &Path) {
     send("+ dir", dir.as_os_str()).expect("the reaper has been killed");
 }
 
-/// Removes a directory from the list after the directory was deleted.
+/// Removes a directory from the reaper's list. Must be called after the directory was deleted.
 pub(crate) fn forget_dir(dir: &Path) {
     let _ = send("- dir", dir.as_os_str());
 }

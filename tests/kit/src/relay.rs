@@ -10,23 +10,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::Direction;
 use crate::connection::Connection;
-use crate::flow::{Delivery, Mode, Wire};
+use crate::flow::{Delivery, DirectionState, Mode};
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A command from a method of the proxy to its thread.
+/// An action that a method of the proxy sends to the proxy's thread.
 pub(crate) type Command = Box<dyn FnOnce(&mut Relay) + Send>;
 
 pub(crate) struct Relay {
     listener: TcpListener,
     target: SocketAddr,
-    sleeper: UnixStream,
+    wake_receiver: UnixStream,
     inbox: Receiver<Command>,
     connections: Vec<Connection>,
     /// The open connections that are no longer read or written.
     forgotten: Vec<Connection>,
-    requests: Wire,
-    replies: Wire,
+    requests: DirectionState,
+    replies: DirectionState,
     cut_next_reply: Option<usize>,
     refuse: bool,
     hold_connects: bool,
@@ -47,20 +47,20 @@ impl Relay {
     pub(crate) fn new(
         listener: TcpListener,
         target: SocketAddr,
-        sleeper: UnixStream,
+        wake_receiver: UnixStream,
         inbox: Receiver<Command>,
     ) -> Self {
         listener.set_nonblocking(true).expect("a socket can be non-blocking");
-        sleeper.set_nonblocking(true).expect("a socket can be non-blocking");
+        wake_receiver.set_nonblocking(true).expect("a socket can be non-blocking");
         Self {
             listener,
             target,
-            sleeper,
+            wake_receiver,
             inbox,
             connections: Vec::new(),
             forgotten: Vec::new(),
-            requests: Wire::default(),
-            replies: Wire::default(),
+            requests: DirectionState::default(),
+            replies: DirectionState::default(),
             cut_next_reply: None,
             refuse: false,
             hold_connects: false,
@@ -75,7 +75,7 @@ impl Relay {
     pub(crate) fn run(mut self) {
         while !self.ended {
             self.deliver();
-            let ready = self.sleep();
+            let ready = self.poll_sockets();
             self.read(&ready);
             // Commands are executed after the read, which uses the connections that existed before
             // the wait, and before the next delivery. A fault therefore also applies to data that
@@ -85,7 +85,7 @@ impl Relay {
         self.close();
     }
 
-    pub(crate) fn wire(&mut self, direction: Direction) -> &mut Wire {
+    pub(crate) fn state_of(&mut self, direction: Direction) -> &mut DirectionState {
         match direction {
             Direction::Requests => &mut self.requests,
             Direction::Replies => &mut self.replies,
@@ -93,7 +93,7 @@ impl Relay {
     }
 
     pub(crate) fn set_mode(&mut self, direction: Direction, mode: Mode) {
-        self.wire(direction).mode = mode;
+        self.state_of(direction).mode = mode;
         if mode == Mode::BlackHole {
             for connection in &mut self.connections {
                 connection.flow(direction).lose_bytes();
@@ -124,10 +124,10 @@ impl Relay {
 
     pub(crate) fn heal(&mut self) {
         let now = Instant::now();
-        for wire in [&mut self.requests, &mut self.replies] {
-            wire.mode = Mode::Pass;
-            wire.delay = Duration::ZERO;
-            wire.discards_pushes = false;
+        for state in [&mut self.requests, &mut self.replies] {
+            state.mode = Mode::Pass;
+            state.delay = Duration::ZERO;
+            state.discards_pushes = false;
         }
         for connection in &mut self.connections {
             connection.flow(Direction::Requests).make_due(now);
@@ -174,10 +174,10 @@ impl Relay {
         }
     }
 
-    fn sleep(&self) -> Vec<Ready> {
+    fn poll_sockets(&self) -> Vec<Ready> {
         let mut names = vec![Ready::Wake, Ready::Accept];
         let mut sockets = vec![
-            PollFd::new(&self.sleeper, PollFlags::IN),
+            PollFd::new(&self.wake_receiver, PollFlags::IN),
             PollFd::new(&self.listener, PollFlags::IN),
         ];
         for (index, connection) in self.connections.iter().enumerate() {
@@ -222,7 +222,7 @@ impl Relay {
         for ready in ready {
             match *ready {
                 // The number of wake-ups does not matter, because the commands are in the inbox.
-                Ready::Wake => drop(self.sleeper.read(&mut self.buffer)),
+                Ready::Wake => drop(self.wake_receiver.read(&mut self.buffer)),
                 Ready::Accept => self.accept(),
                 Ready::Client(index) => {
                     self.connections[index].read_client(&mut self.requests, &mut self.buffer);

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::reaper;
 
-/// The maximum length of the temporary directory's path in bytes, so that the path of a socket fits
-/// (104 bytes on macOS).
+/// Maximum length of the temporary directory's path in bytes. The limit ensures that the path of a
+/// socket in the directory fits (104 bytes on macOS).
 const LONGEST_BASE: usize = 60;
 
 /// A temporary directory that is removed on drop, or by the reaper if this process cannot drop it.

@@ -16,10 +16,12 @@ use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 use crate::{Clock, ServerBuilder};
 
-/// The maximum time until a server replies, including the time to load a large append-only file.
+/// The maximum time from a server's start to its first reply, including the time to load a large
+/// append-only file.
 const START_LIMIT: Duration = Duration::from_secs(20);
 const START_PAUSE: Duration = Duration::from_millis(2);
-/// The maximum number of ports to try. Each port was free when it was picked.
+/// The maximum number of ports to try. A port was free when it was picked, but may be in use when
+/// the server starts.
 const PORTS_TRIED: usize = 16;
 const LOG_TAIL_BYTES: usize = 4096;
 
@@ -97,14 +99,14 @@ impl Server {
         panic!("{PORTS_TRIED} ports in a row were taken before redis-server could listen on them");
     }
 
-    /// Returns `redis://127.0.0.1:PORT`, without a password even if one is required.
+    /// Returns the URL `redis://127.0.0.1:PORT`, without a password even if one is required.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr())
     }
 
-    /// Returns `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the last user of
-    /// [`ServerBuilder::user`]. The URL for [`ServerBuilder::password`] has no name.
+    /// Returns the URL `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the last user
+    /// of [`ServerBuilder::user`]. The URL for [`ServerBuilder::password`] has no name.
     ///
     /// # Panics
     ///
@@ -120,7 +122,7 @@ impl Server {
         format!("redis://{name}:{password}@{}", self.addr())
     }
 
-    /// Returns `redis+unix:///PATH`.
+    /// Returns the URL of the Unix socket: `redis+unix:///PATH`.
     ///
     /// # Panics
     ///
@@ -133,7 +135,7 @@ impl Server {
         format!("redis+unix://{}", socket.replace("%2F", "/"))
     }
 
-    /// Returns `rediss://127.0.0.1:TLS-PORT`.
+    /// Returns the URL for TLS connections: `rediss://127.0.0.1:TLS-PORT`.
     ///
     /// # Panics
     ///
@@ -169,7 +171,7 @@ impl Server {
     }
 
     /// Returns true if the process exists, even if it is stopped. Returns false after
-    /// [`kill`](Self::kill), and if the server process has exited.
+    /// [`kill`](Self::kill), or if the server process has exited.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.slot().as_ref().is_some_and(|process| !process.has_exited())
@@ -361,8 +363,8 @@ impl Server {
     }
 }
 
-/// Returns true if the server on `socket`, a path that only this server uses, replies to `PING`.
-/// Any error except `LOADING` counts as a reply, because the kit may lack a password or
+/// Returns true if the server on `socket` replies to `PING`. Only this server uses the path
+/// `socket`. Any error except `LOADING` counts as a reply, because the kit may lack a password or
 /// permissions.
 fn answers(socket: &Path) -> bool {
     ping(socket).is_ok_and(|reply| !reply.is_empty() && !reply.starts_with(b"-LOADING"))

@@ -1,4 +1,4 @@
-//! Tests of `Child`: pipes, exit codes and signals.
+//! Checks the pipes, exit codes and signals of a `Child`.
 
 use kit::Child;
 use std::io::{BufRead, BufReader, Write};

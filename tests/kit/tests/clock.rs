@@ -1,4 +1,4 @@
-//! Drift and jumps of a server's wall clock, which do not affect other processes.
+//! Checks that a server's wall clock can drift and jump, and that this does not affect other processes.
 #![allow(clippy::unwrap_used, reason = "a failed test tool is a failed test")]
 #![cfg(target_os = "linux")]
 
@@ -22,14 +22,14 @@ fn distance(one: SystemTime, other: SystemTime) -> Duration {
     one.duration_since(other).unwrap_or_else(|error| error.duration())
 }
 
-fn assert_true(server: &Server) {
+fn assert_clock_is_true(server: &Server) {
     assert!(distance(time(server), SystemTime::now()) < SLACK, "port {}", server.port());
 }
 
 #[test]
 fn clock_starts_with_the_true_time() {
     let server = Server::builder().clock().start();
-    assert_true(&server);
+    assert_clock_is_true(&server);
     assert!(distance(server.clock().now(), SystemTime::now()) < SLACK);
 }
 
@@ -44,10 +44,10 @@ fn clock_of_running_server_jumps_forward_and_back() {
     assert!(distance(time(&server), SystemTime::now() - 2 * HOUR) < SLACK);
     assert!(distance(time(&server), clock.now()) < SLACK);
     clock.jump(2 * HOUR);
-    assert_true(&server);
+    assert_clock_is_true(&server);
 }
 
-/// Returns the gain of the server's clock during `lasting`, as a fraction of this time.
+/// Returns how much the server's clock gains during `lasting`, as a fraction of `lasting`.
 fn gain(server: &Server, lasting: Duration) -> f64 {
     let (begun, shown) = (Instant::now(), time(server));
     std::thread::sleep(lasting);
@@ -55,8 +55,8 @@ fn gain(server: &Server, lasting: Duration) -> f64 {
     shown.as_secs_f64() / begun.elapsed().as_secs_f64() - 1.0
 }
 
-/// Waits for a gain of about `expected` in one second. A delayed reading gives a wrong value, so the test makes several
-/// measurements.
+/// Waits until the clock gains about `expected` in one second. A delayed reading gives a wrong value, so the test makes
+/// several measurements.
 fn eventually_gains(server: &Server, expected: f64) {
     let mut seen = Vec::new();
     eventually(LIMIT, "the clock has the expected rate", || {
@@ -136,8 +136,8 @@ fn other_servers_have_the_true_time() {
     plain.cmd(&["SET", "k", "v", "PX", "600000"]);
     cluster[0].clock().jump(HOUR);
     cluster[0].clock().drift(500_000);
-    assert_true(&plain);
-    assert_true(&cluster[1]);
+    assert_clock_is_true(&plain);
+    assert_clock_is_true(&cluster[1]);
     assert!(plain.get("k").is_some());
 }
 
@@ -153,7 +153,7 @@ fn clock_continues_through_stop_and_restart() {
     server.kill();
     server.clock().jump_back(HOUR);
     server.restart();
-    assert_true(&server);
+    assert_clock_is_true(&server);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Tests of `Cluster`: independence and lists of the servers.
+//! Checks a `Cluster`: its servers are independent, share their settings, and are inspected
+//! together.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Cleanup: regardless of how a test process ends, no server, reaper or directory remains.
+//! Checks that no server, reaper or directory remains, regardless of how a test process ends.
 //!
 //! Each test runs this test program again as a helper, which starts servers and ends in a given way.
 #![allow(clippy::unwrap_used, reason = "a failed test tool is a failed test")]
@@ -15,15 +15,15 @@ use kit::{Cluster, Server, eventually};
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
 
-/// The environment variable that selects how the helper ends. Tests do not set it for themselves.
+/// The environment variable that selects how the helper ends. It is set only for the helper.
 const HELPER: &str = "QUORLOCK_KIT_HELPER";
-/// The prefix of the lines with the process IDs of the helper's servers.
+/// The prefix of the lines in which the helper prints the process IDs of its servers.
 const PID: &str = "server process ";
 const READY: &str = "helper is ready";
 /// The time limit of a failing test, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Runs as the helper. Without the environment variable, this test has no effect.
+/// The program of the helper process. Has no effect unless the variable [`HELPER`] is set.
 #[test]
 fn helper() {
     let Ok(ending) = std::env::var(HELPER) else {
@@ -77,7 +77,8 @@ struct Helper {
 }
 
 impl Helper {
-    /// Starts the helper and waits until it is ready. Also returns the process IDs of the helper's servers.
+    /// Starts a helper that will end in the way `ending`, and waits until it is ready. Also returns the process IDs of
+    /// the helper's servers.
     fn start(ending: &str) -> (Self, BTreeSet<u32>) {
         let temp = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -145,7 +146,7 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Returns the processes whose working directory is in `dir` on Linux.
+/// Returns the processes whose working directory is in `dir`. Works only on Linux.
 fn processes_in(dir: &Path) -> Vec<u32> {
     let cwd = |pid: u32| fs::read_link(format!("/proc/{pid}/cwd"));
     processes().filter(|pid| cwd(*pid).is_ok_and(|cwd| cwd.starts_with(dir))).collect()
@@ -185,7 +186,7 @@ fn ended_process_leaves_no_processes_and_directories() {
     }
 }
 
-/// Kills the helper at random points while it starts, stops and ends servers.
+/// Checks the cleanup after a kill at random points, while the helper starts, stops and ends servers.
 #[test]
 fn process_killed_while_starting_servers_is_cleaned_up() {
     for round in 0..10 {
@@ -206,7 +207,8 @@ fn process_killed_while_starting_servers_is_cleaned_up() {
     }
 }
 
-/// The reaper notices the end of this process only if no other process keeps the pipe open.
+/// Checks that no server keeps the pipe to the reaper open. Otherwise, the reaper would not notice the end of this
+/// process.
 #[test]
 fn servers_do_not_inherit_the_pipe_to_the_reaper() {
     if !cfg!(target_os = "linux") {

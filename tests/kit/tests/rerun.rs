@@ -1,4 +1,4 @@
-//! Tests of `Rerun`: output, failures and time limits.
+//! Checks the output, failures and time limits of a `Rerun`.
 
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use kit::{Rerun, eventually};
 use rustix::process::{Pid, test_kill_process};
 
-/// The environment variable with the child's task. Tests do not set it for themselves.
+/// The environment variable that contains the child's task. It is set only for the child.
 const WORK: &str = "QUORLOCK_KIT_CHILD";
 /// The time limit of a failing test, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);

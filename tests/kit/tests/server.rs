@@ -1,4 +1,4 @@
-//! Tests of `Server`: start, stop, kill and restart.
+//! Checks the start, stop, kill and restart of a `Server`, and its settings.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use redis::Value;
 
 /// The time limit of a failing test, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
-/// The time for which a test checks that no reply arrives.
+/// How long a test waits to check that no reply arrives.
 const QUIET: Duration = Duration::from_millis(200);
 
 fn query<T: redis::FromRedisValue>(url: &str, args: &[&str]) -> redis::RedisResult<T> {

@@ -1,4 +1,4 @@
-//! Possible actions of a state, and their effects.
+//! The actions that are possible in a state, and their effects.
 
 use crate::NODES;
 use crate::channel::{Channel, GrantState, Verb};
@@ -8,40 +8,36 @@ use crate::node::{Key, ModelNode};
 use crate::setting::{Crash, Setting};
 use crate::state::{Client, ClientPhase, ExtensionPhase, State};
 
-/// One step: of time, of a client (by its number), of a node or of the network between them.
+/// One step of a client, of a node, of the network or of time. Clients and nodes are numbered from
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A tick passes on every clock.
     Tick,
-    /// A client reads T1 and sends its requests to all nodes. Each request may arrive at any time
-    /// or never, so this covers requests sent one by one in any order.
+    /// A client starts an attempt: it records the start time (T1) and sends its requests to all
+    /// nodes. Each request may arrive at any time or never, so this action covers requests sent one
+    /// by one in any order.
     Begin(usize),
-    /// A node executes the next request of a client.
     Deliver(usize, usize),
-    /// The next request of a client to a node is lost.
     Lose(usize, usize),
-    /// A client receives a node's grant, and decides if the grant completes a quorum.
+    /// A client receives a node's grant. If the grant completes a quorum, the client decides.
     Receive(usize, usize),
-    /// A client ends an undecided attempt, by timeout or because its future was dropped.
+    /// A client abandons an undecided attempt, because of a timeout or because its future was
+    /// dropped.
     GiveUp(usize),
-    /// A holder sends an extension to all nodes.
     Extend(usize),
-    /// A holder releases its lease, valid or expired.
+    /// A holder releases its lease, which may already have expired.
     Release(usize),
     /// A key expires by its node's clock. Keys of one set may expire at different times.
     Expire(usize, usize),
     /// A node crashes and loses its keys.
     Crash(usize),
-    /// A crashed node is up again.
     Restart(usize),
-    /// A client connects to a node that it had no connection to.
+    /// A client connects to a node. It had no connection to that node before.
     Connect(usize, usize),
-    /// A client assumes that a node is unreachable.
     AssumeUnreachable(usize, usize),
 }
 
 impl<const C: usize, const K: usize> State<C, K> {
-    /// Collects the possible actions in `found`.
     pub(crate) fn actions(&self, setting: &Setting, found: &mut Vec<Action>) {
         found.clear();
         found.push(Action::Tick);
@@ -63,13 +59,13 @@ impl<const C: usize, const K: usize> State<C, K> {
             }
         }
         match node {
-            // Like expiry, the end of the downtime follows the node's clock: not before the last
-            // key it can have had.
-            ModelNode::Away { left } if *left <= setting.ahead => found.push(Action::Restart(name)),
+            // The node's clock measures the downtime, as it measures expiry. The downtime is a full
+            // ttl, so it outlasts every key that the node held.
+            ModelNode::Down { left } if *left <= setting.ahead => found.push(Action::Restart(name)),
             ModelNode::Up { .. } if self.may_crash(setting, name) => {
                 found.push(Action::Crash(name));
             }
-            ModelNode::Up { .. } | ModelNode::Away { .. } => {}
+            ModelNode::Up { .. } | ModelNode::Down { .. } => {}
         }
     }
 
@@ -78,13 +74,13 @@ impl<const C: usize, const K: usize> State<C, K> {
             return false;
         }
         if let Some(guard) = setting.guard {
-            let is_old = |node: &ModelNode<K>| matches!(node, ModelNode::Up { age, .. } if *age == guard.term);
+            let is_old = |node: &ModelNode<K>| matches!(node, ModelNode::Up { age, .. } if *age == guard.quarantine_period);
             let mut others = (0..NODES).filter(|other| *other != name);
             return !guard.keeps_an_old_node || others.any(|other| is_old(&self.nodes[other]));
         }
-        // A crash of a node without keys equals a delay of its replies.
+        // A crash of a node without keys has the same effect as a delay of its replies.
         let forgets = self.nodes[name].keys().iter().any(|key| *key != Key::Free);
-        forgets && !self.nodes.iter().any(|node| matches!(node, ModelNode::Away { .. }))
+        forgets && !self.nodes.iter().any(|node| matches!(node, ModelNode::Down { .. }))
     }
 
     fn client_actions(&self, setting: &Setting, name: usize, found: &mut Vec<Action>) {
@@ -108,14 +104,14 @@ impl<const C: usize, const K: usize> State<C, K> {
             let channel = client.channels[node];
             if channel.requests().next().is_some() {
                 let is_connected = client.views[node].contact() == Contact::Up;
-                if is_connected && !matches!(self.nodes[node], ModelNode::Away { .. }) {
+                if is_connected && !matches!(self.nodes[node], ModelNode::Down { .. }) {
                     found.push(Action::Deliver(name, node));
                 }
                 if setting.loses {
                     found.push(Action::Lose(name, node));
                 }
             }
-            if channel.grant() == GrantState::Coming && client.counts(setting, node) {
+            if channel.grant() == GrantState::InFlight && client.counts(setting, node) {
                 found.push(Action::Receive(name, node));
             }
             let Some(guard) = setting.guard.filter(|_| name > 0) else { continue };
@@ -156,13 +152,13 @@ impl<const C: usize, const K: usize> State<C, K> {
                 client.send_to_all(Verb::Extend);
             }
             Action::Crash(node) if setting.crash == Crash::StaysAway => {
-                self.nodes[node] = ModelNode::Away { left: setting.ttl };
+                self.nodes[node] = ModelNode::Down { left: setting.ttl };
             }
             Action::Expire(node, key) => self.nodes[node].keys_mut()[key] = Key::Free,
             Action::Crash(node) => {
                 self.nodes[node] = ModelNode::empty(0);
                 if setting.guard.is_some() {
-                    self.clients[1].lose(node);
+                    self.clients[1].handle_restart(node);
                 }
             }
             Action::Restart(node) => self.nodes[node] = ModelNode::empty(0),
@@ -217,14 +213,16 @@ impl<const C: usize, const K: usize> State<C, K> {
             _ => None,
         };
         if request.attempt == client.attempt() && awaited == Some(request.verb) {
-            client.channels[node].set_grant(GrantState::Coming);
+            client.channels[node].set_grant(GrantState::InFlight);
         }
     }
 
-    /// A guard matters to the second holder, which is B. A represents any client that may have held
-    /// first: it makes no connections, and knows the nodes' ages. So a branch ends once either
-    /// client is too late, or B holds and A does not. A's pending requests are dropped once A
-    /// holds, because they can only keep B from the lock.
+    /// Ends branches of the search in which the restart guard can no longer change the outcome. The
+    /// guard matters to the second holder, which is B. A represents any client that may have held
+    /// the lock first: A makes no connections and knows the nodes' ages.
+    ///
+    /// A branch ends when either client is too late, or when B holds the lock and A does not. Once
+    /// A holds the lock, its pending requests are dropped, because they can only block B.
     fn prune(&mut self, setting: &Setting) {
         let is_late = |client: &Client| match client.phase {
             ClientPhase::Idle => client.attempts == setting.attempts,
@@ -241,24 +239,23 @@ impl<const C: usize, const K: usize> State<C, K> {
         }
     }
 
-    /// Requests and grants on the old connection are lost.
+    /// Connects a client to a node. Grants that were in transit over the old connection are lost.
     fn connect(&mut self, setting: &Setting, client: usize, node: usize) {
         let ModelNode::Up { age, .. } = self.nodes[node] else {
             unreachable!("with a guard, a node restarts at once")
         };
         let client = &mut self.clients[client];
         client.views = client.memory(setting).connect(node, age);
-        if client.channels[node].grant() == GrantState::Coming {
+        if client.channels[node].grant() == GrantState::InFlight {
             client.channels[node].set_grant(GrantState::None);
         }
     }
 
-    /// Whether a grant of `node` is on its way to `client`.
     pub(crate) fn is_coming(&self, client: usize, node: usize) -> bool {
-        self.clients[client].channels[node].grant() == GrantState::Coming
+        self.clients[client].channels[node].grant() == GrantState::InFlight
     }
 
-    /// Decision of `client` if it received the grant of `node` now.
+    /// Returns the decision that `client` would make if it received the grant of `node` now.
     pub(crate) fn verdict(&self, setting: &Setting, client: usize, node: usize) -> Decided {
         verdict(setting, &self.clients[client], node)
     }
@@ -269,16 +266,15 @@ impl Client {
         Memory::new(setting.guard.expect("node views need a guard"), self.views)
     }
 
-    /// Whether a grant of `node` counts now.
     pub(crate) fn counts(&self, setting: &Setting, node: usize) -> bool {
         setting.guard.is_none() || self.memory(setting).counts(node)
     }
 
-    /// `node` has restarted. Requests sent to it are lost; requests that wait for a connection are
-    /// kept.
-    fn lose(&mut self, node: usize) {
+    /// Handles a restart of `node`. Requests that were sent to the node are lost. Requests that
+    /// wait for a connection are kept.
+    fn handle_restart(&mut self, node: usize) {
         if self.views[node].contact() == Contact::Up {
-            self.views[node].lose();
+            self.views[node].handle_restart();
             self.channels[node].retain(|_| false);
         }
     }
@@ -307,16 +303,16 @@ fn receive(setting: &Setting, client: &mut Client, node: usize) {
             // Later votes are recorded without effect (I2).
             client.channels.iter_mut().for_each(|channel| channel.set_grant(GrantState::None));
         }
-        Decided::Over | Decided::TooLate => end(client),
+        Decided::Failed | Decided::TooLate => end(client),
     }
 }
 
-/// The end of an attempt or lease sends releases to all nodes (I5).
+/// Ends an attempt or a lease by sending releases to all nodes (I5).
 fn end(client: &mut Client) {
     client.phase = ClientPhase::Idle;
     client.send_to_all(Verb::Release);
     for (channel, view) in client.channels.iter_mut().zip(&client.views) {
-        // Requests that waited for a connection are discarded.
+        // Requests that wait for a connection are discarded.
         if view.contact() != Contact::Up {
             channel.retain(|_| false);
         }

@@ -1,45 +1,41 @@
-//! Messages between one client and one node, packed in one word.
+//! The messages between one client and one node, packed into one word.
 
-/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// `SET NX PX`.
+    /// `SET` with `NX` and `PX`.
     Set,
-    /// Sets the full ttl again if the value matches.
+    /// Resets the key's expiry to the full ttl if the value matches.
     Extend,
-    /// Deletes if the value matches.
+    /// Deletes the key if the value matches.
     Release,
 }
 
-/// A request, with the attempt whose value it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Kind of the request.
     pub(crate) verb: Verb,
-    /// Attempt whose value it carries. Every attempt has a fresh value (I7).
+    /// The attempt that chose the request's value. Every attempt has a fresh value (I7).
     pub(crate) attempt: u8,
 }
 
-/// A grant in the client's current round.
+/// The grant of one node in the client's current round.
 ///
-/// The model keeps only grants. After a refusal a client may give up, which it may do at any time;
-/// a lost refusal has no effect.
+/// The model has no refusals. A client may abandon an attempt at any time, not only after a
+/// refusal, and a lost refusal has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrantState {
-    /// No grant.
     None,
-    /// On its way to the client.
-    Coming,
+    /// The grant is in transit to the client.
+    InFlight,
     Received,
 }
 
 const BITS: u32 = 4;
 const FIELD: u32 = (1 << BITS) - 1;
 const SLOTS: u32 = 7;
-/// Lowest bit of each request's verb.
+/// A mask with the lowest bit of each request's verb.
 const VERBS: u32 = 0x1111_1110;
 
-/// A queue of requests in the upper seven fields; the grant in the lowest field.
+/// A queue of requests in the upper seven fields, and the state of the grant in the lowest field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Channel(u32);
 
@@ -70,7 +66,6 @@ impl Channel {
         first
     }
 
-    /// Keeps the requests for which `keep` returns true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Request) -> bool) {
         let mut kept = Self(self.0 & FIELD);
         for request in self.requests().filter(|request| keep(*request)) {
@@ -79,12 +74,11 @@ impl Channel {
         *self = kept;
     }
 
-    /// Whether a release is queued: the only verb with both bits set.
+    /// Returns true if a release is queued. `Release` is the only verb with both bits set.
     pub(crate) fn has_release(self) -> bool {
         self.0 & (self.0 >> 1) & VERBS != 0
     }
 
-    /// Whether the release of this attempt is queued.
     pub(crate) fn has_release_of(self, attempt: u8) -> bool {
         let is_it = |it: Request| it.verb == Verb::Release && it.attempt == attempt;
         self.requests().any(is_it)
@@ -93,7 +87,7 @@ impl Channel {
     pub(crate) fn grant(self) -> GrantState {
         match self.0 & FIELD {
             0 => GrantState::None,
-            1 => GrantState::Coming,
+            1 => GrantState::InFlight,
             _ => GrantState::Received,
         }
     }

@@ -1,34 +1,32 @@
-//! Decisions of a client. The library's own `protocol` objects decide: each is rebuilt from the
-//! votes in the state.
+//! Decisions of a client. The library's own `protocol` objects make the decisions. The model
+//! rebuilds these objects from the grants in its state.
 
 use crate::protocol::{
-    Acquisition, Drift, Extended, Next, NodeId, Outcome, Quorum, Renewal, RetryPolicy, Round,
-    Tenure, Time, Ttl, Vote,
+    Acquisition, Drift, Extended, LeaseStatus, Next, NodeId, Outcome, Quorum, Renewal, RetryPolicy,
+    Round, Time, Ttl, Vote,
 };
 use crate::setting::Setting;
 use std::time::Duration;
 
-/// Result of the grants received so far.
+/// The decision that follows from the grants received so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decided {
-    /// No decision: more grants can arrive.
     Open,
-    /// Acquired or extended, valid for this many ticks from now.
+    /// The lease was acquired or extended, and is valid for this number of ticks.
     Held(u8),
-    /// Not acquired, or lost.
-    Over,
-    /// A quorum granted too late.
+    /// The lock was not acquired, or the lease is lost.
+    Failed,
+    /// A quorum granted the request after the validity had ended.
     TooLate,
 }
 
-/// Length of a tick: a millisecond, the smallest unit of a ttl.
+/// The duration of a tick in this module. A millisecond is the smallest unit of a ttl.
 const TICK: Duration = Duration::from_millis(1);
 
 fn at(ticks: u8) -> Time {
     Time::default().after(TICK * u32::from(ticks))
 }
 
-/// Whole ticks from `now` to `end`.
 fn ticks(end: Time, now: Time) -> u8 {
     u8::try_from(end.since(now).as_millis()).expect("a validity of at most 255 ticks")
 }
@@ -46,10 +44,11 @@ fn feed(round: &mut Round, grants: impl Iterator<Item = usize>, now: Time) {
     }
 }
 
-/// Decides an acquire granted by the nodes `grants`, with the last grant at `now`, `age` ticks
-/// after T1.
+/// Decides an acquire, `age` ticks after the attempt started (T1). `grants` are the nodes that have
+/// granted it.
 ///
-/// Only the last grant needs its exact time, because the earlier ones cannot change the outcome.
+/// All grants get the time of the last grant, because the times of earlier grants cannot change the
+/// outcome.
 pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, age: u8) -> Decided {
     let quorum = Quorum::majority(setting.electorate);
     let schedule = RetryPolicy::none().schedule();
@@ -63,11 +62,12 @@ pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, ag
     match acquisition.handle_outcome(&round, now, 0) {
         Next::Lease { valid_until, .. } => Decided::Held(ticks(valid_until, now)),
         _ if outcome == Outcome::TooLate => Decided::TooLate,
-        _ => Decided::Over,
+        _ => Decided::Failed,
     }
 }
 
-/// Decides an extension `age` ticks after its own T1, of a lease with `left` ticks of validity.
+/// Decides an extension, `age` ticks after the extension started. `grants` are the nodes that have
+/// granted it, and `left` is the lease's remaining validity in ticks.
 pub(crate) fn extend(
     setting: &Setting,
     grants: impl Iterator<Item = usize>,
@@ -78,19 +78,20 @@ pub(crate) fn extend(
     let quorum = Quorum::majority(setting.electorate);
     let mut renewal = Renewal::new(quorum, drift, at(age + left));
     let now = at(age);
-    let Ok(mut round) = renewal.begin(ttl, at(0)) else { return Decided::Over };
+    let Ok(mut round) = renewal.begin(ttl, at(0)) else { return Decided::Failed };
     feed(&mut round, grants, now);
     let Some(outcome) = round.outcome() else { return Decided::Open };
     match renewal.handle_outcome(&round, now) {
         Extended::Until(end) | Extended::Unchanged(end) => Decided::Held(ticks(end, now)),
         Extended::Ended(_) if outcome == Outcome::TooLate => Decided::TooLate,
-        Extended::Ended(_) => Decided::Over,
+        Extended::Ended(_) => Decided::Failed,
     }
 }
 
-/// Whether a holder with `left` ticks of validity believes that it holds the lock (I10).
+/// Returns true if a holder whose validity ends in `left` ticks believes that it holds the lock
+/// (I10).
 pub(crate) fn believes(setting: &Setting, left: u8) -> bool {
     let (_, drift) = timings(setting);
     let renewal = Renewal::new(Quorum::majority(setting.electorate), drift, at(left));
-    matches!(renewal.tenure(at(0)), Tenure::Held { .. })
+    matches!(renewal.status(at(0)), LeaseStatus::Held { .. })
 }

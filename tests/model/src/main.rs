@@ -25,7 +25,8 @@ fn format_bounds(setting: &Setting) -> String {
     format!("attempts per client: {attempts}, ttl: {ttl} ticks, allowance for drift: {allowance}")
 }
 
-/// Prints a safe setting. Returns whether the result is as required.
+/// Prints the result for a safe setting. Returns true if mutual exclusion holds and every goal is
+/// reached.
 fn print_safe(setting: &Setting, report: &SearchReport) -> bool {
     let verdict = if report.trace.is_none() { "never two holders" } else { "TWO HOLDERS" };
     println!("{}: {verdict}\n    {}", setting.name, format_bounds(setting));
@@ -41,7 +42,7 @@ fn print_safe(setting: &Setting, report: &SearchReport) -> bool {
     report.trace.is_none() && report.goals.iter().all(|(_, depth)| depth.is_some())
 }
 
-/// Prints an unsafe setting. Returns whether two holders were found.
+/// Prints the result for an unsafe setting. Returns true if the search found two holders.
 fn print_unsafe(setting: &Setting, report: &SearchReport) -> bool {
     println!("{}\n    {}", setting.name, format_bounds(setting));
     let Some(trace) = &report.trace else {
@@ -54,7 +55,8 @@ fn print_unsafe(setting: &Setting, report: &SearchReport) -> bool {
     true
 }
 
-/// Settings whose names contain the first argument; all settings without an argument.
+/// Returns the settings whose names contain the first command-line argument. Without an argument,
+/// returns all settings.
 fn wanted(settings: impl IntoIterator<Item = Setting>) -> Vec<Setting> {
     let part = env::args().nth(1).unwrap_or_default();
     settings.into_iter().filter(|setting| setting.name.contains(&part)).collect()

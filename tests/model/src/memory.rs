@@ -1,48 +1,46 @@
-//! Knowledge that a client has of its nodes' restarts. The library's own `Quarantine` decides: it
-//! is rebuilt from the state.
+//! A client's record of its nodes' restarts. The library's own `Quarantine` decides which nodes'
+//! grants count towards a quorum. The model rebuilds the `Quarantine` from its state.
 
 use crate::NODES;
 use crate::protocol::{Exclusion, NodeId, Policy, Quarantine, Quorum, Server, Time};
 use crate::setting::{CountingRule, GuardPromises};
 use std::time::Duration;
 
-/// Connection of a client to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contact {
-    /// Connected to the current run of the node.
+    /// The client is connected to the current run of the node.
     Up,
-    /// Records a restart of the node.
+    /// The client is disconnected, because the node restarted.
     Lost,
-    /// No connection so far.
     None,
-    /// No connection so far; the client assumes that the node is unreachable.
+    /// The client has never connected to the node, and assumes that the node is unreachable.
     Unreachable,
 }
 
-/// Knowledge that a client has of one node, packed in one word. The default is a node known for
-/// longer than any key lasts.
+/// A client's record of one node, packed into one word. The default is a node that the client has
+/// known for longer than any key exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeView(u16);
 
 const BITS: u16 = 4;
 const FIELD: u16 = (1 << BITS) - 1;
-/// Bit positions of the fields: the contact, the ticks for which the node does not count after a
-/// restart, the ticks for which it was young at the first connection, and whether it counts
-/// although it is young.
+/// The bit positions of the fields. After a restart, the node's grants do not count for the number
+/// of ticks in `QUARANTINE`. After the client's first connection, the node is treated as recently
+/// started (young) for the number of ticks in `YOUNG`. `EXEMPT` is 1 if a young node's grants count
+/// nevertheless.
 const CONTACT: u16 = 0;
 const QUARANTINE: u16 = BITS;
 const YOUNG: u16 = 2 * BITS;
 const EXEMPT: u16 = 3 * BITS;
 
 impl NodeView {
-    /// View of a node without a connection so far.
+    /// The record of a node that the client has never connected to.
     pub(crate) const NEW: Self = Self(Contact::None as u16);
 
-    /// View of a node whose age is known.
     pub(crate) fn of_age(guard: GuardPromises, age: u8) -> Self {
         let mut view = Self::default();
         if guard.rule != CountingRule::Off {
-            view.set(QUARANTINE, u16::from(guard.term - age));
+            view.set(QUARANTINE, u16::from(guard.quarantine_period - age));
         }
         view
     }
@@ -69,8 +67,7 @@ impl NodeView {
         self.set(CONTACT, contact as u16);
     }
 
-    /// Records a restart of the node.
-    pub(crate) fn lose(&mut self) {
+    pub(crate) fn handle_restart(&mut self) {
         if self.contact() == Contact::Up {
             self.set(CONTACT, Contact::Lost as u16);
         }
@@ -84,7 +81,6 @@ impl NodeView {
         self.field(EXEMPT) != 0
     }
 
-    /// Advances by a tick.
     pub(crate) fn tick(&mut self) {
         for place in [QUARANTINE, YOUNG] {
             self.set(place, self.field(place).saturating_sub(1));
@@ -95,14 +91,15 @@ impl NodeView {
     }
 }
 
-/// Length of a tick here: a second, because servers report their uptime in seconds.
+/// The duration of a tick in this module. It is a second, because servers report their uptime in
+/// seconds.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 fn ticks(count: u16) -> Duration {
     TICK * u32::from(count)
 }
 
-/// Current time, later than all recorded times.
+/// Returns the model's current time, which is later than all recorded times.
 fn now() -> Time {
     Time::default().after(100 * TICK)
 }
@@ -121,10 +118,9 @@ pub(crate) fn new_quarantine(guard: GuardPromises) -> Quarantine<u16> {
         CountingRule::Observed => Policy::Observed,
         CountingRule::Strict => Policy::Strict,
     };
-    Quarantine::new(Quorum::majority(NODES), rule, ticks(u16::from(guard.term)))
+    Quarantine::new(Quorum::majority(NODES), rule, ticks(u16::from(guard.quarantine_period)))
 }
 
-/// Records that a connection was set up.
 pub(crate) fn record_set_up(
     of: &mut Quarantine<u16>,
     node: usize,
@@ -133,17 +129,17 @@ pub(crate) fn record_set_up(
     at: Time,
 ) {
     let (run, uptime) = (Some(run), Some(ticks(uptime)));
-    let server = Server { run, unnamed: "", replid: None, uptime, asked: at, is_trusted: false };
+    let server =
+        Server { run, no_run_id_reason: "", replid: None, uptime, asked: at, is_trusted: false };
     of.handle_set_up(NodeId::new(node), server, at);
 }
 
-/// Reason why grants of `node` do not count.
 pub(crate) fn exclusion_of(of: &Quarantine<u16>, node: usize, now: Time) -> Option<Exclusion> {
     let node = NodeId::new(node);
     of.exclusion(node, now).or_else(|| of.recent_start(node, now))
 }
 
-/// A client's views of the nodes, with the quarantine rebuilt from them.
+/// A client's records of the nodes, and the quarantine rebuilt from these records.
 pub(crate) struct Memory {
     guard: GuardPromises,
     views: [NodeView; NODES],
@@ -151,27 +147,30 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Rebuilds the quarantine of a client with these views.
     pub(crate) fn new(guard: GuardPromises, views: [NodeView; NODES]) -> Self {
         let mut it = Self { guard, views, quarantine: new_quarantine(guard) };
         it.feed_quarantine();
         it
     }
 
-    /// Feeds the quarantine events that lead to the views.
+    /// Feeds the quarantine a sequence of events that leads to the client's records.
     fn feed_quarantine(&mut self) {
-        let term = u16::from(self.guard.term);
+        let quarantine_period = u16::from(self.guard.quarantine_period);
         let young_ticks = |view: NodeView| view.field(YOUNG);
         let views: Vec<_> = (0..NODES).zip(self.views).collect();
         let has_exempt = views.iter().any(|(_, view)| view.is_exempt());
         if has_exempt {
-            // The client tried all nodes while the deployment was new. If a node is old now, that
-            // was at least a tick ago.
+            // The client tried all nodes while the deployment was new. If a node is old now, at
+            // least one tick has passed since.
             let is_old = |(_, view): &(usize, NodeView)| view.is_known() && young_ticks(*view) == 0;
             let ago = u16::from(views.iter().any(is_old));
             for (node, view) in &views {
                 if view.is_exempt() || is_old(&(*node, *view)) {
-                    self.record_first(*node, term - young_ticks(*view) - ago, before(ago));
+                    self.record_first(
+                        *node,
+                        quarantine_period - young_ticks(*view) - ago,
+                        before(ago),
+                    );
                 } else {
                     self.quarantine.handle_unreachable(NodeId::new(*node), before(ago));
                 }
@@ -181,11 +180,11 @@ impl Memory {
             match view.contact() {
                 Contact::Up | Contact::Lost if has_exempt => {
                     if young_ticks(view) > 0 && !view.is_exempt() {
-                        self.record_first(node, term - young_ticks(view), now());
+                        self.record_first(node, quarantine_period - young_ticks(view), now());
                     }
                 }
                 Contact::Up | Contact::Lost => {
-                    self.record_first(node, term - young_ticks(view), now());
+                    self.record_first(node, quarantine_period - young_ticks(view), now());
                 }
                 Contact::None => {}
                 Contact::Unreachable => {
@@ -193,21 +192,22 @@ impl Memory {
                 }
             }
             if view.field(QUARANTINE) > 0 {
-                // A flush causes the same exclusion as a restart, without other effects.
-                let at = before(term - view.field(QUARANTINE));
+                // A flush causes the same exclusion as a restart, and has no other effects.
+                let at = before(quarantine_period - view.field(QUARANTINE));
                 self.quarantine.handle_flush(NodeId::new(node), at);
                 self.quarantine.handle_missing(NodeId::new(node), at);
             }
         }
     }
 
-    /// Records the first connection. A server can report an uptime a second too long, so this does.
+    /// Records the client's first connection to `node`. The reported uptime is a second too long,
+    /// because servers can make this error.
     fn record_first(&mut self, node: usize, age: u16, at: Time) {
         record_set_up(&mut self.quarantine, node, 0, age + 1, at);
     }
 
-    /// Records a connection to the current run of `node`, which is `age` ticks old, or older if
-    /// `age` equals the term.
+    /// Records a connection to the current run of `node`, which started `age` ticks ago. An `age`
+    /// equal to the quarantine period also represents older runs.
     pub(crate) fn connect(mut self, node: usize, age: u8) -> [NodeView; NODES] {
         let is_first = !self.views[node].is_known();
         record_set_up(
@@ -225,7 +225,6 @@ impl Memory {
         self.views
     }
 
-    /// Records that the client assumes `node` to be unreachable.
     pub(crate) fn assume_unreachable(mut self, node: usize) -> [NodeView; NODES] {
         self.quarantine.handle_unreachable(NodeId::new(node), now());
         self.views[node].set_contact(Contact::Unreachable);
@@ -240,7 +239,6 @@ impl Memory {
         }
     }
 
-    /// Whether a grant of `node` counts now.
     pub(crate) fn counts(&self, node: usize) -> bool {
         exclusion_of(&self.quarantine, node, now()).is_none()
     }

@@ -1,26 +1,22 @@
-//! A node: its keys, and the effect of the lock script on them.
+//! A model node: its keys, and the effect of the lock scripts on the keys.
 
 use crate::channel::{Request, Verb};
 use crate::setting::Setting;
 
-/// State of one key on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    /// No value.
     Free,
-    /// The value of one attempt of one client.
+    /// The key has the value of the attempt `attempt` of the client `owner`.
     Held {
-        /// Client that set the value.
         owner: u8,
-        /// Attempt that set the value.
         attempt: u8,
-        /// Ticks until expiry by the clients' clocks.
+        /// The number of ticks until the key expires, by the clients' clocks.
         left: u8,
     },
 }
 
 impl Key {
-    /// Whether the key has the value of this client's attempt.
+    /// Returns true if the key has the value of attempt `of` of `client`.
     pub(crate) fn is_of(self, client: usize, of: u8) -> bool {
         match self {
             Self::Free => false,
@@ -29,45 +25,40 @@ impl Key {
     }
 }
 
-/// A node with `K` keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ModelNode<const K: usize> {
-    /// Running.
     Up {
-        /// Ticks since its start, at most the term of the guard.
+        /// The number of ticks since the node started, limited to the guard's quarantine period.
         age: u8,
-        /// State of each key.
         keys: [Key; K],
     },
-    /// Crashed.
-    Away {
-        /// Ticks of downtime that remain.
+    Down {
+        /// The remaining downtime in ticks.
         left: u8,
     },
 }
 
 impl<const K: usize> ModelNode<K> {
-    /// A node without keys that has run for `age` ticks.
     pub(crate) fn empty(age: u8) -> Self {
         Self::Up { age, keys: [Key::Free; K] }
     }
 
-    /// Keys of a running node; empty for a crashed node.
     pub(crate) fn keys(&self) -> &[Key] {
         match self {
             Self::Up { keys, .. } => keys,
-            Self::Away { .. } => &[],
+            Self::Down { .. } => &[],
         }
     }
 
     pub(crate) fn keys_mut(&mut self) -> &mut [Key] {
         match self {
             Self::Up { keys, .. } => keys,
-            Self::Away { .. } => &mut [],
+            Self::Down { .. } => &mut [],
         }
     }
 
-    /// Advances by a tick. Ages above `oldest` need no distinction.
+    /// Advances the node by a tick. An age above `oldest` has the same effect as `oldest`, so ages
+    /// are limited to it.
     pub(crate) fn tick(&mut self, oldest: u8) {
         match self {
             Self::Up { age, keys } => {
@@ -78,11 +69,11 @@ impl<const K: usize> ModelNode<K> {
                     }
                 }
             }
-            Self::Away { left } => *left = left.saturating_sub(1),
+            Self::Down { left } => *left = left.saturating_sub(1),
         }
     }
 
-    /// Executes a request of `client`. Returns whether it is granted.
+    /// Executes a request of `client`. Returns true if the node grants the request.
     pub(crate) fn serve(&mut self, setting: &Setting, client: usize, request: Request) -> bool {
         let set = setting.sets[client];
         let all = self.keys_mut();

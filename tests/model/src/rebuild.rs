@@ -1,5 +1,6 @@
-//! Checks that the quarantine rebuilt from a state equals one fed directly. All short histories of
-//! events are compared, after each event.
+//! Checks that the quarantine that the model rebuilds from a state equals a quarantine that is fed
+//! directly. The check covers all short histories of events, and compares the quarantines after
+//! each event.
 
 use crate::NODES;
 use crate::memory::{Contact, Memory, NodeView, TICK, exclusion_of, new_quarantine, record_set_up};
@@ -14,19 +15,20 @@ enum Event {
     AssumeUnreachable(usize),
 }
 
-/// State of one client and the nodes.
 #[derive(Clone, Copy)]
 struct Knowledge {
     ages: [u8; NODES],
     views: [NodeView; NODES],
 }
 
-/// Compares after all histories of up to `events` events. Returns the number of histories.
+/// Compares the two quarantines after every history of at most `events` events. Returns the number
+/// of histories.
 ///
 /// # Errors
-/// The first history after which a node counts in one quarantine and not in the other.
+/// Returns the first history after which the quarantines disagree about whether a node's grants
+/// count.
 pub fn check_rebuilt_quarantine(guard: GuardPromises, events: usize) -> Result<usize, String> {
-    let age = if guard.is_fresh { 0 } else { guard.term };
+    let age = if guard.is_fresh { 0 } else { guard.quarantine_period };
     let start = Knowledge { ages: [age; NODES], views: [NodeView::NEW; NODES] };
     let mut count = 0;
     visit(guard, start, &mut Vec::new(), events, &mut count)?;
@@ -76,12 +78,12 @@ impl Knowledge {
     fn after(mut self, guard: GuardPromises, event: Event) -> Self {
         match event {
             Event::Tick => {
-                self.ages.iter_mut().for_each(|age| *age = (*age + 1).min(guard.term));
+                self.ages.iter_mut().for_each(|age| *age = (*age + 1).min(guard.quarantine_period));
                 self.views.iter_mut().for_each(NodeView::tick);
             }
             Event::Restart(node) => {
                 self.ages[node] = 0;
-                self.views[node].lose();
+                self.views[node].handle_restart();
             }
             Event::Connect(node) => {
                 self.views = Memory::new(guard, self.views).connect(node, self.ages[node]);
@@ -94,10 +96,10 @@ impl Knowledge {
     }
 }
 
-/// Nodes that count after `history`, by a quarantine fed directly.
+/// Feeds `history` to a quarantine directly. Returns for each node whether its grants count.
 fn direct_counts(guard: GuardPromises, history: &[Event]) -> [bool; NODES] {
     let mut quarantine = new_quarantine(guard);
-    // An old node has an age well above the term.
+    // The age of an old node is well above the quarantine period.
     let mut ages = [if guard.is_fresh { 0_u16 } else { 50 }; NODES];
     let mut runs = [0; NODES];
     let mut now = Time::default().after(100 * TICK);

@@ -1,9 +1,9 @@
-//! Breadth-first search of all states, so the first trace found is a shortest one.
+//! Breadth-first search of all states. The first trace found is therefore a shortest one.
 //!
-//! The crate `stateright` does not fit: its breadth-first search has no symmetry reduction, and its
-//! depth-first search has no shortest traces. It also identifies a state by a 64-bit hash, so it
-//! could confuse two states. This search merges states that differ only in names, which leaves a
-//! twelfth of them, and compares states in full.
+//! The crate `stateright` is not suitable. Its breadth-first search has no symmetry reduction, and
+//! its depth-first search finds no shortest traces. Stateright identifies a state by a 64-bit hash,
+//! so it could confuse two states. This search merges states that differ only in names, which
+//! leaves a twelfth of the states, and compares states in full.
 
 use crate::action::Action;
 use crate::seen::Seen;
@@ -11,28 +11,28 @@ use crate::setting::Setting;
 use crate::state::{Orders, State};
 use std::time::{Duration, Instant};
 
-/// Name of a condition on states, and the condition.
+/// A named condition on states.
 pub(crate) type Query<const C: usize, const K: usize> =
     (&'static str, fn(&Setting, &State<C, K>) -> bool);
 
-/// An action, with the state after it.
+/// An action and the state that it leads to.
 pub(crate) type Move<const C: usize, const K: usize> = (Action, State<C, K>);
 
-/// Result of a search.
 pub(crate) struct Explored<const C: usize, const K: usize> {
-    /// Number of states, with states that differ only in names counted once.
+    /// The number of distinct states. States that differ only in names count once.
     pub(crate) states: usize,
-    /// Number of steps from the first state to the farthest one.
+    /// The number of steps from the first state to the farthest one.
     pub(crate) depth: usize,
-    /// Duration of the search.
     pub(crate) time: Duration,
-    /// A shortest trace to a forbidden state, if found. The search ends there.
+    /// A shortest trace to a forbidden state, or `None` if no such state is reachable. The search
+    /// ends at that state.
     pub(crate) found: Option<Vec<Move<C, K>>>,
-    /// For each goal, the number of steps to the first state that satisfies it, if any.
+    /// For each goal, the number of steps to the first state that satisfies the goal. `None` if no
+    /// state satisfies it.
     pub(crate) goals: Vec<(&'static str, Option<usize>)>,
 }
 
-/// Visits all states reachable from `start`, until a state satisfies `stop`.
+/// Visits all states that are reachable from `start`. Stops early at a state that satisfies `stop`.
 pub(crate) fn explore<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
@@ -42,8 +42,8 @@ pub(crate) fn explore<const C: usize, const K: usize>(
     explore_in(&Orders::all(setting), setting, start, stop, goals)
 }
 
-/// Like `explore`, without merging of states that differ in names, for a `stop` that names a
-/// client.
+/// Visits all states that are reachable from `start`, without merging states that differ only in
+/// names. A `stop` condition that names a client requires this search.
 pub(crate) fn explore_named<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
@@ -91,7 +91,8 @@ fn explore_in<const C: usize, const K: usize>(
     Explored { states: seen.len(), depth, time: started.elapsed(), found, goals }
 }
 
-/// Repeats a path of canonical states from a state with names.
+/// Converts a path of canonical states to a trace from `start` with the original names of nodes,
+/// clients and keys.
 fn restore_names<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,

@@ -1,17 +1,17 @@
-//! The states found so far in order of discovery, each with its predecessor.
+//! The states found so far, in order of discovery. Each state has a predecessor.
 
 use std::hash::{Hash, Hasher};
 
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A hash by multiplication and rotation, enough for the few small words of a state.
+/// A hasher that multiplies and rotates. It is sufficient for the few small words of a state.
 #[derive(Default)]
 struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn finish(&self) -> u64 {
-        // The low bits of a product do not depend on the high bits of its factors; the slot needs
-        // all bits.
+        // The low bits of a product do not depend on the high bits of its factors, but the slot
+        // needs all bits.
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(FACTOR);
         mixed ^ (mixed >> 29)
     }
@@ -43,11 +43,13 @@ impl Hasher for Mixer {
     }
 }
 
-/// A set in insertion order. It compares states in full, so equal hashes lose no state.
+/// A set in insertion order. States are compared in full, so different states with equal hashes are
+/// kept apart.
 pub(crate) struct Seen<S> {
     states: Vec<S>,
     parents: Vec<u32>,
-    /// Index of a state plus one, or 0 for a free slot. At least twice as many slots as states.
+    /// A hash table. A slot contains the index of a state plus one, or 0 if it is free. At least
+    /// half of the slots are free.
     slots: Vec<u32>,
 }
 
@@ -66,7 +68,8 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         self.states[place]
     }
 
-    /// Adds `state`, reached from the state at `parent`. Returns whether it is new.
+    /// Adds `state`, which was reached from the state at index `parent`. Returns true if `state` is
+    /// new.
     pub(crate) fn insert(&mut self, state: S, parent: usize) -> bool {
         let slot = self.slot_of(&state);
         if self.slots[slot] != 0 {
@@ -81,7 +84,6 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         true
     }
 
-    /// States from the first to the one at `place`.
     pub(crate) fn path_to(&self, mut place: usize) -> Vec<S> {
         let mut path = vec![self.states[place]];
         while place != 0 {
@@ -92,7 +94,6 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         path
     }
 
-    /// Slot of `state`, or the free slot for it.
     fn slot_of(&self, state: &S) -> usize {
         let mut mixer = Mixer::default();
         state.hash(&mut mixer);

@@ -1,6 +1,6 @@
-//! Bounds of a model, and the safety rules that it keeps.
+//! The bounds of a model, and the safety rules that the model keeps.
 
-/// Behaviour of a crashed node.
+/// How a crashed node behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// Nodes do not crash.
@@ -8,47 +8,51 @@ pub enum Crash {
     /// The node loses its keys and stays down until the longest ttl has passed, as the safety
     /// guarantee requires.
     StaysAway,
-    /// The node restarts at once without keys.
+    /// The node restarts immediately without keys.
     BackAtOnce,
 }
 
-/// Rule for nodes that restarted or are young.
+/// The rule that decides whether the grants of recently started nodes count towards a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountingRule {
-    /// All nodes count.
+    /// The grants of all nodes count.
     Off,
-    /// Nodes seen to restart do not count. Young nodes do not count unless the deployment is new.
+    /// Grants of a node do not count if the client has observed a restart of the node. Grants of
+    /// recently started nodes count only in a new deployment.
     Observed,
-    /// Young nodes never count.
+    /// Grants of recently started nodes never count.
     Strict,
 }
 
-/// Guard against restarts, with the assumptions about nodes. With a guard, a client sends no
-/// request to a node before a connection, and a restart loses pending requests.
+/// The guard against restarts, and its assumptions about nodes. With a guard, a client sends no
+/// request to a node before it has connected. A restart loses pending requests.
 #[allow(clippy::struct_excessive_bools)] // Each is one assumption, kept or broken.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardPromises {
-    /// Rule for nodes that do not count.
+    /// The rule that selects the nodes whose grants do not count towards a quorum.
     pub rule: CountingRule,
-    /// Ticks for which they do not count. Every grant ends within the term.
-    pub term: u8,
-    /// Whether B has no connection to any node so far. Otherwise B has known all nodes for longer
-    /// than the term.
+    /// The number of ticks for which the grants of these nodes do not count. Every key expires
+    /// within this period.
+    pub quarantine_period: u8,
+    /// Whether client B has never connected to a node before. Otherwise, B has known all nodes for
+    /// longer than the quarantine period.
     pub is_new: bool,
     /// Whether the nodes have just started for the first time.
     pub is_fresh: bool,
-    /// Whether a node restarts only while another one is older than the term.
+    /// Whether a node restarts only while another node has been running for longer than the
+    /// quarantine period.
     pub keeps_an_old_node: bool,
     /// Whether a new client may assume that a node is unreachable.
     pub assumes_unreachable: bool,
-    /// Error of the uptime that servers report, in ticks. The guard allows for one tick.
+    /// The error of the uptime that servers report, in ticks. The guard allows for an error of one
+    /// tick.
     pub uptime_error: u8,
 }
 
-/// Assumptions under which the guard is safe.
+/// The assumptions under which the guard is safe.
 pub(crate) const GUARD: GuardPromises = GuardPromises {
     rule: CountingRule::Observed,
-    term: 2,
+    quarantine_period: 2,
     is_new: true,
     is_fresh: false,
     keeps_an_old_node: true,
@@ -56,61 +60,64 @@ pub(crate) const GUARD: GuardPromises = GuardPromises {
     uptime_error: 1,
 };
 
-/// One model. Times are in ticks.
+/// The bounds and rules of one search. Times are in ticks.
 #[allow(clippy::struct_excessive_bools)] // Each is one rule, kept or broken.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Name in the output.
+    /// The name printed in the output.
     pub name: &'static str,
-    /// Number of clients: two or three.
+    /// The number of clients: two or three.
     pub clients: usize,
-    /// Attempts of each client: at most 3, or 2 with extensions.
+    /// The maximum number of attempts of each client: at most 3, or at most 2 with extensions.
     pub attempts: u8,
-    /// Whether clients give up and release. Two clients with one attempt each need no end: after its
-    /// end, a client has no lease, and its keys block only the other client.
+    /// Whether clients abandon attempts and release leases. Two clients with one attempt each do
+    /// not need releases. After a release, the client has no lease, and its keys block only the
+    /// other client.
     pub ends: bool,
-    /// Whether a holder may extend, once per acquired lease.
+    /// Whether a holder may extend each acquired lease once.
     pub extends: bool,
-    /// The ttl sent to the nodes.
+    /// The ttl that is sent to the nodes.
     pub ttl: u8,
-    /// Allowance that clients subtract for drift.
+    /// The drift allowance that clients subtract from the validity.
     pub allowance: u8,
-    /// Ticks by which a node's clock runs ahead of the clients' clocks during one ttl.
+    /// The number of ticks that a node's clock gains on the clients' clocks during one ttl.
     pub ahead: u8,
-    /// Behaviour of a crashed node.
+    /// How a crashed node behaves.
     pub crash: Crash,
-    /// Whether a request can be lost while later ones are delivered.
+    /// Whether a request can be lost while later requests are delivered.
     pub loses: bool,
-    /// Whether a node's clock can jump, so that a key expires at any time.
+    /// Whether a node's clock can jump, so that a key may expire at any time.
     pub jumps: bool,
-    /// Whether a release compares the value before it deletes.
+    /// Whether a release compares the value before it deletes the key.
     pub compares: bool,
-    /// Whether validity starts at T1. Otherwise it starts at the deciding reply.
+    /// Whether the validity is measured from the start of the attempt (T1). Otherwise, it is
+    /// measured from the reply that completes the quorum.
     pub from_t1: bool,
-    /// Keys that each client locks together.
+    /// The keys that each client locks together.
     pub sets: &'static [&'static [usize]],
-    /// Whether a node sets all keys of a set or none. Otherwise it sets the free ones, if any.
+    /// Whether a node sets either all keys of a set or none. Otherwise, a node sets the keys that
+    /// are free.
     pub is_whole: bool,
-    /// Guard of the clients. Without a guard, the nodes stay down after a crash or break the
-    /// guarantee.
+    /// The clients' guard against restarts, or `None`. Without a guard, crashed nodes must stay
+    /// down. Otherwise, the setting breaks the guarantee.
     pub guard: Option<GuardPromises>,
-    /// Number of nodes from which the majority is computed; the model has three nodes.
+    /// The number of nodes from which the majority is computed. The model always has three nodes.
     pub electorate: usize,
 }
 
 impl Setting {
-    /// Whether two clients' sets have a key in common.
     pub(crate) fn conflict(&self, one: usize, other: usize) -> bool {
         self.sets[one].iter().any(|key| self.sets[other].contains(key))
     }
 
-    /// Age from which a node's age needs no distinction.
+    /// Returns the largest age of a node that the model distinguishes, in ticks. All higher ages
+    /// have the same effect.
     pub(crate) fn oldest(&self) -> u8 {
-        self.guard.map_or(0, |guard| guard.term)
+        self.guard.map_or(0, |guard| guard.quarantine_period)
     }
 }
 
-/// All rules kept, with faults that the safety guarantee allows.
+/// A setting that keeps all rules. Its faults are within the safety guarantee.
 pub(crate) const SAFE: Setting = Setting {
     name: "safe",
     clients: 2,

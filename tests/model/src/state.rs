@@ -1,4 +1,5 @@
-//! A state of the whole system, and its canonical form without the names of nodes and clients.
+//! A state of the whole system, and its canonical form without the names of nodes, clients and
+//! keys.
 
 use crate::NODES;
 use crate::channel::{Channel, GrantState, Verb};
@@ -7,37 +8,32 @@ use crate::memory::NodeView;
 use crate::node::{Key, ModelNode};
 use crate::setting::Setting;
 
-/// Phase of a lease's only extension.
+/// The phase of a lease's only extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ExtensionPhase {
-    /// Not started.
     NotYet,
-    /// Sent this many ticks ago.
+    /// The extension was sent to the nodes this number of ticks ago.
     Asking(u8),
-    /// Decided.
     Over,
 }
 
-/// Phase of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ClientPhase {
-    /// No attempt and no lease.
+    /// The client has no attempt and no lease.
     Idle,
-    /// It has sent the requests of an attempt.
+    /// The client has sent the requests of an attempt.
     Asking {
-        /// Ticks since T1.
+        /// The number of ticks since the attempt started (T1).
         age: u8,
     },
-    /// It has acquired the lock.
+    /// The client has acquired the lock.
     Holding {
-        /// Ticks of validity that remain; 0 for an expired lease.
+        /// The remaining validity in ticks, or 0 for an expired lease.
         left: u8,
-        /// Phase of the extension.
         extension: ExtensionPhase,
     },
 }
 
-/// A client, with its channel to each node and its view of each node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Client {
     pub(crate) channels: [Channel; NODES],
@@ -47,7 +43,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Current attempt.
     pub(crate) fn attempt(&self) -> u8 {
         self.attempts - 1
     }
@@ -60,13 +55,13 @@ impl Client {
         }
     }
 
-    /// Nodes whose grants it has received in the current round.
+    /// Returns the nodes whose grants the client has received in the current round.
     pub(crate) fn received(&self) -> impl Iterator<Item = usize> {
         (0..NODES).filter(|node| self.channels[*node].grant() == GrantState::Received)
     }
 }
 
-/// A state of `C` clients, and nodes with `K` keys.
+/// A state of `C` clients, and of nodes with `K` keys each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct State<const C: usize, const K: usize> {
     pub(crate) nodes: [ModelNode<K>; NODES],
@@ -74,7 +69,6 @@ pub(crate) struct State<const C: usize, const K: usize> {
 }
 
 impl<const C: usize, const K: usize> State<C, K> {
-    /// State without keys or attempts.
     pub(crate) fn start(setting: &Setting) -> Self {
         let is_new = |name: usize| name > 0 && setting.guard.is_some_and(|guard| guard.is_new);
         let clients = std::array::from_fn(|name| {
@@ -87,7 +81,7 @@ impl<const C: usize, const K: usize> State<C, K> {
         Self { nodes: [ModelNode::empty(age); NODES], clients }
     }
 
-    /// Whether `client` believes by its own clock that it holds the lock.
+    /// Returns true if `client` believes by its own clock that it holds the lock.
     pub(crate) fn believes(&self, setting: &Setting, client: usize) -> bool {
         match self.clients[client].phase {
             ClientPhase::Holding { left, .. } => decision::believes(setting, left),
@@ -95,12 +89,11 @@ impl<const C: usize, const K: usize> State<C, K> {
         }
     }
 
-    /// Number of clients that believe that they hold the lock.
     pub(crate) fn holders(&self, setting: &Setting) -> usize {
         (0..C).filter(|client| self.believes(setting, *client)).count()
     }
 
-    /// Whether two clients believe that they hold the same key.
+    /// Returns true if two clients believe that they hold the same key.
     pub(crate) fn is_broken(&self, setting: &Setting) -> bool {
         let holds = |client: &usize| self.believes(setting, *client);
         let conflicts = |one: usize| {
@@ -110,12 +103,12 @@ impl<const C: usize, const K: usize> State<C, K> {
         (0..C).filter(holds).any(conflicts)
     }
 
-    /// Removes details without further effect, if releases compare values.
+    /// Removes details that have no further effect, provided that releases compare values:
     ///
-    /// - A release whose value is neither on the node nor in an earlier request. Its arrival
-    ///   has no effect, and it gets no reply.
-    /// - The remaining ticks of a key whose release is pending, because the release can delete it
-    ///   at any time. This holds only if the release cannot be lost.
+    /// - Releases whose value is neither on the node nor in an earlier request. Such a release has
+    ///   no effect and gets no reply.
+    /// - The remaining ticks of a key whose release is pending, because the release can delete the
+    ///   key at any time. This reduction requires that the release cannot be lost.
     pub(crate) fn reduce(&mut self, setting: &Setting) {
         for (name, client) in self.clients.iter_mut().enumerate() {
             for (channel, node) in client.channels.iter_mut().zip(&mut self.nodes) {
@@ -149,12 +142,13 @@ impl<const C: usize, const K: usize> State<C, K> {
         }
     }
 
-    /// Canonical form: equal for states that differ only in the names of nodes, clients and keys.
-    /// The model does not depend on names. With a single order, clients and keys keep their names.
+    /// Returns the canonical form of the state. States that differ only in the names of nodes,
+    /// clients and keys have the same canonical form. The model does not depend on names. If
+    /// `orders` has a single order, clients and keys keep their names.
     pub(crate) fn canonical(&self, orders: &Orders<C, K>) -> Self {
         let rank = |client: &usize| (self.clients[*client].phase, self.clients[*client].attempts);
-        // If every order of clients is possible, an order by rank suffices, and often only one
-        // exists.
+        // If every order of clients is possible, only orders sorted by rank need a comparison.
+        // Often only one such order exists.
         let is_ranked =
             |order: &&Order<C, K>| !orders.is_symmetric || order.clients.is_sorted_by_key(rank);
         let ranked = orders.all.iter().filter(is_ranked);
@@ -196,13 +190,12 @@ impl<const C: usize, const K: usize> State<C, K> {
     }
 }
 
-/// An order of the clients and the keys.
 struct Order<const C: usize, const K: usize> {
     clients: [usize; C],
     keys: [usize; K],
 }
 
-/// Orders that keep each client's set of keys.
+/// The orders of clients and keys that leave each client's set of keys unchanged.
 pub(crate) struct Orders<const C: usize, const K: usize> {
     all: Vec<Order<C, K>>,
     /// Whether every order of the clients is possible.
@@ -210,7 +203,7 @@ pub(crate) struct Orders<const C: usize, const K: usize> {
 }
 
 impl<const C: usize, const K: usize> Orders<C, K> {
-    /// The order without a change.
+    /// Creates a set with the identity order only, so that clients and keys keep their names.
     pub(crate) fn names() -> Self {
         Self { all: vec![Order { clients: identity(), keys: identity() }], is_symmetric: false }
     }
@@ -247,7 +240,6 @@ const fn identity<const N: usize>() -> [usize; N] {
     order
 }
 
-/// All permutations of `N` indexes.
 fn orders<const N: usize>() -> Vec<[usize; N]> {
     let mut found = vec![identity()];
     for place in 1..N {

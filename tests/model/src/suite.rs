@@ -1,4 +1,4 @@
-//! Settings that the checks search, and the goals in each search.
+//! The settings that the checks search, and the goals of each search.
 
 use crate::NODES;
 use crate::decision::Decided;
@@ -6,25 +6,27 @@ use crate::node::ModelNode;
 use crate::search::{Query, explore, explore_named};
 use crate::setting::{CountingRule, Crash, GUARD, GuardPromises, SAFE, Setting};
 use crate::state::{ClientPhase, ExtensionPhase, State};
-use crate::words::describe;
+use crate::trace_text::describe;
 use std::time::Duration;
 
-/// Result of a search, with its trace as text.
+/// The result of a search, with its trace as text.
 pub struct SearchReport {
-    /// Number of states, with states that differ only in names counted once.
+    /// The number of distinct states. States that differ only in names count once.
     pub states: usize,
-    /// Number of steps from the first state to the farthest one.
+    /// The number of steps from the first state to the farthest one.
     pub depth: usize,
-    /// Duration of the search.
+    /// The duration of the search.
     pub time: Duration,
-    /// A shortest trace to two holders, one step per line, if found.
+    /// A shortest trace to two holders, with one step per line. `None` if the search found no two
+    /// holders.
     pub trace: Option<Vec<String>>,
-    /// For each goal, the number of steps to the first state that satisfies it, if any.
+    /// For each goal, the number of steps to the first state that satisfies the goal. `None` if no
+    /// state satisfies it.
     pub goals: Vec<(&'static str, Option<usize>)>,
 }
 
-/// Settings within the safety guarantee. No machine can search all bounds at their widest, so the
-/// settings differ in their bounds.
+/// Returns the settings within the safety guarantee. No machine can search all bounds at their
+/// widest, so each setting widens different bounds.
 pub fn safe_settings() -> [Setting; 8] {
     [
         Setting { name: "two clients, two attempts each, crashes", ..SAFE },
@@ -73,10 +75,10 @@ pub fn safe_settings() -> [Setting; 8] {
     ]
 }
 
-/// A locks x and y; B locks y and z.
+/// A setting in which client A locks the keys x and y, and client B locks the keys y and z.
 const SETS: Setting = Setting { name: "", attempts: 1, sets: &[&[0, 1], &[1, 2]], ..SAFE };
 
-/// Equal clocks, and nodes that restart at once.
+/// Creates a setting in which clocks are equal and crashed nodes restart immediately.
 fn restarts(guard: GuardPromises) -> Setting {
     Setting {
         attempts: 1,
@@ -90,7 +92,8 @@ fn restarts(guard: GuardPromises) -> Setting {
     }
 }
 
-/// Settings with one broken safety rule, or one fault outside the guarantee, each.
+/// Returns settings in which two clients can hold the lock. Each setting breaks one safety rule, or
+/// has one fault outside the guarantee.
 pub fn unsafe_settings() -> [Setting; 12] {
     let calm = Setting { attempts: 1, crash: Crash::Never, ..SAFE };
     [
@@ -126,7 +129,7 @@ pub fn unsafe_settings() -> [Setting; 12] {
         },
         Setting {
             name: "guard Observed: a term shorter than the ttl",
-            ..restarts(GuardPromises { term: 1, is_new: false, ..GUARD })
+            ..restarts(GuardPromises { quarantine_period: 1, is_new: false, ..GUARD })
         },
         Setting {
             name: "guard Observed: all nodes restart, and B is new",
@@ -143,16 +146,17 @@ pub fn unsafe_settings() -> [Setting; 12] {
     ]
 }
 
-/// Guards of all settings.
+/// Returns the restart guard of each setting that has one, with the promises that the guard relies on.
 pub fn guards() -> Vec<GuardPromises> {
     let all = safe_settings().into_iter().chain(unsafe_settings());
     all.filter_map(|setting| setting.guard).collect()
 }
 
-/// Searches `setting` for two clients that hold the lock at the same time.
+/// Searches `setting` for a state in which two clients hold the lock.
 ///
 /// # Panics
-/// If the setting has neither two nor three clients, or needs more requests than a channel holds.
+/// Panics if no search exists for the setting's numbers of clients and keys. Also panics if the
+/// setting needs more requests than a channel holds.
 pub fn search(setting: &Setting) -> SearchReport {
     let keys = setting.sets.iter().flat_map(|set| set.iter()).max().map_or(0, |last| last + 1);
     match (setting.clients, keys) {
@@ -176,7 +180,8 @@ fn search_with<const C: usize, const K: usize>(setting: &Setting) -> SearchRepor
     }
 }
 
-/// Conditions that some state must satisfy, because a search without them proves too little.
+/// Returns conditions that some state must satisfy. If no state does, the setting is too narrow to
+/// prove anything.
 fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> {
     let mut goals: Vec<Query<C, K>> =
         vec![("a client holds the lock", |setting, state| state.holders(setting) == 1)];
@@ -221,8 +226,8 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> 
     }
     if setting.crash == Crash::StaysAway {
         goals.push(("a node is down while a client holds the lock", |setting, state| {
-            let is_away = |node: &ModelNode<K>| matches!(node, ModelNode::Away { .. });
-            state.holders(setting) == 1 && state.nodes.iter().any(is_away)
+            let is_down = |node: &ModelNode<K>| matches!(node, ModelNode::Down { .. });
+            state.holders(setting) == 1 && state.nodes.iter().any(is_down)
         }));
     }
     goals
@@ -235,7 +240,8 @@ fn has_late_grant<const C: usize, const K: usize>(setting: &Setting, state: &Sta
     })
 }
 
-/// A shortest trace in which A acquires the lock and then B does.
+/// Returns a shortest trace in which client A acquires the lock, and client B acquires it
+/// afterwards. Returns `None` if no such trace exists.
 pub fn hand_over() -> Option<Vec<String>> {
     let setting = Setting { attempts: 1, ..SAFE };
     let start = State::<2, 1>::start(&setting);

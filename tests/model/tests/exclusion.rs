@@ -1,8 +1,8 @@
-//! Expected results of the model.
+//! Tests of the model's results: safe settings never lead to two holders, and every unsafe setting
+//! does.
 
 use model::{check_rebuilt_quarantine, guards, hand_over, safe_settings, search, unsafe_settings};
 
-/// Searches a safe setting completely.
 fn assert_safe(index: usize) {
     let setting = safe_settings()[index];
     let report = search(&setting);
@@ -14,7 +14,6 @@ fn assert_safe(index: usize) {
     assert!(report.states > 1_000_000, "{}: only {} states", setting.name, report.states);
 }
 
-/// Searches an unsafe setting and compares the length of the shortest trace.
 fn assert_unsafe(index: usize, steps: usize) {
     let setting = unsafe_settings()[index];
     let trace = search(&setting).trace.unwrap_or_default();

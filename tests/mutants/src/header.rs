@@ -1,32 +1,32 @@
-//! Headers of patches.
+//! The header of a patch: the defect, its consequence, and the tests that must detect the defect.
 
 use crate::tier::Tier;
 
-/// Lines before the replacements.
+/// The lines of a patch before its `file:` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The defect, in one sentence.
     pub what: String,
-    /// Its consequence, in one sentence.
+    /// The consequence of the defect, in one sentence.
     pub why: String,
-    /// Tier that must detect it.
+    /// The tier that must detect the defect.
     pub tier: Tier,
-    /// Tests of that tier that detect it. The simulator and the model need none.
+    /// The tests of `tier` that detect the defect. Optional for the simulator and the model.
     pub test: Option<String>,
-    /// Tests of another tier that also detect it.
+    /// Another tier, and its tests that also detect the defect.
     pub also: Option<(Tier, String)>,
-    /// Rule of docs/DESIGN.md that the defect breaks, such as `I8`.
+    /// The rule of docs/DESIGN.md that the defect breaks, such as `I8`.
     pub rule: Option<String>,
 }
 
-/// Key for readers only: the defect was once in the project, and this describes its fix.
+/// A key that only readers use, for the fix of a defect that the project once had.
 const FOR_READERS: &str = "mended";
 
 impl Header {
-    /// Parses the lines before the first `file:` line.
+    /// Parses the lines of a patch before its `file:` line.
     ///
     /// # Errors
-    /// If a key is missing, unknown or repeated, or a value is malformed.
+    /// Returns an error if a key is missing, unknown or repeated, or if a value is malformed.
     pub fn parse(lines: &str) -> Result<Self, String> {
         let [mut what, mut why, mut tier_word, mut tests, mut also_tests, mut rule] = [None; 6];
         for line in lines.lines().filter(|line| !line.trim().is_empty()) {
@@ -70,7 +70,6 @@ fn sentence(key: &str, text: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// Parses a tier and its tests.
 fn parse_also(text: &str) -> Result<(Tier, String), String> {
     let (tier, tests) = text.split_once(' ').ok_or("`also:` needs a tier and tests")?;
     Ok((tier.parse()?, tests.to_owned()))

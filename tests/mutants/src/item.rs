@@ -1,37 +1,35 @@
-//! Named items of a Rust file: functions, types, constants and modules.
+//! Finds the named items of a Rust file: functions, types, constants and modules.
 
 use crate::token::Token;
 use std::ops::Range;
 
-/// One item, with its attributes.
+/// A named item, including its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// Path, such as `Waiting::handle_refusal`. An `impl` has the name of its type.
+    /// The path of the item, such as `Waiting::handle_refusal`. An `impl` block has the name of its type.
     pub(crate) path: String,
-    /// Range of its tokens in the file.
-    pub(crate) place: Range<usize>,
+    pub(crate) token_range: Range<usize>,
 }
 
-/// Keywords that start an item, followed by its name.
 const KINDS: [&str; 9] =
     ["fn", "mod", "trait", "struct", "enum", "union", "static", "type", "macro_rules"];
 
-/// All items of a file except those inside functions.
+/// Returns all items of a file except items inside functions.
 pub(crate) fn items(tokens: &[Token<'_>]) -> Vec<Item> {
     let mut found = Vec::new();
     scan(tokens, 0..tokens.len(), "", &mut found);
     found
 }
 
-/// Adds the items at `place` inside `parent`.
-fn scan(tokens: &[Token<'_>], place: Range<usize>, parent: &str, found: &mut Vec<Item>) {
-    let mut begin = place.start;
-    while begin < place.end {
-        let (kind, name) = head(&tokens[begin..place.end]);
+/// Appends the items in `token_range` to `found`. Their paths begin with `parent`.
+fn scan(tokens: &[Token<'_>], token_range: Range<usize>, parent: &str, found: &mut Vec<Item>) {
+    let mut begin = token_range.start;
+    while begin < token_range.end {
+        let (kind, name) = head(&tokens[begin..token_range.end]);
         let is_value = matches!(kind, "const" | "static" | "type" | "use");
         let (mut at, mut body) = (begin, None);
         let end = loop {
-            let Some(token) = tokens[..place.end].get(at) else { break place.end };
+            let Some(token) = tokens[..token_range.end].get(at) else { break token_range.end };
             let after = if token.opens() { group_end(tokens, at) } else { at + 1 };
             if token.text == "{" && !is_value {
                 body = Some(at + 1..after - 1);
@@ -46,13 +44,13 @@ fn scan(tokens: &[Token<'_>], place: Range<usize>, parent: &str, found: &mut Vec
             if let (Some(body), "impl" | "mod" | "trait") = (body, kind) {
                 scan(tokens, body, &path, found);
             }
-            found.push(Item { path, place: begin..end });
+            found.push(Item { path, token_range: begin..end });
         }
         begin = end;
     }
 }
 
-/// Kind and name of the item that starts with `tokens`.
+/// Returns the kind and the name of the item that begins with `tokens`. The name is `None` for an item without a name.
 fn head<'a>(tokens: &[Token<'a>]) -> (&'a str, Option<&'a str>) {
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
@@ -72,7 +70,7 @@ fn head<'a>(tokens: &[Token<'a>]) -> (&'a str, Option<&'a str>) {
     ("", None)
 }
 
-/// Type of an `impl`: the last word of its path.
+/// Returns the type name of an `impl` block, which is the last word of the type's path.
 fn impl_type<'a>(header: &[Token<'a>]) -> Option<&'a str> {
     let (mut depth, mut name) = (0_usize, None);
     for token in header {
@@ -87,14 +85,14 @@ fn impl_type<'a>(header: &[Token<'a>]) -> Option<&'a str> {
     name
 }
 
-/// Index after the group that opens at `at`.
+/// Returns the index after the closing delimiter of the group that opens at `at`.
 fn group_end(tokens: &[Token<'_>], at: usize) -> usize {
     let mut depth = 0_usize;
-    for (place, token) in tokens.iter().enumerate().skip(at) {
+    for (index, token) in tokens.iter().enumerate().skip(at) {
         depth += usize::from(token.opens());
         depth -= usize::from(token.closes());
         if depth == 0 {
-            return place + 1;
+            return index + 1;
         }
     }
     tokens.len()
@@ -142,7 +140,7 @@ mod tests {
     fn item_starts_with_its_attributes_and_ends_with_its_body() {
         let tokens = tokens(FILE, Language::Rust);
         let text = |item: &Item| {
-            let texts = tokens[item.place.clone()].iter().map(|token| token.text);
+            let texts = tokens[item.token_range.clone()].iter().map(|token| token.text);
             texts.collect::<Vec<_>>().join(" ")
         };
         let items = items(&tokens);

@@ -1,8 +1,8 @@
-//! Runs mutations of the library: `cargo run -p quorlock-mutants -- --help`.
+//! Runs the mutation tests of the library. For usage, run `cargo run -p quorlock-mutants -- --help`.
 
 use clap::Parser;
 use mutants::{
-    End, Job, Part, Patch, Row, Selection, Tier, Tree, Verdict, all, judge, run_bounded,
+    End, Job, Part, Patch, Row, Selection, Tier, Tree, Verdict, all, judge, run_with_timeout,
 };
 use std::collections::BTreeSet;
 use std::env;
@@ -11,33 +11,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// Time limit of a build.
-const BUILD_BOUND: Duration = Duration::from_mins(20);
+const BUILD_TIMEOUT: Duration = Duration::from_mins(20);
 
-/// Applies each patch of tests/mutants/patches to a copy of the tree, and checks that its tier
-/// detects it.
+/// Applies each patch of tests/mutants/patches to a copy of the tree, and checks that the tests of its tier
+/// detect the defect.
 #[derive(Parser)]
 struct Arguments {
-    /// Runs the patches whose names contain this text
+    /// Run only patches whose names contain this text
     #[arg(default_value = "")]
     pattern: String,
-    /// Runs the patches that this tier must detect: sim, unit, loom, it, strain, double, paused,
-    /// counts or model
+    /// Run only patches that this tier must detect: sim, unit, loom, it, strain, double, paused, counts or
+    /// model
     #[arg(long)]
     tier: Option<Tier>,
-    /// Runs one of ten parts of the patches: 0 to 9
+    /// Run one of ten parts of the patches: 0 to 9
     #[arg(long)]
     part: Option<Part>,
     /// Maximum number of simulator seeds per patch
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
-    /// Runs the tests in the patches' `also:` lines; skips patches without such a line
+    /// Run the tests in the patches' `also:` lines, and skip patches without such a line
     #[arg(long)]
     also: bool,
-    /// Skips the check that the unchanged tree passes the tests
+    /// Skip the check that the unchanged tree passes the tests
     #[arg(long)]
     trust_tree: bool,
-    /// Lists the selected patches
+    /// List the selected patches and exit
     #[arg(long)]
     list: bool,
 }
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 impl Arguments {
-    /// Runs the selected patches. Returns whether all were detected.
+    /// Runs the selected patches. Returns true if the tests detected all of them.
     fn run(self) -> Result<bool, String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let root = root.canonicalize().map_err(|error| error.to_string())?;
@@ -89,7 +88,7 @@ impl Arguments {
         Ok(print_summary(&rows))
     }
 
-    /// The job that checks `patch`.
+    /// Returns the tests to run for `patch`. With `--also`, returns `None` for a patch without an `also:` line.
     fn job(&self, patch: &Patch) -> Option<Job> {
         let header = &patch.header;
         if self.also {
@@ -100,7 +99,6 @@ impl Arguments {
     }
 }
 
-/// Prints a summary. Returns whether all patches were detected.
 fn print_summary(rows: &[Row]) -> bool {
     let missed: Vec<_> = rows.iter().filter(|row| !row.verdict.is_detected()).collect();
     println!("\n{} of {} detected", rows.len() - missed.len(), rows.len());
@@ -110,7 +108,6 @@ fn print_summary(rows: &[Row]) -> bool {
     missed.is_empty()
 }
 
-/// Runs patches in a copy of the tree with its own target directory.
 struct Runner {
     tree: Tree,
     dir: PathBuf,
@@ -126,7 +123,8 @@ impl Runner {
         Ok(Self { tree, dir, seeds })
     }
 
-    /// Checks that the unchanged tree passes the tests. A failing tree would detect every patch.
+    /// Checks that the unchanged tree passes the tests. If a test failed without a patch, it would seem to detect every
+    /// patch.
     fn check_tree<'a>(&self, jobs: impl Iterator<Item = &'a Job>) -> Result<(), String> {
         for job in jobs.collect::<BTreeSet<_>>() {
             let verdict = self.run_job(job)?;
@@ -147,7 +145,6 @@ impl Runner {
         Ok(Row { name: patch.name.clone(), tier: job.tier, verdict, took: started.elapsed() })
     }
 
-    /// Removes the compiler's incremental data.
     fn clear_incremental(&self) -> Result<(), String> {
         for profile in ["debug", "release"] {
             let kept = self.dir.join("target").join(profile).join("incremental");
@@ -158,32 +155,31 @@ impl Runner {
         Ok(())
     }
 
-    /// Builds the copy and runs the job in it.
     fn run_job(&self, job: &Job) -> Result<Verdict, String> {
         let output = self.dir.join("output");
-        let cargo = |arguments: Vec<String>, bound: Duration| {
+        let cargo = |arguments: Vec<String>, timeout: Duration| {
             let mut cargo = Command::new("cargo");
             cargo.args(arguments).current_dir(self.tree.copy());
             cargo.env("CARGO_TARGET_DIR", self.dir.join("target"));
-            // A patch changes one file, so incremental builds save most work. Debug information has
-            // no use here.
+            // A patch changes one file, so incremental builds save most of the work. Debug information is not
+            // needed.
             cargo
                 .env("CARGO_INCREMENTAL", "1")
                 .env("CARGO_PROFILE_DEV_DEBUG", "0")
                 .env("RUST_BACKTRACE", "0");
-            run_bounded(&mut cargo, bound, &output).map_err(|error| error.to_string())
+            run_with_timeout(&mut cargo, timeout, &output).map_err(|error| error.to_string())
         };
-        let mut built = cargo(job.build_args(), BUILD_BOUND)?;
+        let mut built = cargo(job.build_args(), BUILD_TIMEOUT)?;
         if matches!(built.ended, End::With(code) if code != Some(0)) {
-            // Incremental data may have broken the build: try again without it.
+            // Incremental data may have broken the build, so build again without it.
             self.clear_incremental()?;
-            built = cargo(job.build_args(), BUILD_BOUND)?;
+            built = cargo(job.build_args(), BUILD_TIMEOUT)?;
         }
         match built.ended {
             End::With(Some(0)) => {}
             End::With(_) => return Ok(Verdict::of_build(&built.output)),
             End::TimedOut => return Ok(Verdict::TimedOut),
         }
-        Ok(judge(job.tier, &cargo(job.run_args(self.seeds), job.bound())?))
+        Ok(judge(job.tier, &cargo(job.run_args(self.seeds), job.timeout())?))
     }
 }

@@ -1,4 +1,4 @@
-//! Patches, each with one defect.
+//! Patches. Each one adds one defect to the library.
 
 use crate::header::Header;
 use crate::replacement::Replacement;
@@ -6,23 +6,23 @@ use crate::token::Language;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A change of one file of `src/`, with its header.
+/// A change to one file of `src/` that adds a defect, and a header that describes the defect.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// Changed module and defect, such as `protocol/half-the-nodes-are-a-quorum`.
+    /// The changed module and a name for the defect, such as `protocol/half-the-nodes-are-a-quorum`.
     pub name: String,
-    /// Defect, consequence and the tests that detect it.
+    /// The defect, its consequence, and the tests that detect the defect.
     pub header: Header,
-    /// Path of the changed file, relative to the root of the tree.
+    /// The path of the changed file, relative to the root of the tree.
     pub path: PathBuf,
     replacements: Vec<Replacement>,
 }
 
 impl Patch {
-    /// Parses a patch.
+    /// Parses the `text` of the patch called `name`.
     ///
     /// # Errors
-    /// If the text is malformed.
+    /// Returns an error if the text is malformed.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let (header, change) = text.split_once("\nfile: ").ok_or("missing `file:` line")?;
         let (path, lines) = change.split_once('\n').ok_or("nothing to replace")?;
@@ -37,7 +37,7 @@ impl Patch {
     /// Applies the patch to `text`. Bytes outside the replacements stay the same.
     ///
     /// # Errors
-    /// If the patch does not match `text`, with the line of the patch to change.
+    /// Returns an error if the patch does not match `text`. The message names the line of the patch to change.
     pub fn apply(&self, text: &str) -> Result<String, String> {
         let language = Language::of(&self.path);
         let find = |one: &Replacement| one.find(text, language);
@@ -53,10 +53,11 @@ impl Patch {
         Ok(broken)
     }
 
-    /// Text of its file below `root`, without and with the defect.
+    /// Returns two texts of the patched file below `root`: without and with the defect.
     ///
     /// # Errors
-    /// If the patch does not match the file, with the line of the patch to change.
+    /// Returns an error if the file cannot be read, or if the patch does not match the file. The message names the line
+    /// of the patch to change.
     pub fn broken_file(&self, root: &Path) -> Result<(String, String), String> {
         let describe = |why: String| format!("{}: {}: {why}", self.name, self.path.display());
         let text = fs::read_to_string(root.join(&self.path))
@@ -66,10 +67,11 @@ impl Patch {
     }
 }
 
-/// All patches of the tree at `root`, sorted by name, with an error for each unreadable patch.
+/// Returns all patches of the tree at `root`, sorted by name. A patch that cannot be read or parsed is replaced by its
+/// error.
 ///
 /// # Errors
-/// If the directory cannot be read.
+/// Returns an error if a directory cannot be read.
 pub fn all(root: &Path) -> std::io::Result<Vec<Result<Patch, String>>> {
     let patches = root.join("tests/mutants/patches");
     let mut found = Vec::new();
@@ -107,7 +109,6 @@ mod tests {
         }
     ";
 
-    /// Applies a patch with these lines to `text`.
     fn applied(lines: &str, text: &str) -> Result<String, String> {
         let header = "what: A.\nwhy it matters: B.\ntier: sim\n";
         Patch::parse("a/b", &format!("{header}\nfile: src/a.rs\n{lines}"))?.apply(text)

@@ -1,20 +1,18 @@
-//! Replacements of tokens.
+//! Replaces a token sequence in a file.
 
 use crate::item::items;
 use crate::token::{Language, Token, tokens};
 use std::ops::Range;
 
-/// A token sequence and its replacement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replacement {
-    /// Item that contains the sequence exactly once; the whole file if `None`.
+    /// The item that must contain the sequence exactly once. `None` means the whole file.
     item: Option<String>,
     before: String,
     after: String,
 }
 
 impl Replacement {
-    /// Parses the lines after `file:`.
     pub(crate) fn parse_all(lines: &str) -> Result<Vec<Self>, String> {
         let (mut found, mut item) = (Vec::<Self>::new(), None);
         let mut last = ' ';
@@ -49,10 +47,8 @@ impl Replacement {
         if found.is_empty() { Err("nothing to replace".to_owned()) } else { Ok(found) }
     }
 
-    /// Byte range of `text` to replace, and its replacement.
-    ///
-    /// # Errors
-    /// If the item is missing, or does not contain the sequence exactly once.
+    /// Returns the byte range of `text` to replace, and its replacement. Returns an error if the item does not exist,
+    /// or does not contain the sequence exactly once.
     pub(crate) fn find(
         &self,
         text: &str,
@@ -64,7 +60,7 @@ impl Replacement {
             None => vec![whole],
             Some(path) => {
                 let items = items(&tokens).into_iter().filter(|item| item.path == *path);
-                items.map(|item| item.place).collect()
+                items.map(|item| item.token_range).collect()
             }
         };
         if places.is_empty() {
@@ -95,8 +91,8 @@ impl Replacement {
     }
 }
 
-/// Range of `wanted` in `tokens` from `begin`, if it matches. A comma before a closing delimiter is
-/// optional on either side.
+/// Returns the range of `tokens` that begins at `begin` and matches `wanted`, or `None` if they differ. A comma before
+/// a closing delimiter is optional on both sides.
 fn match_at(tokens: &[Token<'_>], begin: usize, wanted: &[Token<'_>]) -> Option<Range<usize>> {
     let is_trailing = |tokens: &[Token<'_>], at: usize| {
         tokens[at].text == ","

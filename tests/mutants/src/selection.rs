@@ -1,18 +1,16 @@
-//! Selection of patches.
+//! Selects the patches to run, by name and by part.
 
 use std::str::FromStr;
 
-/// Number of parts into which the patches are divided.
 const PARTS: u64 = 10;
 
-/// One part of the patches.
+/// One of the ten parts into which the patches are divided. A part is identified by a number from 0 to 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part(u64);
 
 impl FromStr for Part {
     type Err = String;
 
-    /// Parses a number below [`PARTS`].
     fn from_str(word: &str) -> Result<Self, String> {
         match word.parse() {
             Ok(number) if number < PARTS => Ok(Self(number)),
@@ -22,23 +20,23 @@ impl FromStr for Part {
 }
 
 impl Part {
-    /// Number of the part.
+    /// Returns the number of the part, from 0 to 9.
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// Selection of patches.
+/// The criteria that select the patches to run.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Text in the names of the selected patches; an empty text selects all.
+    /// The text that the name of a selected patch contains. An empty text selects all patches.
     pub pattern: String,
-    /// Selects only this part of the matches.
+    /// The part of these patches to select, or `None` for all parts.
     pub part: Option<Part>,
 }
 
 impl Selection {
-    /// Selected elements of `all`, in their order.
+    /// Returns the selected elements of `all`, in their order.
     pub fn of<T>(&self, all: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
         let named = all.into_iter().filter(|one| name(one).contains(&self.pattern));
         let parts = (0..PARTS).cycle();

@@ -1,23 +1,22 @@
-//! Printed results of patches.
+//! The table of results that the program prints.
 
 use crate::tier::Tier;
 use crate::verdict::Verdict;
 use std::fmt;
 use std::time::Duration;
 
-/// Printed characters of a verdict.
 const MAX_VERDICT_CHARS: usize = 100;
 
-/// Result of one patch.
+/// The result of one patch.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Name of the patch.
+    /// The name of the patch.
     pub name: String,
-    /// Tier that ran.
+    /// The tier whose tests ran.
     pub tier: Tier,
-    /// Verdict.
+    /// The verdict on the patch.
     pub verdict: Verdict,
-    /// Time it took, including the build.
+    /// The duration of the run, including the build.
     pub took: Duration,
 }
 

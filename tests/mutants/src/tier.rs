@@ -1,39 +1,39 @@
-//! Tiers of tests, with the commands that run them.
+//! The test tiers and the cargo commands that run them.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Commands that build the simulator and search for a first finding; no other place has them. The
-/// simulator prints `seed N: finding` and `found after N seeds`, and exits with code 1. Without a
-/// finding it exits with code 0.
+/// The cargo arguments that build the simulator. All commands of the simulator are in this file.
 const SIM_BUILD: &[&str] = &["build", "--profile", "mutant", "-p", "quorlock-sim"];
+/// The cargo arguments that run the simulator until its first finding. After a finding, the simulator prints `seed N:
+/// finding` and `found after N seeds`, and exits with code 1. Without a finding, it exits with code 0.
 const SIM_HUNT_ARGS: &[&str] =
     &["run", "--profile", "mutant", "--quiet", "-p", "quorlock-sim", "--", "--hunt", "--seeds"];
 
-/// Cargo option that builds the workspace with loom's primitives.
+/// The cargo option that builds the workspace with loom's replacements for synchronization primitives.
 const LOOM: &str = "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'";
 
-/// Time limit of the command.
-const HUNT_BOUND: Duration = Duration::from_mins(15);
-const TEST_BOUND: Duration = Duration::from_mins(5);
+/// The time limit of the simulator and of the model.
+const HUNT_TIMEOUT: Duration = Duration::from_mins(15);
+const TEST_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A tier of tests; see `tests/README.md`.
+/// A tier of tests, as described in `tests/README.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tier {
-    /// The simulator of the whole client.
+    /// The simulation of complete clients.
     Sim,
     /// Unit tests in `src/`.
     Unit,
     /// Unit tests under loom.
     Loom,
-    /// Tests with real servers.
+    /// Tests on real servers.
     It,
     /// Tests under load and with blocked runtimes.
     Strain,
     /// Tests with a paused clock.
     Paused,
-    /// Tests with nodes in the process.
+    /// Tests with in-process nodes.
     Double,
     /// Tests that count system calls and allocations.
     Counts,
@@ -41,12 +41,12 @@ pub enum Tier {
     Model,
 }
 
-/// Tests that must detect a patch.
+/// The tests to run for a patch. They must detect its defect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Job {
-    /// Tier of the tests.
+    /// The tier of the tests.
     pub tier: Tier,
-    /// Test filters separated by spaces; each runs the tests that contain it.
+    /// Test filters, separated by spaces. A filter selects the tests whose names contain it.
     pub tests: String,
 }
 
@@ -70,7 +70,7 @@ impl FromStr for Tier {
 }
 
 impl Tier {
-    /// Whether cargo's test harness runs the tier, so that a patch must name tests.
+    /// Returns true if cargo's test harness runs the tier. A patch for such a tier must name its tests.
     pub(crate) fn is_tests(self) -> bool {
         !matches!(self, Self::Sim | Self::Model)
     }
@@ -90,7 +90,7 @@ impl Tier {
 }
 
 impl Job {
-    /// Arguments of cargo that build the tests.
+    /// Returns the cargo arguments that build the tests.
     pub fn build_args(&self) -> Vec<String> {
         match self.tier {
             Tier::Sim => words(SIM_BUILD),
@@ -102,7 +102,7 @@ impl Job {
         }
     }
 
-    /// Arguments of cargo that run the tests. The simulator runs at most `seeds` seeds.
+    /// Returns the cargo arguments that run the tests. `seeds` is the maximum number of seeds for the simulator.
     pub fn run_args(&self, seeds: u64) -> Vec<String> {
         match self.tier {
             Tier::Sim => [words(SIM_HUNT_ARGS), vec![seeds.to_string()]].concat(),
@@ -115,9 +115,9 @@ impl Job {
         }
     }
 
-    /// Time limit of the command.
-    pub fn bound(&self) -> Duration {
-        if self.tier.is_tests() { TEST_BOUND } else { HUNT_BOUND }
+    /// Returns the time limit of the run.
+    pub fn timeout(&self) -> Duration {
+        if self.tier.is_tests() { TEST_TIMEOUT } else { HUNT_TIMEOUT }
     }
 }
 

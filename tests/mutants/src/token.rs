@@ -1,14 +1,15 @@
-//! Tokens of Rust and Lua, without comments and white space.
+//! Splits Rust and Lua code into tokens, without comments and white space.
 
 use std::path::Path;
 
-/// Operators of more than one character, longer ones first. `>>` is two tokens, because generics end with it.
+/// Operators of more than one character, longest first. `>>` is not among them, because two `>` tokens close nested
+/// generics.
 const OPERATORS: [&str; 22] = [
     "..=", "...", "<<=", "::", "->", "=>", "==", "!=", "~=", "<=", ">=", "&&", "||", "+=", "-=",
     "*=", "/=", "%=", "^=", "&=", "|=", "..",
 ];
 
-/// Language of a text, which determines its comments and strings.
+/// The language of a text, which determines the syntax of comments and strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// Rust, in `.rs` files.
@@ -18,39 +19,36 @@ pub enum Language {
 }
 
 impl Language {
-    /// Language of the file at `path`.
+    /// Returns the language of the file at `path`.
     pub fn of(path: &Path) -> Self {
         if path.extension().is_some_and(|ending| ending == "lua") { Self::Lua } else { Self::Rust }
     }
 }
 
-/// One token of a text.
+/// A token of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// Text of the token.
+    /// The text of the token.
     pub text: &'a str,
-    /// Offset in the text, in bytes.
+    /// The byte offset of the token in the text.
     pub start: usize,
 }
 
 impl Token<'_> {
-    /// Offset after its last byte.
     pub(crate) fn end(&self) -> usize {
         self.start + self.text.len()
     }
 
-    /// True for `(`, `[` and `{`.
     pub(crate) fn opens(&self) -> bool {
         matches!(self.text, "(" | "[" | "{")
     }
 
-    /// True for `)`, `]` and `}`.
     pub(crate) fn closes(&self) -> bool {
         matches!(self.text, ")" | "]" | "}")
     }
 }
 
-/// Tokens of `text`, in order.
+/// Returns the tokens of `text`, in order.
 pub fn tokens(text: &str, language: Language) -> Vec<Token<'_>> {
     let (mut found, mut start) = (Vec::new(), 0);
     while let Some(first) = text[start..].chars().next() {
@@ -70,7 +68,8 @@ pub fn tokens(text: &str, language: Language) -> Vec<Token<'_>> {
     found
 }
 
-/// Length in bytes of the comment at the start of `rest`.
+/// Returns the length in bytes of the comment at the start of `rest`, or `None` if `rest` does not begin with a
+/// comment.
 fn comment(rest: &str, language: Language) -> Option<usize> {
     let line = if language == Language::Rust { "//" } else { "--" };
     if rest.starts_with(line) {
@@ -93,7 +92,8 @@ fn comment(rest: &str, language: Language) -> Option<usize> {
     Some(at)
 }
 
-/// Length in bytes of the string or character at the start of `rest`.
+/// Returns the length in bytes of the string or character literal at the start of `rest`, or `None` if `rest` does not
+/// begin with a literal.
 fn string(rest: &str, language: Language) -> Option<usize> {
     if language == Language::Lua {
         let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''))?;
@@ -119,7 +119,7 @@ fn string(rest: &str, language: Language) -> Option<usize> {
     None
 }
 
-/// Length in bytes of a string whose content starts at `begin`. A backslash escapes `quote`.
+/// Returns the byte offset of the end of a quoted literal whose content begins at `begin`. A backslash escapes `quote`.
 fn quoted(rest: &str, begin: usize, quote: char) -> usize {
     let mut inside = rest[begin..].char_indices();
     while let Some((at, character)) = inside.next() {
@@ -132,7 +132,7 @@ fn quoted(rest: &str, begin: usize, quote: char) -> usize {
     rest.len()
 }
 
-/// Length in bytes of the word, lifetime, number or operator at the start of `rest`.
+/// Returns the length in bytes of the word, lifetime, number or operator at the start of `rest`.
 fn plain(rest: &str, first: char) -> usize {
     let in_word = |character: char| character.is_alphanumeric() || character == '_';
     if in_word(first) || first == '\'' {

@@ -1,4 +1,4 @@
-//! Copy of the tree for patches.
+//! A copy of the source tree. Patches are applied to the copy.
 
 use crate::patch::Patch;
 use std::collections::BTreeSet;
@@ -6,21 +6,20 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Directories that are not copied, at any depth.
+/// The names of directories that are not copied, wherever they are in the tree.
 const EXCLUDED: [&str; 2] = ["target", ".git"];
 
-/// A tree and its copy.
+/// A source tree and its copy.
 pub struct Tree {
     root: PathBuf,
     copy: PathBuf,
 }
 
 impl Tree {
-    /// Makes `copy` equal to the tree at `root`. Equal files are not rewritten, so cargo does not
-    /// rebuild them.
+    /// Makes `copy` equal to the tree at `root`. Unchanged files are not written again, so cargo does not rebuild them.
     ///
     /// # Errors
-    /// If files cannot be read or written.
+    /// Returns an error if a file cannot be read or written.
     pub fn sync(root: &Path, copy: &Path) -> io::Result<Self> {
         let (wanted, there) = (files(root)?, files(copy)?);
         for gone in there.difference(&wanted) {
@@ -39,7 +38,7 @@ impl Tree {
         Ok(Self { root: root.to_owned(), copy: copy.to_owned() })
     }
 
-    /// Path of the copy.
+    /// Returns the path of the copy.
     pub fn copy(&self) -> &Path {
         &self.copy
     }
@@ -47,22 +46,21 @@ impl Tree {
     /// Writes the patched file to the copy.
     ///
     /// # Errors
-    /// If the patch does not match the tree, or the file cannot be read or written.
+    /// Returns an error if the patch does not match the tree, or if the file cannot be read or written.
     pub fn apply_to_copy(&self, patch: &Patch) -> Result<(), String> {
         let (_, broken) = patch.broken_file(&self.root)?;
         fs::write(self.copy.join(&patch.path), broken).map_err(|error| error.to_string())
     }
 
-    /// Restores the file that `patch` changed.
+    /// Restores the file in the copy that `patch` changed.
     ///
     /// # Errors
-    /// If the file cannot be read or written.
+    /// Returns an error if the file cannot be read or written.
     pub fn restore(&self, patch: &Patch) -> io::Result<()> {
         fs::write(self.copy.join(&patch.path), fs::read(self.root.join(&patch.path))?)
     }
 }
 
-/// All files below `root`, as relative paths.
 fn files(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut dirs = if root.is_dir() { vec![root.to_owned()] } else { Vec::new() };

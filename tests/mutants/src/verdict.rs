@@ -1,64 +1,63 @@
-//! Verdicts on patches.
+//! Verdicts on patches. They are derived from the output of the tests.
 
-use crate::bound::{CommandResult, End};
 use crate::tier::Tier;
+use crate::timed_command::{CommandResult, End};
 use std::fmt;
 
-/// Verdict on a patch.
+/// The verdict on a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The tests detected it.
+    /// The tests detected the defect.
     Detected {
-        /// Seeds the simulator ran, if it printed the number.
+        /// The number of seeds that the simulator ran. `None` if its output does not contain the number.
         seeds: Option<u64>,
-        /// Finding, or names of the failed tests.
+        /// The simulator's finding, or the names of the failed tests.
         by: String,
     },
-    /// The tests passed.
+    /// The tests passed despite the defect.
     Survived,
     /// The patch does not match the code, for this reason.
     DoesNotApply(String),
-    /// The patched code does not build, with this error.
+    /// The patched code does not build. Contains the compiler's first error.
     DoesNotBuild(String),
-    /// The time limit passed.
+    /// The build or the tests exceeded the time limit.
     TimedOut,
-    /// The output shows no result, for this reason.
+    /// The output does not show a result, for this reason.
     Unclear(String),
 }
 
 impl Verdict {
-    /// Whether the patch was detected.
+    /// Returns true if the tests detected the defect.
     pub fn is_detected(&self) -> bool {
         matches!(self, Self::Detected { .. })
     }
 
-    /// Verdict on a failed build, with the compiler's first error.
+    /// Creates the verdict on a patch whose build failed. `output` is the output of the compiler.
     pub fn of_build(output: &str) -> Self {
         let error = output.lines().find(|line| line.starts_with("error"));
         Self::DoesNotBuild(error.unwrap_or("no error line in the output").to_owned())
     }
 }
 
-/// Verdict from the result of `tier`.
+/// Returns the verdict on a patch, from the result of the tests of `tier`.
 pub fn judge(tier: Tier, result: &CommandResult) -> Verdict {
     match result.ended {
         End::TimedOut => Verdict::TimedOut,
-        End::With(_) if tier.is_tests() && tests(&result.output) == 0 => {
+        End::With(_) if tier.is_tests() && started_test_count(&result.output) == 0 => {
             Verdict::Unclear("no test matches".to_owned())
         }
         End::With(Some(0)) => Verdict::Survived,
         End::With(code) => match finding(tier, &result.output) {
-            Some(by) => Verdict::Detected { seeds: seeds(&result.output), by },
+            Some(by) => Verdict::Detected { seeds: searched_seed_count(&result.output), by },
             None => Verdict::Unclear(format!("exit code {code:?} without a finding")),
         },
     }
 }
 
-/// Finding in the output of `tier`, if any.
 fn finding(tier: Tier, output: &str) -> Option<String> {
     let mut lines = output.lines();
     match tier {
-        Tier::Sim => lines.find(|line| found_at(line).is_some()).map(str::to_owned),
+        Tier::Sim => lines.find(|line| parse_seed_line(line).is_some()).map(str::to_owned),
         Tier::Model => lines
             .find(|line| line.contains("TWO HOLDERS") || line.contains("NOT FOUND"))
             .map(str::to_owned),
@@ -66,7 +65,7 @@ fn finding(tier: Tier, output: &str) -> Option<String> {
             let failed =
                 lines.filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
             let failed = failed.collect::<Vec<_>>().join(", ");
-            // An aborted test binary prints no names.
+            // An aborted test binary does not print the names of failed tests.
             let is_red =
                 output.contains("test result: FAILED") || output.contains("error: test failed");
             is_red.then_some(if failed.is_empty() {
@@ -78,19 +77,19 @@ fn finding(tier: Tier, output: &str) -> Option<String> {
     }
 }
 
-/// Seed of a line `seed N: finding`.
-fn found_at(line: &str) -> Option<u64> {
+/// Returns the seed in a line `seed N: finding`, or `None` for any other line.
+fn parse_seed_line(line: &str) -> Option<u64> {
     line.strip_prefix("seed ")?.split_once(':')?.0.parse().ok()
 }
 
-/// Number of seeds in a line `found after N seeds`.
-fn seeds(output: &str) -> Option<u64> {
+/// Returns the number of seeds in the line `found after N seeds`, or `None` if the output has no such line.
+fn searched_seed_count(output: &str) -> Option<u64> {
     let (_, rest) = output.rsplit_once("found after ")?;
     rest.split_once(" seed")?.0.parse().ok()
 }
 
-/// Number of started tests.
-fn tests(output: &str) -> u64 {
+/// Returns the number of tests that were started, according to the test harness.
+fn started_test_count(output: &str) -> u64 {
     let running = output
         .lines()
         .filter_map(|line| line.strip_prefix("running ")?.split(' ').next()?.parse::<u64>().ok());

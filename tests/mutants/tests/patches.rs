@@ -1,11 +1,11 @@
-//! Checks that every patch applies to the current tree.
+//! Tests that the patches are valid: their headers, the code and tests that they refer to, and the rules that they
+//! cover.
 
 use mutants::{Language, Patch, Tier, all, rules_table, tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules that need patches.
 const MODULES: [&str; 13] = [
     "blocking",
     "check",
@@ -27,7 +27,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All patches. Fails the test if one is malformed.
 fn patches() -> Vec<Patch> {
     let read = all(&root()).expect("patches that can be read");
     read.into_iter()
@@ -91,7 +90,6 @@ fn patches_match_their_module_and_cover_all_modules() {
     assert_eq!(modules.into_iter().collect::<Vec<_>>(), MODULES);
 }
 
-/// Text of all tests of a tier.
 fn tests_of(tier: Tier) -> String {
     let dir = match tier {
         Tier::Unit | Tier::Loom => "src",
@@ -137,7 +135,7 @@ fn every_test_named_by_a_patch_exists() {
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
-/// Rules in section 3 of docs/DESIGN.md: `I1`, `I2` and so on.
+/// Returns the rules in section 3 of docs/DESIGN.md: `I1`, `I2` and so on.
 fn rules() -> BTreeSet<String> {
     let design = fs::read_to_string(root().join("docs/DESIGN.md")).expect("a readable text file");
     let (_, section) = design.split_once("\n## 3. ").expect("section 3");

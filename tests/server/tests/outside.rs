@@ -1,4 +1,4 @@
-//! Calls of the model's own methods: expiry, foreign writes, restarts and inspection.
+//! Tests of the methods of the model that no command calls: expiry, changes by other programs, restarts and inspection.
 
 use quorlock_test::Trouble;
 use quorlock_test::internals::{Config, ConnId, Kind, Output, Server};
@@ -18,8 +18,8 @@ fn text(output: &Output) -> (ConnId, String) {
     }
 }
 
-/// Returns a server and two connections. The first tracks the keys `a` and `b`, which expire after 10 and 20
-/// ms.
+/// Returns a server and two connections. The first connection tracks the keys `a` and `b`. `a` expires after 10 ms, and
+/// `b` after 20 ms.
 fn watched() -> (Server, [ConnId; 2]) {
     let mut server = Server::new(Config::default(), NOW);
     let conns = [server.connect(), server.connect()];

@@ -6,7 +6,7 @@ use crate::mode::{Mode, Single};
 use crate::process::nanos;
 use crate::scenario::{FaultPlan, Scenario};
 
-/// Additional time for processes whose tasks and alarms are delayed.
+/// The extra time that limits allow, because tasks and alarms of processes may be delayed.
 pub(crate) struct Slack {
     pub(crate) slack: Instant,
 }
@@ -20,12 +20,13 @@ impl Slack {
 }
 
 impl Scenario {
-    /// Maximum time until a pending release is delivered after all faults have ended: a stalled
-    /// connection is replaced, and the release is sent, and repeated while an old connection may
-    /// deliver earlier commands.
+    /// Returns how long a client may take to deliver a pending release after all faults have ended.
+    /// The client may first have to replace a stalled connection. It then repeats the release for
+    /// as long as an old connection could still deliver earlier commands.
     pub(crate) fn delivery(&self) -> Instant {
         let node = nanos(self.times.node_timeout);
-        // Constants of the library; see DESIGN. A node in trouble also refuses to kill connections.
+        // `docs/DESIGN.md` explains these constants of the library. A node in trouble also refuses
+        // to kill connections.
         let is_refused = |it: &FaultPlan| matches!(it.fault, Fault::Trouble { .. });
         let is_sure =
             self.permits_kill && !self.forbids_info && !self.faults.iter().any(is_refused);
@@ -34,34 +35,38 @@ impl Scenario {
         doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
     }
 
-    /// Maximum time for which a vote may be withheld after a restart is known, with a margin for
-    /// reports that are checked late. Zero in a new deployment. `None` if nodes do not send `INFO`:
-    /// then each lost connection may be a restart.
+    /// Returns how long a client may ignore a node's vote after learning that the node has
+    /// restarted. The time includes a margin for reports that are checked late. In a new
+    /// deployment, it is zero. Returns `None` for no limit if the nodes forbid `INFO`, because
+    /// every lost connection may then be a restart.
     pub(crate) fn withheld_for(&self) -> Option<Instant> {
-        let longest = if self.mode.is_new_deployment() { 0 } else { 3 * self.term() };
+        let longest = if self.mode.is_new_deployment() { 0 } else { 3 * self.quarantine_period() };
         (!self.forbids_info).then_some(longest)
     }
 
-    /// Maximum wait for a free lock, including the competition of other waiters.
+    /// Returns the maximum time that an acquire may take if the lock is free but other waiters
+    /// compete for it.
     pub(crate) fn longest_wait(&self) -> Instant {
         let slack = Slack::of(self).slack;
-        // With auto-extension, work that started late continues for long.
+        // With auto-extension, work that started late can hold the lock for a long time.
         let holds = if self.mode == Mode::Outages { 16 } else { 4 } * nanos(self.max_ttl());
-        let guards = self.term() + self.steps();
+        let guards = self.quarantine_period() + self.steps();
         holds + guards + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
     }
 
-    /// Maximum wait for a lock without a holder, with healthy nodes and network.
+    /// Returns the maximum time that an acquire may take if the lock has no holder, and the nodes
+    /// and the network are healthy.
     pub(crate) fn quick_wait(&self) -> Instant {
         let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
         let slack = Slack::of(self).slack;
         2 * connect + 12 * node + 4 * nanos(self.longest_delay) + 4 * slack
     }
 
-    /// Maximum time until the effects of faults have ended.
+    /// Returns how long the effects of faults may last after the last fault has ended.
     pub(crate) fn rest(&self) -> Instant {
         let closing = self.mode == Mode::Single(Single::ClosingCommand);
-        // A release without an answer ends at the expiry of its key plus the stale window.
+        // A release that gets no reply ends when its key has expired and the stale window has
+        // passed.
         let expiry = if closing { self.longest_key() + 10 * S } else { 0 };
         self.delivery() + expiry + 4 * Slack::of(self).slack
     }

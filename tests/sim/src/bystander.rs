@@ -1,4 +1,5 @@
-//! Calls of runs with one kind of node fault, and locks that the fault must not affect.
+//! Calls in runs with one kind of node fault, including calls on locks that the fault must not
+//! affect.
 
 use crate::clock::{Instant, MS, S};
 use crate::closing::{ACQUIRED, ClosingCall, DELIVERED};
@@ -17,15 +18,15 @@ use std::time::Duration;
 /// A call in a run with one kind of node fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SingleCall {
-    /// A lock that the fault must not affect, and no other task uses.
+    /// The use of a lock that the fault must not affect. No other task uses the lock.
     Bystander { lasting: Instant, is_extended: bool },
-    /// Checks that nodes are used again after their failover.
+    /// A check that clients use the nodes again after a failover.
     Rejoin,
-    /// A lock whose commands close connections.
+    /// A call whose commands make nodes close the connection.
     Closing(ClosingCall),
-    /// A lock whose key has a large value.
+    /// A call on a lock whose key may have a large value.
     Large(LargeCall),
-    /// The coordinator panics.
+    /// A call during which the coordinator panics.
     Panic(PanicCall),
 }
 
@@ -41,7 +42,7 @@ impl SingleCall {
             }
             Single::Panic if dice.chance(300) => Self::Panic(PanicCall::draw(scenario.ttl(), dice)),
             _ => Self::Bystander {
-                lasting: dice.of_any_size(MS, 2 * scenario.ttl()),
+                lasting: dice.log_uniform(MS, 2 * scenario.ttl()),
                 is_extended: dice.chance(500),
             },
         }
@@ -78,7 +79,7 @@ impl Worker {
         let lease = match self.timed("acquire", bound, acquire).await {
             Ok(lease) => lease,
             Err(AcquireError::Internal { .. }) if self.has_panicked_since(begun) => return,
-            // The fault has reached a majority since the call began.
+            // The fault has reached a majority of the nodes since the call began.
             Err(_) if is_single && !self.spares_single_attempts() => return,
             Err(error) => return self.report_affected(&format!("{own} is not acquired: {error}")),
         };
@@ -103,14 +104,13 @@ impl Worker {
             return;
         }
         self.sleep(DELIVERED).await;
-        let left = self.shared.lock().keys_of(&own);
+        let left = self.shared.lock().count_nodes_with_key(&own);
         if left > 0 {
             let how = format!("p{}: the key {own} remains on {left} nodes", self.process);
             self.checker.state().violated(Rule::Delivered, how);
         }
     }
 
-    /// Returns true if the coordinator of this client has panicked since `begun`.
     pub(crate) fn has_panicked_since(&self, begun: Instant) -> bool {
         let panicked = self.shared.lock().processes[self.process].panicked;
         panicked.is_some_and(|panicked| panicked >= begun)
@@ -127,7 +127,8 @@ impl Worker {
 }
 
 impl Core {
-    /// Returns true if a majority of the nodes replies to all commands of other locks.
+    /// Returns true if a majority of the nodes keeps its connections open. Single attempts on other
+    /// locks must then succeed.
     fn spares_single_attempts(&self) -> bool {
         let closing = self.nodes.iter().filter(|node| node.closing.is_some()).count();
         2 * closing < self.nodes.len()

@@ -1,4 +1,4 @@
-//! Calls that users make.
+//! The calls that tasks make to the library, drawn at random.
 
 use crate::bystander::SingleCall;
 use crate::clock::{Instant, MS};
@@ -8,7 +8,6 @@ use crate::mode::Mode;
 use crate::scenario::Scenario;
 use crate::solo::SoloCall;
 
-/// A call of a task, and the pause after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) verb: Verb,
@@ -18,7 +17,7 @@ pub(crate) struct Call {
 #[derive(Clone, Debug)]
 pub(crate) enum Verb {
     Lock(Box<Lock>),
-    /// Adopts a lock that another task has handed over.
+    /// The adoption of a lock that another task has handed over.
     Adopt {
         resource: usize,
         lock: Box<Lock>,
@@ -28,7 +27,7 @@ pub(crate) enum Verb {
     },
     ForceRelease,
     ReleaseAll,
-    /// Creates another client, locks with it, and closes it immediately.
+    /// The creation of another client, which acquires a lock and is closed immediately afterwards.
     Another {
         lock: Box<Lock>,
     },
@@ -36,26 +35,25 @@ pub(crate) enum Verb {
     Ready,
     Solo(SoloCall),
     Single(SingleCall),
-    /// One of many clients that wait for the same lock.
+    /// The acquire of a client that competes with many other clients for one lock.
     Contend(Contender),
 }
 
-/// A lock from its acquire to its end.
+/// One use of a lock, from the acquire to the end of the lease. Durations are in milliseconds.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools)] // Each is a setting of the library.
 pub(crate) struct Lock {
     pub(crate) resources: Vec<usize>,
-    /// In milliseconds. `None` for a single attempt.
+    /// The maximum wait, or `None` for a single attempt.
     pub(crate) wait: Option<u64>,
     pub(crate) ttl: Option<u64>,
     pub(crate) fenced: bool,
-    /// In milliseconds.
     pub(crate) auto_extend: Option<u64>,
     pub(crate) at_least: Option<u64>,
     pub(crate) stop_before: Option<u64>,
     pub(crate) metadata: bool,
     pub(crate) give_up_early: bool,
-    /// With a retry policy, a single attempt becomes several.
+    /// Whether the acquire has a retry policy. The policy turns a single attempt into several.
     pub(crate) retries: bool,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) style: Style,
@@ -64,44 +62,42 @@ pub(crate) struct Lock {
     pub(crate) end: End,
 }
 
-/// Notification that the task awaits during its work.
+/// The event that the task awaits while it holds the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Watch {
     /// The end of the lease.
     Ended,
-    /// The remaining validity reaches this margin, in milliseconds.
+    /// The moment at which the remaining validity has fallen to `margin` milliseconds.
     Endangered { margin: u64 },
 }
 
-/// Treatment of an acquire's future.
+/// How a task drives the future of an acquire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Style {
     Awaited,
-    /// Dropped after a while.
     Dropped {
         after: Instant,
     },
-    /// Polled only at this interval.
     RarelyPolled {
         every: Instant,
     },
-    /// Polled once, and then moved to a task of another runtime.
+    /// The future is polled once, and then moved to a task of another runtime.
     Moved {
         runtime: usize,
     },
-    /// Runs the work as a closure, which continues after its steps.
+    /// The lock is acquired by `using()`. The closure keeps running for `overtime` after it has
+    /// completed its steps.
     Using {
         overtime: Instant,
     },
 }
 
-/// Action of a holder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HeldStep {
     Work {
         lasting: Instant,
     },
-    /// Reads a number, and writes it back later, incremented by one.
+    /// An increment of a number: a read, followed later by the write of the number plus one.
     Update {
         lasting: Instant,
     },
@@ -117,7 +113,6 @@ pub(crate) enum HeldStep {
     Status,
 }
 
-/// End of a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Release,
@@ -125,24 +120,23 @@ pub(crate) enum End {
         ms: u64,
     },
     Drop,
-    /// Dropped outside of any runtime.
     DropOutside,
-    /// Held until it is lost.
+    /// The holder keeps the lease until the lease is lost.
     Outstay,
-    /// Hands the value over to another task.
     HandOver {
         lasting: Instant,
     },
-    /// Releases one guard, and another one later.
+    /// The lease is released while a reentrant guard holds it. The guard is dropped after
+    /// `lasting`.
     LeaveGuard {
         lasting: Instant,
     },
-    /// Drops the future of the release.
+    /// The future of the release is dropped after one poll.
     ReleaseDropped,
 }
 
-/// Frequencies of the calls in a run. Many frequencies are often zero, to expose interactions of
-/// few features.
+/// The probability of each kind of call in a run, per thousand. Many probabilities are often zero,
+/// so that a run tests the interaction of few features.
 pub(crate) struct CallMix {
     fenced: bool,
     sets: u64,
@@ -156,16 +150,17 @@ pub(crate) struct CallMix {
     cool_down: u64,
     verbs: u64,
     solo: u64,
-    /// Maximum hold time, in thousandths of the ttl.
+    /// The maximum hold time, in thousandths of the ttl.
     hold: u64,
-    /// Extensions to the longest ttl, per thousand steps under a lease.
+    /// The probability that a step under a lease extends the lease to the longest ttl, per
+    /// thousand.
     longest: u64,
 }
 
 impl CallMix {
     pub(crate) fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
         let (mode, is_promise) = (scenario.mode, scenario.mode.keeps_all_data());
-        // Lost keys have consequences only if locks are held for long.
+        // Lost keys have consequences only if locks are held for a long time.
         let holds: &[u64] = if mode == Mode::Outages {
             &[1_500, 4_000]
         } else if is_promise {
@@ -173,7 +168,7 @@ impl CallMix {
         } else {
             &[50, 500, 1_500, 1_500]
         };
-        // A cool-down keeps the lock unavailable after its end.
+        // A cool-down keeps the lock unavailable after its release.
         let cool_downs: &[u64] = if mode == Mode::Quiet { &[0] } else { &[0, 0, 200] };
         Self {
             // Either all leases of a run have tokens, or none.
@@ -202,7 +197,7 @@ pub(crate) fn draw_calls(
     dice: &mut Dice,
 ) -> Vec<Call> {
     let longest = match scenario.mode.single() {
-        // The calls of a task take as long as the fault.
+        // The pauses spread the calls of a task over the time of the fault.
         Some(_) => 2 * scenario.times.horizon / count as u64,
         None => scenario.ttl() / dice.pick(&[1_000, 50, 5]),
     };
@@ -237,7 +232,7 @@ fn draw_verb(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Verb {
         5 => Verb::ReleaseAll,
         6 => Verb::Check,
         7 => Verb::Ready,
-        8 if scenario.mode.admits_anybody() => Verb::Another { lock: lock(dice) },
+        8 if scenario.mode.allows_clients_at_any_time() => Verb::Another { lock: lock(dice) },
         _ => Verb::Lock(lock(dice)),
     }
 }
@@ -257,9 +252,9 @@ fn draw_lock(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Lock {
     let auto_extend = dice.chance(mix.auto).then(|| ttl + dice.below(3 * ttl));
     let end = draw_end(mix, resources.len() == 1, ttl, dice);
     let style = match dice.below(1_000) {
-        at if at < mix.dropped => Style::Dropped { after: dice.of_any_size(MS / 20, ttl * MS) },
+        at if at < mix.dropped => Style::Dropped { after: dice.log_uniform(MS / 20, ttl * MS) },
         _ if dice.chance(mix.rarely_polled) => {
-            Style::RarelyPolled { every: dice.of_any_size(MS, ttl * MS / 4) }
+            Style::RarelyPolled { every: dice.log_uniform(MS, ttl * MS / 4) }
         }
         _ if dice.chance(mix.moved) => Style::Moved { runtime: dice.index(3) },
         _ if dice.chance(mix.using) => {
@@ -268,7 +263,7 @@ fn draw_lock(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Lock {
         }
         _ => Style::Awaited,
     };
-    let wait = (!dice.chance(mix.tries)).then(|| dice.of_any_size(ttl / 10, 4 * ttl));
+    let wait = (!dice.chance(mix.tries)).then(|| dice.log_uniform(ttl / 10, 4 * ttl));
     Lock {
         resources,
         wait,
@@ -298,7 +293,7 @@ fn draw_watch(ttl: u64, dice: &mut Dice) -> Watch {
 
 fn draw_end(mix: &CallMix, is_single: bool, ttl: u64, dice: &mut Dice) -> End {
     if is_single && dice.chance(mix.hand_over) {
-        return End::HandOver { lasting: dice.of_any_size(MS, ttl * MS) };
+        return End::HandOver { lasting: dice.log_uniform(MS, ttl * MS) };
     }
     if dice.chance(mix.cool_down) {
         return End::ReleaseAfter { ms: 1 + dice.below(ttl / 2) };
@@ -308,7 +303,7 @@ fn draw_end(mix: &CallMix, is_single: bool, ttl: u64, dice: &mut Dice) -> End {
         3 => End::DropOutside,
         4 => End::Outstay,
         5 => End::ReleaseDropped,
-        6 => End::LeaveGuard { lasting: dice.of_any_size(MS, ttl * MS) },
+        6 => End::LeaveGuard { lasting: dice.log_uniform(MS, ttl * MS) },
         _ => End::Release,
     }
 }

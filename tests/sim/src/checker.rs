@@ -1,4 +1,4 @@
-//! Checks of leases in true time.
+//! Checks that involve the leases of several processes, such as mutual exclusion.
 
 use crate::clock::{Instant, MS};
 use crate::fairness::Queues;
@@ -9,11 +9,9 @@ use quorlock::{Lease, LeaseRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Identifies a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HeldId(pub(crate) usize);
 
-/// A lease on which a task relies.
 struct Held {
     id: HeldId,
     process: usize,
@@ -21,44 +19,41 @@ struct Held {
     was_lost: bool,
 }
 
-/// A lease whose holder has handed its lock over, and keeps the lease.
-struct Given {
+/// A lease whose holder has handed the lock over to another task, but keeps the lease.
+struct HandedOverLease {
     process: usize,
     client: u64,
     lease: LeaseRef,
-    /// The client that adopted the lock.
     adopted_by: Option<u64>,
 }
 
-/// A number that tasks increment under a lock, by a read and a later write.
+/// A shared number that tasks increment while they hold a lock. An increment is a read and a later
+/// write, so an overlap of two holders loses an update.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) writes: u64,
     token: u64,
 }
 
-/// Has its own mutex, because `is_valid` of a lease reads the simulated clock, which locks the
-/// world.
+/// The state of all checks. It has its own mutex, because `is_valid()` of a lease reads the
+/// simulated clock and thereby locks [`Shared`](crate::shared::Shared).
 pub(crate) struct Checker(Mutex<CheckerState>);
 
 pub(crate) struct CheckerState {
     mode: Mode,
-    /// The first violated rule, and the description.
     pub(crate) violation: Option<(Rule, String)>,
     held: BTreeMap<usize, Vec<Held>>,
     pub(crate) ledger: Ledger,
     stored: BTreeMap<usize, Stored>,
-    /// Handed-over values, by resource.
+    /// The values of handed-over locks that no task has tried to adopt yet, by resource.
     pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
-    given: BTreeMap<usize, Vec<Given>>,
-    /// Leases that will be dropped outside of any runtime.
+    handed_over_leases: BTreeMap<usize, Vec<HandedOverLease>>,
     pub(crate) dropped_outside: Vec<Lease>,
     pub(crate) waiting: Queues,
-    /// Values that must not appear in public output.
+    /// The values of locks. They must not appear in public output.
     secrets: Vec<String>,
     pub(crate) grants: u64,
     pub(crate) calls: u64,
-    /// Pairs of leases that were valid at the same time.
     overlaps: BTreeSet<(HeldId, HeldId)>,
 }
 
@@ -73,7 +68,7 @@ impl Checker {
             ledger: Ledger::new(mode),
             stored: BTreeMap::new(),
             handed_over: BTreeMap::new(),
-            given: BTreeMap::new(),
+            handed_over_leases: BTreeMap::new(),
             secrets: Vec::new(),
             grants: 0,
             calls: 0,
@@ -87,19 +82,21 @@ impl Checker {
 }
 
 impl CheckerState {
-    /// Records a violation, which ends the run, unless the mode does not check the rule.
+    /// Records a violation of `rule`, which ends the run. Has no effect if the mode does not check
+    /// the rule.
     pub(crate) fn violated(&mut self, rule: Rule, how: String) {
         if self.mode.checks(rule) {
             self.violation.get_or_insert((rule, how));
         }
     }
 
-    /// Number of pairs of leases of a resource that were valid at the same time.
     pub(crate) fn overlaps(&self) -> u64 {
         self.overlaps.len() as u64
     }
 
-    /// `process` relies on a lease from now on. `commits` has its tokens by resource.
+    /// Records that `process` starts to rely on a lease of `resources`. `commits` contains the
+    /// lease's token for each resource, and is empty if the lease has no token. Returns the lease's
+    /// ID.
     pub(crate) fn begin(
         &mut self,
         process: usize,
@@ -116,16 +113,16 @@ impl CheckerState {
             }
         }
         for resource in resources {
-            self.look(*resource, Some((process, id)));
+            self.check_exclusion(*resource, Some((process, id)));
             let held = Held { id, process, lease: lease.clone(), was_lost: false };
             self.held.entry(*resource).or_default().push(held);
         }
         id
     }
 
-    /// Checks that at most one lease of `resource` is valid, including a new one, and that lost
-    /// leases stay lost.
-    pub(crate) fn look(&mut self, resource: usize, newcomer: Option<(usize, HeldId)>) {
+    /// Checks that at most one lease of `resource` is valid, counting `newcomer` as valid. Also
+    /// checks that lost leases stay lost.
+    pub(crate) fn check_exclusion(&mut self, resource: usize, newcomer: Option<(usize, HeldId)>) {
         let Some(all) = self.held.get_mut(&resource) else { return };
         let mut valid = Vec::new();
         let mut revived = None;
@@ -143,7 +140,7 @@ impl CheckerState {
             let how = format!("r{resource}: lease {id} of p{process} was lost and is valid again");
             self.violated(Rule::StaysLost, how);
         }
-        self.check_given(resource);
+        self.check_handed_over_leases(resource);
         valid.extend(newcomer);
         if let [(first, HeldId(one)), (second, HeldId(other)), ..] = valid[..] {
             self.overlaps.insert((HeldId(one.min(other)), HeldId(one.max(other))));
@@ -154,13 +151,13 @@ impl CheckerState {
         }
     }
 
-    /// The holder no longer relies on the lease. Returns the lease.
+    /// Records that the holder of lease `id` no longer relies on it. Returns the lease, or `None`
+    /// if its process has ended.
     pub(crate) fn end(&mut self, id: HeldId) -> Option<LeaseRef> {
         let of_it = |all: &mut Vec<Held>| all.extract_if(.., |held| held.id == id).last();
         self.held.values_mut().filter_map(of_it).last().map(|held| held.lease)
     }
 
-    /// The holder of `lease`, a `client` of `process`, hands the lock over.
     pub(crate) fn hand_over(
         &mut self,
         (process, client): (usize, u64),
@@ -168,31 +165,33 @@ impl CheckerState {
         lease: &LeaseRef,
     ) {
         self.handed_over.entry(resource).or_default().push(lease.value().to_owned());
-        let given = Given { process, client, lease: lease.clone(), adopted_by: None };
-        self.given.entry(resource).or_default().push(given);
+        let handed_over =
+            HandedOverLease { process, client, lease: lease.clone(), adopted_by: None };
+        self.handed_over_leases.entry(resource).or_default().push(handed_over);
     }
 
-    /// A client has adopted the lock of the lease with this value.
     pub(crate) fn adopted(&mut self, client: u64, resource: usize, value: &str) {
-        let given = self.given.get_mut(&resource).into_iter().flatten();
-        for given in given.filter(|given| given.lease.value() == value) {
-            given.adopted_by = Some(client);
+        let handed_over = self.handed_over_leases.get_mut(&resource).into_iter().flatten();
+        for handed_over in handed_over.filter(|handed_over| handed_over.lease.value() == value) {
+            handed_over.adopted_by = Some(client);
         }
-        self.check_given(resource);
+        self.check_handed_over_leases(resource);
     }
 
-    /// Returns true if the lock of the lease with this value was adopted.
     pub(crate) fn is_adopted(&self, resource: usize, value: &str) -> bool {
-        let mut given = self.given.get(&resource).into_iter().flatten();
-        given.any(|given| given.lease.value() == value && given.adopted_by.is_some())
+        let mut handed_over = self.handed_over_leases.get(&resource).into_iter().flatten();
+        handed_over.any(|handed_over| {
+            handed_over.lease.value() == value && handed_over.adopted_by.is_some()
+        })
     }
 
-    /// Checks that a lease is not valid after its own client has adopted the lock.
-    fn check_given(&mut self, resource: usize) {
-        let given = self.given.get(&resource).into_iter().flatten();
-        let is_by_own = |given: &&Given| given.adopted_by == Some(given.client);
-        let valid = given.filter(is_by_own).find(|given| given.lease.is_valid());
-        if let Some(Given { process, lease, .. }) = valid {
+    /// Checks that no lease is valid after its own client has adopted the lease's lock.
+    fn check_handed_over_leases(&mut self, resource: usize) {
+        let handed_over = self.handed_over_leases.get(&resource).into_iter().flatten();
+        let is_by_own =
+            |handed_over: &&HandedOverLease| handed_over.adopted_by == Some(handed_over.client);
+        let valid = handed_over.filter(is_by_own).find(|handed_over| handed_over.lease.is_valid());
+        if let Some(HandedOverLease { process, lease, .. }) = valid {
             let how = format!(
                 "r{resource}: p{process} has adopted its own lock, and the old lease is valid for {:?}",
                 lease.validity()
@@ -201,33 +200,38 @@ impl CheckerState {
         }
     }
 
-    /// The previous holder drops its lease.
-    pub(crate) fn forget_given(&mut self, resource: usize, value: &str) {
-        if let Some(given) = self.given.get_mut(&resource) {
-            given.retain(|given| given.lease.value() != value);
+    /// Removes a handed-over lease from the checks, because its holder drops the lease.
+    pub(crate) fn forget_handed_over_lease(&mut self, resource: usize, value: &str) {
+        if let Some(handed_over) = self.handed_over_leases.get_mut(&resource) {
+            handed_over.retain(|handed_over| handed_over.lease.value() != value);
         }
     }
 
-    pub(crate) fn take_over(&mut self, resource: usize) -> Option<String> {
+    pub(crate) fn take_handed_over_value(&mut self, resource: usize) -> Option<String> {
         self.handed_over.get_mut(&resource)?.pop()
     }
 
-    /// Removes the leases of a process that has ended.
-    pub(crate) fn bury(&mut self, process: usize) {
+    /// Removes all leases of a process that has ended.
+    pub(crate) fn remove_leases_of(&mut self, process: usize) {
         for all in self.held.values_mut() {
             all.retain(|held| held.process != process);
         }
-        self.given.values_mut().for_each(|all| all.retain(|given| given.process != process));
+        self.handed_over_leases
+            .values_mut()
+            .for_each(|all| all.retain(|handed_over| handed_over.process != process));
     }
 
-    /// Reads the stored number. From then on, tasks with a lower token cannot write it.
+    /// Reads the stored number for a task with `token`. From then on, writes with a lower token are
+    /// ignored.
     pub(crate) fn read(&mut self, resource: usize, token: Option<u64>) -> Stored {
         let stored = self.stored.entry(resource).or_default();
         stored.token = token.unwrap_or_default().max(stored.token);
         *stored
     }
 
-    /// Writes the number that was read, incremented by one, with a token or under a valid lease.
+    /// Increments the stored number. Checks that no other task has written since `read` was read.
+    /// The caller must have a token or a valid lease. A write with a token lower than the stored
+    /// token is ignored.
     pub(crate) fn write(&mut self, resource: usize, read: Stored, token: Option<u64>) {
         let stored = self.stored.entry(resource).or_default();
         if token.is_some_and(|token| token < stored.token) {
@@ -238,8 +242,8 @@ impl CheckerState {
                 "r{resource}: a task read {} writes, but there are {}",
                 read.writes, stored.writes
             );
-            // Leases that overlap are ordered by their tokens, which may be equal once counters are
-            // lost.
+            // Tokens order the writes of leases that overlap. These tokens may be equal once
+            // counters are lost.
             if self.mode.is_exclusive() || !self.ledger.has_forgotten() {
                 self.violated(Rule::Updates, how);
             }
@@ -249,7 +253,7 @@ impl CheckerState {
         stored.token = token.unwrap_or_default().max(stored.token);
     }
 
-    /// Checks that a public text contains no secret.
+    /// Checks that `text`, which is public output, contains no value of a lock.
     pub(crate) fn inspect(&mut self, text: &str) {
         let hex = |piece: &&[u8]| piece.iter().all(u8::is_ascii_hexdigit);
         if !text.as_bytes().windows(32).any(|piece| hex(&piece)) {

@@ -1,4 +1,4 @@
-//! Clients of a run, with the settings of the scenario, in the world of their process.
+//! Creates clients in the simulated world of their process, with the scenario's settings.
 
 use crate::process::ProcessWorld;
 use crate::scenario::Scenario;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Creates a client. `number` identifies it within the run. With `pinned`, all its connections are
-/// on that runtime.
+/// Creates a client. `number` identifies the client within the run. If `pinned` is set, all of the
+/// client's connections use that runtime.
 pub(crate) fn new_client(
     scenario: &Scenario,
     mut world: ProcessWorld,

@@ -1,6 +1,7 @@
-//! Clocks with their own rates, which can stop or step.
+//! Simulated clocks of machines. Each clock runs at its own rate, and can stop or step.
 
-/// True time in nanoseconds since the start of the run. Only checks use it.
+/// Simulated time in nanoseconds since the start of the run. Clients and nodes see only their own
+/// clocks, which deviate from simulated time.
 pub(crate) type Instant = u64;
 
 pub(crate) const US: u64 = 1_000;
@@ -9,15 +10,15 @@ pub(crate) const S: u64 = 1_000 * MS;
 
 const MILLION: u64 = 1_000_000;
 
-/// A machine's clock as a function of true time.
+/// A machine's clock, as a function of simulated time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachineClock {
-    /// The clock showed `shown` at `since`. From then on, it runs at `rate` millionths of true
-    /// time.
+    /// The simulated time at which the clock showed `shown`. Since then, the clock has run at
+    /// `rate` millionths of the exact speed.
     since: Instant,
     shown: u64,
     rate: u64,
-    /// The rate while the clock is not stopped.
+    /// The rate that a stopped clock returns to when it resumes.
     steady: u64,
 }
 
@@ -30,7 +31,8 @@ impl MachineClock {
         self.shown + (now - self.since) * self.rate / MILLION
     }
 
-    /// The first instant at which the clock shows `time` or later, at or after its last change.
+    /// Returns the first instant since the clock's last change at which the clock shows `time` or
+    /// later. Returns [`Instant::MAX`] if the clock is stopped and never shows `time`.
     pub(crate) fn when(&self, time: u64) -> Instant {
         let ahead = u128::from(time.saturating_sub(self.shown)) * u128::from(MILLION);
         if ahead == 0 {
@@ -43,19 +45,17 @@ impl MachineClock {
         u64::try_from(passed).map_or(Instant::MAX, |passed| self.since.saturating_add(passed))
     }
 
-    /// Steps the clock at `now`; back if `by` is negative.
+    /// Sets the clock forward by `by` nanoseconds at `now`, or back if `by` is negative.
     pub(crate) fn step(&mut self, now: Instant, by: i64) {
         self.shown = self.read(now).saturating_add_signed(by);
         self.since = now;
     }
 
-    /// Stops the clock at `now`.
     pub(crate) fn stop(&mut self, now: Instant) {
         self.step(now, 0);
         self.rate = 0;
     }
 
-    /// Restarts the clock at `now`.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.step(now, 0);
         self.rate = self.steady;

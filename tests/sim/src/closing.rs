@@ -1,4 +1,4 @@
-//! Servers, or proxies, that close a connection because of a command that they read.
+//! Servers and proxies that close a connection because of a command.
 
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
@@ -9,42 +9,43 @@ use crate::shared::Core;
 use crate::trace::note;
 use crate::worker::Worker;
 
-/// Prefix of the keys whose commands make a node close the connection.
+/// The prefix of the affected locks. A command with the key of such a lock makes the node close the
+/// connection.
 const PREFIX: &str = "closing";
 
-/// Number of locks with such keys.
 const LOCKS: usize = 3;
 
-/// Maximum time until another lock is acquired.
+/// The maximum duration of an acquire whose lock does not have `PREFIX`.
 pub(crate) const ACQUIRED: Instant = 10 * S;
 
-/// Maximum time until the release of another lock is delivered. If it was in a pipeline with releases that close
-/// connections, it is sent alone, as these are, one after the other with pauses of up to 3 s.
+/// The maximum time until the release of a lock without `PREFIX` is delivered. The release may
+/// share a pipeline with releases that close the connection. The client then sends each of these
+/// releases separately, with pauses of up to 3 s.
 pub(crate) const DELIVERED: Instant = 30 * S;
 
-/// How a node closes connections.
+/// How a node closes connections that send the key of an affected lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closing {
-    /// The node runs `SET`, and closes the connection for scripts and other commands with the key.
+    /// Whether the node executes `SET` with an affected key. Scripts and other commands with such a
+    /// key always close the connection.
     pub(crate) spares_set: bool,
-    /// The node sends an error line before it closes the connection.
+    /// Whether the node sends an error line before it closes the connection.
     pub(crate) reports: bool,
-    /// The client sees a reset in place of the end of the stream.
+    /// Whether the client sees a reset instead of the end of the stream.
     pub(crate) resets: bool,
 }
 
-/// A call whose commands close connections.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools)] // Each is an option of the call.
 pub(crate) struct ClosingCall {
     which: usize,
-    /// Acquires all these locks as one set.
+    /// Whether the call acquires all locks with `PREFIX` together, in a single acquire.
     is_set: bool,
     wait: Option<Instant>,
     lasting: Instant,
     is_extended: bool,
     is_dropped: bool,
-    /// Uses another client, and closes it at the end.
+    /// Whether another client makes the call. That client is closed at the end.
     by_another: bool,
 }
 
@@ -53,8 +54,8 @@ impl ClosingCall {
         Self {
             which: dice.index(LOCKS),
             is_set: dice.chance(200),
-            wait: dice.chance(500).then(|| dice.of_any_size(10 * MS, 5 * S)),
-            lasting: dice.of_any_size(MS, ttl / 4),
+            wait: dice.chance(500).then(|| dice.log_uniform(10 * MS, 5 * S)),
+            lasting: dice.log_uniform(MS, ttl / 4),
             is_extended: dice.chance(300),
             is_dropped: dice.chance(500),
             by_another: dice.chance(200),
@@ -63,7 +64,9 @@ impl ClosingCall {
 }
 
 impl Core {
-    /// The part of `bytes` that the node runs, and how it closes the connection after that, if it does.
+    /// Splits off the first command that makes the node close the connection. Returns the bytes
+    /// before that command, and how the node closes the connection. The second value is `None` if
+    /// no command closes the connection.
     pub(crate) fn cut_off(&self, node: usize, mut bytes: Vec<u8>) -> (Vec<u8>, Option<Closing>) {
         let Some(closing) = self.nodes[node].closing else { return (bytes, None) };
         let found = |from: usize| {

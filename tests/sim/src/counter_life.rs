@@ -1,4 +1,4 @@
-//! Checks of the life of the counters beside locks.
+//! Checks how long the fencing counters of locks live.
 
 use crate::clock::{Instant, MS, US};
 use crate::ledger::{lock_of, unique_part};
@@ -7,37 +7,38 @@ use crate::shared::Core;
 use quorlock_test::internals::{Kind, Stored};
 use std::collections::BTreeMap;
 
-/// The value of a lock and of its counter on a node.
 #[derive(Default)]
 pub(crate) struct LockSnapshot {
-    /// The unique part of the lock's value, and its expiry by the node's clock in microseconds.
+    /// The unique part of the lock's value, and the key's expiry in microseconds of the node's
+    /// clock. `None` if the key does not exist.
     held: Option<(Vec<u8>, u64)>,
-    /// The counter's number, and its expiry.
+    /// The value of the fencing counter, and its expiry in microseconds of the node's clock. `None`
+    /// if the counter does not exist.
     counter: Option<(u64, u64)>,
 }
 
-/// Counters of a node.
+/// The expiry times of a node's fencing counters, by lock.
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// Expiry of each counter when it was last read, by the node's clock in microseconds.
+    /// For each counter, the expiry at the last read, in microseconds of the node's clock.
     due: BTreeMap<usize, u64>,
-    /// Time at which the expiry of each counter was noticed.
+    /// For each counter that has expired, the time at which the simulation noticed the expiry.
     pub(crate) ended: BTreeMap<usize, Instant>,
 }
 
-/// A lease with a token that its holder released or dropped while it was valid.
+/// A lease with a fencing token that was still valid when its holder released or dropped it.
 pub(crate) struct ReleasedLease {
-    /// Time at which the lock becomes available, which is later than the release if it has a
-    /// cool-down.
+    /// The time at which the lock becomes available. This is later than the release if the lock has
+    /// a cool-down.
     pub(crate) at: Instant,
     pub(crate) token: u64,
-    /// Number of locks of the lease.
     pub(crate) locks: usize,
 }
 
 impl Core {
-    /// Reads the locks and counters of a node before a command is executed, and records expired
-    /// counters.
+    /// Reads the locks and counters of `node` before the node executes a command. Records the
+    /// counters that have expired since the last read. Returns an empty map in runs without fencing
+    /// tokens.
     pub(crate) fn read_counters(&mut self, node: usize) -> BTreeMap<usize, LockSnapshot> {
         if !self.records_tenures {
             return BTreeMap::new();
@@ -45,7 +46,7 @@ impl Core {
         let (now, wall, seen) = (self.now, self.node_wall(node), self.snapshots(node));
         let counters = &mut self.nodes[node].counters;
         for (lock, due) in std::mem::take(&mut counters.due) {
-            // The node's clock may have been set back since.
+            // The node's clock may have been set back since the last read.
             let is_gone = seen.get(&lock).is_none_or(|snapshot| snapshot.counter.is_none());
             if is_gone || wall >= due {
                 counters.ended.insert(lock, now);
@@ -54,7 +55,8 @@ impl Core {
         seen
     }
 
-    /// Checks the counters of a node after a command that found them as in `before`.
+    /// Checks that a command has left the counters of `node` with correct values and lifetimes.
+    /// `before` is the result of [`read_counters`](Self::read_counters) before the command.
     pub(crate) fn check_counters(&mut self, node: usize, before: &BTreeMap<usize, LockSnapshot>) {
         if !self.records_tenures {
             return;
@@ -80,8 +82,9 @@ impl Core {
         }
     }
 
-    /// Describes a violation by a command that found the lock and counter as in `was`. `together`
-    /// is the number of locks of the same lease on the node.
+    /// Checks the effect of a command on one lock and its counter. `was` and `is` are the states
+    /// before and after the command. `together` is the number of locks that the same lease holds on
+    /// the node. Returns a description of the violation, or `None`.
     fn compare_snapshots(
         &self,
         node: usize,
@@ -107,21 +110,21 @@ impl Core {
         let has_value = is.held.as_ref().is_some_and(|(new, _)| new == value);
         let ReleasedLease { at, token, locks } =
             self.released_leases.get(value).filter(|_| !has_value)?;
-        // A node that has lost another lock of the same lease has not confirmed the token, so it
-        // need not keep the counter.
+        // A node that has lost another lock of the same lease has not confirmed the token, so the
+        // node need not keep the counter.
         if together < *locks {
             return None;
         }
-        let (came, host) = (*self.came.get(value)?, &self.nodes[node]);
+        let (first_seen, host) = (*self.first_seen.get(value)?, &self.nodes[node]);
         let step = host.last_step.map(|(at, _)| at);
-        if host.wiped.max(step).is_some_and(|at| at >= came) {
+        if host.wiped.max(step).is_some_and(|at| at >= first_seen) {
             return None;
         }
         if number < *token {
             return Some(format!("the counter is {number}, below the released token {token}"));
         }
-        // Clocks may deviate by 1 %: the client's clock, which measures one half of the time, and
-        // the node's.
+        // The client's clock and the node's clock may each deviate by 1 %. The client's clock
+        // measures one half of the time.
         let least = at + self.token_ttl / 2 - self.token_ttl / 50;
         let ends = self.now.saturating_add(left);
         (ends + 20 * MS < least).then(|| {
@@ -132,7 +135,6 @@ impl Core {
         })
     }
 
-    /// Reads the keys of locks and counters on a node.
     fn snapshots(&self, node: usize) -> BTreeMap<usize, LockSnapshot> {
         let mut seen: BTreeMap<usize, LockSnapshot> = BTreeMap::new();
         for (key, Stored { kind, expires_at_us, .. }) in
@@ -152,18 +154,18 @@ impl Core {
         seen
     }
 
-    /// Records the release of a valid lease.
     pub(crate) fn record_release(&mut self, value: &str, token: u64, locks: usize) {
         let value = unique_part(value.as_bytes()).to_vec();
         self.released_leases.insert(value, ReleasedLease { at: self.now, token, locks });
     }
 
-    /// Removes a lease that was only handed over: its adoption draws a new token.
+    /// Removes the record of a released lease whose lock was actually handed over. The adoption of
+    /// the lock draws a new token.
     pub(crate) fn record_handed_over(&mut self, value: &str) {
         self.released_leases.remove(unique_part(value.as_bytes()));
     }
 
-    /// Records a cool-down of `ms` milliseconds.
+    /// Postpones the time at which the lock becomes available by a cool-down of `ms` milliseconds.
     pub(crate) fn record_cool_down(&mut self, value: &str, ms: u64) {
         if let Some(released_at) = self.released_leases.get_mut(unique_part(value.as_bytes())) {
             released_at.at += ms * MS;

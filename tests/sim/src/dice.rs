@@ -1,9 +1,9 @@
-//! Random numbers of a run, all from one seed.
+//! The random numbers of a run, all derived from one seed.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
-/// Generator with the same output on every platform and in every version.
+/// A random number generator with the same output on every platform and in every version.
 pub(crate) struct Dice(Xoshiro256PlusPlus);
 
 impl Dice {
@@ -15,7 +15,7 @@ impl Dice {
         self.0.next_u64()
     }
 
-    /// A uniform number from 0 to `end`, exclusive. 0 if `end` is 0.
+    /// Returns a uniformly distributed number below `end`, or 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         let product = u128::from(self.word()) * u128::from(end);
         u64::try_from(product >> 64).expect("below a word")
@@ -29,8 +29,8 @@ impl Dice {
         from + self.below(to.saturating_sub(from))
     }
 
-    /// A number between `from` and `to`, with a uniform order of magnitude.
-    pub(crate) fn of_any_size(&mut self, from: u64, to: u64) -> u64 {
+    /// Returns a random number between `from` and `to`. All orders of magnitude are equally likely.
+    pub(crate) fn log_uniform(&mut self, from: u64, to: u64) -> u64 {
         let octaves = (to / from.max(1)).max(1).ilog2();
         let low = from << self.below(u64::from(octaves) + 1);
         self.between(low, (2 * low).min(to))

@@ -1,47 +1,47 @@
-//! Scheduled events.
+//! The schedule of simulated events.
 
 use crate::clock::Instant;
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// Something that happens in the simulated world at a given time.
 pub(crate) enum WorldEvent {
-    /// A packet arrives.
+    /// The arrival of a packet.
     Arrival { connection: usize, way: Way },
-    /// An alarm of a process is due, by its clock.
+    /// An alarm of a process, which becomes due by the clock of the process.
     Alarm { process: usize, alarm: u64 },
-    /// Polls a task.
+    /// The end of a task's sleep.
     Wake(Waker),
-    /// A node deletes expired keys.
+    /// The deletion of a node's expired keys.
     Expiry { node: usize },
-    /// A planned fault begins or ends.
+    /// The start or the end of a planned fault.
     Fault { index: usize, begins: bool },
-    /// A planned process starts or ends.
+    /// The start or the end of a planned process.
     Process { process: usize, starts: bool },
-    /// A planned task starts.
+    /// The start of a planned task.
     Task { index: usize },
-    /// The calm time at the start of the run has ended.
-    Stirred,
-    /// All faults have ended.
+    /// The end of the initial period without faults.
+    CalmEnded,
+    /// The end of all faults.
     Healed,
-    /// A runtime of a process is shut down.
+    /// The shutdown of one of a process's runtimes.
     Shutdown { process: usize, runtime: usize },
-    /// No action, but a runtime or a stage may be due.
+    /// An event without an effect. It makes the simulation run due runtimes and check for the next
+    /// stage at this time.
     Tick,
 }
 
-/// The two directions of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Way {
     ToNode,
     ToClient,
 }
 
-/// Identifies an event, to cancel it.
+/// The ID of a scheduled event, with which the event can be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventId(Instant, u64);
 
-/// Scheduled events by time. Events of the same time are in the order of their scheduling.
+/// The scheduled events, ordered by time. Simultaneous events keep the order in which they were
+/// scheduled.
 #[derive(Default)]
 pub(crate) struct Events {
     events: BTreeMap<EventId, WorldEvent>,

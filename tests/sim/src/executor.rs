@@ -1,4 +1,4 @@
-//! A tokio runtime that runs on demand, until it has no more work.
+//! A tokio runtime that runs on demand until it has no more work.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Number of polls between two checks of the timers. The runtimes have no timers.
-const NO_LOOK: u32 = 1 << 20;
+/// The number of polls between two checks for timers and I/O. The number is high, because the
+/// runtimes use neither.
+const POLLS_BETWEEN_TIMER_CHECKS: u32 = 1 << 20;
 
-/// One runtime of a process, on the thread of the simulation. Its clock is paused and not used.
+/// A tokio runtime of a simulated process. The simulation's thread runs it on demand. The runtime's
+/// own clock is paused and unused.
 pub(crate) struct Executor {
     runtime: Runtime,
     idle: Arc<Idle>,
 }
 
-/// Whether the runtime has no more work. It is set just before the runtime would sleep.
+/// A flag that shows whether a runtime has run out of work. It is set just before the runtime would
+/// block its thread.
 #[derive(Default)]
 struct Idle {
     is_idle: AtomicBool,
@@ -35,7 +38,7 @@ impl Executor {
         let runtime = Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
-            .event_interval(NO_LOOK)
+            .event_interval(POLLS_BETWEEN_TIMER_CHECKS)
             .on_thread_park(move || {
                 sleeper.is_idle.store(true, Ordering::Relaxed);
                 if let Some(root) = sleeper.root().as_ref() {
@@ -51,7 +54,8 @@ impl Executor {
         self.runtime.handle()
     }
 
-    /// Polls all woken tasks, including those woken by them, until none is left.
+    /// Polls all woken tasks, including tasks that are woken by these polls, until no woken task is
+    /// left.
     pub(crate) fn run(&self) {
         self.idle.is_idle.store(false, Ordering::Relaxed);
         let mut is_first = true;

@@ -1,5 +1,5 @@
-//! Failovers: masters become replicas behind an unchanged address, and clients must use the node
-//! again.
+//! Failovers, in which the master behind an unchanged address becomes a replica. Clients must use
+//! the node again afterwards.
 
 use crate::clock::{Instant, S};
 use crate::event::Way;
@@ -13,12 +13,13 @@ use crate::worker::Worker;
 use quorlock::VoteEligibility::{Counted, Deferred};
 use quorlock_test::internals::{Kind, Server, Stored};
 
-/// Maximum time from a refused write to the use of the new master: more than the longest pause
-/// between two connections and a connect timeout.
+/// The maximum time between a refused write and the use of the new master. This is more than the
+/// longest pause between two connections plus a connect timeout.
 const REJOINED: Instant = 20 * S;
 
 impl Core {
-    /// Makes the master behind an address a replica. Returns false if it already is one.
+    /// Turns the master behind `address` into a replica. If `cuts` is true, the server also resets
+    /// its connections. Returns false if the server is already a replica.
     pub(crate) fn demote(&mut self, address: usize, cuts: bool) -> bool {
         let node = self.addresses[address];
         if self.nodes[node].server.config().is_replica {
@@ -34,7 +35,8 @@ impl Core {
         true
     }
 
-    /// Ends a failover: the replica is a master again, or the address leads to the promoted server.
+    /// Ends a failover. Either the replica becomes a master again, or the address leads to the
+    /// promoted server from now on.
     pub(crate) fn end_failover(&mut self, fault: Fault) {
         let Fault::Failover { node: address, standby, is_empty, .. } = fault else { return };
         let node = self.addresses[address];
@@ -73,7 +75,6 @@ impl Core {
         }
     }
 
-    /// The node closes all its connections.
     fn reset_all(&mut self, node: usize) {
         let open = |(id, it): (usize, &crate::network::Connection)| {
             (it.node == node && it.server.is_some()).then_some(id)
@@ -87,7 +88,6 @@ impl Core {
         }
     }
 
-    /// Number of addresses whose server has the key.
     fn nodes_with(&self, key: &str) -> usize {
         let has = |node: &&usize| {
             let mut keys = self.nodes[**node].server.keys(self.node_wall(**node));
@@ -98,8 +98,8 @@ impl Core {
 }
 
 impl Worker {
-    /// After the last failover, each node must have the keys of a new lock, and count again one
-    /// quarantine period later.
+    /// Checks that clients use every node again after the last failover. A new lock must have its
+    /// key on every node. One quarantine period later, the client must count every node's vote.
     pub(crate) async fn check_rejoined(&self) {
         let since = self.shared.lock().failed_over;
         if since.is_none() {
@@ -107,7 +107,7 @@ impl Worker {
         }
         // An idle client may not have noticed the failover.
         let probe = self.redlock.try_acquire(self.own_name(8)).await;
-        let term = self.shared.lock().term;
+        let quarantine_period = self.shared.lock().quarantine_period;
         self.sleep(REJOINED).await;
         drop(probe);
         let lease = self.redlock.try_acquire(self.own_name(9)).await;
@@ -129,7 +129,7 @@ impl Worker {
             self.checker.state().violated(Rule::Rejoined, how);
         }
         drop(lease);
-        self.sleep(term).await;
+        self.sleep(quarantine_period).await;
         if self.shared.lock().failed_over != since {
             return;
         }

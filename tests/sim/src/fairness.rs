@@ -1,11 +1,11 @@
-//! FIFO order of the waiters of a process.
+//! Checks that the waiters of a process queue in FIFO order.
 
 use crate::call::{Call, Style, Verb};
 use crate::fault::Fault;
 use crate::scenario::Scenario;
 use std::collections::BTreeMap;
 
-/// Waiters by process and resource. Each has a number that increases in the order of arrival.
+/// The waiters of each process and resource. Waiters are numbered in order of arrival.
 #[derive(Default)]
 pub(crate) struct Queues {
     queues: BTreeMap<(usize, usize), Vec<u64>>,
@@ -13,14 +13,15 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Records that a waiter has arrived, and returns its number.
+    /// Adds a waiter to the queue of a resource. Returns the waiter's number.
     pub(crate) fn enter(&mut self, process: usize, resource: usize) -> u64 {
         self.last += 1;
         self.queues.entry((process, resource)).or_default().push(self.last);
         self.last
     }
 
-    /// Removes a waiter. Returns the number of earlier waiters that are still waiting.
+    /// Removes the waiter `ticket` from the queue. Returns how many earlier waiters are still
+    /// waiting.
     pub(crate) fn leave(&mut self, process: usize, resource: usize, ticket: u64) -> usize {
         let Some(queue) = self.queues.get_mut(&(process, resource)) else { return 0 };
         queue.retain(|other| *other != ticket);
@@ -29,14 +30,17 @@ impl Queues {
 }
 
 impl Scenario {
-    /// Returns true if no waiter of `process` is ever delayed, so that FIFO order is exact.
+    /// Returns true if no fault or delay affects the waiters of `process`. Their FIFO order is
+    /// exact only then.
     pub(crate) fn is_fair(&self, process: usize) -> bool {
         let is_attentive = |call: &Call| match &call.verb {
             Verb::Lock(lock) => matches!(lock.style, Style::Awaited),
             _ => true,
         };
         let of_it = |fault: &Fault| match *fault {
-            Fault::Stop { process: other } | Fault::Hold { process: other, .. } => other == process,
+            Fault::Stop { process: other } | Fault::BlockRuntime { process: other, .. } => {
+                other == process
+            }
             _ => false,
         };
         self.delays.holds == 0

@@ -11,59 +11,61 @@ use crate::steps::plan_steps;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node stalls; received packets wait.
-    Hang { node: usize },
-    /// The node's process ends, and later restarts with or without its keys. `is_silent`: peers are
-    /// not notified.
+    /// The node stalls and does not read the packets that it receives.
+    Stall { node: usize },
+    /// The node's process ends and later restarts. If `forgets` is true, it restarts without its
+    /// keys. If `is_silent` is true, peers are not notified of the end.
     Crash { node: usize, is_silent: bool, forgets: bool },
-    /// The master behind an address becomes a replica. Later it becomes a master again, or the
-    /// address leads to a standby. `is_empty`: the new master has no keys. `cuts`: the old master
-    /// closes its connections.
+    /// The master behind an address becomes a replica. Later, the replica becomes a master again,
+    /// or the address leads to the server `standby`. If `is_empty` is true, the new master has no
+    /// keys. If `cuts` is true, the old master closes its connections.
     Failover { node: usize, standby: Option<usize>, is_empty: bool, cuts: bool },
-    /// The node closes each connection that sends a command with the key of certain locks.
+    /// The node closes each connection that sends a command with the key of an affected lock.
     Close { node: usize, closing: Closing },
     /// Another client sets the key of a lock to a large value.
     Enlarge { node: usize, which: usize, kilobytes: usize },
-    /// The node sends many pushes over each connection.
+    /// The node sends `kilobytes` of pushes over each connection.
     Flood { node: usize, kilobytes: usize },
     /// The node replies to every command with an error.
     Trouble { node: usize, kind: usize },
-    /// The node's clock is set.
+    /// The node's clock steps by `by` nanoseconds.
     Jump { node: usize, by: i64 },
-    /// The clock is stepped as in `Jump`, once all clients have read it since its last step in the other direction.
+    /// The node's clock steps by `by` nanoseconds. If a client could miss the step, it is postponed
+    /// until all clients have read the clock since the last step. This concerns short steps, and
+    /// steps against the direction of the last one.
     Step { node: usize, by: i64 },
-    /// The node loses a lock's key before its expiry.
+    /// The node loses a lock's key before the key expires.
     LoseKey { node: usize, resource: usize },
-    /// The node loses a lock's counter before its expiry.
+    /// The node loses the fencing counter of a lock before the counter expires.
     LoseCounter { node: usize, resource: usize },
-    /// The node's scripts are flushed.
+    /// The node loses its cached scripts.
     ForgetScripts { node: usize },
     /// The node is flushed.
     Flush { node: usize },
-    /// The process's wall clock is set.
+    /// The process's wall clock steps by `by` nanoseconds.
     Wall { process: usize, by: i64 },
-    /// The process and the node cannot exchange packets.
+    /// No packet passes between the process and the node.
     Block { process: usize, node: usize },
-    /// The process cannot exchange packets with any node.
-    Cut { process: usize },
+    /// No packet passes between the process and any node.
+    Isolate { process: usize },
     /// The process is stopped, but its clock continues.
     Stop { process: usize },
-    /// A blocking task holds up one runtime of the process.
-    Hold { process: usize, runtime: usize },
-    /// The process ends.
+    /// A blocking task occupies one runtime of the process.
+    BlockRuntime { process: usize, runtime: usize },
+    /// The process ends. If `is_silent` is true, peers are not notified.
     Kill { process: usize, is_silent: bool },
-    /// The process shuts one of its runtimes down, and continues with another.
+    /// The process shuts down one of its runtimes and continues with another.
     Shutdown { process: usize, runtime: usize },
 }
 
-/// Plans faults one by one.
 pub(crate) struct Planner<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) dice: &'a mut Dice,
     pub(crate) plan: Vec<FaultPlan>,
 }
 
-/// The faults of a run. Each kind is absent in many runs, to expose the effects of few kinds.
+/// Draws the faults of a run. Each kind is absent from many runs, so that a run shows the effects
+/// of few kinds.
 pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan> {
     let mut planner = Planner { scenario, dice, plan: Vec::new() };
     if scenario.mode.is_new_deployment() {
@@ -84,7 +86,10 @@ pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan
     let mut plan = planner.plan;
     if scenario.mode == Mode::Quiet {
         plan.retain(|it| {
-            matches!(it.fault, Fault::Shutdown { .. } | Fault::Hold { .. } | Fault::Stop { .. })
+            matches!(
+                it.fault,
+                Fault::Shutdown { .. } | Fault::BlockRuntime { .. } | Fault::Stop { .. }
+            )
         });
     }
     plan.iter_mut().enumerate().for_each(|(place, fault)| fault.id = place + 1);
@@ -96,13 +101,11 @@ impl Planner<'_> {
         self.plan.push(FaultPlan { id: 0, at, lasting, fault });
     }
 
-    /// A random time in the period with faults.
     pub(crate) fn moment(&mut self) -> Instant {
         let Scenario { times, calm, .. } = self.scenario;
         self.dice.between(*calm, times.horizon)
     }
 
-    /// The start of a new deployment's nodes, one of which may stall.
     fn plan_start(&mut self) {
         let longest = 2 * self.scenario.ttl();
         for (node, starts) in self.scenario.node_starts.clone().into_iter().enumerate() {
@@ -112,32 +115,32 @@ impl Planner<'_> {
         if self.scenario.nodes > 2 && self.dice.chance(300) {
             let at = self.dice.below(longest);
             let node = self.dice.index(self.scenario.nodes);
-            self.add(at, self.scenario.times.horizon, Fault::Hang { node });
+            self.add(at, self.scenario.times.horizon, Fault::Stall { node });
         }
     }
 
-    /// Outages of all nodes for at most a quarter of the ttl, and the next one only after leases
-    /// were renewed.
+    /// Plans outages of all nodes. Each outage lasts for at most a quarter of the ttl. The next
+    /// outage starts only after leases have had time to be renewed.
     fn plan_outages(&mut self) {
         let (ttl, nodes) = (self.scenario.ttl(), self.scenario.nodes);
         let mut at = 0;
         loop {
             at += ttl + self.dice.below(ttl);
-            let lasting = self.dice.of_any_size(ttl / 100, ttl / 4);
+            let lasting = self.dice.log_uniform(ttl / 100, ttl / 4);
             if at + lasting > self.scenario.times.horizon {
                 return;
             }
             let kind = self.dice.below(3);
             for node in 0..nodes {
                 match kind {
-                    0 => self.add(at, lasting, Fault::Hang { node }),
+                    0 => self.add(at, lasting, Fault::Stall { node }),
                     1 => self.add(at, lasting, Fault::Trouble { node, kind: 1 + node }),
                     _ => {}
                 }
             }
             for process in 0..self.scenario.processes.len() {
                 if kind == 2 {
-                    self.add(at, lasting, Fault::Cut { process });
+                    self.add(at, lasting, Fault::Isolate { process });
                 }
             }
         }
@@ -146,7 +149,7 @@ impl Planner<'_> {
     fn plan_common(&mut self) {
         let scenario = self.scenario;
         // In half of the runs, a majority of the nodes has no faults. The other runs exceed the
-        // guarantee of liveness, but safety must hold.
+        // liveness guarantee, but safety must hold.
         let spared = if self.dice.chance(500) { scenario.nodes / 2 + 1 } else { 0 };
         let faulty = scenario.nodes - spared;
         for kind in 0..16 {
@@ -158,7 +161,7 @@ impl Planner<'_> {
                 let at = self.moment();
                 let lasting = self.draw_lasting();
                 let forgets = matches!(fault, Fault::Crash { forgets: true, .. });
-                // The node returns after all keys that it has granted have expired.
+                // A node that loses its keys returns after all keys that it granted have expired.
                 let delay = if forgets { scenario.longest_key() } else { 0 };
                 if delay == 0 || at + delay + lasting < scenario.times.horizon {
                     self.add(at, delay + lasting, fault);
@@ -179,7 +182,7 @@ impl Planner<'_> {
         let is_silent = dice.chance(300);
         let is_witness = scenario.witness == Some(node);
         Some(match kind {
-            0 => Fault::Hang { node },
+            0 => Fault::Stall { node },
             1 if !is_witness => Fault::Crash { node, is_silent, forgets: false },
             // In modes about tokens, other faults delete counters.
             2 if !mode.is_about_tokens() && !is_witness => {
@@ -187,21 +190,21 @@ impl Planner<'_> {
             }
             // The simulation knows when a client has read a clock only while nodes reply to `TIME`.
             3 if !mode.has_steps() && !is_witness => Fault::Trouble { node, kind: dice.index(8) },
-            // A step back lengthens the life of keys.
+            // A backward step lengthens the life of keys.
             4 if mode.is_exclusive() && !mode.has_steps() => {
-                Fault::Jump { node, by: -signed(dice.of_any_size(MS, scenario.ttl())) }
+                Fault::Jump { node, by: -signed(dice.log_uniform(MS, scenario.ttl())) }
             }
             5 => Fault::Block { process, node: dice.index(scenario.nodes) },
-            6 => Fault::Cut { process },
+            6 => Fault::Isolate { process },
             7 => Fault::Stop { process },
-            8 => Fault::Hold { process, runtime },
+            8 => Fault::BlockRuntime { process, runtime },
             9 if process > 0 => Fault::Kill { process, is_silent },
             10 if scenario.processes[process].runtimes > 1 => Fault::Shutdown { process, runtime },
             11..=13 if mode == Mode::Tokens => {
                 let node = dice.index(scenario.nodes);
                 let resource = dice.index(scenario.resources);
                 match kind {
-                    11 => Fault::Jump { node, by: either(dice, MS, 2 * scenario.ttl()) },
+                    11 => Fault::Jump { node, by: draw_signed(dice, MS, 2 * scenario.ttl()) },
                     12 => Fault::LoseKey { node, resource },
                     _ if !scenario.forgets_counters => Fault::LoseKey { node, resource },
                     _ if dice.chance(500) => Fault::LoseCounter { node, resource },
@@ -209,14 +212,14 @@ impl Planner<'_> {
                 }
             }
             14 if scenario.fencing.wall_jump > 0 => {
-                Fault::Wall { process, by: either(dice, MS, scenario.fencing.wall_jump) }
+                Fault::Wall { process, by: draw_signed(dice, MS, scenario.fencing.wall_jump) }
             }
             15 => Fault::ForgetScripts { node: dice.index(scenario.nodes) },
             _ => return None,
         })
     }
 
-    /// Faults that the mode adds to the guaranteed ones.
+    /// Plans the faults outside the guarantee that the mode adds to the common faults.
     fn plan_outside(&mut self) {
         let Mode::Outside(outside) = self.scenario.mode else { return };
         for _ in 0..self.dice.between(1, 7) {
@@ -225,7 +228,7 @@ impl Planner<'_> {
                 Outside::Amnesia if self.dice.chance(300) => Fault::Flush { node },
                 Outside::Amnesia => Fault::Crash { node, is_silent: false, forgets: true },
                 Outside::Jump => {
-                    let by = self.dice.of_any_size(MS, 2 * self.scenario.ttl());
+                    let by = self.dice.log_uniform(MS, 2 * self.scenario.ttl());
                     Fault::Jump { node, by: signed(by) }
                 }
                 Outside::Standstill => {
@@ -245,16 +248,16 @@ impl Planner<'_> {
         let ttl = self.scenario.ttl();
         let timeout = crate::process::nanos(self.scenario.times.node_timeout);
         match self.dice.below(3) {
-            0 => self.dice.of_any_size(MS / 10, timeout.max(MS)),
-            1 => self.dice.of_any_size(timeout, 4 * timeout),
-            _ => self.dice.of_any_size(ttl / 10, 2 * ttl),
+            0 => self.dice.log_uniform(MS / 10, timeout.max(MS)),
+            1 => self.dice.log_uniform(timeout, 4 * timeout),
+            _ => self.dice.log_uniform(ttl / 10, 2 * ttl),
         }
     }
 }
 
-/// A signed duration.
-fn either(dice: &mut Dice, least: Instant, most: Instant) -> i64 {
-    let by = signed(dice.of_any_size(least, most));
+/// Draws a duration from `least` to `most`, and a random sign.
+fn draw_signed(dice: &mut Dice, least: Instant, most: Instant) -> i64 {
+    let by = signed(dice.log_uniform(least, most));
     if dice.chance(500) { by } else { -by }
 }
 

@@ -1,4 +1,4 @@
-//! Fencing in a run: clients' wall clocks and initial counters.
+//! Fencing settings of a run: the clients' wall clocks, and the initial values of counters.
 
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
@@ -6,22 +6,22 @@ use crate::mode::{Hint, Mode};
 use crate::shared::Core;
 use crate::worker::name;
 
-/// Wall clock from which a client gives no hint, because its microseconds reach 2^52. In
-/// nanoseconds since 1970.
+/// A wall clock so far in the future that clients derive no minimum token from it: its microseconds
+/// reach 2^52. In nanoseconds since 1970.
 const NO_HINT: u64 = 5_000_000_000 * S;
 
-/// Start of correct wall clocks.
+/// The reading of correct wall clocks at the start of the run, in nanoseconds since 1970.
 pub(crate) const EPOCH: u64 = 1_700_000_000 * S;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fencing {
-    /// All locks have tokens.
+    /// Whether all locks have fencing tokens.
     pub(crate) is_on: bool,
     hints: bool,
-    /// Maximum error of clients' wall clocks in either direction.
+    /// The maximum error of a client's wall clock, in either direction.
     skew: Instant,
     pub(crate) wall_jump: Instant,
-    /// Upper limit of the initial counters.
+    /// The upper limit of the counters' initial values.
     first_numbers: u64,
 }
 
@@ -50,12 +50,11 @@ impl Fencing {
         }
     }
 
-    /// Returns true if hints come from wall clocks that are never set.
+    /// Returns true if clients derive minimum tokens from wall clocks that are never set.
     pub(crate) fn trusts_wall_clocks(&self) -> bool {
         self.hints && self.wall_jump == 0
     }
 
-    /// Initial reading of a client's wall clock.
     pub(crate) fn wall(&self, dice: &mut Dice) -> u64 {
         if !self.hints {
             return NO_HINT;
@@ -64,13 +63,12 @@ impl Fencing {
     }
 }
 
-/// The key of a lock's counter.
+/// Returns the key of the fencing counter of the lock `resource`.
 pub(crate) fn counter(resource: &str) -> String {
     format!("{resource}#quorlock:token:{{{resource}}}")
 }
 
 impl Core {
-    /// Sets initial counters.
     pub(crate) fn fill_counters(&mut self, fencing: &Fencing, resources: usize, dice: &mut Dice) {
         if fencing.first_numbers == 0 {
             return;

@@ -11,19 +11,19 @@ use quorlock::CloseError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The future of a client's last calls.
 pub(crate) type Ending = BoxFuture<'static, ()>;
 
 impl Worker {
-    /// After the faults: acquires every resource once. No operation may be pending after that.
+    /// Acquires every resource once, and checks that no operation is pending afterwards. Must be
+    /// called after all faults have ended.
     pub(crate) fn finish(self, resources: usize, longest_wait: Instant, rest: Instant) -> Ending {
         Box::pin(async move {
             while self.is_quiet && self.planned.load(Ordering::Relaxed) > 0 {
                 self.sleep(MS).await;
             }
-            let slow = self.shared.lock().weather.long;
+            let slow = self.shared.lock().network_quality.longest_delay;
             let settled = self.now() + slow + 2 * nanos(self.times.node_timeout);
-            // In this mode, nodes still close connections until the affected keys have expired.
+            // In this mode, nodes close connections until the affected keys have expired.
             let closes = self.shared.lock().single == Some(Single::ClosingCommand);
             for resource in 0..resources {
                 let acquire = self.redlock.acquire(name(resource));
@@ -58,14 +58,14 @@ impl Worker {
                     }
                 }
             }
-            // Pending releases are repeated for as long as broken connections may deliver earlier
+            // The client repeats pending releases while broken connections may deliver earlier
             // commands.
             self.sleep(rest).await;
             self.check_rejoined().await;
         })
     }
 
-    /// Closes the client, which must have no pending operations then.
+    /// Closes the client, and checks that it has no pending operations.
     pub(crate) async fn close_for_good(self) {
         if let Err(error) = self.close().await {
             self.checker.state().violated(Rule::Closes, format!("p{}: {error}", self.process));
@@ -82,8 +82,8 @@ impl Worker {
         closed
     }
 
-    /// A closed client must have no alarms after its tasks have ended. A task may be connecting or
-    /// in a pause between two attempts, and notices the end of the client after that.
+    /// Checks that a closed client has no alarms once its tasks have ended. Waits first, because a
+    /// task that is connecting, or pausing between two attempts, notices the close only afterwards.
     pub(crate) async fn check_alarms(&self, begun: Instant) {
         let pause = S.max(nanos(self.times.connect_timeout));
         self.sleep(pause + self.slack).await;
@@ -94,7 +94,6 @@ impl Worker {
         }
     }
 
-    /// A closed client must have no pending operations.
     pub(crate) fn check_pending_work(&self) {
         let pending_work = quorlock_test::pending_work(&self.redlock);
         if !pending_work.is_empty() {

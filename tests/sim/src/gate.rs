@@ -1,4 +1,4 @@
-//! Seeded scheduler: a woken task may have to wait before it is polled.
+//! A seeded scheduler that can delay the polls of woken tasks.
 
 use crate::clock::Instant;
 use crate::event::WorldEvent;
@@ -10,21 +10,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Controls when a task of a process is polled.
+/// The gate of a task. It controls when the task is polled.
 pub(crate) struct TaskGate {
     shared: Arc<Shared>,
     process: usize,
     runtime_states: Arc<RuntimeStates>,
-    /// Number of tasks that the process created before.
+    /// The number of tasks that the process had created before this task.
     number: usize,
-    /// The task is not polled before this time.
+    /// The time before which the task is not polled, if its poll is delayed.
     until: Option<Instant>,
     waker: Option<(Waker, Waker)>,
-    /// False for tasks of the simulation.
+    /// Whether the task belongs to the library rather than to the simulation.
     is_product: bool,
 }
 
-/// Reports a woken task to the scheduler, and wakes it in its runtime.
+/// A waker that marks the task's runtime as woken, and then wakes the task.
 struct GateWaker {
     task: Waker,
     runtime_states: Arc<RuntimeStates>,
@@ -37,7 +37,7 @@ impl Wake for GateWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.runtime_states.note(self.runtime);
+        self.runtime_states.mark_woken(self.runtime);
         self.task.wake_by_ref();
     }
 }
@@ -49,13 +49,13 @@ impl TaskGate {
         runtime_states: Arc<RuntimeStates>,
     ) -> Self {
         // The runtime that will run the task is not known yet.
-        runtime_states.note_all();
+        runtime_states.mark_all_woken();
         runtime_states.tasks.fetch_add(1, Ordering::Relaxed);
-        let number = runtime_states.made.fetch_add(1, Ordering::Relaxed);
+        let number = runtime_states.tasks_created.fetch_add(1, Ordering::Relaxed);
         Self { shared, process, runtime_states, number, until: None, waker: None, is_product: true }
     }
 
-    /// The waker that the task receives in place of the runtime's waker.
+    /// Returns the waker that the task receives instead of the runtime's waker.
     fn waker(&mut self, cx: &Context<'_>) -> Waker {
         if let Some((inner, wrapped)) = &self.waker
             && inner.will_wake(cx.waker())
@@ -102,10 +102,11 @@ impl Gate for TaskGate {
         task(&mut Context::from_waker(&waker))
     }
 
-    /// The order in which a runtime drops its tasks at shutdown depends on earlier runs of this
-    /// thread. So the tasks are kept, and dropped in the order of their creation.
+    /// Keeps a dropped task, and drops the kept tasks later in the order of their creation. A
+    /// runtime that shuts down would drop them in an order that depends on earlier runs of this
+    /// thread.
     fn bury(&mut self, task: Box<dyn Send>) {
-        self.runtime_states.bury(self.number, task);
+        self.runtime_states.keep_dropped_task(self.number, task);
     }
 }
 
@@ -117,10 +118,10 @@ impl Drop for TaskGate {
     }
 }
 
-/// A task of the simulation, behind a gate.
+/// A task of the simulation that is polled through a gate.
 pub(crate) struct Gated<F: Send + 'static> {
     gate: TaskGate,
-    /// `None` after it was passed to `bury`.
+    /// `None` once the task has been passed to `bury`.
     task: Option<Pin<Box<F>>>,
 }
 

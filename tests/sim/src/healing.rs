@@ -1,4 +1,4 @@
-//! Start and end of faults.
+//! Starts and ends faults.
 
 use crate::event::WorldEvent;
 use crate::fault::Fault;
@@ -7,7 +7,6 @@ use crate::trace::note;
 use crate::world::World;
 use quorlock_test::Trouble;
 
-/// Troubles of a node.
 const TROUBLES: [Trouble; 6] = [
     Trouble::Busy,
     Trouble::Loading,
@@ -35,7 +34,7 @@ impl World {
         }
     }
 
-    /// Starts a fault. Returns true if it has an end.
+    /// Starts a fault. Returns true if the fault ends later.
     fn begin(&mut self, fault: Fault, lasting: u64) -> bool {
         match fault {
             Fault::Kill { process, is_silent } => {
@@ -51,8 +50,8 @@ impl World {
         let core = &mut *self.shared.lock();
         let now = core.now;
         match fault {
-            Fault::Hang { node } if core.nodes[node].is_stopped => return false,
-            Fault::Hang { node } => core.stop_node(node),
+            Fault::Stall { node } if core.nodes[node].is_stopped => return false,
+            Fault::Stall { node } => core.stop_node(node),
             Fault::Crash { node, .. } if core.nodes[node].is_down => return false,
             Fault::Crash { node, is_silent, .. } => core.crash(node, is_silent),
             Fault::Failover { node, cuts, .. } => return core.demote(node, cuts),
@@ -65,7 +64,7 @@ impl World {
                 note!(core, "p{process} and n{node} cannot exchange packets");
                 core.blocked.insert((process, node));
             }
-            Fault::Cut { process } => {
+            Fault::Isolate { process } => {
                 note!(core, "p{process} cannot exchange packets with any node");
                 core.blocked.extend((0..core.nodes.len()).map(|node| (process, node)));
             }
@@ -80,7 +79,7 @@ impl World {
                     core.processes[process].clock.stop(now);
                 }
             }
-            Fault::Hold { process, runtime } => {
+            Fault::BlockRuntime { process, runtime } => {
                 note!(core, "runtime {runtime} of p{process} is held up");
                 core.processes[process].held[runtime % MOST_RUNTIMES] = now + lasting;
                 core.record_stall(process, Some(runtime), lasting);
@@ -93,7 +92,7 @@ impl World {
     fn end(&mut self, fault: Fault) -> bool {
         let core = &mut *self.shared.lock();
         match fault {
-            Fault::Hang { node } => core.continue_node(node),
+            Fault::Stall { node } => core.continue_node(node),
             Fault::Crash { node, forgets, .. } => core.restart(node, forgets),
             Fault::Failover { .. } => core.end_failover(fault),
             Fault::Trouble { node, .. } => {
@@ -101,7 +100,7 @@ impl World {
                 core.nodes[node].server.set_trouble(None);
             }
             Fault::Block { process, node } => core.unblock(process, node),
-            Fault::Cut { process } => {
+            Fault::Isolate { process } => {
                 (0..core.nodes.len()).for_each(|node| core.unblock(process, node));
             }
             Fault::Stop { process } => {
@@ -118,9 +117,9 @@ impl World {
                     let now = core.now;
                     core.events.plan(now, event);
                 }
-                core.processes[process].runtime_states.note_all();
+                core.processes[process].runtime_states.mark_all_woken();
             }
-            Fault::Hold { process, runtime } => {
+            Fault::BlockRuntime { process, runtime } => {
                 core.processes[process].held[runtime % MOST_RUNTIMES] = 0;
             }
             _ => {}
@@ -128,7 +127,7 @@ impl World {
         false
     }
 
-    /// Ends all faults.
+    /// Ends all faults, and starts the last calls of each client.
     pub(crate) fn heal(&mut self) {
         {
             let core = &mut *self.shared.lock();

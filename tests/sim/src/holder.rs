@@ -1,4 +1,4 @@
-//! Holders: the work under a lock, and its end.
+//! Work under a lock, and the end of the lease.
 
 use crate::call::{End, HeldStep, Lock, Watch};
 use crate::checker::HeldId;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 impl Worker {
-    /// Handles the result of an acquire.
+    /// Handles the result of an acquire. If the lock was acquired, works under the lease and then
+    /// ends it.
     pub(crate) async fn hold(self, won: Result<Lease, AcquireError>, lock: &Lock) {
         let lease = match won {
             Ok(lease) => lease,
@@ -29,7 +30,7 @@ impl Worker {
                 return;
             }
         };
-        // The maximum hold time starts with the attempt, so it may already have ended.
+        // The maximum hold time starts with the attempt, so it may have passed already.
         let may_end = matches!(lease.loss(), Some(Loss::Closed | Loss::MaxHold));
         if lease.validity().is_zero() && !may_end {
             let how = format!(
@@ -46,15 +47,16 @@ impl Worker {
         self.end(lease, end, lock).await;
     }
 
-    /// Records a cool-down of `ms` milliseconds that starts at most now, measured by clocks that
-    /// may be slow.
+    /// Records when a cool-down of `ms` milliseconds ends. The cool-down starts now or has started
+    /// earlier, and the recorded end allows for slow clocks.
     fn record_cool_down_end(&self, ms: u64) {
         let core = &mut *self.shared.lock();
         let until = core.now + ms * MS / 50 * 51 + 20 * MS;
-        core.rests = core.rests.max(Some(until));
+        core.cool_down_until = core.cool_down_until.max(Some(until));
     }
 
-    /// Starts the work under a lease.
+    /// Records that the work under a lease starts. If `lock.watch` is set, also starts a task that
+    /// watches the lease. Returns the lease's ID.
     pub(crate) fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
         if let Some(ms) = lock.at_least {
             self.record_cool_down_end(ms);
@@ -80,7 +82,7 @@ impl Worker {
         id
     }
 
-    /// Waits for the loss, and checks that it is reported in time.
+    /// Waits for the end of the lease, and checks that the library reports the end in time.
     async fn watch(&self, lease: LeaseRef) {
         let mut ended = pin!(lease.ended());
         loop {
@@ -103,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// Waits for `endangered`, and checks that it resolves in time and not too early.
+    /// Waits for `endangered()`, and checks that it resolves neither late nor early.
     async fn watch_margin(&self, lease: LeaseRef, margin: Duration) {
         let allowed = |since| self.slack + 2 * self.stalled_since(since) + 5 * MS;
         let mut endangered = pin!(lease.endangered(margin));
@@ -123,7 +125,8 @@ impl Worker {
                 Either::Right(((), _)) => {}
             }
             let since = self.now();
-            // A concurrent renewal is detected, because it leaves more than the margin.
+            // A concurrent renewal ends the loop, because a renewed lease has more than the margin
+            // left.
             while lease.validity() <= margin {
                 let late = self.now() - since;
                 if late > allowed(since) {
@@ -141,7 +144,8 @@ impl Worker {
         }
     }
 
-    /// Continues to work after the loss, until it is stopped.
+    /// Works under the lease for `overtime`, even if the lease is lost. The library must drop this
+    /// future soon after the loss. Otherwise, a violation is recorded.
     pub(crate) async fn work_on(&self, lease: &Lease, overtime: Instant) {
         let until = self.now() + overtime;
         let mut ended = None;
@@ -214,10 +218,9 @@ impl Worker {
                 self.inspect(&status);
             }
         }
-        self.look(lock);
+        self.check_exclusion(lock);
     }
 
-    /// A failed extension must not change the lease.
     fn check_unchanged(&self, lease: &Lease, extended: &Result<(), ExtendError>) {
         let Err(ExtendError::NoQuorum { still_valid_for, .. }) = extended else { return };
         if lease.validity() < *still_valid_for && lease.loss() != Some(Loss::Closed) {
@@ -230,14 +233,14 @@ impl Worker {
         }
     }
 
-    fn look(&self, lock: &Lock) {
+    fn check_exclusion(&self, lock: &Lock) {
         let mut state = self.checker.state();
-        lock.resources.iter().for_each(|resource| state.look(*resource, None));
+        lock.resources.iter().for_each(|resource| state.check_exclusion(*resource, None));
     }
 
     async fn end(&self, lease: Lease, relied: Reliance<'_>, lock: &Lock) {
         let node = nanos(self.times.node_timeout);
-        self.look(lock);
+        self.check_exclusion(lock);
         if lock.auto_extend.is_some() && lease.loss() == Some(Loss::Expired) {
             let how = format!("p{}: {:?} was not renewed", self.process, lock.resources);
             self.checker.state().violated(Rule::Renewed, how);
@@ -291,7 +294,7 @@ impl Worker {
                 self.checker.state().hand_over(giver, resource, &lease);
                 let _ = select(pin!(lease.lost()), pin!(self.sleep(lasting))).await;
                 self.extend_given(&lease, resource).await;
-                self.checker.state().forget_given(resource, &value);
+                self.checker.state().forget_handed_over_lease(resource, &value);
                 drop(lease);
                 let core = &mut *self.shared.lock();
                 core.released_at = core.now;
@@ -299,7 +302,8 @@ impl Worker {
         }
     }
 
-    /// A lease whose lock was adopted cannot be extended, even if another client has adopted it.
+    /// Checks that a lease can no longer be extended once its lock was adopted, even if another
+    /// client adopted the lock.
     async fn extend_given(&self, lease: &Lease, resource: usize) {
         if !self.checker.state().is_adopted(resource, lease.value()) {
             return;
@@ -318,7 +322,7 @@ impl Worker {
     }
 }
 
-/// Reliance of a task on a lease. It ends when this is dropped.
+/// A task's reliance on a lease. Dropping this value ends the reliance.
 pub(crate) struct Reliance<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) id: HeldId,

@@ -1,4 +1,4 @@
-//! Faults without a duration, and faults that must be postponed.
+//! Applies faults that have no duration, and postpones faults that a run cannot handle yet.
 
 use crate::clock::MS;
 use crate::event::WorldEvent;
@@ -11,11 +11,12 @@ use crate::world::World;
 use quorlock_test::internals::Server;
 
 impl Core {
-    /// May delete a lock's key before a command is executed.
+    /// Deletes the key of a random lock on `node` with the probability
+    /// `network_quality.key_losses`. Called before the node executes a command.
     pub(crate) fn maybe_lose_key(&mut self, node: usize) {
         if self.is_calm()
-            || self.weather.key_losses == 0
-            || !self.dice.chance(self.weather.key_losses)
+            || self.network_quality.key_losses == 0
+            || !self.dice.chance(self.network_quality.key_losses)
         {
             return;
         }
@@ -32,8 +33,7 @@ impl Core {
         }
     }
 
-    /// Applies a fault without a duration to a node or a wall clock. Returns false for other
-    /// faults.
+    /// Applies a fault that has no duration. Returns false for other faults.
     fn apply_at_once(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::Jump { node, by } | Fault::Step { node, by } => self.step_node(node, by),
@@ -80,29 +80,32 @@ impl Core {
         true
     }
 
-    /// Returns true if the fault must be postponed, because a client could not detect its effect,
-    /// or could not reach a node that the guarantee assumes to be reachable.
+    /// Returns true if the fault must be postponed. This is the case if a client could miss the
+    /// fault's effect, or could not reach a node that the guarantee assumes to be reachable.
     fn must_wait(&self, fault: Fault) -> bool {
         let any = |is: &dyn Fn(usize) -> bool| (0..self.processes.len()).any(is);
-        let hinders = |process: usize| !self.processes[process].is_dead && self.is_meeting(process);
+        let hinders = |process: usize| {
+            !self.processes[process].is_dead && self.has_unreached_witness(process)
+        };
         match fault {
             Fault::Step { node, by } => {
-                let slow = 2 * (self.weather.long + self.weather.delay.1);
+                let slow = 2 * (self.network_quality.longest_delay + self.network_quality.delay.1);
                 self.nodes[node].last_step.is_some_and(|(stepped, was_ahead)| {
                     let is_hidden = was_ahead != (by > 0) || by.unsigned_abs() < slow;
                     is_hidden && !self.is_known_by_all(node, stepped)
                 })
             }
-            Fault::Hang { node } => self.readings.witness == Some(node) && any(&hinders),
+            Fault::Stall { node } => self.readings.witness == Some(node) && any(&hinders),
             Fault::Block { process, .. }
-            | Fault::Cut { process }
+            | Fault::Isolate { process }
             | Fault::Stop { process }
-            | Fault::Hold { process, .. } => hinders(process),
+            | Fault::BlockRuntime { process, .. } => hinders(process),
             _ => false,
         }
     }
 
-    /// Returns true if a process that starts now could not reach the witness.
+    /// Returns true if a process that started now could not reach the witness. The witness is a
+    /// node that every new process must be able to reach.
     pub(crate) fn must_start_later(&self, process: usize) -> bool {
         self.readings.witness.is_some_and(|node| {
             self.nodes[node].is_stopped
@@ -114,7 +117,8 @@ impl Core {
 }
 
 impl World {
-    /// Handles a fault without a duration, or postpones a fault. Returns true in both cases.
+    /// Applies a fault that has no duration, or postpones a fault that must wait. Returns false if
+    /// the caller must start the fault.
     pub(crate) fn begin_instant_fault(&mut self, index: usize, fault: Fault) -> bool {
         let core = &mut *self.shared.lock();
         if core.must_wait(fault) {
@@ -125,14 +129,15 @@ impl World {
         core.apply_at_once(fault)
     }
 
-    /// Checks that every process that started first has reached all nodes.
-    pub(crate) fn check_meetings(&self) {
+    /// Asserts that the initial processes have reached all nodes. Processes that have ended are
+    /// ignored.
+    pub(crate) fn check_all_nodes_reached(&self) {
         let core = self.shared.lock();
         for (process, plan) in self.scenario.processes.iter().enumerate() {
-            let has_met = |node| core.readings.has_met(process, node);
-            let is_met = (0..self.scenario.nodes).all(has_met);
+            let has_reached = |node| core.readings.has_reached(process, node);
+            let is_reached = (0..self.scenario.nodes).all(has_reached);
             assert!(
-                plan.starts > 0 || core.processes[process].is_dead || is_met,
+                plan.starts > 0 || core.processes[process].is_dead || is_reached,
                 "defect of the simulation: p{process} has not reached all nodes by {}",
                 core.now
             );

@@ -1,4 +1,4 @@
-//! Values of several megabytes at the keys of locks, set by other clients.
+//! Values of several megabytes that other clients set at the keys of locks.
 
 use crate::clock::{Instant, MS, US};
 use crate::dice::Dice;
@@ -12,16 +12,15 @@ use crate::trace::note;
 use crate::worker::Worker;
 use quorlock::{AcquireError, LockState, NodeFailure, NodeReport, NodeVote, Report, Status};
 
-/// Number of locks with such values.
+/// The number of locks whose keys may have a large value.
 pub(crate) const LARGE: usize = 2;
 
-/// Transfer time per kilobyte: about 10 MB/s.
+/// The time to transfer one kilobyte, at about 10 MB/s.
 const PER_KILOBYTE: Instant = 100 * US;
 
-/// Size of the pieces in which a long reply arrives.
+/// The size of the pieces in which a long reply arrives, in bytes.
 const PIECE: usize = 16 << 10;
 
-/// A call on a lock whose key may have a very large value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LargeCall {
     which: usize,
@@ -43,7 +42,7 @@ impl LargeCall {
             0 | 1 => Request::Status,
             2 => Request::ForceRelease,
             3 => Request::Try,
-            _ => Request::Wait { lasting: dice.of_any_size(10 * MS, ttl / 2) },
+            _ => Request::Wait { lasting: dice.log_uniform(10 * MS, ttl / 2) },
         };
         Self { which, request }
     }
@@ -73,7 +72,6 @@ impl Core {
         }
     }
 
-    /// Transfer time of a packet, in addition to its delay.
     pub(crate) fn transfer_time(&self, packet: &Packet) -> Instant {
         match packet {
             Packet::Bytes(bytes) if self.single == Some(Single::LargeValue) => {
@@ -83,7 +81,7 @@ impl Core {
         }
     }
 
-    /// Sends a reply. A long reply arrives in several pieces.
+    /// Sends a reply to the client. A reply of more than `PIECE` bytes arrives in several pieces.
     pub(crate) fn send_in_pieces(&mut self, connection: usize, bytes: Vec<u8>) {
         if bytes.len() <= PIECE {
             return self.send(connection, Way::ToClient, Packet::Bytes(bytes));
@@ -98,7 +96,7 @@ impl Worker {
     pub(crate) async fn use_large(self, LargeCall { which, request }: LargeCall) {
         let key = name(which);
         let node = nanos(self.times.node_timeout);
-        let present = || self.shared.lock().keys_of(&key);
+        let present = || self.shared.lock().count_nodes_with_key(&key);
         match request {
             Request::Status => {
                 let status = self.timed("status", node, self.redlock.status(&key)).await;
@@ -112,7 +110,8 @@ impl Worker {
                 }
             }
             Request::ForceRelease => {
-                // This call replaces the value by one that is longer than the value of any lock.
+                // A forced release does not delete a value that is longer than the value of any
+                // lock.
                 let forced = self.redlock.force_release(&key);
                 let forced = self.timed("force_release", 2 * node + self.slack, forced).await;
                 self.inspect(&forced);

@@ -7,7 +7,8 @@ use crate::worker::Worker;
 use quorlock::{LeaseRef, NodeFailure, NodeVote, Report};
 
 impl Worker {
-    /// The tokens of a lease that is handed out now, with the state of the nodes.
+    /// Returns one [`Commit`] per resource, with the lease's token and the current state of the
+    /// nodes. Returns an empty list if the lease has no token.
     pub(crate) fn commits(
         &self,
         resources: &[usize],
@@ -15,7 +16,7 @@ impl Worker {
         ttl_ms: u64,
     ) -> Vec<(usize, Commit)> {
         let Some(token) = lease.token().map(quorlock::FencingToken::get) else { return Vec::new() };
-        // The acquire of a valid lease started within its ttl, measured by clocks that may be slow.
+        // The acquire of a valid lease started within the lease's ttl, by clocks that may be slow.
         let age = lease.is_valid().then_some(ttl_ms * MS / 50 * 51 + 20 * MS);
         let value = lease.value();
         let core = self.shared.lock();
@@ -25,8 +26,8 @@ impl Worker {
         resources.iter().map(commit).collect()
     }
 
-    /// Checks that votes were withheld only from nodes that were restarted or flushed recently. In
-    /// a new deployment, every vote must count.
+    /// Checks that an acquire ignored only the votes of nodes that restarted or were flushed
+    /// recently. In a new deployment, no vote may be ignored.
     pub(crate) fn check_withheld(&self, report: Option<&Report>) {
         use NodeFailure::{Flushed, MaybeRestarted, Restarted};
         let reports = report.into_iter().flat_map(Report::nodes).enumerate();

@@ -1,4 +1,4 @@
-//! Tokens of a run, and checks of their order.
+//! The fencing tokens of a run, and checks of their order.
 
 use crate::clock::{Instant, US};
 use crate::fencing::counter;
@@ -11,11 +11,11 @@ use quorlock_test::internals::{Kind, Stored};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Length of the part of a value that is unique.
+/// The number of digits in the unique part of a lock's value.
 const DIGITS: usize = 32;
 
-/// Maximum difference between a token and all wall clocks, in microseconds: more than the number of
-/// draws in a run.
+/// The maximum amount by which a token can exceed all wall clocks, in microseconds. The amount is
+/// larger than the number of tokens drawn in a run.
 const DRAWS: u64 = 10_000;
 
 /// The values that a node has held for each lock, in order.
@@ -24,48 +24,49 @@ pub(crate) struct Tenures {
     by_resource: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
-/// A token of a lease, and the state of the nodes when it was handed out.
+/// The token of a lease, and the state of the nodes when the lease was handed out.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) process: usize,
     pub(crate) token: u64,
-    /// For each node that has the lease's key and a counter equal to the token: the position of the
-    /// lease among the values that the node has held.
+    /// For each node, the position of the lease's value among all values that the node has held.
+    /// `None` if the node lacks the lease's key, or if its counter does not equal the token.
     places: Vec<Option<usize>>,
-    /// The time from the first key of the lease on any node until the acquire returned.
-    came: Instant,
+    /// The time at which the lease's value first appeared on a node.
+    first_seen: Instant,
     returned: Instant,
-    /// For each node: the time at which it last lost counters, or this counter expired.
+    /// For each node, the time at which the node last lost its counters or this counter expired.
+    /// `None` if neither has happened.
     wiped: Vec<Option<Instant>>,
-    /// The latest reading of all wall clocks in microseconds. Tokens exceed it at most by the
-    /// number of draws.
+    /// The latest reading of all wall clocks, in microseconds. A token exceeds this reading by at
+    /// most [`DRAWS`].
     shown: u64,
-    /// A lower limit of the holder's wall clock at the start of its acquire; 0 if unknown.
+    /// A lower limit of the holder's wall clock at the start of the acquire, in microseconds. 0 if
+    /// unknown.
     asked: u64,
 }
 
-/// All tokens of a run.
 pub(crate) struct Ledger {
     mode: Mode,
     commits: BTreeMap<usize, Vec<Commit>>,
-    /// Number of tokens that were not higher than the token of an earlier lease.
+    /// The number of tokens that were not higher than the token of an earlier lease.
     pub(crate) disorders: u64,
 }
 
 impl Core {
-    /// Records the values at the keys of locks on a node.
+    /// Records which values `node` holds at the keys of locks.
     pub(crate) fn record_tenures(&mut self, node: usize) {
         if !self.records_tenures {
             return;
         }
         let wall = self.node_wall(node);
-        let mut came = Vec::new();
+        let mut present = Vec::new();
         for (key, Stored { kind, .. }) in self.nodes[node].server.keys(wall) {
             let (Some(resource), Kind::String(value)) = (lock_of(key), kind) else { continue };
-            came.push((resource, unique_part(&value).to_vec()));
+            present.push((resource, unique_part(&value).to_vec()));
         }
-        for (resource, value) in came {
-            self.came.entry(value.clone()).or_insert(self.now);
+        for (resource, value) in present {
+            self.first_seen.entry(value.clone()).or_insert(self.now);
             // A restored key keeps its position.
             let tenures = self.nodes[node].tenures.by_resource.entry(resource).or_default();
             if !tenures.contains(&value) {
@@ -74,8 +75,8 @@ impl Core {
         }
     }
 
-    /// The commit of a lease that is handed out now with the `token`. Its acquire started at most
-    /// `age` ago.
+    /// Creates the [`Commit`] of a lease with `token` that is being handed out. The acquire started
+    /// at most `age` ago.
     pub(crate) fn commit(
         &self,
         process: usize,
@@ -98,14 +99,14 @@ impl Core {
             (has_value && is_at_token).then_some(place)
         };
         let places = (0..self.nodes.len()).map(place).collect();
-        let came = self.came.get(value).copied().unwrap_or(self.now);
+        let first_seen = self.first_seen.get(value).copied().unwrap_or(self.now);
         let ended = |node: &NodeHost| node.counters.ended.get(&resource).copied();
         let wiped = self.nodes.iter().map(|node| node.wiped.max(ended(node))).collect();
         let wall = |process: &Process| process.wall.read(self.now);
         let shown = self.processes.iter().map(wall).max().unwrap_or_default() / US;
         let own = wall(&self.processes[process]);
         let asked = age.filter(|_| self.trusts_wall_clocks).map_or(0, |age| (own - age) / US);
-        Commit { process, token, places, came, returned: self.now, wiped, shown, asked }
+        Commit { process, token, places, first_seen, returned: self.now, wiped, shown, asked }
     }
 }
 
@@ -114,7 +115,8 @@ impl Ledger {
         Self { mode, commits: BTreeMap::new(), disorders: 0 }
     }
 
-    /// Records a token, and describes its first violation.
+    /// Records a token, and compares it with all earlier tokens of the resource. Returns a
+    /// description of the first violation, or `None`.
     pub(crate) fn commit(&mut self, resource: usize, commit: Commit) -> Option<String> {
         let before = self.commits.get(&resource).into_iter().flatten();
         let wrong: Vec<_> =
@@ -131,9 +133,10 @@ impl Ledger {
     }
 }
 
-/// Compares two tokens. The second one was handed out after the first.
+/// Compares the tokens of two leases. `other` was handed out after `one`. Returns a description of
+/// the violation, or `None`.
 fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
-    let is_later = mode.is_exclusive() || one.returned <= other.came;
+    let is_later = mode.is_exclusive() || one.returned <= other.first_seen;
     let order = one.token.cmp(&other.token);
     let report = |what: &str| {
         let (first, second) = ((one.process, one.token), (other.process, other.token));
@@ -146,7 +149,7 @@ fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
         let is_wrong = order == Ordering::Equal || is_later && order != Ordering::Less;
         return if is_wrong { report("out of order, which this mode only counts") } else { None };
     }
-    let since = one.came.min(other.came);
+    let since = one.first_seen.min(other.first_seen);
     let has_kept = |node: &usize| other.wiped[*node].is_none_or(|at| at < since);
     let forgot = (0..other.wiped.len()).any(|node| !has_kept(&node));
     let both = |node: usize| Some((one.places[node]?, other.places[node]?));
@@ -167,17 +170,17 @@ fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
     if is_later && order != Ordering::Less {
         return report("the second lease is later");
     }
-    // This also holds for concurrent leases, because keys can be lost before their expiry.
+    // This check includes concurrent leases, because keys can be lost before their expiry.
     let wrong = kept.into_iter().find(|(_, (one, other))| one.cmp(other) != order);
     wrong.and_then(|(node, _)| report(&format!("n{node} has held them in another order")))
 }
 
-/// The part of a value that is unique.
 pub(crate) fn unique_part(value: &[u8]) -> &[u8] {
     &value[..value.len().min(DIGITS)]
 }
 
-/// The lock to which the key belongs.
+/// Returns the number of the lock with the key `key`, such as 3 for `r3`. Returns `None` if the key
+/// is not the key of a numbered lock.
 pub(crate) fn lock_of(key: &[u8]) -> Option<usize> {
     std::str::from_utf8(key).ok()?.strip_prefix('r')?.parse().ok()
 }

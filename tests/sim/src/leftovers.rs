@@ -1,4 +1,4 @@
-//! Keys, tasks and connections that remain after processes were killed or closed.
+//! Keys, tasks and connections that remain after a client was closed or its process was killed.
 
 use crate::network::Connection;
 use crate::rule::Rule;
@@ -10,8 +10,8 @@ use quorlock_test::internals::Phase;
 use std::sync::atomic::Ordering;
 
 impl World {
-    /// Checks that every release was delivered, after all faults have ended and no task holds a
-    /// lock.
+    /// Checks that every release was delivered after the end of all faults. Skips the check while a
+    /// task holds a lock.
     pub(crate) fn check_delivered(&mut self) {
         let clients = self.hosts.iter().filter_map(|host| host.redlock.as_ref());
         let is_held = |client: &Redlock| quorlock_test::pending_work(client).leases > 0;
@@ -19,10 +19,10 @@ impl World {
             return;
         }
         let core = self.shared.lock();
-        // The release may be in transit.
-        let was_released_lately =
-            core.now < core.released_at + core.weather.long + 2 * core.node_timeout;
-        if core.rests.is_some() || was_released_lately || self.has_left_lately(&core) {
+        // The last release may be in transit.
+        let was_released_lately = core.now
+            < core.released_at + core.network_quality.longest_delay + 2 * core.node_timeout;
+        if core.cool_down_until.is_some() || was_released_lately || self.has_left_lately(&core) {
             return;
         }
         let found = (0..core.nodes.len()).find_map(|node| {
@@ -35,9 +35,9 @@ impl World {
         }
     }
 
-    /// Returns true if keys of an ended process or runtime may remain: a killed process releases
-    /// no lock, and neither does a client that was used only on a runtime that was shut down. Steps
-    /// back of a node's clock lengthen the life of its keys.
+    /// Returns true if keys of an ended process or runtime may still exist. A killed process
+    /// releases no locks. Neither does a client whose only runtime was shut down. Backward steps of
+    /// a node's clock lengthen the life of its keys.
     fn has_left_lately(&self, core: &Core) -> bool {
         let longest = self.scenario.longest_key() + self.scenario.steps();
         core.processes.iter().any(|it| {
@@ -46,11 +46,10 @@ impl World {
         })
     }
 
-    /// Checks that no keys, connections, tasks and alarms remain.
     pub(crate) fn check_leftovers(&mut self) {
         let core = self.shared.lock();
         let mut found = Vec::new();
-        let rests = core.rests.is_some_and(|until| core.now < until);
+        let rests = core.cool_down_until.is_some_and(|until| core.now < until);
         for node in 0..core.nodes.len() {
             let left = core.lock_keys(node).filter(|_| !rests && !self.has_left_lately(&core));
             found.extend(left.map(|key| (Rule::NoKeys, format!("{key} remains on n{node}"))));
@@ -81,7 +80,8 @@ impl World {
         }
     }
 
-    /// Ends a process immediately. Data that it has written may still arrive.
+    /// Kills a process immediately. Data that the process has already written may still arrive. If
+    /// `is_silent` is true, peers are not notified.
     pub(crate) fn kill(&mut self, process: usize, is_silent: bool) {
         let wakers: Vec<_> = {
             let mut core = self.shared.lock();
@@ -97,7 +97,7 @@ impl World {
             ids.into_iter().map(|id| core.abandon(id, is_silent)).collect()
         };
         drop(wakers);
-        self.checker.state().bury(process);
+        self.checker.state().remove_leases_of(process);
         let host = &mut self.hosts[process];
         let executors = std::mem::take(&mut host.executors);
         let runtime_states = self.shared.lock().processes[process].runtime_states.clone();
@@ -105,7 +105,6 @@ impl World {
         drop(host.redlock.take());
     }
 
-    /// Shuts down one runtime of a process.
     pub(crate) fn shut_down(&mut self, process: usize, runtime: usize) {
         let executors = &mut self.hosts[process].executors;
         let is_pinned = self.scenario.processes[process].is_pinned && runtime == 0;
@@ -122,6 +121,6 @@ impl World {
         }
         runtime_states.set_alive(runtime, false);
         runtime_states.close(executor);
-        runtime_states.note_all();
+        runtime_states.mark_all_woken();
     }
 }

@@ -1,19 +1,19 @@
-//! Simulation of complete quorlock clients, as shipped. A seed determines everything that happens
-//! in a run.
-//!
+//! Simulates complete quorlock clients, as shipped. The seed of a run determines all of its events.
 //! - Real: the library, except for its sockets, its timer thread and its feature `blocking`, which
 //!   needs threads; the runtimes and channels of tokio; the `redis` crate.
-//! - Simulated: nodes (the server model of `quorlock-test`, whose replies are compared with a real
-//!   server's byte by byte), the network, the clocks of all machines, processes, and the order in
-//!   which tasks run.
+//! - Simulated: nodes, the network, the clocks of all machines, processes, and the order in which
+//!   tasks run. A node is the server model of `quorlock-test`, whose replies are compared with a
+//!   real server's byte by byte.
 //!
-//! Each process has its own tokio runtimes. They run on one thread, in an order that is drawn from
-//! the seed, each until it has no more work. Then time advances to the next event. A custom
-//! executor would be faster, but handles, spawning and the shutdown of runtimes would be copies.
-//! With paused time, each of several runtimes would advance to its own next timer.
+//! Each process has its own tokio runtimes. All runtimes share one thread. They run in an order
+//! drawn from the seed, and each runs until it has no more work. Then time advances to the next
+//! event. A custom executor would be faster, but would have to copy tokio's handles, spawning and
+//! shutdown. tokio's paused time is not used, because each runtime would advance to its own next
+//! timer.
 //!
-//! A run has four stages: faults; after all faults have ended, every client acquires every lock
-//! once; all clients are closed; the remaining keys, tasks and alarms are checked.
+//! A run has four stages. First, faults occur. After all faults have ended, every client acquires
+//! every lock once. Then all clients are closed. Finally, the run checks the remaining keys, tasks
+//! and alarms.
 
 mod bounds;
 mod bystander;
@@ -43,6 +43,7 @@ mod machines;
 mod many_waiters;
 mod mode;
 mod network;
+mod network_quality;
 mod node;
 mod order;
 mod panics;
@@ -62,7 +63,6 @@ mod stream;
 mod sweep;
 mod trace;
 mod watchdog;
-mod weather;
 mod worker;
 mod world;
 

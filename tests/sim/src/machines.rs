@@ -1,4 +1,4 @@
-//! Machines of the nodes, according to the scenario.
+//! Creates the machines of the nodes, as configured by the scenario.
 
 use crate::clock::{MachineClock, S};
 use crate::dice::Dice;
@@ -45,7 +45,6 @@ pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut D
 }
 
 impl Core {
-    /// Prepares the state of the world for the mode.
     pub(crate) fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
         self.calm = scenario.calm;
         self.pushes = scenario.pushes;
@@ -54,7 +53,7 @@ impl Core {
         self.trusts_wall_clocks = scenario.fencing.trusts_wall_clocks();
         self.clocks_stop = scenario.mode == Mode::Outside(Outside::Standstill);
         self.readings.witness = scenario.witness;
-        self.readings.meeting_delay = scenario.meeting_delay;
+        self.readings.witness_delay = scenario.witness_delay;
         self.commands_left = scenario.most_commands();
         self.add_standbys(scenario, dice);
         self.fill_counters(&scenario.fencing, scenario.resources, dice);

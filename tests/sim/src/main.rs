@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, thread};
 
-/// Maximum number of findings that are printed per mode.
+/// The maximum number of findings that are printed per mode.
 const MOST_SHOWN: usize = 10;
 
 /// Simulates complete quorlock clients; a seed determines each run
@@ -24,10 +24,10 @@ struct Arguments {
     /// Runs only this seed, and prints its trace
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs only these parts of the seed, in the format that a finding prints
+    /// Runs only these parts of the seed's scenario, in the format that is printed for a finding
     #[arg(long, default_value = "")]
     only: String,
-    /// Stops at the first finding, and does not reduce it
+    /// Stops at the first finding, and does not reduce it to the necessary parts
     #[arg(long)]
     hunt: bool,
     /// Number of threads [default: all processors]
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 impl Arguments {
-    /// Runs the requested seeds. Returns true if there are no findings.
+    /// Runs the requested seeds. Returns true if no guarantee was violated.
     fn play(&self) -> Result<bool, String> {
         watch();
         let modes = self.modes()?;
@@ -130,7 +130,8 @@ impl Arguments {
         self.threads.unwrap_or_else(processors)
     }
 
-    /// Runs a few seeds of each mode in turn, until a rule is violated. Returns true if none is.
+    /// Runs a few seeds of each mode in turn until a rule is violated, or until `self.seeds` seeds
+    /// have run. Returns true if no rule was violated.
     fn hunt(&self, modes: &[Mode]) -> bool {
         let (mut played, mut round) = (0, 0);
         while played < self.seeds {
@@ -152,7 +153,6 @@ impl Arguments {
     }
 }
 
-/// Reduces a finding, and prints its trace.
 fn explain(mode: Mode, seed: u64, rule: Rule) {
     let parts = shrink(mode, seed, rule);
     let outcome = run(mode, seed, Some(&parts), true);

@@ -1,4 +1,4 @@
-//! Runs with 100 clients, each with its own connections, on one lock.
+//! Runs in which 100 clients wait for one lock. Each client has its own connections.
 
 use crate::call::{Call, Verb};
 use crate::clock::{Instant, MS, S};
@@ -13,29 +13,26 @@ use std::time::Duration;
 
 const CLIENTS: usize = 100;
 
-/// Time until which all clients have connected.
+/// The time by which all clients have connected.
 const START: Instant = S;
 
-/// The default wait of an acquire.
+/// The library's default wait of an acquire.
 const WAIT: Instant = 10 * S;
 
-/// Maximum duration of a run: all clients have acquired the lock, or timed out.
+/// The maximum duration of a run. By its end, every client has acquired the lock or timed out.
 pub(crate) const LASTING: Instant = START + WAIT + S;
 
-/// Maximum number of commands per client of the lock, on all nodes together. Usual are 90 to 190 on
-/// three and five nodes, including heartbeats.
+/// The maximum number of commands that all nodes may receive, divided by the number of clients.
+/// Typical values on three and five nodes are 90 to 190, including heartbeats.
 const MOST_COMMANDS: u64 = 250;
 
-/// A client that acquires the lock once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
-    /// Start of the acquire.
     at: Instant,
     hold: Instant,
 }
 
 impl Scenario {
-    /// One task with one call for each client.
     pub(crate) fn draw_contenders(&self, dice: &mut Dice) -> Vec<TaskPlan> {
         let spread = dice.pick(&[MS, 10 * MS, 100 * MS]);
         let mut contend = |index: usize| {
@@ -81,8 +78,8 @@ impl Worker {
 }
 
 impl Core {
-    /// Counts the commands in `bytes`, which a node has read. Each write of a client consists of
-    /// complete commands.
+    /// Counts the commands in `bytes`, which a node has read. Records a violation if the clients
+    /// have sent too many. Each write of a client consists of complete commands.
     pub(crate) fn count_commands(&mut self, bytes: &[u8]) {
         let Some(left) = self.commands_left.filter(|_| self.now >= START) else { return };
         let later = memchr::memmem::find_iter(bytes, b"\r\n*").count();

@@ -1,80 +1,87 @@
-//! Modes of the simulation: the faults of a run, and the rules that it checks.
+//! Modes of the simulation. A mode determines the faults of a run and the rules that the run
+//! checks.
 
 use crate::rule::Rule;
 
-/// The faults of a run, and the rules that it checks.
+/// The kind of a run: which faults occur, and which rules are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Faults within the guarantee, and then none. Mutual exclusion, the limits of all calls, and
-    /// the cleanup are checked.
+    /// Faults within the guarantee, and a final period without faults. The run checks mutual
+    /// exclusion, the time limits of all calls, and the cleanup.
     Promise,
-    /// Healthy nodes and network. Runtimes are shut down or held up, processes are stopped and
-    /// tasks are delayed: released locks must nevertheless be free at once.
+    /// Healthy nodes and a healthy network. Runtimes are shut down or blocked, processes are
+    /// stopped, and tasks are delayed. Nevertheless, released locks must be free at once.
     Quiet,
-    /// Healthy nodes and network except for short outages of all nodes. Leases with auto-extension
-    /// must survive them.
+    /// Healthy nodes and a healthy network, except for short outages of all nodes. Leases with
+    /// auto-extension must survive the outages.
     Outages,
-    /// Keys are lost at any time, and some nodes lose all data. Committed tokens must differ and
-    /// follow the order of the tenures, wherever two quorums share a node that has kept its
-    /// counter. Mutual exclusion is not checked.
+    /// Loss of keys at any time, and loss of all data on some nodes. Every lease must have a
+    /// different token. A later holder must have a higher token if its quorum and the earlier
+    /// quorum share a node that has kept its counter. Mutual exclusion is not checked.
     Tokens,
-    /// Nodes restart without data, and clients have a restart guard. Mutual exclusion is checked.
+    /// Restarts of nodes without data. All clients have a restart guard. The run checks mutual
+    /// exclusion.
     Guarded(Guarded),
-    /// Clocks of nodes step after every client has read them. Mutual exclusion is checked.
+    /// Steps of the nodes' clocks, after every client has read the clocks. The run checks mutual
+    /// exclusion.
     Stepped(Stepped),
-    /// One kind of node fault for minutes. Locks that the fault must not affect are acquired, held
-    /// and released.
+    /// One kind of node fault, which lasts for minutes. Clients acquire, hold and release locks
+    /// that the fault must not affect.
     Single(Single),
-    /// No faults. 100 clients wait for one lock.
+    /// 100 clients that wait for one lock, without faults.
     ManyWaiters,
-    /// One kind of fault outside the guarantee. Overlaps of holders are counted.
+    /// One kind of fault outside the guarantee. The run counts pairs of leases that were valid at
+    /// the same time.
     Outside(Outside),
-    /// Loss of counters. Tokens out of order are counted.
+    /// Loss of fencing counters. The run counts tokens that are out of order.
     Wiped(Wiped),
 }
 
-/// Setting of the restart guard, and the restarts.
+/// The setting of the restart guard, and the nodes that restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded {
-    /// `Observed`. Every client has connected to every node before. Any number of nodes restarts.
+    /// The restart guard is `Observed`. Every client has connected to every node before the first
+    /// restart. Any number of nodes restarts.
     Observed,
-    /// `Observed`, with new clients. A fixed minority restarts repeatedly.
+    /// The restart guard is `Observed`, and new clients start. A fixed minority of the nodes
+    /// restarts repeatedly.
     Minority,
-    /// `Strict`, with new clients. Any number of nodes restarts.
+    /// The restart guard is `Strict`, and new clients start. Any number of nodes restarts.
     Strict,
-    /// `Observed`, with new clients. Up to all nodes except one restart, one after the other. Every
-    /// new client reaches that one.
+    /// The restart guard is `Observed`, and new clients start. Nodes restart one after the other,
+    /// but at least one node never restarts. Every new client can reach that node.
     Rolling,
-    /// `Observed`, with new clients and a new deployment. No node restarts, and no vote may be
-    /// withheld.
+    /// The restart guard is `Observed`, and new clients start in a new deployment. No node
+    /// restarts, and clients may not ignore any vote.
     Fresh,
 }
 
-/// Faults in addition to steps of the nodes' clocks.
+/// The faults that occur in addition to steps of the nodes' clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// The faults of `Promise`. The rates of clocks differ by at most 100 parts per million.
+    /// The faults of [`Mode::Promise`]. The rates of clocks differ by at most 100 parts per
+    /// million.
     Known,
-    /// The same, and nodes restart without data. Clients have a restart guard, and have connected
-    /// to every node before.
+    /// The faults of [`Stepped::Known`], and restarts of nodes without data. Clients have a restart
+    /// guard, and have connected to every node before the first restart.
     Restarts,
 }
 
-/// The only kind of fault in a run, which takes minutes.
+/// The only kind of fault in a run. The fault lasts for minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Single {
-    /// Masters of a minority become replicas. Each becomes a master again, or its address leads to
-    /// another server.
+    /// Masters of a minority of the nodes become replicas. Later, each replica becomes a master
+    /// again, or its address leads to another server.
     Failover,
-    /// Servers close a connection that sends a command with the key of one lock.
+    /// Servers close every connection that sends a command with the key of an affected lock.
     ClosingCommand,
-    /// The keys of some locks have values of several megabytes, set by other clients.
+    /// Other clients set the keys of some locks to values of several megabytes.
     LargeValue,
-    /// The coordinator of a client panics, and nodes send many pushes.
+    /// The coordinator task of a client panics, and nodes send many pushes.
     Panic,
 }
 
-/// Faults outside the guarantee of Redlock.
+/// A kind of fault outside the guarantee of Redlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// Nodes restart immediately without data.
@@ -85,33 +92,35 @@ pub enum Outside {
     FastNodes,
     /// Up to all nodes restart immediately without data, and clients have no restart guard.
     Unguarded,
-    /// The same with the guard `Observed` and new clients.
+    /// Up to all nodes restart immediately without data. Clients have the restart guard `Observed`,
+    /// and new clients start.
     Newcomers,
-    /// Nodes restart one after the other while the others are stalled, and new clients start.
+    /// Nodes restart one after the other while the remaining nodes are stalled, and new clients
+    /// start.
     SilentOld,
-    /// The clocks of most nodes step forward at once, and new clients start after that.
+    /// The clocks of most nodes step forward at the same time, and new clients start afterwards.
     StepNewcomers,
-    /// Clocks step, and drift to the limit of the allowance.
+    /// Clocks step, and drift up to the limit that the library allows for.
     StepDrift,
-    /// The clocks of clients stop while their process is stopped.
+    /// The clock of a client stops while its process is stopped.
     Standstill,
 }
 
-/// A loss of counters: some nodes restart at once without data.
+/// A loss of fencing counters. It occurs because some nodes restart immediately without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wiped {
-    /// The nodes form a majority; otherwise a minority.
+    /// Whether a majority of the nodes restarts. Otherwise, a minority restarts.
     pub is_majority: bool,
-    /// The hint that clients send for the counters.
+    /// The source of the minimum token that clients send to the nodes.
     pub hint: Hint,
 }
 
-/// Source of the hint for a token.
+/// The source of the minimum that a client sends for its next token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// No hint.
+    /// Clients send no minimum.
     None,
-    /// Wall clocks of clients, which differ by at most this number of milliseconds.
+    /// The wall clocks of clients. These clocks differ by at most this number of milliseconds.
     Within(u64),
 }
 
@@ -159,23 +168,25 @@ impl Mode {
         ("wiped-majority-5000-ms", wiped(true, Hint::Within(5_000))),
     ];
 
-    /// Name on the command line.
+    /// Returns the mode's name on the command line.
     pub fn label(self) -> &'static str {
         Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("", |(label, _)| label)
     }
 
-    /// Returns true if the mode has a guarantee to check. Otherwise violations are only counted.
+    /// Returns true if the mode has a guarantee to check. In other modes, violations are only
+    /// counted.
     pub fn is_promised(self) -> bool {
         !matches!(self, Self::Outside(_) | Self::Wiped(_))
     }
 
-    /// Seeds per turn of a hunt. `Promise` has more, because its runs use most of the API.
+    /// Returns how many seeds a hunt runs in this mode before it moves on to the next mode.
+    /// `Promise` has more seeds than other modes, because its runs use most of the API.
     pub fn turn(self) -> u64 {
         if self == Self::Promise { 150 } else { self.share(25) }
     }
 
-    /// Number of seeds of this mode in a sweep of `seeds` seeds of all modes. Slow modes get a
-    /// fraction.
+    /// Returns how many seeds to run in this mode, if a sweep of all modes runs `seeds` seeds per
+    /// mode. Slow modes run only a fraction.
     pub fn share(self, seeds: u64) -> u64 {
         match self {
             Self::ManyWaiters => seeds.div_ceil(100),
@@ -188,7 +199,8 @@ impl Mode {
         }
     }
 
-    /// Returns true if a violation of `rule` is a finding. Otherwise it is only counted.
+    /// Returns true if a violation of `rule` fails a run of this mode. Otherwise, violations are at
+    /// most counted.
     pub fn checks(self, rule: Rule) -> bool {
         match rule {
             Rule::Exclusion | Rule::Adopted => self.is_exclusive(),
@@ -200,25 +212,24 @@ impl Mode {
             Rule::NotLost => self.keeps_all_data(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
             Rule::Renewed => self == Self::Outages,
-            // This limit is measured by the client's clock.
+            // The client's clock measures this limit.
             Rule::ClocksRead => !matches!(self, Self::Outside(_)),
             _ => true,
         }
     }
 
-    /// Returns true if nodes keep all relevant data and clocks do not step, so that all rules
-    /// apply.
+    /// Returns true if nodes keep all relevant data and clocks do not step. All rules apply to such
+    /// a mode.
     pub(crate) fn keeps_all_data(self) -> bool {
         let is_kept = matches!(self, Self::Single(single) if single != Single::Failover);
         is_kept || matches!(self, Self::Promise | Self::Quiet | Self::Outages | Self::ManyWaiters)
     }
 
-    /// Returns true if mutual exclusion is guaranteed.
     pub(crate) fn is_exclusive(self) -> bool {
         self.is_promised() && self != Self::Tokens
     }
 
-    /// Returns true if every lock has a token, and keys may be lost at any time.
+    /// Returns true if every lock has a fencing token and keys may be lost at any time.
     pub(crate) fn is_about_tokens(self) -> bool {
         matches!(self, Self::Tokens | Self::Wiped(_))
     }
@@ -233,13 +244,11 @@ impl Mode {
         )
     }
 
-    /// Returns true if the clocks of nodes step.
     pub(crate) fn has_steps(self) -> bool {
         let outside = matches!(self, Self::Outside(Outside::StepNewcomers | Outside::StepDrift));
         outside || matches!(self, Self::Stepped(_))
     }
 
-    /// Returns true if some clients start later than others.
     pub(crate) fn has_newcomers(self) -> bool {
         match self {
             Self::Promise => true,
@@ -260,11 +269,10 @@ impl Mode {
 
     /// Returns true if a client may start at any time, without knowledge of earlier restarts and
     /// clock steps.
-    pub(crate) fn admits_anybody(self) -> bool {
+    pub(crate) fn allows_clients_at_any_time(self) -> bool {
         self.keeps_all_data() || self.is_about_tokens()
     }
 
-    /// The only fault of the mode's runs, if there is just one.
     pub(crate) fn single(self) -> Option<Single> {
         if let Self::Single(single) = self { Some(single) } else { None }
     }

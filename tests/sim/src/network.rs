@@ -10,27 +10,23 @@ use quorlock_test::internals::{ConnId, Phase, StreamEnd};
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// `TCP_USER_TIMEOUT` of the library: a sender repeats unacknowledged data for this time, and older
-/// data is not delivered. Slightly shorter, because the sender's clock may be fast.
+/// How long a sender repeats unacknowledged data. Older data is not delivered. The value is the
+/// library's `TCP_USER_TIMEOUT`, shortened slightly because the sender's clock may be fast.
 const USER_TIMEOUT: Instant = 9_900 * MS;
 
-/// Maximum number of connections that a process opens to a node per second: a few clients on a few
-/// runtimes, each with growing pauses.
+/// The maximum number of connections that a process may open to a node per second. A process can
+/// have a few clients on a few runtimes, each with growing pauses.
 const MOST_OPENED: u32 = 300;
 
-/// A packet.
 pub(crate) enum Packet {
-    /// The client opens a connection.
     Open,
-    /// The node has accepted the connection.
     Accepted,
     Bytes(Vec<u8>),
-    /// Not a real packet: marks that the bytes before it contain a reply to the `TIME` that was
-    /// sent at `asked`.
+    /// A marker, not a real packet. It follows the bytes of a reply to `TIME`. The `TIME` was sent
+    /// at `asked`.
     TimeReply {
         asked: Instant,
     },
-    /// The peer has closed the connection.
     End,
     /// The connection is refused or reset.
     Reset,
@@ -39,7 +35,7 @@ pub(crate) enum Packet {
 /// One direction of a connection.
 #[derive(Default)]
 pub(crate) struct Pipe {
-    /// Packets in transit: sending time, arrival time, content.
+    /// The packets in transit. Each has a sending time and an arrival time.
     packets: VecDeque<(Instant, Instant, Packet)>,
     last_arrival: Instant,
     is_planned: bool,
@@ -49,11 +45,12 @@ pub(crate) struct Connection {
     pub(crate) process: usize,
     pub(crate) node: usize,
     pub(crate) end: StreamEnd,
-    /// The last turn in which the client has read, and the number of bytes.
+    /// The last turn of the scheduler in which the client has read, and the number of bytes that it
+    /// read in that turn.
     pub(crate) read: (u64, usize),
-    /// The server's connection, while it exists.
     pub(crate) server: Option<ConnId>,
-    /// The time since which the client has waited for any byte.
+    /// When the client first wrote to the connection since it last received data. `None` if the
+    /// client has received data since its last write.
     silent_since: Option<Instant>,
     to_node: Pipe,
     to_client: Pipe,
@@ -69,7 +66,8 @@ impl Connection {
 }
 
 impl Core {
-    /// A client starts to connect.
+    /// Opens a connection from a client to the node behind `address`. Returns the connection's
+    /// index.
     pub(crate) fn open(&mut self, process: usize, client: u64, address: usize) -> usize {
         let node = self.addresses[address];
         self.check_pace(process, node);
@@ -89,7 +87,7 @@ impl Core {
         connection
     }
 
-    /// Checks that an unreachable node is retried only after pauses.
+    /// Checks that a client pauses before it connects to an unreachable node again.
     fn check_pace(&mut self, process: usize, node: usize) {
         let second = self.now / S;
         let pace = self.opened.entry((process, node)).or_default();
@@ -100,7 +98,6 @@ impl Core {
         }
     }
 
-    /// Counts the connections of a client to a node per minute.
     fn check_pace_of_minute(&mut self, process: usize, client: u64, address: usize) {
         let Some(single) = self.single else { return };
         let minute = self.now / (60 * S);
@@ -113,7 +110,7 @@ impl Core {
         }
     }
 
-    /// The client writes. All bytes are accepted.
+    /// Sends `bytes` from the client to the node. All bytes are accepted.
     pub(crate) fn write(&mut self, connection: usize, bytes: &[u8]) {
         let (process, node) =
             (self.connections[connection].process, self.connections[connection].node);
@@ -125,7 +122,7 @@ impl Core {
         if let Some(at) = request_of_time(bytes)
             && at > 0
             && !self.is_calm()
-            && self.dice.chance(self.weather.cuts)
+            && self.dice.chance(self.network_quality.cuts)
         {
             note!(self, "#{connection} breaks before the TIME");
             self.send(connection, Way::ToNode, Packet::Bytes(bytes[..at].to_vec()));
@@ -134,15 +131,15 @@ impl Core {
             self.send(connection, Way::ToClient, Packet::Reset);
             return;
         }
-        let cut = (bytes.len() > 1 && self.dice.chance(self.weather.splits))
+        let cut = (bytes.len() > 1 && self.dice.chance(self.network_quality.splits))
             .then(|| 1 + self.dice.index(bytes.len() - 1));
         let (first, rest) = bytes.split_at(cut.unwrap_or(bytes.len()));
         self.send(connection, Way::ToNode, Packet::Bytes(first.to_vec()));
         if !rest.is_empty() {
             self.send(connection, Way::ToNode, Packet::Bytes(rest.to_vec()));
         }
-        let is_spared = self.is_calm() || self.is_first_meeting(process, node);
-        if !is_spared && self.dice.chance(self.weather.breaks) {
+        let is_spared = self.is_calm() || self.is_unreached_witness(process, node);
+        if !is_spared && self.dice.chance(self.network_quality.breaks) {
             self.cut(connection);
         }
     }
@@ -155,8 +152,8 @@ impl Core {
         let (process, since) = (it.process, *it.silent_since.get_or_insert(now));
         let delays = self.delays;
         let holds = if delays.holds > 0 { 10 * delays.longest } else { 0 };
-        // A late alarm postpones the detection by a node timeout, because replies may be unread,
-        // and the next alarm may be late again.
+        // A late alarm postpones the detection by a node timeout, because replies may be unread.
+        // The next alarm may be late again.
         let rounds = if delays.late_alarms > 0 { 8 } else { 4 };
         let allowed = rounds * (self.node_timeout + delays.late_alarms) + 50 * MS + holds;
         let silent = now.saturating_sub(since);
@@ -169,25 +166,24 @@ impl Core {
         }
     }
 
-    /// Draws a delay for one packet.
     fn delay(&mut self, connection: usize) -> Instant {
-        let weather = self.weather;
+        let network_quality = self.network_quality;
         let Connection { process, node, .. } = self.connections[connection];
-        let is_spared = self.is_calm() || self.is_first_meeting(process, node);
-        if !is_spared && self.dice.chance(weather.slow) {
-            return self.dice.of_any_size(weather.delay.1, weather.long);
+        let is_spared = self.is_calm() || self.is_unreached_witness(process, node);
+        if !is_spared && self.dice.chance(network_quality.slow) {
+            return self.dice.log_uniform(network_quality.delay.1, network_quality.longest_delay);
         }
-        let delay = self.dice.between(weather.delay.0, weather.delay.1);
-        if self.is_first_meeting(process, node)
+        let delay = self.dice.between(network_quality.delay.0, network_quality.delay.1);
+        if self.is_unreached_witness(process, node)
             && !self.is_calm()
-            && self.readings.meeting_delay > 0
+            && self.readings.witness_delay > 0
         {
-            return delay + self.dice.below(self.readings.meeting_delay);
+            return delay + self.dice.below(self.readings.witness_delay);
         }
         delay
     }
 
-    /// Sends a packet, which arrives after the packets before it.
+    /// Sends a packet. It arrives after all earlier packets of its direction.
     pub(crate) fn send(&mut self, connection: usize, way: Way, packet: Packet) {
         let now = self.now;
         let at = now + self.delay(connection);
@@ -199,7 +195,7 @@ impl Core {
         self.plan_arrival(connection, way);
     }
 
-    /// The same, immediately after the last packet.
+    /// Sends a packet that arrives immediately after the previous packet of its direction.
     pub(crate) fn send_behind(&mut self, connection: usize, way: Way, packet: Packet) {
         let now = self.now;
         let pipe = self.connections[connection].pipe(way);
@@ -220,7 +216,8 @@ impl Core {
         self.events.plan(at.max(self.now), WorldEvent::Arrival { connection, way });
     }
 
-    /// Delivers a packet, unless the link is blocked. Returns the waker to call.
+    /// Delivers the next packet of a connection, unless the link is blocked. Returns the waker of
+    /// the task that waits for the packet, if any.
     pub(crate) fn arrive(&mut self, connection: usize, way: Way) -> Option<Waker> {
         let now = self.now;
         let it = &mut self.connections[connection];
@@ -234,12 +231,12 @@ impl Core {
             return None;
         }
         if self.blocked.contains(&ends) {
-            // The packet is repeated until it is acknowledged: `unblock` schedules its arrival
-            // again.
+            // A sender repeats the packet until it is acknowledged, so `unblock` schedules the
+            // arrival again.
             return None;
         }
         if way == Way::ToNode && now.saturating_sub(sent) > USER_TIMEOUT {
-            // The sender has given up the connection.
+            // The sender has abandoned the connection.
             return self.break_both(connection);
         }
         let (_, _, packet) = self.connections[connection].pipe(way).packets.pop_front()?;
@@ -275,8 +272,8 @@ impl Core {
         it.end.reader.take()
     }
 
-    /// The client closes the connection. Data that it has written still arrives, followed by the
-    /// end.
+    /// Closes the client's end of the connection. Data that the client has written still arrives,
+    /// followed by the end of the stream. Returns the reader's waker, if any.
     pub(crate) fn close(&mut self, connection: usize) -> Option<Waker> {
         let it = &mut self.connections[connection];
         let before = std::mem::replace(&mut it.end.phase, Phase::Dropped);
@@ -289,8 +286,9 @@ impl Core {
         waker
     }
 
-    /// The client's process has ended. Its kernel closes the connection, or the whole machine has
-    /// failed.
+    /// Handles the end of the client's process. The kernel closes the connection, unless
+    /// `is_silent` is true because the whole machine has failed. Returns the reader's waker, if
+    /// any.
     pub(crate) fn abandon(&mut self, connection: usize, is_silent: bool) -> Option<Waker> {
         if !is_silent {
             return self.close(connection);
@@ -302,11 +300,12 @@ impl Core {
         it.end.reader.take()
     }
 
-    /// The network breaks the connection. Packets in transit to the node are lost or arrive late.
+    /// Breaks the connection in the network. Packets that are in transit to the node are lost or
+    /// arrive late.
     pub(crate) fn cut(&mut self, connection: usize) {
-        let (now, late) = (self.now, self.weather.late);
+        let (now, late) = (self.now, self.network_quality.late);
         let is_late = self.dice.chance(late);
-        let delay = self.dice.of_any_size(US, 9 * S);
+        let delay = self.dice.log_uniform(US, 9 * S);
         let it = &mut self.connections[connection];
         note!(
             self,
@@ -326,7 +325,8 @@ impl Core {
         self.send(connection, Way::ToNode, Packet::End);
     }
 
-    /// Both ends notice the end of the connection. Packets in transit are lost.
+    /// Breaks the connection at both ends. Packets in transit are lost. Returns the reader's waker,
+    /// if any.
     pub(crate) fn break_both(&mut self, connection: usize) -> Option<Waker> {
         let it = &mut self.connections[connection];
         it.to_node.packets.clear();
@@ -342,7 +342,6 @@ impl Core {
         waker
     }
 
-    /// Removes the block between a process and a node.
     pub(crate) fn unblock(&mut self, process: usize, node: usize) {
         self.blocked.remove(&(process, node));
         for connection in 0..self.connections.len() {

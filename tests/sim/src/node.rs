@@ -1,4 +1,4 @@
-//! A node's machine: its server, its clock, and the packets that wait while it is stalled.
+//! A node's machine: the server, the clock, and the packets that wait while the node is stalled.
 
 use crate::clock::{Instant, MS, MachineClock, S, US};
 use crate::closing::Closing;
@@ -12,10 +12,9 @@ use quorlock_test::internals::{Config, ConnId, Output, Server};
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
-/// Maximum time from a key's expiry until the server deletes it.
+/// The maximum time between the expiry of a key and its deletion by the server.
 const EXPIRY_CYCLE: Instant = 100 * MS;
 
-/// Uptime of the nodes at the start of a run.
 const UP_FOR: Instant = 86_400 * S;
 
 pub(crate) struct NodeHost {
@@ -23,24 +22,23 @@ pub(crate) struct NodeHost {
     pub(crate) config: Config,
     pub(crate) clock: MachineClock,
     pub(crate) is_down: bool,
-    /// Set if the node closes connections because of a command.
+    /// How the node closes connections because of a command. `None` if it does not.
     pub(crate) closing: Option<Closing>,
-    /// The process is stalled. Its kernel accepts packets.
+    /// Whether the server process is stalled. The kernel still accepts packets.
     pub(crate) is_stopped: bool,
     waiting: VecDeque<(usize, Packet)>,
-    /// The network's connection for each of the server's connections.
+    /// The index of the network connection that belongs to each of the server's connections.
     connections: BTreeMap<ConnId, usize>,
     expiry: Option<EventId>,
     pub(crate) runs: u32,
-    /// The node keeps its keys across restarts.
     pub(crate) is_durable: bool,
     pub(crate) tenures: Tenures,
     pub(crate) counters: Counters,
-    /// Last loss of counters.
+    /// The time of the last loss of fencing counters.
     pub(crate) wiped: Option<Instant>,
-    /// Last restart or flush.
+    /// The time of the last restart or flush.
     pub(crate) restarted: Option<Instant>,
-    /// Last clock step, and whether it was forward.
+    /// The time of the last clock step, and whether the step was forward.
     pub(crate) last_step: Option<(Instant, bool)>,
 }
 
@@ -73,7 +71,7 @@ impl NodeHost {
 }
 
 impl Core {
-    /// The node's wall clock in microseconds.
+    /// Returns the node's wall clock in microseconds.
     pub(crate) fn node_wall(&self, node: usize) -> u64 {
         self.nodes[node].clock.read(self.now) / US
     }
@@ -99,13 +97,12 @@ impl Core {
         None
     }
 
-    /// The server reads a packet.
     fn serve(&mut self, connection: usize, packet: Packet, is_accepted: bool) {
         let node = self.connections[connection].node;
         let wall = self.node_wall(node);
         let sender = &mut self.processes[self.connections[connection].process];
         if sender.is_dead {
-            // The packet may have been in transit for long.
+            // The packet may have been in transit for a long time after the sender ended.
             sender.died = Some(self.now);
         }
         match packet {
@@ -154,7 +151,7 @@ impl Core {
                     note!(self, "n{node} -> #{connection} {}", Shown(&bytes));
                     self.trace.mix(&(self.now, connection, &bytes));
                     let answered = self.readings.answered(connection, &bytes);
-                    if bytes.len() > 1 && self.dice.chance(self.weather.splits) {
+                    if bytes.len() > 1 && self.dice.chance(self.network_quality.splits) {
                         let (first, rest) = bytes.split_at(1 + self.dice.index(bytes.len() - 1));
                         self.send(connection, Way::ToClient, Packet::Bytes(first.to_vec()));
                         self.send(connection, Way::ToClient, Packet::Bytes(rest.to_vec()));
@@ -181,12 +178,11 @@ impl Core {
         if self.nodes[node].expiry.is_some() {
             return;
         }
-        let late = self.dice.of_any_size(US, EXPIRY_CYCLE);
+        let late = self.dice.log_uniform(US, EXPIRY_CYCLE);
         let at = self.nodes[node].clock.when(due * US).max(self.now).saturating_add(late);
         self.nodes[node].expiry = Some(self.events.plan(at, WorldEvent::Expiry { node }));
     }
 
-    /// The server deletes expired keys.
     pub(crate) fn expire(&mut self, node: usize) {
         self.nodes[node].expiry = None;
         if self.nodes[node].is_down || self.nodes[node].is_stopped {
@@ -198,7 +194,6 @@ impl Core {
         self.plan_expiry(node);
     }
 
-    /// Applies an action of the server's operator.
     pub(crate) fn act_on(
         &mut self,
         node: usize,
@@ -215,8 +210,8 @@ impl Core {
         note!(self, "n{node} is stalled");
     }
 
-    /// Continues a stalled node. It reads the waiting packets by connection, in a random order of
-    /// the connections.
+    /// Continues a stalled node. The node reads all waiting packets of one connection before those
+    /// of the next. The order of connections is random.
     pub(crate) fn continue_node(&mut self, node: usize) {
         self.nodes[node].is_stopped = false;
         note!(self, "n{node} continues");
@@ -240,7 +235,8 @@ impl Core {
         self.plan_expiry(node);
     }
 
-    /// The server process ends. Its kernel resets the connections, or the whole machine fails.
+    /// Ends the server process. The kernel resets the connections, unless `is_silent` is true
+    /// because the whole machine fails.
     pub(crate) fn crash(&mut self, node: usize, is_silent: bool) {
         note!(
             self,
@@ -259,7 +255,7 @@ impl Core {
         }
     }
 
-    /// Restarts the server, with or without its keys.
+    /// Restarts the server. It keeps its keys if `forgets` is false or if the node is durable.
     pub(crate) fn restart(&mut self, node: usize, forgets: bool) {
         let keeps_keys = !forgets || self.nodes[node].is_durable;
         if !keeps_keys {
@@ -280,15 +276,15 @@ impl Core {
         self.plan_expiry(node);
     }
 
-    /// The keys of locks on a node, without companion keys.
+    /// Returns the keys of all locks on a node, without their auxiliary keys.
     pub(crate) fn lock_keys(&self, node: usize) -> impl Iterator<Item = String> {
         let keys = self.nodes[node].server.keys(self.node_wall(node));
         let keys = keys.map(|(key, _)| String::from_utf8_lossy(key).into_owned());
         keys.filter(|key| !key.contains("#quorlock:"))
     }
 
-    /// Number of nodes that have the key.
-    pub(crate) fn keys_of(&self, key: &str) -> usize {
+    /// Returns the number of nodes that have `key`.
+    pub(crate) fn count_nodes_with_key(&self, key: &str) -> usize {
         let has = |node: &usize| {
             let mut keys = self.nodes[*node].server.keys(self.node_wall(*node));
             keys.any(|(other, _)| other == key.as_bytes())
@@ -296,7 +292,7 @@ impl Core {
         (0..self.nodes.len()).filter(has).count()
     }
 
-    /// Steps the node's wall clock.
+    /// Sets the node's clock forward by `by` nanoseconds, or back if `by` is negative.
     pub(crate) fn step_node(&mut self, node: usize, by: i64) {
         let now = self.now;
         note!(self, "the clock of n{node} steps by {} ms", by / 1_000_000);

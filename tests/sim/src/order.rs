@@ -1,47 +1,49 @@
-//! The order of a client's commands on each connection (I8).
+//! Checks the order of a client's commands on each connection: no lock is set or extended after its
+//! release, and releases are repeated before new acquires (I8).
 //!
-//! Commands are classified by their arguments, because the commands identify scripts by their
-//! hashes. Only keys of the form `r0` are checked: no other client deletes their values by force.
+//! Commands identify scripts by their hashes, so the checks classify commands by their arguments.
+//! Only keys of the form `r0` are checked, because no other client deletes the values of these keys
+//! by force.
 
 use crate::ledger::{lock_of, unique_part};
 use crate::rule::Rule;
 use crate::shared::Core;
 use std::collections::BTreeSet;
 
-/// Values of the second argument of scripts that update counters.
+/// The possible values of the second argument of scripts that update fencing counters.
 const UPDATES: [&[u8]; 3] = [b"incr", b"touch", b"try"];
 
-/// Suffix of the value that a released lock's key holds during its cool-down.
+/// The suffix of the value that a released lock's key holds during its cool-down.
 const COOL_DOWN: &[u8] = b"+cool-down";
 
-/// Effect of a command on the keys of a value.
 #[derive(Debug, PartialEq, Eq)]
 enum Effect {
-    /// Sets the keys, or replaces another value.
+    /// Sets the keys, possibly replacing another value.
     Sets,
     /// Sets or extends the keys.
     Keeps,
     Releases,
 }
 
-/// The values that were released, by connection and by node.
+/// The values of locks that were released, by connection and by node.
 #[derive(Default)]
 pub(crate) struct Order {
     by_connection: BTreeSet<(usize, Vec<u8>)>,
     by_node: BTreeSet<(usize, Vec<u8>)>,
-    /// Values for which any command was sent, by node.
+    /// The values for which any command was sent, by node.
     sent: BTreeSet<(usize, Vec<u8>)>,
 }
 
 impl Order {
-    /// Checks complete commands that a client writes. Returns a description of a wrong order.
+    /// Records the complete commands that a client writes, and checks their order. Returns a
+    /// description of the first violation, or `None`.
     fn record_written(&mut self, connection: usize, node: usize, bytes: &[u8]) -> Option<String> {
         let mut wrong = None;
-        // The first command of a new attempt in this pipeline.
+        // The value of the first new attempt in this pipeline.
         let mut begun: Option<Vec<u8>> = None;
         let mut previous: Option<Vec<u8>> = None;
         for (effect, value) in commands(bytes).filter_map(|command| classify(&command)) {
-            // A native release of several keys has a command for each of them.
+            // A native release of several keys has one command for each key.
             let released = Some(&value).filter(|_| effect == Effect::Releases).cloned();
             if std::mem::replace(&mut previous, released) == Some(value.clone()) {
                 continue;
@@ -77,7 +79,6 @@ impl Core {
     }
 }
 
-/// The commands in `bytes`, as their arguments.
 fn commands(mut bytes: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
     std::iter::from_fn(move || {
         let count = length(&mut bytes, b'*')?;
@@ -92,7 +93,8 @@ fn argument<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(argument)
 }
 
-/// Reads a line with a type byte and a number.
+/// Reads a line that consists of the type byte `mark` and a number, and removes it from `bytes`.
+/// Returns `None` if the line is incomplete or has another type.
 fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
     let end = memchr::memmem::find(bytes, b"\r\n")?;
     let (line, rest) = bytes.split_at(end);
@@ -100,7 +102,8 @@ fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
     std::str::from_utf8(line.strip_prefix(&[mark])?).ok()?.parse().ok()
 }
 
-/// Effect of a command, and the digits that identify its value.
+/// Returns the effect of a command on a lock, and the unique part of the lock's value. Returns
+/// `None` for other commands.
 fn classify(command: &[&[u8]]) -> Option<(Effect, Vec<u8>)> {
     let (key, effect, value) = match command {
         [b"SET", key, value, ..] | [b"MSETEX", _, key, value, ..] => (key, Effect::Sets, value),
@@ -117,7 +120,8 @@ fn classify(command: &[&[u8]]) -> Option<(Effect, Vec<u8>)> {
     Some((effect, unique_part(value).to_vec()))
 }
 
-/// Like [`classify`], for the arguments of a script that follow the keys.
+/// Returns the effect of a script and its lock value, as determined by the arguments after the
+/// keys.
 fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Effect, &'a &'a [u8])> {
     match arguments {
         [_, update, _, own @ ..] if UPDATES.contains(update) => classify_script(own),

@@ -1,4 +1,4 @@
-//! Panics of a client's coordinator, and floods of pushes.
+//! Panics of a client's coordinator task, and floods of pushes.
 
 use crate::clock::{Instant, MS};
 use crate::closing::ACQUIRED;
@@ -17,17 +17,15 @@ use quorlock_test::internals::Phase;
 use std::pin::pin;
 use std::time::Duration;
 
-/// A call during which the coordinator panics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PanicCall {
     lasting: Instant,
     is_extended: bool,
-    /// Another acquire waits for the lock.
+    /// Whether another acquire waits for the lock when the coordinator panics.
     is_wanted: bool,
     is_released: bool,
 }
 
-/// Nodes flood their clients with pushes.
 pub(crate) fn plan_floods(planner: &mut Planner<'_>) {
     for _ in 0..planner.dice.between(1, 5) {
         let (at, node) = (planner.moment(), planner.dice.index(planner.scenario.nodes));
@@ -53,7 +51,7 @@ impl Core {
 impl PanicCall {
     pub(crate) fn draw(ttl: Instant, dice: &mut Dice) -> Self {
         Self {
-            lasting: dice.of_any_size(MS, ttl / 4),
+            lasting: dice.log_uniform(MS, ttl / 4),
             is_extended: dice.chance(500),
             is_wanted: dice.chance(500),
             is_released: dice.chance(500),

@@ -12,46 +12,44 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of processes.
 pub(crate) const MOST_PROCESSES: usize = 4;
 
-/// Maximum number of runtimes of a process.
+/// The maximum number of runtimes per process.
 pub(crate) const MOST_RUNTIMES: usize = 3;
 
-/// State of a process's runtimes, as the scheduler needs it.
+/// The state of a process's runtimes that the scheduler needs.
 #[derive(Default)]
 pub(crate) struct RuntimeStates {
     woken: [AtomicBool; MOST_RUNTIMES],
-    /// The runtime that runs now.
+    /// The index of the runtime that is running now.
     running: AtomicUsize,
-    /// Number of existing tasks.
     pub(crate) tasks: AtomicUsize,
-    /// Number of tasks that were created.
-    pub(crate) made: AtomicUsize,
-    /// True while a runtime is shut down.
+    /// The number of tasks that the process has created so far.
+    pub(crate) tasks_created: AtomicUsize,
     is_closing: AtomicBool,
-    /// Runtimes that were not shut down.
+    /// For each runtime, whether it has started and has not been shut down.
     alive: [AtomicBool; MOST_RUNTIMES],
-    /// Runtimes that are no longer polled, because they are about to be shut down.
+    /// For each runtime, whether it is no longer polled because it will be shut down.
     unpolled: [AtomicBool; MOST_RUNTIMES],
-    /// Dropped tasks, with their numbers.
+    /// The tasks that were dropped during a shutdown. Each has its creation number.
     dropped_tasks: Mutex<Vec<(usize, Box<dyn Send>)>>,
 }
 
 impl RuntimeStates {
-    pub(crate) fn note(&self, runtime: usize) {
+    pub(crate) fn mark_woken(&self, runtime: usize) {
         self.woken[runtime].store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_all(&self) {
-        (0..MOST_RUNTIMES).for_each(|runtime| self.note(runtime));
+    pub(crate) fn mark_all_woken(&self) {
+        (0..MOST_RUNTIMES).for_each(|runtime| self.mark_woken(runtime));
     }
 
     pub(crate) fn is_woken(&self, runtime: usize) -> bool {
         self.woken[runtime].load(Ordering::Relaxed)
     }
 
-    /// Marks `runtime` as running, until it has no more work.
+    /// Marks `runtime` as running and as no longer woken. The caller then runs the runtime until it
+    /// has no more work.
     pub(crate) fn begin(&self, runtime: usize) {
         self.running.store(runtime, Ordering::Relaxed);
         self.woken[runtime].store(false, Ordering::Relaxed);
@@ -69,12 +67,11 @@ impl RuntimeStates {
         self.alive[runtime].load(Ordering::Relaxed) && !self.is_unpolled(runtime)
     }
 
-    /// Number of runtimes that were not shut down.
+    /// Returns the number of runtimes that are still polled.
     pub(crate) fn runtimes(&self) -> u32 {
         (0..MOST_RUNTIMES).map(|runtime| u32::from(self.is_alive(runtime))).sum()
     }
 
-    /// Stops polling `runtime`, which is to be shut down.
     pub(crate) fn stop_polling(&self, runtime: usize) {
         self.unpolled[runtime].store(true, Ordering::Relaxed);
     }
@@ -83,14 +80,16 @@ impl RuntimeStates {
         self.unpolled[runtime].load(Ordering::Relaxed)
     }
 
-    /// Keeps a task that a runtime drops during its shutdown.
-    pub(crate) fn bury(&self, number: usize, task: Box<dyn Send>) {
+    /// Keeps a task that a runtime drops during its shutdown. Tasks that are dropped at other times
+    /// are not kept.
+    pub(crate) fn keep_dropped_task(&self, number: usize, task: Box<dyn Send>) {
         if self.is_closing.load(Ordering::Relaxed) {
             self.dropped_tasks().push((number, task));
         }
     }
 
-    /// Shuts runtimes down, and then drops their tasks in the order of their creation.
+    /// Shuts `runtimes` down by dropping them. Afterwards, drops their tasks in the order of
+    /// creation.
     pub(crate) fn close(&self, runtimes: impl Sized) {
         self.is_closing.store(true, Ordering::Relaxed);
         drop(runtimes);
@@ -107,40 +106,40 @@ impl RuntimeStates {
 
 #[allow(clippy::struct_excessive_bools)] // Independent states.
 pub(crate) struct Process {
-    /// Clock for validity.
+    /// The clock that measures the validity of leases.
     pub(crate) clock: MachineClock,
     pub(crate) wall: MachineClock,
     pub(crate) runtime_states: Arc<RuntimeStates>,
     pub(crate) is_dead: bool,
-    /// Time at which it was killed, or at which a node last read one of its packets after that.
+    /// The time at which the process was killed, or at which a node last read a packet of the
+    /// killed process.
     pub(crate) died: Option<Instant>,
-    /// Last shutdown of one of its runtimes.
+    /// The time of the last shutdown of a runtime.
     pub(crate) shut_down: Option<Instant>,
-    /// Last panic of the coordinator of its client.
+    /// The time of the last panic of the client's coordinator task.
     pub(crate) panicked: Option<Instant>,
-    /// Set once it has created another client for a call, which is used on one runtime.
+    /// Whether the process has created another client for a call. That client is used on one
+    /// runtime only.
     pub(crate) has_others: bool,
     pub(crate) has_started: bool,
-    /// The process is stopped: none of its tasks is polled.
     pub(crate) is_stopped: bool,
-    /// Events that occurred while it was stopped.
+    /// The events that occurred while the process was stopped.
     pub(crate) missed: Vec<WorldEvent>,
-    /// For each runtime, the time until which another task blocks it.
+    /// For each runtime, the time until which a task blocks it.
     pub(crate) held: [Instant; MOST_RUNTIMES],
     alarms: BTreeMap<u64, AlarmEntry>,
     last_alarm: u64,
-    /// True if all its connections belong to its first runtime.
+    /// Whether all connections of the process use its first runtime.
     pub(crate) is_pinned: bool,
-    /// All times in which a part of it was not polled.
+    /// All periods in which the process, or one of its runtimes, was not polled.
     stalls: Vec<Stall>,
 }
 
-/// A time in which a part of a process was not polled.
 #[derive(Clone, Copy)]
 struct Stall {
     since: Instant,
     until: Instant,
-    /// The runtime; `None` for the whole process.
+    /// The runtime that was not polled, or `None` if the whole process was stopped.
     runtime: Option<usize>,
 }
 
@@ -151,9 +150,8 @@ impl Stall {
 }
 
 struct AlarmEntry {
-    /// The client that has set the alarm.
     client: u64,
-    /// Due time by the process's clock. `None` while it rings.
+    /// When the alarm is due by the process's clock, or `None` while the alarm rings.
     at: Option<u64>,
     bell: Bell,
     event: Option<EventId>,
@@ -186,21 +184,19 @@ impl Process {
     }
 }
 
-/// Action for an alarm event.
-pub(crate) enum DueWork {
+pub(crate) enum AlarmAction {
     Nothing,
     Ring { bell: Bell, now: Duration },
 }
 
 impl Core {
-    /// Reading of the clock of `process`.
-    pub(crate) fn local(&self, process: usize) -> u64 {
+    pub(crate) fn process_clock(&self, process: usize) -> u64 {
         self.processes[process].clock.read(self.now)
     }
 
-    /// Due times of a client's alarms, in milliseconds from now.
+    /// Returns the times until a client's alarms become due, in milliseconds.
     pub(crate) fn alarms_of(&self, process: usize, client: u64) -> Vec<u64> {
-        let now = self.local(process);
+        let now = self.process_clock(process);
         let alarms = self.processes[process].alarms.values();
         let alarms = alarms.filter(|alarm| alarm.client == client);
         alarms.map(|alarm| alarm.at.unwrap_or(now).saturating_sub(now) / MS).collect()
@@ -217,7 +213,7 @@ impl Core {
 
     fn plan_alarm(&mut self, process: usize, alarm: u64) {
         let late = self.delays.late_alarms;
-        let is_spared = self.now < self.calm || self.is_meeting(process);
+        let is_spared = self.now < self.calm || self.has_unreached_witness(process);
         let late = if late == 0 || is_spared { 0 } else { self.dice.below(late) };
         let now = self.now;
         let it = &mut self.processes[process];
@@ -251,32 +247,34 @@ impl Core {
         }
     }
 
-    /// Handles the event of an alarm.
-    pub(crate) fn begin_ringing(&mut self, process: usize, alarm: u64) -> DueWork {
-        let now = self.local(process);
+    /// Handles the event of an alarm. If the alarm is due, returns the bell that the caller must
+    /// ring.
+    pub(crate) fn begin_ringing(&mut self, process: usize, alarm: u64) -> AlarmAction {
+        let now = self.process_clock(process);
         let it = &mut self.processes[process];
         if it.is_dead {
-            return DueWork::Nothing;
+            return AlarmAction::Nothing;
         }
         if it.is_stopped {
             it.missed.push(WorldEvent::Alarm { process, alarm });
-            return DueWork::Nothing;
+            return AlarmAction::Nothing;
         }
-        let Some(entry) = it.alarms.get_mut(&alarm) else { return DueWork::Nothing };
+        let Some(entry) = it.alarms.get_mut(&alarm) else { return AlarmAction::Nothing };
         entry.event = None;
         if entry.at.is_none_or(|at| now < at) {
             self.plan_alarm(process, alarm);
-            return DueWork::Nothing;
+            return AlarmAction::Nothing;
         }
         entry.at = None;
-        DueWork::Ring { bell: entry.bell.clone(), now: Duration::from_nanos(now) }
+        AlarmAction::Ring { bell: entry.bell.clone(), now: Duration::from_nanos(now) }
     }
 
-    /// Handles the end of a ring. `again` is the next due time.
+    /// Handles the end of an alarm's ring. `again` is the alarm's next due time, or `None` if the
+    /// alarm has ended.
     pub(crate) fn end_ringing(&mut self, process: usize, alarm: u64, again: Option<Duration>) {
         let Some(entry) = self.processes[process].alarms.get_mut(&alarm) else { return };
         let Some(again) = again else {
-            // Like the library's timer, an ended alarm cannot be rescheduled.
+            // An ended alarm cannot be rescheduled, as in the library's timer.
             entry.at = None;
             self.processes[process].alarms.remove(&alarm);
             return;
@@ -286,7 +284,7 @@ impl Core {
         self.plan_alarm(process, alarm);
     }
 
-    /// Schedules the alarms of `process` again after a change of its clock.
+    /// Reschedules the alarms of `process` after a change of the process's clock.
     pub(crate) fn replan_alarms(&mut self, process: usize) {
         let alarms: Vec<_> = self.processes[process].alarms.keys().copied().collect();
         for alarm in alarms {
@@ -294,7 +292,8 @@ impl Core {
         }
     }
 
-    /// Records that `process`, or one of its runtimes, is not polled for this time.
+    /// Records that `process` is not polled for `lasting` nanoseconds from now. If `runtime` is
+    /// set, only that runtime is affected.
     pub(crate) fn record_stall(
         &mut self,
         process: usize,
@@ -305,12 +304,14 @@ impl Core {
         self.processes[process].stalls.push(stall);
     }
 
-    /// Total time between `from` and `to` in which a part of `process` was not polled.
+    /// Returns for how long the process or any of its runtimes was not polled between `from` and
+    /// `to`. Periods of different runtimes add up.
     pub(crate) fn stalled_between(&self, process: usize, from: Instant, to: Instant) -> Instant {
         self.processes[process].stalls.iter().map(|stall| stall.within(from, to)).sum()
     }
 
-    /// Total time since `from` in which a part of `process` other than `runtime` was not polled.
+    /// Returns for how long the process or a runtime other than `runtime` has not been polled since
+    /// `from`. Periods of different runtimes add up.
     pub(crate) fn stalled_beside(&self, process: usize, runtime: usize, from: Instant) -> Instant {
         let others = self.processes[process].stalls.iter();
         let others = others.filter(|stall| stall.runtime != Some(runtime));
@@ -326,12 +327,11 @@ pub(crate) fn millis(ms: u64) -> Duration {
     Duration::from_nanos(ms * MS)
 }
 
-/// The world as seen by a client in a process.
+/// The simulated environment in which a client of a process runs.
 #[derive(Clone)]
 pub(crate) struct ProcessWorld {
     pub(crate) shared: Arc<Shared>,
     pub(crate) process: usize,
-    /// Number of the client.
     pub(crate) client: u64,
     pub(crate) runtime_states: Arc<RuntimeStates>,
 }
@@ -344,7 +344,7 @@ struct SetAlarm {
 
 impl World for ProcessWorld {
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.shared.lock().local(self.process))
+        Duration::from_nanos(self.shared.lock().process_clock(self.process))
     }
 
     fn wall_clock(&self) -> Duration {
@@ -358,7 +358,7 @@ impl World for ProcessWorld {
     }
 
     fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
-        // Addresses have the form n0:6379.
+        // Addresses have the form `n0:6379`.
         let digits = node.trim_start_matches('n').split(':').next().unwrap_or_default();
         let address = digits.parse().expect("a node of the simulation");
         crate::stream::connect(self.shared.clone(), (self.process, self.client), address)

@@ -1,5 +1,5 @@
-//! Plans of restarts without data, in groups or one after the other, and of clients that start
-//! late.
+//! Plans restarts without data, either in groups or one after the other, and the start of late
+//! clients.
 
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
@@ -9,7 +9,6 @@ use crate::scenario::{FaultPlan, Scenario};
 use quorlock::RestartGuard;
 
 impl Mode {
-    /// The restart guard of the clients.
     pub(crate) fn guard(self) -> RestartGuard {
         match self {
             Self::Guarded(Guarded::Strict) => RestartGuard::Strict,
@@ -22,7 +21,6 @@ impl Mode {
     }
 }
 
-/// Plans a few restarts of groups of nodes without data.
 pub(crate) fn plan_groups(planner: &mut Planner<'_>) {
     let (mode, nodes) = (planner.scenario.mode, planner.scenario.nodes);
     let minority = (nodes - 1) / 2;
@@ -59,8 +57,8 @@ fn restart_group(most: usize, planner: &mut Planner<'_>) {
     let takes_all = matches!(mode, Mode::Wiped(_)) || planner.dice.chance(500);
     let count = if takes_all { most } else { 1 + planner.dice.index(most) };
     if mode.restarts_groups() && planner.dice.chance(500) {
-        // Shortly before the end of a second: then uptimes in whole seconds deviate the most.
-        at = at - at % S + S - planner.dice.of_any_size(4 * MS, 512 * MS);
+        // Uptimes in whole seconds deviate the most shortly before the end of a second.
+        at = at - at % S + S - planner.dice.log_uniform(4 * MS, 512 * MS);
         at = at.max(planner.scenario.calm);
     }
     for node in (first..first + count).map(|node| node % nodes) {
@@ -70,7 +68,7 @@ fn restart_group(most: usize, planner: &mut Planner<'_>) {
     }
 }
 
-/// Plans restarts without data, one node after the other, of up to all nodes but one.
+/// Plans restarts without data, one node after the other. At least one node never restarts.
 pub(crate) fn plan_rolls(planner: &mut Planner<'_>) {
     let (mode, nodes) = (planner.scenario.mode, planner.scenario.nodes);
     let is_silent = mode == Mode::Outside(Outside::SilentOld);
@@ -96,14 +94,14 @@ pub(crate) fn plan_rolls(planner: &mut Planner<'_>) {
         if is_silent {
             let ttl = planner.scenario.ttl();
             let at = at.saturating_sub(planner.dice.below(ttl)).max(planner.scenario.calm);
-            let lasting = planner.dice.of_any_size(ttl / 4, 4 * ttl);
-            planner.add(at, lasting, Fault::Hang { node: spared });
+            let lasting = planner.dice.log_uniform(ttl / 4, 4 * ttl);
+            planner.add(at, lasting, Fault::Stall { node: spared });
         }
     }
 }
 
-/// Starting times of a new deployment's nodes. The first and the last are at most the longest ttl
-/// apart.
+/// Draws the start times of the nodes in a new deployment. The first and the last start are at most
+/// the longest ttl apart.
 pub(crate) fn draw_starts(
     mode: Mode,
     nodes: usize,
@@ -116,7 +114,8 @@ pub(crate) fn draw_starts(
     (0..nodes).map(|_| dice.between(MS, longest / 4 * 3)).collect()
 }
 
-/// Starting time of a late client, often soon after a restart or a step.
+/// Draws the start time of a late client. The client often starts soon after a restart or a clock
+/// step.
 pub(crate) fn draw_arrival(scenario: &Scenario, dice: &mut Dice) -> Instant {
     let (calm, horizon) = (scenario.calm, scenario.times.horizon);
     if scenario.mode.is_new_deployment() {
@@ -133,6 +132,6 @@ pub(crate) fn draw_arrival(scenario: &Scenario, dice: &mut Dice) -> Instant {
     if causes.is_empty() || dice.chance(300) {
         return dice.between(calm, calm + (horizon - calm) / 4 * 3);
     }
-    let at = dice.pick(&causes) + dice.of_any_size(4 * MS, scenario.ttl());
+    let at = dice.pick(&causes) + dice.log_uniform(4 * MS, scenario.ttl());
     at.clamp(1, horizon - 1)
 }

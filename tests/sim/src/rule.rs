@@ -1,10 +1,11 @@
-//! Rules that every run is checked for. Each has the sentence of the documents that it checks.
+//! The rules that every run is checked against. Each rule quotes the sentence in the documentation
+//! that it enforces.
 
 use std::fmt;
 
 macro_rules! rules {
     ($($name:ident $sentence:literal,)*) => {
-        /// A rule that is checked.
+        /// A rule that every run is checked against.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(clippy::doc_markdown)] // The sentences are also printed.
         pub enum Rule { $(
@@ -16,7 +17,7 @@ macro_rules! rules {
             /// All rules.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The sentence that the rule checks.
+            /// Returns the sentence that the rule enforces.
             pub fn sentence(self) -> &'static str {
                 match self { $(Self::$name => $sentence,)* }
             }

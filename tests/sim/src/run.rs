@@ -1,4 +1,4 @@
-//! Execution of one seed.
+//! Runs one seed.
 
 use crate::mode::Mode;
 use crate::rule::Rule;
@@ -11,24 +11,24 @@ use std::panic;
 use std::str::FromStr;
 use std::sync::Once;
 
-/// Result of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct RunResult {
-    /// The violated rule, and a description.
+    /// The violated rule and a description, or `None` if the run violated no rule.
     pub violation: Option<(Rule, String)>,
-    /// Hash of all events.
+    /// A hash of all events. Runs with equal events have equal hashes.
     pub hash: u64,
-    /// The trace, if it was requested.
+    /// The trace if it was requested, or an empty string.
     pub trace: String,
-    /// Number of calls.
+    /// The number of calls to the library.
     pub calls: u64,
-    /// Number of acquired locks.
+    /// The number of acquired locks.
     pub grants: u64,
-    /// Number of planned faults.
+    /// The number of planned faults.
     pub faults: u64,
-    /// Number of pairs of leases of a resource that were valid at the same time.
+    /// The number of pairs of leases that were valid for the same resource at the same time.
     pub overlaps: u64,
-    /// Number of tokens that were not higher than the token of an earlier lease.
+    /// The number of tokens that were not higher than the token of an earlier lease.
     pub disorders: u64,
 }
 
@@ -37,13 +37,14 @@ thread_local! {
     static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Takes the last panic of this thread since the previous call.
+/// Returns the last panic that the hook has recorded on this thread since the previous call, if
+/// any.
 pub(crate) fn take_panic() -> Option<String> {
     PANIC.take()
 }
 
-/// Records every panic of a run as a finding, including those that the library catches. Other
-/// panics go to the previous hook.
+/// Installs a hook that records every panic of a run, including panics that the library catches.
+/// Other panics go to the previous hook.
 fn notice_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -51,7 +52,7 @@ fn notice_panics() {
         panic::set_hook(Box::new(move |info| {
             let is_injected = info.payload_as_str() == Some("panic injected by a test");
             if is_injected {
-                // Part of the run.
+                // An injected panic is part of the run.
             } else if IS_RUNNING.get() {
                 PANIC.set(Some(info.to_string()));
             } else {
@@ -61,17 +62,17 @@ fn notice_panics() {
     });
 }
 
-/// A part of a run: some of its calls and faults.
+/// A selection of a run's calls and faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Numbers of the calls.
+    /// The numbers of the selected calls.
     pub calls: Vec<usize>,
-    /// Numbers of the faults.
+    /// The numbers of the selected faults.
     pub faults: Vec<usize>,
 }
 
 impl Parts {
-    /// All calls and faults of a seed.
+    /// Returns all calls and faults of a seed.
     pub fn of(mode: Mode, seed: u64) -> Self {
         let (calls, faults) = Scenario::draw(mode, seed).parts();
         Self { calls, faults }
@@ -82,7 +83,7 @@ impl Parts {
     }
 }
 
-/// The format of [`FromStr`], such as `c1,c2,f7`.
+/// Writes the format that [`FromStr`] parses, such as `c1,c2,f7`.
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let calls = self.calls.iter().map(|call| format!("c{call}"));
@@ -112,7 +113,8 @@ impl FromStr for Parts {
     }
 }
 
-/// Runs one seed, or only some of its parts.
+/// Runs one seed, or only the given `parts` of its scenario. If `is_traced` is true, the result
+/// contains a trace.
 pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> RunResult {
     notice_panics();
     let _running = RunningSeed::new(mode, seed);

@@ -1,4 +1,4 @@
-//! Parameters of a run, drawn from its seed.
+//! The parameters of a run, drawn from its seed.
 
 use crate::call::{Call, CallMix, draw_calls};
 use crate::clock::{Instant, MS, S};
@@ -7,27 +7,24 @@ use crate::fault::{Fault, draw_faults};
 use crate::fencing::Fencing;
 use crate::many_waiters;
 use crate::mode::{Guarded, Mode, Outside, Single};
+use crate::network_quality::{Delays, NetworkQuality};
 use crate::process::MOST_PROCESSES;
 use crate::restarts::{draw_arrival, draw_starts};
-use crate::weather::{Delays, Weather};
 use crate::worker::dice_of;
 use quorlock::{RestartGuard, RetryPolicy};
 use std::time::Duration;
 
-/// A planned process that uses the library.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessPlan {
     pub(crate) starts: Instant,
     pub(crate) runtimes: usize,
-    /// True if all connections are on the first runtime.
+    /// Whether all connections of the process use its first runtime.
     pub(crate) is_pinned: bool,
-    /// Rate of its clocks, in millionths of true time.
+    /// The rate of the process's clocks, in millionths of the exact speed.
     pub(crate) rate: u64,
-    /// Initial reading of its wall clock.
     pub(crate) wall: u64,
 }
 
-/// A planned task of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskPlan {
     pub(crate) process: usize,
@@ -36,7 +33,6 @@ pub(crate) struct TaskPlan {
     pub(crate) calls: Vec<(usize, Call)>,
 }
 
-/// A planned fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaultPlan {
     pub(crate) id: usize,
@@ -45,13 +41,12 @@ pub(crate) struct FaultPlan {
     pub(crate) fault: Fault,
 }
 
-/// The times of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) ttl_ms: u64,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    /// Time at which the faults end.
+    /// The time at which the faults end.
     pub(crate) horizon: Instant,
 }
 
@@ -64,41 +59,38 @@ pub(crate) struct Scenario {
     pub(crate) resources: usize,
     pub(crate) times: Times,
     pub(crate) guard: RestartGuard,
-    /// Bit set of the nodes that write all commands to disk. If it is not empty, clients trust
-    /// their persistence.
+    /// The nodes that write all commands to disk, as a bit set. If the set is not empty, clients
+    /// trust the persistence of these nodes.
     pub(crate) durable: u64,
-    /// A node that is old at the start of the run, and reachable for new clients.
+    /// A node that has been running since long before the run. Every new client can reach it.
     pub(crate) witness: Option<usize>,
-    /// Maximum additional delay of each packet until a process has reached the witness. A set-up
-    /// takes about eight packets within the connect timeout.
-    pub(crate) meeting_delay: Instant,
-    /// Starting times of the nodes of a new deployment.
+    /// The maximum additional delay of each packet until a process has reached `witness`. The
+    /// set-up of a connection takes about eight packets, and must end within the connect timeout.
+    pub(crate) witness_delay: Instant,
     pub(crate) node_starts: Vec<Instant>,
-    /// End of the time without faults, in which the first processes reach all nodes.
+    /// The end of the initial period without faults. The first processes reach all nodes in this
+    /// period.
     pub(crate) calm: Instant,
-    /// Length of the shortest clock step: twice the round trip plus 200 millionths of the horizon,
-    /// by which clocks may drift.
+    /// The length of the shortest clock step: twice the round trip plus 200 millionths of the
+    /// horizon. Clocks may drift by these 200 millionths.
     pub(crate) least_step: Instant,
     pub(crate) fencing: Fencing,
-    /// Ttl of unused counters.
+    /// The ttl of an unused fencing counter.
     pub(crate) token_ttl: Duration,
-    /// Nodes also lose their counters.
     pub(crate) forgets_counters: bool,
-    /// Long pauses per thousand pauses of tasks.
+    /// The number of long pauses per thousand pauses of tasks.
     pub(crate) long_pauses: u64,
     pub(crate) retry: RetryPolicy,
     pub(crate) longest_delay: Duration,
-    pub(crate) weather: Weather,
+    pub(crate) network_quality: NetworkQuality,
     pub(crate) delays: Delays,
-    /// False if `CLIENT KILL` is forbidden.
     pub(crate) permits_kill: bool,
-    /// True if `INFO` is forbidden.
     pub(crate) forbids_info: bool,
-    /// True if `TIME` is forbidden.
     pub(crate) forbids_time: bool,
-    /// False if `CLIENT TRACKING` is forbidden.
+    /// Whether nodes permit `CLIENT TRACKING`. If so, they notify clients of changed keys by
+    /// pushes.
     pub(crate) pushes: bool,
-    /// Rates of the nodes' clocks, in millionths of true time.
+    /// The rates of the nodes' clocks, in millionths of the exact speed.
     pub(crate) node_rates: Vec<u64>,
     pub(crate) processes: Vec<ProcessPlan>,
     pub(crate) tasks: Vec<TaskPlan>,
@@ -111,9 +103,9 @@ impl Scenario {
         let dice = &mut dice;
         let (ttl_ms, nodes, share) = draw_sizes(mode, dice);
         let timeout = (ttl_ms * MS / share).max(2 * MS);
-        let weather = Weather::draw(mode, ttl_ms * MS, timeout, dice);
-        // A set-up takes four round trips.
-        let connect = (4 * timeout).clamp(40 * MS, S).max(20 * weather.delay.1);
+        let network_quality = NetworkQuality::draw(mode, ttl_ms * MS, timeout, dice);
+        // A connection set-up takes four round trips.
+        let connect = (4 * timeout).clamp(40 * MS, S).max(20 * network_quality.delay.1);
         let calm = if mode.keeps_all_data() || mode.is_new_deployment() { 0 } else { connect };
         let ttls = if mode.restarts_groups() || mode.has_steps() { 9 } else { dice.between(3, 7) };
         let short = (ttl_ms * MS * ttls).min(if ttls == 9 { 90 * S } else { 40 * S });
@@ -143,23 +135,23 @@ impl Scenario {
             guard: mode.guard(),
             durable: if trusts { dice.below(1 << nodes) } else { 0 },
             witness: mode.is_rolling().then(|| dice.index(nodes)),
-            meeting_delay: if mode.is_rolling() { dice.pick(&[0, connect / 12]) } else { 0 },
+            witness_delay: if mode.is_rolling() { dice.pick(&[0, connect / 12]) } else { 0 },
             node_starts: draw_starts(mode, nodes, 2 * ttl_ms * MS, dice),
             calm,
-            least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
+            least_step: (5 * MS).max(4 * network_quality.delay.1 + horizon / 5_000),
             fencing: Fencing::draw(mode, dice),
             token_ttl,
             forgets_counters: mode == Mode::Tokens && dice.chance(300),
             long_pauses: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
             retry,
             longest_delay,
-            weather,
+            network_quality,
             delays: Delays::draw(mode, timeout, dice),
             permits_kill: dice.chance(700),
-            // Trust in persistence needs `INFO`.
+            // Trust in persistence requires `INFO`.
             forbids_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
             forbids_time: forbids_time(mode, seed),
-            // Waiters compete when nodes push.
+            // Waiters compete when nodes push changes of keys.
             pushes: mode == Mode::ManyWaiters || dice.chance(850),
             node_rates: Vec::new(),
             processes: Vec::new(),
@@ -176,9 +168,9 @@ impl Scenario {
         scenario
     }
 
-    /// Draws the clocks of the nodes, and the processes. The fastest node gains 1 % on the slowest
-    /// client. In modes with clock steps, rates are within 100 parts per million, as of quartz
-    /// clocks.
+    /// Draws the processes, and the rates of the nodes' clocks. The fastest node's clock gains 1 %
+    /// on the slowest client's clock. In modes with clock steps, rates are within 100 parts per
+    /// million, as for quartz clocks.
     fn draw_machines(&mut self, dice: &mut Dice) {
         let mode = self.mode;
         let is_good = mode.has_steps() && mode != Mode::Outside(Outside::StepDrift);
@@ -194,7 +186,7 @@ impl Scenario {
                 dice.pick(if mode.is_new_deployment() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] });
             self.processes.push(ProcessPlan {
                 starts: 0,
-                // The restart guard requires this of clients that may not call `INFO`.
+                // The restart guard requires a single runtime of clients that may not call `INFO`.
                 runtimes: if self.forbids_info { 1 } else { runtimes },
                 is_pinned: dice.chance(150),
                 rate: rate(dice),
@@ -249,12 +241,12 @@ impl Scenario {
         tasks
     }
 
-    /// Start of a task. In a new deployment, some tasks start when the oldest node is no longer
-    /// young.
+    /// Draws the start of a task. In a new deployment, some tasks start only after the quarantine
+    /// of the oldest node has ended.
     fn draw_beginning(&self, starts: Instant, dice: &mut Dice) -> Instant {
         if self.mode.is_new_deployment() && dice.chance(300) {
             let first = self.node_starts.iter().min().copied().unwrap_or_default();
-            return starts.max(first + self.term() + dice.below(2 * self.ttl()));
+            return starts.max(first + self.quarantine_period() + dice.below(2 * self.ttl()));
         }
         starts + dice.below(self.ttl() / 2)
     }
@@ -263,20 +255,21 @@ impl Scenario {
         self.times.ttl_ms * MS
     }
 
-    /// Maximum life of a key after its grant, by any clock.
+    /// Returns the maximum time for which a key exists after it was granted, by any clock.
     pub(crate) fn longest_key(&self) -> Instant {
         2 * self.ttl() / 50 * 51 + 20 * MS
     }
 
-    /// Maximum time for which the grants of a node do not count after a restart or a clock step.
-    pub(crate) fn term(&self) -> Instant {
+    /// Returns the quarantine period: how long clients ignore a node's votes after a restart or a
+    /// clock step, at most.
+    pub(crate) fn quarantine_period(&self) -> Instant {
         if self.guard == RestartGuard::Off && self.steps() == 0 {
             return 0;
         }
         self.longest_key() + S
     }
 
-    /// Sum of all steps of the nodes' clocks.
+    /// Returns the total length of all steps of the nodes' clocks.
     pub(crate) fn steps(&self) -> Instant {
         let step = |it: &FaultPlan| match it.fault {
             Fault::Jump { by, .. } | Fault::Step { by, .. } => by.unsigned_abs(),
@@ -285,18 +278,15 @@ impl Scenario {
         self.faults.iter().map(step).sum()
     }
 
-    /// The longest ttl of all calls.
     pub(crate) fn max_ttl(&self) -> Duration {
         Duration::from_millis(2 * self.times.ttl_ms)
     }
 
-    /// The numbers of all calls and faults.
     pub(crate) fn parts(&self) -> (Vec<usize>, Vec<usize>) {
         let calls = self.tasks.iter().flat_map(|task| task.calls.iter().map(|(id, _)| *id));
         (calls.collect(), self.faults.iter().map(|fault| fault.id).collect())
     }
 
-    /// The scenario with only these calls and faults.
     pub(crate) fn only(&self, calls: &[usize], faults: &[usize]) -> Self {
         let mut kept = self.clone();
         for task in &mut kept.tasks {
@@ -308,9 +298,9 @@ impl Scenario {
     }
 }
 
-/// Ttl of counters, and the number of long pauses per thousand pauses, which some counters do not
-/// survive. Drawn from a separate generator. Modes that only count violations use long-lived
-/// counters.
+/// Draws the ttl of fencing counters, and the number of long pauses per thousand pauses. Some
+/// counters expire during long pauses. The values come from a separate generator. Modes that only
+/// count violations use long-lived counters.
 fn draw_token_ttl(mode: Mode, seed: u64, ttl_ms: u64) -> (Duration, u64) {
     let mut dice = dice_of(seed, 3);
     let (halves, long_pauses) = (dice.pick(&[0, 4, 4, 5, 8, 16]), dice.pick(&[0, 0, 100, 300]));
@@ -321,14 +311,16 @@ fn draw_token_ttl(mode: Mode, seed: u64, ttl_ms: u64) -> (Duration, u64) {
     (Duration::from_millis(halves * ttl_ms / 2), long_pauses)
 }
 
-/// Whether `TIME` is forbidden. Modes that depend on readings of clocks never forbid it. Drawn from
-/// a separate generator, so that the other parameters of a seed do not depend on it.
+/// Draws whether the nodes forbid `TIME`. Modes that depend on readings of clocks never forbid it.
+/// The value comes from a separate generator, so that a seed's other parameters do not depend on
+/// it.
 fn forbids_time(mode: Mode, seed: u64) -> bool {
     let is_used = mode.has_steps() || !(mode.keeps_all_data() || mode.is_new_deployment());
     mode.is_promised() && !is_used && Dice::new(!seed).chance(125)
 }
 
-/// The ttl in milliseconds, the number of nodes, and the number of node timeouts in a ttl.
+/// Draws the ttl in milliseconds, the number of nodes, and the ratio of the ttl to the node
+/// timeout.
 fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     if let Some(single) = mode.single() {
         return single.draw_sizes(dice);
@@ -338,13 +330,13 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     }
     let ttl_ms = match mode {
         Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
-        // An expiry must not hide a missing release: the ttl is much longer than any delay.
+        // The ttl is much longer than any delay, because an expiry must not hide a missing release.
         Mode::Quiet | Mode::Outages => 10_000,
-        // The guard uses whole seconds, and the run must be longer than its period.
+        // The guard uses whole seconds, and the run must be longer than the guard's period.
         mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
         mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000, 10_000]),
-        // An expiry must not hide a missing release: the longest ttl exceeds the time of a
-        // delivery.
+        // The longest ttl exceeds the time of a delivery, because an expiry must not hide a missing
+        // release.
         Mode::Promise => dice.pick(&[300, 1_000, 3_000, 10_000, 60_000]),
         _ => dice.pick(&[300, 1_000, 3_000, 10_000]),
     };
@@ -363,7 +355,6 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     (ttl_ms, nodes, share)
 }
 
-/// The retry policy and its longest delay.
 fn draw_retry(mode: Mode, longest_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
     let (short, long) =
         (Duration::from_millis(longest_ms * 2 / 5), Duration::from_millis(longest_ms));

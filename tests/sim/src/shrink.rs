@@ -1,14 +1,13 @@
-//! Reduction of a failing run to the calls and faults that it needs.
+//! Reduces a failing run to the calls and faults that the failure needs.
 
 use crate::mode::Mode;
 use crate::rule::Rule;
 use crate::run::{Parts, run};
 
-/// Maximum number of runs.
 const MOST_RUNS: u32 = 2_000;
 
-/// Finds a small part of a run that violates `rule`, by omission of ever shorter ranges of calls
-/// and faults, down to single ones.
+/// Finds a small part of a run that still violates `rule`. The search omits ever shorter ranges of
+/// calls and faults, down to single ones.
 pub fn shrink(mode: Mode, seed: u64, rule: Rule) -> Parts {
     let mut parts = Parts::of(mode, seed);
     let mut runs = 0;
@@ -31,7 +30,7 @@ pub fn shrink(mode: Mode, seed: u64, rule: Rule) -> Parts {
     }
 }
 
-/// Omits as many elements of `all` as possible such that `fails` still returns true.
+/// Omits as many elements of `all` as possible while `fails` still returns true.
 fn cut(mut all: Vec<usize>, fails: &mut impl FnMut(&[usize]) -> bool) -> Vec<usize> {
     let mut stretch = all.len();
     while stretch > 0 {

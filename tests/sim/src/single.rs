@@ -1,4 +1,4 @@
-//! Runs with one kind of node fault for minutes: their sizes and their fault plans.
+//! Sizes and fault plans of runs with one kind of node fault, which lasts for minutes.
 
 use crate::clock::{Instant, MS, S};
 use crate::closing::Closing;
@@ -11,11 +11,13 @@ use crate::scenario::Scenario;
 use crate::shared::Core;
 
 impl Single {
-    /// The ttl in milliseconds, the number of nodes, and the number of node timeouts in a ttl.
+    /// Draws the ttl in milliseconds, the number of nodes, and the ratio of the ttl to the node
+    /// timeout.
     pub(crate) fn draw_sizes(self, dice: &mut Dice) -> (u64, usize, u64) {
         let ttl_ms = match self {
             Self::Failover => dice.pick(&[1_000, 3_000, 10_000]),
-            // Much longer than a delivery: an expiry must not hide a lost release.
+            // The ttl is much longer than a delivery, because an expiry must not hide a lost
+            // release.
             Self::ClosingCommand => return (60_000, dice.pick(&[1, 3, 3, 5]), 600),
             Self::LargeValue => return (10_000, dice.pick(&[1, 3, 3, 5]), 100),
             Self::Panic => return (dice.pick(&[1_000, 3_000]), dice.pick(&[1, 3, 3, 5]), 20),
@@ -23,13 +25,14 @@ impl Single {
         (ttl_ms, dice.pick(&[3, 3, 5, 5, 7]), dice.pick(&[20, 100]))
     }
 
-    /// Maximum number of connections per minute to a node, for one runtime of a client. The library's pauses grow to
-    /// 2-4 s for a replica, and to 0.5-1 s for a server that closes connections.
+    /// Returns the maximum number of connections that one runtime of a client may open to a node
+    /// per minute. The library's pauses between connections grow to 2-4 s for a replica, and to
+    /// 0.5-1 s for a server that closes connections.
     pub(crate) fn most_opened(self) -> u32 {
         if self == Self::Failover { 45 } else { 150 }
     }
 
-    /// Duration of the faults, after all clients have connected to all nodes.
+    /// Returns how long faults occur after all clients have connected to all nodes.
     pub(crate) fn lasting(self) -> Instant {
         match self {
             Self::Failover => 300 * S,
@@ -39,7 +42,6 @@ impl Single {
     }
 }
 
-/// Plans the faults of a mode that has one kind of them.
 pub(crate) fn plan_single(planner: &mut Planner<'_>) {
     match planner.scenario.mode.single() {
         Some(Single::Failover) => plan_failovers(planner),
@@ -50,7 +52,7 @@ pub(crate) fn plan_single(planner: &mut Planner<'_>) {
     }
 }
 
-/// Nodes of a fixed minority fail over, each once or twice.
+/// Plans failovers of a fixed minority of the nodes. Each of these nodes fails over once or twice.
 fn plan_failovers(planner: &mut Planner<'_>) {
     let scenario = planner.scenario;
     let minority = (scenario.nodes - 1) / 2;
@@ -58,11 +60,11 @@ fn plan_failovers(planner: &mut Planner<'_>) {
     for node in 0..count {
         let mut at = scenario.calm;
         for _ in 0..planner.dice.between(1, 3) {
-            at += planner.dice.of_any_size(100 * MS, 60 * S);
+            at += planner.dice.log_uniform(100 * MS, 60 * S);
             let standby = planner.dice.chance(600).then_some(planner.plan.len());
             // The keys that a restored master granted before its demotion have expired.
             let least = if standby.is_some() { MS } else { scenario.longest_key().max(20 * S) };
-            let lasting = planner.dice.of_any_size(least, 200 * S);
+            let lasting = planner.dice.log_uniform(least, 200 * S);
             if at + lasting < scenario.calm + Single::Failover.lasting() {
                 let (is_empty, cuts) = (planner.dice.chance(500), planner.dice.chance(300));
                 planner.add(at, lasting, Fault::Failover { node, standby, is_empty, cuts });
@@ -72,9 +74,8 @@ fn plan_failovers(planner: &mut Planner<'_>) {
     }
 }
 
-/// Some nodes, or all of them, close connections until the run ends.
 fn plan_closing(planner: &mut Planner<'_>) {
-    let at = planner.dice.of_any_size(MS, 10 * S);
+    let at = planner.dice.log_uniform(MS, 10 * S);
     let closing = Closing {
         spares_set: planner.dice.chance(400),
         reports: planner.dice.chance(500),
@@ -85,7 +86,6 @@ fn plan_closing(planner: &mut Planner<'_>) {
     }
 }
 
-/// The keys of some locks get large values on some nodes, or on all of them.
 fn plan_large_values(planner: &mut Planner<'_>) {
     for _ in 0..planner.dice.between(1, 5) {
         let (at, which) = (planner.moment(), planner.dice.index(LARGE));
@@ -97,7 +97,7 @@ fn plan_large_values(planner: &mut Planner<'_>) {
 }
 
 impl Planner<'_> {
-    /// Number of nodes with the fault: a minority, or any number.
+    /// Draws how many nodes have the fault: a minority, or any number.
     fn draw_count(&mut self) -> usize {
         let nodes = self.scenario.nodes;
         let minority = (nodes - 1) / 2;
@@ -106,13 +106,15 @@ impl Planner<'_> {
 }
 
 impl Core {
-    /// Adds one standby for each fault that may promote it. No address leads to a standby at first.
+    /// Adds one standby server for each fault that may promote a standby. No address leads to a
+    /// standby at first.
     pub(crate) fn add_standbys(&mut self, scenario: &Scenario, dice: &mut Dice) {
         self.single = scenario.mode.single();
-        self.term = scenario.term();
+        self.quarantine_period = scenario.quarantine_period();
         self.addresses = (0..scenario.nodes).collect();
         if scenario.mode == Mode::Single(Single::Failover) {
-            // Standbys are numbered by the places of their faults, also in runs without the other faults.
+            // Standbys are numbered by the positions of their faults, even in runs without the
+            // other faults.
             let count = scenario.faults.iter().map(|fault| fault.id).max().unwrap_or_default();
             for standby in 0..count {
                 let host = new_node(scenario, scenario.nodes + standby, 1_000_000, dice);

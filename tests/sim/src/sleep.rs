@@ -1,4 +1,4 @@
-//! Waits in true time, and futures that are polled at intervals.
+//! Waits in simulated time, and futures that are polled at intervals.
 
 use crate::clock::Instant;
 use crate::event::{EventId, WorldEvent};
@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Resolves at a given time.
 pub(crate) struct Sleep {
     shared: Arc<Shared>,
     at: Instant,

@@ -1,13 +1,11 @@
-//! Plans of clock steps of nodes.
+//! Plans steps of the nodes' clocks.
 
 use crate::clock::{Instant, MS, S};
 use crate::fault::{Fault, Planner, signed};
 use crate::mode::{Mode, Outside};
 
-/// Length of the longest step.
 const LONGEST: Instant = 10 * S;
 
-/// Plans clock steps, in modes that have them.
 pub(crate) fn plan_steps(planner: &mut Planner<'_>) {
     if planner.scenario.mode.has_steps() {
         for _ in 0..planner.dice.between(1, 6) {
@@ -16,7 +14,8 @@ pub(crate) fn plan_steps(planner: &mut Planner<'_>) {
     }
 }
 
-/// Plans a step of one clock, or of several at once or one after the other.
+/// Plans a step of one node's clock, or steps of several clocks, either at once or one after the
+/// other.
 fn step_some(planner: &mut Planner<'_>) {
     let scenario = planner.scenario;
     let nodes = scenario.nodes;
@@ -32,11 +31,11 @@ fn step_some(planner: &mut Planner<'_>) {
     let apart = if is_new { 0 } else { dice.pick(&[0, 0, 100 * MS, 3 * S]) };
     let is_alike = dice.chance(500);
     let length = |planner: &mut Planner<'_>| {
-        signed(planner.dice.of_any_size(planner.scenario.least_step, LONGEST))
+        signed(planner.dice.log_uniform(planner.scenario.least_step, LONGEST))
     };
     let is_back = !is_new && dice.chance(300);
-    // The opposite step follows as soon as all clients know of the first one.
-    let returns = (!is_new && dice.chance(300)).then(|| dice.of_any_size(MS, 2 * S));
+    // The opposite step follows as soon as all clients know of the first step.
+    let returns = (!is_new && dice.chance(300)).then(|| dice.log_uniform(MS, 2 * S));
     let first = dice.index(nodes);
     let common = length(planner);
     for place in 0..count {

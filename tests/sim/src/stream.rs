@@ -9,7 +9,6 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
-/// Connects a client of `process` to the node behind `address`.
 pub(crate) fn connect(
     shared: Arc<Shared>,
     (process, client): (usize, u64),
@@ -24,8 +23,8 @@ pub(crate) fn connect(
     })
 }
 
-/// Maximum number of bytes read from one connection between two turns of the scheduler. An alarm
-/// takes two turns of the client.
+/// The maximum number of bytes that a client may read from a connection between two turns of the
+/// scheduler. An alarm takes two turns of the client.
 const MAX_READ: usize = (2 * (64 + 8)) << 10;
 
 impl Carrier for Shared {
@@ -35,8 +34,8 @@ impl Carrier for Shared {
         let before = it.end.inbox.len();
         let result = act(&mut it.end);
         let count = before.saturating_sub(it.end.inbox.len());
-        let earlier = if it.read.0 == core.turns { it.read.1 } else { 0 };
-        it.read = (core.turns, earlier + count);
+        let earlier = if it.read.0 == core.polls_and_rings { it.read.1 } else { 0 };
+        it.read = (core.polls_and_rings, earlier + count);
         if it.read.1 > MAX_READ {
             let how = format!("#{connection}: {} bytes were read in one turn", it.read.1);
             core.findings.push((Rule::Bounded, how));

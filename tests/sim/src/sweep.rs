@@ -1,4 +1,4 @@
-//! Execution of many seeds on several threads.
+//! Runs many seeds on several threads.
 
 use crate::mode::Mode;
 use crate::rule::Rule;
@@ -9,35 +9,36 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Results of many seeds.
+/// The results of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// Number of seeds.
+    /// The number of seeds.
     pub seeds: u64,
-    /// Violations in the order of their seeds: seed, rule, description.
+    /// The violations in the order of their seeds. Each has a seed, a rule and a description.
     pub findings: Vec<(u64, Rule, String)>,
-    /// Number of calls.
+    /// The number of calls to the library.
     pub calls: u64,
-    /// Number of acquired locks.
+    /// The number of acquired locks.
     pub grants: u64,
-    /// Number of planned faults.
+    /// The number of planned faults.
     pub faults: u64,
-    /// Number of runs in which two leases were valid at the same time, and the total number of such
-    /// pairs.
+    /// The number of runs in which two leases of a resource were valid at the same time, and the
+    /// total number of such pairs of leases.
     pub overlaps: (u64, u64),
-    /// Number of runs with a token out of order, and the total number of such tokens.
+    /// The number of runs with a token out of order, and the total number of tokens out of order.
     pub disorders: (u64, u64),
-    /// Hash of all events. It does not depend on the distribution of the seeds to threads.
+    /// A hash of all events. It does not depend on the distribution of the seeds to threads.
     pub hash: u64,
 }
 
-/// Adds the count of one run.
+/// Adds a run in which an anomaly occurred `often` times. The pair consists of the number of
+/// affected runs and the total number of anomalies.
 fn add((runs, times): &mut (u64, u64), often: u64) {
     *runs += u64::from(often > 0);
     *times += often;
 }
 
-/// Runs `seeds` on `threads`. With `ends_early`, stops after the first violation.
+/// Runs `seeds` on `threads` threads. If `ends_early` is true, stops after the first violation.
 pub fn sweep(mode: Mode, seeds: Range<u64>, threads: usize, ends_early: bool) -> Sweep {
     let next = AtomicU64::new(seeds.start);
     let is_over = AtomicBool::new(false);

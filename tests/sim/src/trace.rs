@@ -1,10 +1,10 @@
-//! Trace of a run, as text and as a hash.
+//! The trace of a run, as text and as a hash.
 
 use crate::clock::Instant;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// All events go into the hash. The text is only written on request.
+/// The trace of a run. The hash covers all events. The text is only written on request.
 pub(crate) struct Trace {
     hasher: DefaultHasher,
     lines: Option<String>,
@@ -16,7 +16,6 @@ impl Trace {
         Self { hasher: DefaultHasher::new(), lines: is_written.then(String::new), count: 0 }
     }
 
-    /// Adds data to the hash.
     pub(crate) fn mix(&mut self, what: &impl Hash) {
         what.hash(&mut self.hasher);
     }
@@ -40,7 +39,6 @@ impl Trace {
     }
 }
 
-/// Writes a line of the trace, if it was requested.
 macro_rules! note {
     ($core:expr, $($line:tt)*) => {
         if $core.trace.is_written() {
@@ -52,10 +50,11 @@ macro_rules! note {
 
 pub(crate) use note;
 
-/// Readable form of a packet. Scripts and random values are shortened.
+/// A packet in readable form, with shortened scripts and random values.
 pub(crate) struct Shown<'a>(pub(crate) &'a [u8]);
 
-/// Maximum length of a word, and number of words, that are shown.
+/// The maximum number of characters that are shown of a word. `MOST_WORDS` is the maximum number of
+/// words.
 const MOST_OF_A_WORD: usize = 40;
 const MOST_WORDS: usize = 48;
 

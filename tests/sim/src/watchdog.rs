@@ -1,5 +1,5 @@
-//! Detection of deadlocks: a thread of the simulation that waits for a mutex that it holds never
-//! ends its run.
+//! Detects deadlocks. A simulation thread that waits for a mutex that it already holds never ends
+//! its run.
 
 use crate::mode::Mode;
 use crate::rule::Rule;
@@ -10,16 +10,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Maximum duration of a run. Usual are some milliseconds, or a second on a busy machine.
+/// The maximum duration of a run. A run usually takes a few milliseconds, or up to a second on a
+/// busy machine.
 const LONGEST: Duration = Duration::from_mins(3);
 
-/// Runs in progress, by number.
+/// The runs in progress, by number. Each has a mode, a seed and a start time.
 static RUNNING: Mutex<BTreeMap<u64, (Mode, u64, Instant)>> = Mutex::new(BTreeMap::new());
 
-/// Number of started runs.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// A run in progress. It ends when this is dropped.
+/// A run in progress. Dropping this value marks the run as ended.
 pub(crate) struct RunningSeed(u64);
 
 impl RunningSeed {
@@ -40,7 +40,7 @@ fn runs() -> MutexGuard<'static, BTreeMap<u64, (Mode, u64, Instant)>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a thread that ends the program, with a message, if a run does not end.
+/// Starts a thread that ends the program with a message if a run takes too long.
 pub fn watch() {
     thread::spawn(|| {
         loop {

@@ -13,7 +13,9 @@ use crate::shared::Shared;
 use crate::sleep::{RarelyPolled, Sleep};
 use crate::trace::note;
 use futures::future::{Either, select};
-use quorlock::{Acquire, AcquireError, ClientError, Lease, Redlock, RetryPolicy};
+use quorlock::{
+    Acquire, AcquireError, ClientError, Lease, NodeInfo, Redlock, RetryPolicy, VoteEligibility,
+};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -21,7 +23,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Context of a task of the simulation.
+/// The context of a task of the simulation.
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools)] // Independent properties.
 pub(crate) struct Worker {
@@ -31,29 +33,26 @@ pub(crate) struct Worker {
     pub(crate) name: usize,
     pub(crate) runtime_states: Arc<RuntimeStates>,
     pub(crate) redlock: Redlock,
-    /// Number of the client within the run.
+    /// The number that identifies the client within the run.
     pub(crate) client: u64,
-    /// Creates another client of the same process.
     pub(crate) another: Arc<dyn Fn(u64) -> Redlock + Send + Sync>,
     pub(crate) runtimes: Vec<RuntimeRef>,
     pub(crate) times: Times,
     pub(crate) retry: RetryPolicy,
-    /// Additional time for a call in a process whose tasks and alarms are delayed.
+    /// The extra time for a call, because tasks and alarms of the process may be delayed.
     pub(crate) slack: Instant,
-    /// True if no waiter of the process is ever delayed, so that FIFO order is exact.
+    /// Whether the waiters of the process are never delayed. Only then is their FIFO order exact.
     pub(crate) is_fair: bool,
-    /// True if no task of the process is delayed.
+    /// Whether no task of the process is delayed.
     pub(crate) is_prompt: bool,
-    /// Maximum time for which the vote of a node may be withheld after a restart is known. `None`
-    /// if there is no limit.
+    /// How long the client may ignore a vote after learning of the node's restart, if limited.
     pub(crate) withheld_for: Option<Instant>,
-    /// True if released locks must be free at once.
+    /// Whether released locks must be free at once.
     pub(crate) is_quiet: bool,
-    /// Number of planned tasks that have not ended.
+    /// The number of planned tasks that have not ended.
     pub(crate) planned: Arc<AtomicUsize>,
 }
 
-/// A runtime of the process.
 #[derive(Clone)]
 pub(crate) struct RuntimeRef {
     pub(crate) index: usize,
@@ -69,7 +68,6 @@ impl Worker {
         Sleep::new(&self.shared, lasting)
     }
 
-    /// Polls `future` only at the given interval.
     pub(crate) fn rarely_polled<F: Future>(&self, every: Instant, future: F) -> RarelyPolled<F> {
         RarelyPolled { inner: Box::pin(future), shared: self.shared.clone(), every, pause: None }
     }
@@ -78,7 +76,7 @@ impl Worker {
         self.shared.lock().now
     }
 
-    /// The output of `future`, unless it takes longer than `longest`.
+    /// Returns the output of `future`, or `None` if it takes longer than `longest`.
     pub(crate) async fn within<F: Future>(&self, longest: Instant, future: F) -> Option<F::Output> {
         match select(pin!(future), self.sleep(longest)).await {
             Either::Left((done, _)) => Some(done),
@@ -86,7 +84,6 @@ impl Worker {
         }
     }
 
-    /// Total time since `begun` in which a part of the process was not polled.
     pub(crate) fn stalled_since(&self, begun: Instant) -> Instant {
         let core = self.shared.lock();
         core.stalled_between(self.process, begun, core.now)
@@ -99,13 +96,12 @@ impl Worker {
         note!(core, "p{process} t{name}: {what}");
     }
 
-    /// Spawns another task of the simulation.
     pub(crate) fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
         let gate = TaskGate::new(self.shared.clone(), self.process, self.runtime_states.clone());
         runtime.spawn(Gated::new(gate, task));
     }
 
-    /// Awaits a call, and checks its duration.
+    /// Awaits `call`, and checks that it ends within `bound` plus the delays of the process.
     pub(crate) async fn timed<T>(
         &self,
         what: &str,
@@ -118,7 +114,7 @@ impl Worker {
         let (_, shown) = self.read_clocks();
         let mut bound = bound.saturating_add(self.slack + 2 * self.stalled_since(begun));
         if what.starts_with("release") && self.lost_a_runtime_since(begun) {
-            // Pending commands of that runtime are sent from another one.
+            // Pending commands of the lost runtime are sent from another runtime.
             bound += nanos(self.times.node_timeout);
         }
         self.checker.state().check_bound(what, shown - clock, bound);
@@ -132,10 +128,9 @@ impl Worker {
 
     fn read_clocks(&self) -> (Instant, u64) {
         let core = self.shared.lock();
-        (core.now, core.local(self.process))
+        (core.now, core.process_clock(self.process))
     }
 
-    /// Returns true if no new calls may start.
     fn is_over(&self) -> bool {
         self.shared.lock().is_healed
     }
@@ -151,7 +146,8 @@ impl Worker {
         }
     }
 
-    /// With one kind of node fault, pauses are long. They end with the faults.
+    /// Shortens a pause that would outlast the faults. Pauses are long in runs with one kind of
+    /// node fault.
     fn bounded_rest(&self, rest: Instant) -> Instant {
         let core = self.shared.lock();
         let left = self.times.horizon.saturating_sub(core.now);
@@ -169,11 +165,11 @@ impl Worker {
                 self.inspect(&status);
             }
             Verb::ForceRelease => {
-                // No other task uses this lock, so no holder is surprised.
+                // No other task uses this lock, so the forced release ends no other holder's lease.
                 let own = format!("own{}", self.name);
                 let lease = self.redlock.try_acquire(&own).await;
                 let done = self.redlock.force_release(&own);
-                // Two rounds, each of which may be late.
+                // A forced release takes two rounds, and each round may be late.
                 let bound = 2 * node + self.slack;
                 let done = self.timed("force_release", bound, done).await;
                 self.inspect(&done);
@@ -204,7 +200,8 @@ impl Worker {
         }
     }
 
-    /// Locks with another client, which is closed regardless of the state of the nodes.
+    /// Uses a lock with another client. Closes that client afterwards, whatever the state of the
+    /// nodes.
     async fn act_by_another(mut self, lock: Lock) {
         // The other client has its own queues.
         self.is_fair = false;
@@ -219,7 +216,7 @@ impl Worker {
         self.expect_refusal();
     }
 
-    /// A client that is closed or closing must fail calls without contacting the nodes.
+    /// Checks that a closed or closing client rejects calls without contacting the nodes.
     pub(crate) fn expect_refusal(&self) {
         let mut context = Context::from_waker(Waker::noop());
         let refused = pin!(self.redlock.try_acquire("r0")).poll(&mut context);
@@ -238,7 +235,6 @@ impl Worker {
         self.checker.state().inspect(&format!("{shown:?}"));
     }
 
-    /// Creates the acquire with its settings.
     fn acquire(&self, lock: &Lock) -> Acquire {
         let names = lock.resources.iter().map(|resource| name(*resource));
         let single = || name(lock.resources[0]);
@@ -282,7 +278,7 @@ impl Worker {
         acquire
     }
 
-    /// The documented time limit of an acquire.
+    /// Returns the documented time limit of an acquire.
     fn bound(&self, lock: &Lock) -> Instant {
         let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
         match lock.wait {
@@ -290,6 +286,14 @@ impl Worker {
             None if lock.retries => 4 * self.times.ttl_ms * MS,
             None => connect + node * if lock.fenced { 2 } else { 1 } + S,
         }
+    }
+
+    /// Returns true if a node's grants count only later, because its clock has stepped. A lease may
+    /// then expire before its caller takes it, and the caller moves to the end of the queue.
+    fn has_deferred_grants(&self) -> bool {
+        let is_deferred =
+            |node: &NodeInfo| matches!(node.eligibility(), VoteEligibility::Deferred { .. });
+        self.redlock.nodes().iter().any(is_deferred)
     }
 
     async fn lock(self, lock: Lock) {
@@ -305,7 +309,7 @@ impl Worker {
                 if let Some(ticket) = ticket {
                     let mut state = self.checker.state();
                     let overtaken = state.waiting.leave(place.0, place.1, ticket);
-                    if won.is_ok() && overtaken > 0 {
+                    if won.is_ok() && overtaken > 0 && !self.has_deferred_grants() {
                         let how = format!(
                             "p{} r{}: a waiter overtook {overtaken} earlier ones",
                             place.0, place.1
@@ -324,8 +328,8 @@ impl Worker {
             }
             Style::RarelyPolled { every } => {
                 let rarely_polled = self.rarely_polled(every, acquire);
-                // Each step of an attempt takes a poll. With a deadline, each path ends with the
-                // next poll, or one later for a final attempt.
+                // Each step of an attempt takes a poll. With a deadline, the acquire ends with the
+                // next poll, or one poll later after a final attempt.
                 let polls = if lock.wait.is_some() { 2 } else { 8 };
                 let won = self.timed("acquire", bound + polls * every, rarely_polled).await;
                 self.hold(won, &lock).await;
@@ -335,7 +339,6 @@ impl Worker {
         }
     }
 
-    /// Polls the acquire once here, and then on another runtime.
     async fn move_to(self, runtime: usize, acquire: Acquire, lock: Lock) {
         let mut acquire = Box::pin(acquire);
         let elsewhere = self.runtimes[runtime % self.runtimes.len()].handle.clone();
@@ -378,7 +381,7 @@ impl Worker {
     }
 
     async fn adopt(self, resource: usize, mut lock: Lock) {
-        let Some(value) = self.checker.state().take_over(resource) else { return };
+        let Some(value) = self.checker.state().take_handed_over_value(resource) else { return };
         lock.resources = vec![resource];
         lock.wait = None;
         let bound = self.bound(&lock);
@@ -392,7 +395,6 @@ impl Worker {
     }
 }
 
-/// The generator for one part of a run.
 pub(crate) fn dice_of(seed: u64, part: u64) -> Dice {
     Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(part))
 }

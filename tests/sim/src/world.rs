@@ -1,4 +1,4 @@
-//! Execution of a run: creates the machines, handles the events, and checks the final state.
+//! Runs a scenario: creates the machines, handles the events, and checks the final state.
 
 use crate::bounds::Slack;
 use crate::checker::Checker;
@@ -8,7 +8,7 @@ use crate::event::WorldEvent;
 use crate::executor::Executor;
 use crate::machines::new_node;
 use crate::mode::Mode;
-use crate::process::{DueWork, MOST_PROCESSES, MOST_RUNTIMES, Process, ProcessWorld, nanos};
+use crate::process::{AlarmAction, MOST_PROCESSES, MOST_RUNTIMES, Process, ProcessWorld, nanos};
 use crate::rule::Rule;
 use crate::scenario::Scenario;
 use crate::shared::{Core, Shared};
@@ -18,10 +18,11 @@ use quorlock::Redlock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Time after the close of all clients until the final checks.
+/// The time between the close of all clients and the final checks.
 const AFTERMATH: Instant = 15 * S;
 
-/// The same in the mode `Quiet`. Less than a ttl, so that keys that only expire are found.
+/// The time between the close of all clients and the final checks in the mode `Quiet`. It is
+/// shorter than a ttl, so that the checks find keys that were not released.
 const QUIET_AFTERMATH: Instant = 6 * S;
 
 pub(crate) struct World {
@@ -29,14 +30,13 @@ pub(crate) struct World {
     pub(crate) shared: Arc<Shared>,
     pub(crate) checker: Arc<Checker>,
     pub(crate) hosts: Vec<Host>,
-    /// Number of planned tasks and final tasks that have not ended.
-    pub(crate) open: Arc<AtomicUsize>,
-    /// Number of planned tasks that have not ended.
+    /// The number of planned tasks and final tasks that have not ended.
+    pub(crate) unfinished_tasks: Arc<AtomicUsize>,
+    /// The number of planned tasks that have not ended.
     planned: Arc<AtomicUsize>,
     stage: RunStage,
 }
 
-/// Stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunStage {
     Faulty,
@@ -50,23 +50,22 @@ enum RunStage {
     Over,
 }
 
-/// The runtimes and the client of a process.
 pub(crate) struct Host {
     pub(crate) executors: Vec<Option<Executor>>,
     pub(crate) redlock: Option<Redlock>,
 }
 
-/// Counts a task until it has ended.
-pub(crate) struct Open(Arc<AtomicUsize>);
+/// Counts a task as unfinished until this value is dropped.
+pub(crate) struct UnfinishedTask(Arc<AtomicUsize>);
 
-impl Open {
+impl UnfinishedTask {
     pub(crate) fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count.clone())
     }
 }
 
-impl Drop for Open {
+impl Drop for UnfinishedTask {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -78,7 +77,7 @@ impl World {
         let mut core = Core::new(
             dice_of(seed, 1),
             Trace::new(is_traced),
-            scenario.weather,
+            scenario.network_quality,
             scenario.delays,
             nanos(scenario.times.node_timeout),
         );
@@ -104,7 +103,7 @@ impl World {
         }
         core.events.plan(scenario.times.horizon, WorldEvent::Healed);
         if scenario.calm > 0 {
-            core.events.plan(scenario.calm, WorldEvent::Stirred);
+            core.events.plan(scenario.calm, WorldEvent::CalmEnded);
         }
         let mode = scenario.mode;
         let hosts =
@@ -114,20 +113,19 @@ impl World {
             scenario,
             shared: Arc::new(Shared::new(core)),
             checker: Arc::new(Checker::new(mode)),
-            open: Arc::default(),
+            unfinished_tasks: Arc::default(),
             planned: Arc::default(),
             stage: RunStage::Faulty,
         }
     }
 
-    /// Runs until the end, or until the first violation.
     pub(crate) fn run(&mut self) {
         while self.checker.state().violation.is_none() && self.stage != RunStage::Over {
             self.run_tasks();
             let before = self.stage;
             self.advance_stage();
             if self.stage != before {
-                // The stage has spawned tasks, and the next event may be far away.
+                // The new stage has spawned tasks, and the next event may be far away.
                 continue;
             }
             let event = self.shared.lock().next_event();
@@ -136,7 +134,7 @@ impl World {
         }
     }
 
-    /// Runs all runtimes that have work, one after the other, until none has.
+    /// Runs all runtimes that have work, one after the other, until none has work.
     fn run_tasks(&mut self) {
         while let Some((process, runtime)) = self.next_runtime() {
             let runtime_states = self.shared.lock().processes[process].runtime_states.clone();
@@ -145,7 +143,7 @@ impl World {
                 executor.run();
             }
         }
-        // Leases that are dropped outside of any runtime.
+        // These leases are dropped outside of any runtime.
         let dropped = std::mem::take(&mut self.checker.state().dropped_outside);
         if !dropped.is_empty() {
             drop(dropped);
@@ -160,7 +158,8 @@ impl World {
         }
     }
 
-    /// A random runtime that has work.
+    /// Returns the process and index of a random runtime that has work, or `None` if no runtime has
+    /// work.
     fn next_runtime(&self) -> Option<(usize, usize)> {
         let mut core = self.shared.lock();
         let mut ready = [(0, 0); MOST_PROCESSES * MOST_RUNTIMES];
@@ -209,21 +208,20 @@ impl World {
                 }
             }
             WorldEvent::Task { index } => self.start_task(index),
-            WorldEvent::Stirred => self.check_meetings(),
+            WorldEvent::CalmEnded => self.check_all_nodes_reached(),
             WorldEvent::Healed => self.heal(),
         }
     }
 
     fn ring(&mut self, process: usize, alarm: u64) {
         let due = self.shared.lock().begin_ringing(process, alarm);
-        if let DueWork::Ring { bell, now } = due {
-            self.shared.lock().turns += 1;
+        if let AlarmAction::Ring { bell, now } = due {
+            self.shared.lock().polls_and_rings += 1;
             let again = bell.ring(now);
             self.shared.lock().end_ringing(process, alarm, again);
         }
     }
 
-    /// Starts a process, which creates its client.
     fn start(&mut self, process: usize) {
         let runtime_states = {
             let mut core = self.shared.lock();
@@ -250,12 +248,12 @@ impl World {
         host.executors = executors;
         host.redlock = Some(redlock);
         if !self.scenario.mode.keeps_all_data() {
-            self.meet(process);
+            self.connect_to_nodes(process);
         }
     }
 
-    /// Connects a client to all nodes before its first call.
-    fn meet(&self, process: usize) {
+    /// Connects the client of `process` to all nodes before its first call.
+    fn connect_to_nodes(&self, process: usize) {
         let Some(worker) = self.worker(process, 3_000 + process) else { return };
         let Some(RuntimeRef { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
             return;
@@ -297,7 +295,6 @@ impl World {
         })
     }
 
-    /// Creates more clients of a process.
     fn another(&self, process: usize) -> Arc<dyn Fn(u64) -> Redlock + Send + Sync> {
         let runtime_states = self.shared.lock().processes[process].runtime_states.clone();
         let client = process as u64;
@@ -320,24 +317,27 @@ impl World {
         let runtimes = worker.runtimes.clone();
         let home = runtimes.get(plan.runtime % runtimes.len().max(1));
         let Some(RuntimeRef { handle: runtime, .. }) = home else { return };
-        let open = (Open::new(&self.open), Open::new(&self.planned));
+        let unfinished =
+            (UnfinishedTask::new(&self.unfinished_tasks), UnfinishedTask::new(&self.planned));
         let process = worker.process;
         worker.clone().spawn(runtime, async move {
             worker.run(plan.calls).await;
-            drop(open);
+            drop(unfinished);
         });
-        self.shared.lock().processes[process].runtime_states.note_all();
+        self.shared.lock().processes[process].runtime_states.mark_all_woken();
     }
 
-    /// Starts the next stage once the current one has ended, or its time has passed.
     fn advance_stage(&mut self) {
         let now = self.shared.lock().now;
         match self.stage {
             RunStage::Finishing { until }
-                if self.open.load(Ordering::Relaxed) == 0 || now >= until =>
+                if self.unfinished_tasks.load(Ordering::Relaxed) == 0 || now >= until =>
             {
-                if self.open.load(Ordering::Relaxed) > 0 {
-                    let how = format!("{} tasks do not end", self.open.load(Ordering::Relaxed));
+                if self.unfinished_tasks.load(Ordering::Relaxed) > 0 {
+                    let how = format!(
+                        "{} tasks do not end",
+                        self.unfinished_tasks.load(Ordering::Relaxed)
+                    );
                     self.checker.state().violated(Rule::Bounds, how);
                 }
                 self.begin_closing(now);
@@ -353,7 +353,6 @@ impl World {
         }
     }
 
-    /// Starts the stage after the faults: every client acquires every lock once.
     pub(crate) fn begin_finishing(&mut self) {
         let now = self.shared.lock().now;
         let scenario = &self.scenario;
@@ -367,7 +366,7 @@ impl World {
             let Some(RuntimeRef { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
                 continue;
             };
-            let open = Open::new(&self.open);
+            let unfinished = UnfinishedTask::new(&self.unfinished_tasks);
             // Without a guarantee of liveness, a lock may stay unavailable.
             let is_live = self.scenario.mode.checks(Rule::Liveness);
             let resources = if is_live { self.scenario.resources } else { 0 };
@@ -375,7 +374,7 @@ impl World {
             worker.clone().spawn(&runtime, async move {
                 let turns = if is_quiet { processes } else { turns };
                 worker.finish(resources, longest * turns, rest).await;
-                drop(open);
+                drop(unfinished);
             });
         }
         let mut core = self.shared.lock();

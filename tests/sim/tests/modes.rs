@@ -1,5 +1,5 @@
-//! The modes of the simulation: guarantees hold, and faults outside the guarantee violate mutual
-//! exclusion.
+//! Tests of the simulation's modes: guarantees hold, and faults outside the guarantee violate
+//! mutual exclusion.
 
 use sim::{Mode, Rule, sweep};
 

@@ -1,4 +1,4 @@
-//! The simulation itself: runs are reproducible, and parts can be parsed.
+//! Tests that runs are reproducible, and that the parts of a run can be parsed.
 
 use sim::{Mode, Parts, run, sweep};
 

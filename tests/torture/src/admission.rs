@@ -1,53 +1,51 @@
-//! Admission of faults: which targets have faults, and which further faults are allowed.
+//! Admission of faults: which targets have faults, and which further faults may begin.
 
-use crate::nemesis::Kind;
+use crate::nemesis::TargetClass;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval at which a waiting fault checks for expired claims.
+/// The interval at which a waiting fault checks for expired claims.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
-    /// A node, counted from 0.
+    /// A node, numbered from 0.
     Node(u16),
-    /// The place of a permanent client, counted from 0. A killed client is replaced in its place.
+    /// The slot of a permanent client, numbered from 0. A killed client is replaced in its slot.
     Client(u16),
-    /// The place of a temporary client, counted from 0.
+    /// The slot of a temporary client, numbered from 0.
     NewClient(u16),
-    /// All nodes.
     Network,
 }
 
-/// A target, and the kind of fault that it has or is going to have.
-pub(crate) type Claim = (Target, Kind);
+/// A target and the class of a fault that affects it, now or soon.
+pub(crate) type Claim = (Target, TargetClass);
 
-const NETWORK_DELAYED: Claim = (Target::Network, Kind::Delayed);
+const NETWORK_DELAYED: Claim = (Target::Network, TargetClass::Delayed);
 
-/// Maximum number of concurrent faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) nodes: usize,
     pub(crate) clients: usize,
-    /// True if clocks may step only for clients that have measured them before.
+    /// Whether the run is within the guarantee. If so, a clock may step only after all clients have
+    /// measured it.
     pub(crate) is_inside: bool,
 }
 
-/// The number of active faults for each claim.
+/// The number of active faults per claim.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveFaults(BTreeMap<Claim, usize>);
 
 impl ActiveFaults {
-    pub(crate) fn enter(&mut self, claims: &[Claim]) {
+    pub(crate) fn add(&mut self, claims: &[Claim]) {
         for claim in claims {
             *self.0.entry(*claim).or_default() += 1;
         }
     }
 
-    pub(crate) fn leave(&mut self, claims: &[Claim]) {
+    pub(crate) fn remove(&mut self, claims: &[Claim]) {
         for claim in claims {
             if let Some(times) = self.0.get_mut(claim) {
                 *times -= 1;
@@ -56,60 +54,69 @@ impl ActiveFaults {
         self.0.retain(|_, times| *times > 0);
     }
 
-    /// Returns true if all claims are compatible with the active faults.
     pub(crate) fn are_admissible(&self, claims: &[Claim], limits: Limits) -> bool {
-        claims.iter().all(|(target, kind)| self.is_admissible(*target, *kind, limits))
+        claims.iter().all(|(target, class)| self.is_admissible(*target, *class, limits))
     }
 
-    fn is_admissible(&self, target: Target, kind: Kind, limits: Limits) -> bool {
-        let is_repeatable = matches!(kind, Kind::Step | Kind::Delayed);
-        let is_taken = !is_repeatable && self.0.contains_key(&(target, kind));
-        if is_taken || self.excludes(target, kind, limits) {
+    fn is_admissible(&self, target: Target, class: TargetClass, limits: Limits) -> bool {
+        let is_repeatable = matches!(class, TargetClass::Step | TargetClass::Delayed);
+        let is_taken = !is_repeatable && self.0.contains_key(&(target, class));
+        if is_taken || self.excludes(target, class, limits) {
             return false;
         }
-        let broken = self.0.keys().filter(|(_, kind)| kind.breaks()).map(|(one, _)| *one);
+        let broken = self.0.keys().filter(|(_, class)| class.breaks()).map(|(one, _)| *one);
         let broken: BTreeSet<_> = broken.chain([target]).collect();
         let nodes = broken.iter().filter(|one| matches!(one, Target::Node(_))).count();
         let clients = broken.iter().filter(|one| matches!(one, Target::Client(_))).count();
         match target {
-            Target::Node(_) => !kind.breaks() || nodes <= limits.nodes,
+            Target::Node(_) => !class.breaks() || nodes <= limits.nodes,
             Target::Client(_) => clients <= limits.clients,
             Target::NewClient(_) | Target::Network => true,
         }
     }
 
-    /// Returns true if an active fault excludes this kind.
-    fn excludes(&self, target: Target, kind: Kind, limits: Limits) -> bool {
+    /// Returns true if an active fault forbids a fault of `class` at `target`.
+    fn excludes(&self, target: Target, class: TargetClass, limits: Limits) -> bool {
         let here = |other| self.0.contains_key(&(target, other));
-        let anywhere = |other| self.0.keys().any(|(_, kind)| *kind == other);
-        match kind {
-            // A stopped server cannot execute `FLUSHALL`, and a flushed server must not be killed
-            // concurrently.
-            Kind::Memory => anywhere(Kind::Server) || anywhere(Kind::Rolling),
-            Kind::Rolling => here(Kind::Server) || anywhere(Kind::Memory),
-            Kind::Server => anywhere(Kind::Memory) || here(Kind::Rolling) || here(Kind::Witness),
-            // A new client must reach the witness while other nodes lose their data.
-            Kind::Wire => here(Kind::Witness),
-            Kind::Network => anywhere(Kind::Witness),
-            Kind::Witness => {
+        let anywhere = |other| self.0.keys().any(|(_, class)| *class == other);
+        match class {
+            // A stopped server cannot execute `FLUSHALL`, and a server must not be killed while it
+            // is flushed.
+            TargetClass::Memory => anywhere(TargetClass::Server) || anywhere(TargetClass::Rolling),
+            TargetClass::Rolling => here(TargetClass::Server) || anywhere(TargetClass::Memory),
+            TargetClass::Server => {
+                anywhere(TargetClass::Memory)
+                    || here(TargetClass::Rolling)
+                    || here(TargetClass::Witness)
+            }
+            // A new client must be able to reach the witness while other nodes lose their data.
+            TargetClass::Wire => here(TargetClass::Witness),
+            TargetClass::Network => anywhere(TargetClass::Witness),
+            TargetClass::Witness => {
                 let is_unfit =
-                    [Kind::Server, Kind::Wire, Kind::RecentlyFaulty].into_iter().any(here);
-                is_unfit || anywhere(Kind::Witness) || anywhere(Kind::Network)
+                    [TargetClass::Server, TargetClass::Wire, TargetClass::RecentlyFaulty]
+                        .into_iter()
+                        .any(here);
+                is_unfit || anywhere(TargetClass::Witness) || anywhere(TargetClass::Network)
             }
-            // A client cannot detect a step before its first measurement, or if its earlier
-            // measurements are less precise than the step.
-            Kind::Step => {
-                let is_delayed = here(Kind::Delayed) || self.0.contains_key(&NETWORK_DELAYED);
-                limits.is_inside && (anywhere(Kind::NewClient) || is_delayed)
+            // A client cannot detect a step before its first measurement of the clock, or if its
+            // earlier measurements are less precise than the step.
+            TargetClass::Step => {
+                let is_delayed =
+                    here(TargetClass::Delayed) || self.0.contains_key(&NETWORK_DELAYED);
+                limits.is_inside && (anywhere(TargetClass::NewClient) || is_delayed)
             }
-            Kind::NewClient => here(Kind::Client) || (limits.is_inside && anywhere(Kind::Step)),
-            Kind::Client => here(Kind::NewClient),
-            Kind::Clock | Kind::RecentlyFaulty | Kind::Delayed => false,
+            TargetClass::NewClient => {
+                here(TargetClass::Client) || (limits.is_inside && anywhere(TargetClass::Step))
+            }
+            TargetClass::Client => here(TargetClass::NewClient),
+            TargetClass::Clock | TargetClass::RecentlyFaulty | TargetClass::Delayed => false,
         }
     }
 }
 
-/// Enforces the limits while faults begin and end, because both may be late on a slow machine.
+/// Decides during a run whether a planned fault may begin. The plan alone cannot enforce the
+/// limits, because faults may begin and end late on a slow machine.
 pub(crate) struct Admission {
     state: Mutex<State>,
     left: Condvar,
@@ -119,7 +126,7 @@ pub(crate) struct Admission {
 #[derive(Default)]
 struct State {
     active: ActiveFaults,
-    /// Claims that expire, with their times.
+    /// Claims that end without a permit, each with the time at which it expires.
     expiring: Vec<(Claim, Instant)>,
 }
 
@@ -129,7 +136,7 @@ impl State {
         self.expiring.retain(|(claim, until)| {
             let stays = *until > now;
             if !stays {
-                active.leave(&[*claim]);
+                active.remove(&[*claim]);
             }
             stays
         });
@@ -141,14 +148,15 @@ impl Admission {
         Self { state: Mutex::default(), left: Condvar::new(), limits }
     }
 
-    /// Waits until all claims are compatible with the active faults, for at most `limit`.
-    pub(crate) fn enter(&self, claims: &[Claim], limit: Duration) -> Option<Permit<'_>> {
+    /// Waits until all claims are compatible with the active faults. Returns `None` if this takes
+    /// longer than `limit`.
+    pub(crate) fn acquire_permit(&self, claims: &[Claim], limit: Duration) -> Option<Permit<'_>> {
         let begun = Instant::now();
         let mut state = self.state();
         loop {
             state.expire(Instant::now());
             if state.active.are_admissible(claims, self.limits) {
-                state.active.enter(claims);
+                state.active.add(claims);
                 return Some(Permit { admission: self, claims: claims.to_vec() });
             }
             let left = limit.checked_sub(begun.elapsed()).filter(|left| !left.is_zero())?;
@@ -157,10 +165,9 @@ impl Admission {
         }
     }
 
-    /// Records a claim that expires after `lasts`.
-    pub(crate) fn hold_for(&self, claim: Claim, lasts: Duration) {
+    pub(crate) fn claim_for(&self, claim: Claim, lasts: Duration) {
         let mut state = self.state();
-        state.active.enter(&[claim]);
+        state.active.add(&[claim]);
         state.expiring.push((claim, Instant::now() + lasts));
     }
 
@@ -169,7 +176,7 @@ impl Admission {
     }
 }
 
-/// The claims of an active fault. Dropping it releases them.
+/// The claims of an active fault. Dropping the permit releases them.
 pub(crate) struct Permit<'a> {
     admission: &'a Admission,
     claims: Vec<Claim>,
@@ -177,7 +184,7 @@ pub(crate) struct Permit<'a> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.admission.state().active.leave(&self.claims);
+        self.admission.state().active.remove(&self.claims);
         self.admission.left.notify_all();
     }
 }
@@ -187,7 +194,7 @@ impl fmt::Display for Target {
         match self {
             Self::Node(node) => write!(f, "node {node}"),
             Self::Client(client) => write!(f, "client {client}"),
-            Self::NewClient(place) => write!(f, "new client {place}"),
+            Self::NewClient(slot) => write!(f, "new client {slot}"),
             Self::Network => f.write_str("all nodes"),
         }
     }
@@ -196,17 +203,17 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Kind::{
+    use Target as T;
+    use TargetClass::{
         Client, Delayed, Memory, Network, NewClient, RecentlyFaulty, Rolling, Server, Step, Wire,
         Witness,
     };
-    use Target as T;
 
     const LIMITS: Limits = Limits { nodes: 1, clients: 2, is_inside: true };
 
     fn active(claims: &[Claim]) -> ActiveFaults {
         let mut active = ActiveFaults::default();
-        active.enter(claims);
+        active.add(claims);
         active
     }
 
@@ -215,10 +222,10 @@ mod tests {
         let limits = Limits { nodes: 3, clients: 2, is_inside: false };
         let mut active = active(&[(T::Node(0), Wire), (T::Network, Network)]);
         assert!(active.is_admissible(T::Network, Memory, limits));
-        active.enter(&[(T::Node(1), Server)]);
+        active.add(&[(T::Node(1), Server)]);
         assert!(!active.is_admissible(T::Network, Memory, limits));
-        active.leave(&[(T::Node(1), Server)]);
-        active.enter(&[(T::Network, Memory)]);
+        active.remove(&[(T::Node(1), Server)]);
+        active.add(&[(T::Network, Memory)]);
         assert!(!active.is_admissible(T::Node(1), Server, limits));
         assert!(!active.is_admissible(T::Node(1), Rolling, limits));
         assert!(active.is_admissible(T::Node(1), Wire, limits));
@@ -228,12 +235,12 @@ mod tests {
     fn node_limit_counts_nodes_and_not_faults() {
         let mut active = ActiveFaults::default();
         assert!(active.is_admissible(T::Node(0), Server, LIMITS));
-        active.enter(&[(T::Node(0), Server)]);
+        active.add(&[(T::Node(0), Server)]);
         assert!(!active.is_admissible(T::Node(0), Server, LIMITS));
         assert!(active.is_admissible(T::Node(0), Wire, LIMITS));
         assert!(!active.is_admissible(T::Node(1), Wire, LIMITS));
         assert!(active.is_admissible(T::Client(1), Client, LIMITS), "clients have their own limit");
-        active.leave(&[(T::Node(0), Server)]);
+        active.remove(&[(T::Node(0), Server)]);
         assert!(active.is_admissible(T::Node(1), Wire, LIMITS));
     }
 
@@ -249,15 +256,15 @@ mod tests {
                 "its first measurement follows a step"
             );
         }
-        active.enter(&[(T::Node(0), Step)]);
-        active.leave(&[(T::Node(0), Step)]);
+        active.add(&[(T::Node(0), Step)]);
+        active.remove(&[(T::Node(0), Step)]);
         assert!(
             !active.is_admissible(T::NewClient(0), NewClient, LIMITS),
             "one of two steps still has an effect"
         );
-        active.leave(&[(T::Node(0), Step)]);
+        active.remove(&[(T::Node(0), Step)]);
         assert!(active.is_admissible(T::NewClient(0), NewClient, LIMITS));
-        active.enter(&[(T::NewClient(0), NewClient)]);
+        active.add(&[(T::NewClient(0), NewClient)]);
         assert!(!active.is_admissible(T::Node(0), Step, LIMITS));
         let outside = Limits { is_inside: false, ..LIMITS };
         assert!(active.is_admissible(T::Node(0), Step, outside));
@@ -269,7 +276,7 @@ mod tests {
         assert!(!active.is_admissible(T::Node(0), Step, LIMITS));
         assert!(active.is_admissible(T::Node(1), Step, LIMITS));
         assert!(active.is_admissible(T::Node(0), Delayed, LIMITS), "two delays at a time");
-        active.enter(&[(T::Network, Delayed)]);
+        active.add(&[(T::Network, Delayed)]);
         assert!(!active.is_admissible(T::Node(1), Step, LIMITS));
         assert!(active.is_admissible(T::Node(1), Step, Limits { is_inside: false, ..LIMITS }));
     }
@@ -305,21 +312,22 @@ mod tests {
     #[test]
     fn dropped_permit_releases_its_claims() {
         let admission = Admission::new(LIMITS);
-        let seat =
-            admission.enter(&[(T::Node(0), Server)], Duration::ZERO).expect("there is admission");
-        assert!(admission.enter(&[(T::Node(1), Server)], Duration::ZERO).is_none());
+        let seat = admission
+            .acquire_permit(&[(T::Node(0), Server)], Duration::ZERO)
+            .expect("there is admission");
+        assert!(admission.acquire_permit(&[(T::Node(1), Server)], Duration::ZERO).is_none());
         drop(seat);
-        assert!(admission.enter(&[(T::Node(1), Server)], Duration::ZERO).is_some());
+        assert!(admission.acquire_permit(&[(T::Node(1), Server)], Duration::ZERO).is_some());
     }
 
     #[test]
     fn expiring_claims_are_released_at_the_latest_time() {
         let admission = Admission::new(LIMITS);
         let witness = [(T::Node(0), Witness)];
-        admission.hold_for((T::Node(0), RecentlyFaulty), Duration::from_millis(200));
-        admission.hold_for((T::Node(0), RecentlyFaulty), Duration::from_millis(50));
+        admission.claim_for((T::Node(0), RecentlyFaulty), Duration::from_millis(200));
+        admission.claim_for((T::Node(0), RecentlyFaulty), Duration::from_millis(50));
         let begun = Instant::now();
-        assert!(admission.enter(&witness, Duration::from_secs(20)).is_some());
+        assert!(admission.acquire_permit(&witness, Duration::from_secs(20)).is_some());
         assert!(begun.elapsed() >= Duration::from_millis(200), "the longest claim counts");
     }
 }

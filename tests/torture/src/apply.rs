@@ -1,4 +1,4 @@
-//! Application and removal of faults of a node.
+//! Applies and removes the faults of a node.
 
 use crate::nemesis::Nemesis;
 use kit::{Direction, Proxy, Server};
@@ -9,37 +9,33 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Timeout for replies to the operator. The machine may be busy.
+/// The time limit for replies to the operator. It is long enough for a busy machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// Script runtime in milliseconds after which a server replies `BUSY`.
+/// The script duration after which a server replies `BUSY`, in milliseconds.
 const BUSY_AFTER: &str = "20";
 const PASSWORD: &str = "unknown";
-/// Length of a clock jump.
 const JUMP: Duration = Duration::from_mins(1);
-/// Excess rate of a fast clock in parts per million.
+/// The amount by which a fast clock gains, in parts per million.
 const FAST: i32 = 100_000;
 
-/// A server and the proxy through which clients reach it.
 pub(crate) struct ProxiedNode {
     pub(crate) server: Server,
     pub(crate) proxy: Proxy,
 }
 
-/// A direct connection to the server, made before a fault that would refuse it.
+/// A direct connection to the server. It is opened before a fault that refuses new connections.
 pub(crate) struct Operator(BufReader<TcpStream>);
 
-/// State that is needed to remove a fault.
 pub(crate) struct Undo {
     operator: Option<Operator>,
-    /// Runs an endless script. Must stay open.
+    /// The connection that runs an endless script. It must stay open.
     busy: Option<Operator>,
-    /// Path of a directory that prevents the server from saving its snapshot.
+    /// The path of a directory that prevents the server from saving its snapshot.
     obstacle: Option<String>,
 }
 
 impl ProxiedNode {
-    /// Applies a fault.
-    pub(crate) fn apply(&self, nemesis: Nemesis, delay: Duration) -> io::Result<Undo> {
+    pub(crate) fn apply(&self, nemesis: Nemesis, magnitude: Duration) -> io::Result<Undo> {
         let mut undo = Undo { operator: None, busy: None, obstacle: None };
         let (server, proxy) = (&self.server, &self.proxy);
         match nemesis {
@@ -65,16 +61,17 @@ impl ProxiedNode {
                 proxy.reset();
             }
             Nemesis::Reset => proxy.reset(),
-            Nemesis::CutReply => proxy.cut_next_reply(cut(delay)),
+            Nemesis::CutReply => proxy.cut_next_reply(cut(magnitude)),
             Nemesis::Latency => {
-                self.delay(delay);
+                self.delay(magnitude);
             }
-            Nemesis::DriftClock => server.clock().drift(drift(delay)),
+            Nemesis::DriftClock => server.clock().drift(drift(magnitude)),
             Nemesis::FastClock => server.clock().drift(FAST),
-            // The jump is not undone: keys that were set in between would exist for another minute.
+            // The jump is not undone, because keys that were set after the jump would then exist
+            // for another minute.
             Nemesis::JumpClock => server.clock().jump(JUMP),
-            Nemesis::StepForward => server.clock().jump(delay),
-            Nemesis::StepBack => server.clock().jump_back(delay),
+            Nemesis::StepForward => server.clock().jump(magnitude),
+            Nemesis::StepBack => server.clock().jump_back(magnitude),
             Nemesis::OutOfMemory
             | Nemesis::ReadOnly
             | Nemesis::Busy
@@ -93,7 +90,7 @@ impl ProxiedNode {
         Ok(undo)
     }
 
-    /// Kills the script of the connection `busy`, and waits for its end.
+    /// Kills the script that the connection `busy` runs, and waits for its error reply.
     fn end_script(&self, mut busy: Operator) -> io::Result<()> {
         let mut operator = Operator::of(&self.server)?;
         let begun = Instant::now();
@@ -104,23 +101,22 @@ impl ProxiedNode {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // The error reply of the killed script.
+        // The server sends this error reply when the script is killed.
         busy.line().map(drop)
     }
 
-    /// Delays requests and replies by `delay` in total.
+    /// Delays each round trip by `delay`. Requests and replies are each delayed by half of it.
     pub(crate) fn delay(&self, delay: Duration) {
         self.proxy.delay(Direction::Requests, delay / 2);
         self.proxy.delay(Direction::Replies, delay / 2);
     }
 
-    /// Kills the server and restarts it without its keys and without its append-only file.
     fn restart_empty(&self) -> io::Result<()> {
         let directory = Operator::of(&self.server)?.directory()?;
         self.server.kill();
         for log in ["appendonlydir", "appendonly.aof"] {
             let log = Path::new(&directory).join(log);
-            // The version and the persistence of the server determine which of them exists, if any.
+            // The server's version and persistence determine which of these paths exists, if any.
             let removed =
                 if log.is_dir() { fs::remove_dir_all(&log) } else { fs::remove_file(&log) };
             removed.or_else(|error| match error.kind() {
@@ -132,7 +128,6 @@ impl ProxiedNode {
         Ok(())
     }
 
-    /// Deletes all keys of the server.
     pub(crate) fn wipe(&self) -> io::Result<()> {
         self.server.try_cmd(&["FLUSHALL"]).map(drop).map_err(io::Error::other)
     }
@@ -158,7 +153,7 @@ impl ProxiedNode {
                 let directory = operator.directory()?;
                 // A directory at the path of the snapshot prevents saving, even for root.
                 let obstacle = format!("{directory}/dump.rdb");
-                // A flushed server with a save schedule writes this file.
+                // A flushed server with a save schedule has written this file.
                 let _ = fs::remove_file(&obstacle);
                 fs::create_dir(&obstacle)?;
                 undo.obstacle = Some(obstacle);
@@ -175,14 +170,13 @@ impl ProxiedNode {
         Ok(())
     }
 
-    /// Removes a fault.
     pub(crate) fn heal(&self, nemesis: Nemesis, undo: Undo) -> io::Result<()> {
         match nemesis {
             Nemesis::HangNode => self.server.cont(),
             Nemesis::DelayedRestart => self.server.restart(),
             Nemesis::DriftClock | Nemesis::FastClock => self.server.clock().drift(0),
-            // With TCP, lost data is sent again or the connection ends. So these connections are
-            // reset.
+            // Over TCP, lost data is either sent again or the connection ends, so these connections
+            // are reset.
             Nemesis::BlackHole | Nemesis::LoseRequests | Nemesis::LoseReplies => {
                 self.proxy.reset();
                 self.proxy.heal();
@@ -214,14 +208,15 @@ impl ProxiedNode {
     }
 }
 
-/// A drift of 0.5 % in either direction, in parts per million.
-fn drift(delay: Duration) -> i32 {
-    if delay.subsec_nanos().is_multiple_of(2) { 5_000 } else { -5_000 }
+/// Returns a clock drift of 0.5 % in a direction that depends on `magnitude`, in parts per million.
+fn drift(magnitude: Duration) -> i32 {
+    if magnitude.subsec_nanos().is_multiple_of(2) { 5_000 } else { -5_000 }
 }
 
-/// Number of bytes of a reply that pass: from none to a few replies of a pipeline.
-fn cut(delay: Duration) -> usize {
-    usize::from(delay.subsec_millis().to_le_bytes()[0] % 24)
+/// Returns how many bytes of a reply to let pass. The range is from none to a few replies of a
+/// pipeline.
+fn cut(magnitude: Duration) -> usize {
+    usize::from(magnitude.subsec_millis().to_le_bytes()[0] % 24)
 }
 
 impl Operator {
@@ -235,7 +230,6 @@ impl Operator {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes())
     }
 
-    /// Sends a command and expects a one-line reply without an error.
     fn execute(&mut self, command: &str) -> io::Result<()> {
         self.send(command)?;
         let line = self.line()?;
@@ -245,7 +239,6 @@ impl Operator {
         Ok(())
     }
 
-    /// The server's working directory.
     fn directory(&mut self) -> io::Result<String> {
         self.send("CONFIG GET dir")?;
         // The reply is an array of two strings, each preceded by its length.

@@ -1,4 +1,4 @@
-//! Command line.
+//! Command-line arguments of the torture test.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness::Sabotage;

@@ -1,9 +1,9 @@
-//! Executor of a plan of faults.
+//! Executes a plan of faults.
 
 use crate::admission::{Admission, Target};
 use crate::apply::ProxiedNode;
 use crate::log::{Log, lock};
-use crate::nemesis::{Kind, Nemesis, REREAD};
+use crate::nemesis::{CLOCK_REREAD_LIMIT, Nemesis, TargetClass};
 use crate::outage;
 use crate::plan::Planned;
 use crate::rolling::Rolling;
@@ -14,24 +14,24 @@ use std::io;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// Maximum time for which a fault waits for admission. After that it is skipped.
+/// The maximum time that a fault waits for admission. After that, it is skipped.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Maximum time for a new client to receive replies from all nodes. Until then no clock steps.
+/// The maximum time until a new client has received replies from all nodes. Clocks do not step
+/// during this time.
 pub(crate) const READY_LIMIT: Duration = Duration::from_secs(20);
 
-/// Targets of the faults, and the log.
 pub(crate) struct Executor<'a> {
     pub(crate) nodes: &'a [ProxiedNode],
     pub(crate) fleet: &'a Fleet,
     pub(crate) admission: &'a Admission,
     pub(crate) is_inside: bool,
-    /// Start of the run on the boot clock.
+    /// The start of the run, as a reading of the boot clock.
     pub(crate) origin: u64,
     pub(crate) log: &'a Log,
 }
 
 impl Executor<'_> {
-    /// Applies all planned faults, with times relative to `begin`. Returns when all have ended.
+    /// Applies all planned faults at their times after `begin`. Returns when all faults have ended.
     pub(crate) fn run(&self, plan: &[Planned], begin: u64) {
         thread::scope(|scope| {
             for planned in plan {
@@ -43,7 +43,7 @@ impl Executor<'_> {
 
     fn apply(&self, planned: &Planned) {
         let Planned { nemesis, target, .. } = *planned;
-        let Some(_permit) = self.admission.enter(&planned.claims(), PATIENCE) else {
+        let Some(_permit) = self.admission.acquire_permit(&planned.claims(), PATIENCE) else {
             return;
         };
         let done = match target {
@@ -53,8 +53,8 @@ impl Executor<'_> {
                 Ok(())
             }
             Target::Node(node) => self.fault_node(planned, node),
-            Target::Client(place) => {
-                self.fault_client(planned, place);
+            Target::Client(slot) => {
+                self.fault_client(planned, slot);
                 Ok(())
             }
             Target::Network if nemesis == Nemesis::WipeAll => self.wipe(planned),
@@ -70,15 +70,15 @@ impl Executor<'_> {
     }
 
     fn fault_node(&self, planned: &Planned, number: u16) -> io::Result<()> {
-        let (Planned { nemesis, delay, lasts, .. }, node) =
+        let (Planned { nemesis, magnitude, lasts, .. }, node) =
             (planned, &self.nodes[usize::from(number)]);
         let index = self.log_start(planned, Target::Node(number));
         if *nemesis == Nemesis::StepForward {
             // The step must be recorded before it can have an effect.
             let at = boot::now() - self.origin;
-            lock(&self.log.steps).record(number, at, boot::nanos(*delay));
+            lock(&self.log.steps).record(number, at, boot::nanos(*magnitude));
         }
-        let done = node.apply(*nemesis, *delay).and_then(|undo| {
+        let done = node.apply(*nemesis, *magnitude).and_then(|undo| {
             // For rolling restarts, `roll` waits instead.
             thread::sleep(if planned.rolling.is_some() { Duration::ZERO } else { *lasts });
             node.heal(*nemesis, undo)
@@ -86,16 +86,18 @@ impl Executor<'_> {
         let Fault { from, until, .. } = self.log_end(index);
         lock(&self.log.outages).extend(outage::of(*nemesis, number, from, until));
         if !nemesis.recovery_time().is_zero() {
-            self.admission
-                .hold_for((Target::Node(number), Kind::RecentlyFaulty), nemesis.recovery_time());
+            self.admission.claim_for(
+                (Target::Node(number), TargetClass::RecentlyFaulty),
+                nemesis.recovery_time(),
+            );
         }
         if nemesis.delays() {
-            self.admission.hold_for((Target::Node(number), Kind::Delayed), REREAD);
+            self.admission
+                .claim_for((Target::Node(number), TargetClass::Delayed), CLOCK_REREAD_LIMIT);
         }
         done
     }
 
-    /// Restarts nodes one after the other.
     fn roll(&self, planned: &Planned, rolling: &Rolling) -> io::Result<()> {
         let mut next = boot::now();
         for node in &rolling.nodes {
@@ -109,10 +111,10 @@ impl Executor<'_> {
 
     fn slow_down(&self, planned: &Planned) {
         let index = self.log_start(planned, planned.target);
-        self.nodes.iter().for_each(|node| node.delay(planned.delay));
+        self.nodes.iter().for_each(|node| node.delay(planned.magnitude));
         thread::sleep(planned.lasts);
         self.nodes.iter().for_each(|node| node.delay(Duration::ZERO));
-        self.admission.hold_for((planned.target, Kind::Delayed), REREAD);
+        self.admission.claim_for((planned.target, TargetClass::Delayed), CLOCK_REREAD_LIMIT);
         self.log_end(index);
     }
 
@@ -127,37 +129,38 @@ impl Executor<'_> {
         wiped.into_iter().collect()
     }
 
-    fn fault_client(&self, planned: &Planned, place: u16) {
+    fn fault_client(&self, planned: &Planned, slot: u16) {
         let index = self.log_start(planned, planned.target);
         let begin = boot::now() - self.origin;
         if planned.nemesis == Nemesis::HangClient {
-            self.fleet.stop(place);
+            self.fleet.stop(slot);
             thread::sleep(planned.lasts);
-            self.fleet.cont(place, begin);
+            self.fleet.cont(slot, begin);
             self.log_end(index);
         } else {
-            self.fleet.kill(place);
+            self.fleet.kill(slot);
             thread::sleep(planned.lasts);
-            self.fleet.start(place);
+            self.fleet.start(slot);
             self.log_end(index);
-            self.fleet.await_ready(place, READY_LIMIT);
+            self.fleet.await_ready(slot, READY_LIMIT);
         }
     }
 
-    /// Starts a temporary client, and later ends half of them and kills the other half.
-    fn run_new_client(&self, planned: &Planned, place: u16) {
+    /// Starts a temporary client. Later, either asks it to end or kills it, with equal probability.
+    fn run_new_client(&self, planned: &Planned, slot: u16) {
         let index = self.log_start(planned, planned.target);
-        self.fleet.start(place);
+        self.fleet.start(slot);
         thread::sleep(planned.lasts);
-        if planned.delay.subsec_nanos().is_multiple_of(2) {
-            self.fleet.dismiss(place);
+        if planned.magnitude.subsec_nanos().is_multiple_of(2) {
+            self.fleet.dismiss(slot);
         } else {
-            self.fleet.kill(place);
+            self.fleet.kill(slot);
         }
         self.log_end(index);
     }
 
-    /// Records the start of a fault. Its end is `u64::MAX` until it is known.
+    /// Records the start of a fault, and returns its index in the log. Until the fault ends, its
+    /// recorded end is `u64::MAX`.
     fn log_start(&self, planned: &Planned, target: Target) -> usize {
         let mut faults = lock(&self.log.faults);
         faults.push(Fault {

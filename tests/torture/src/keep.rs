@@ -1,4 +1,4 @@
-//! Files of a failed run, which later runs do not overwrite.
+//! Keeps the files of a failed run in a directory that later runs do not overwrite.
 
 use crate::apply::ProxiedNode;
 use crate::plan::Planned;
@@ -7,13 +7,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A directory in `out` that does not exist yet, for the files of a run that fails.
+/// Returns the path of a new directory in `out` for the files of a failed run.
 pub(crate) fn directory(out: &Path, run: &str) -> PathBuf {
     let each = (1_u32..).map(|number| out.join(format!("failed-{run}-{number}")));
     each.into_iter().find(|path| !path.exists()).unwrap_or_else(|| out.to_owned())
 }
 
-/// Copies the files of all servers, and writes the plan of the faults.
+/// Copies the files of all servers to `to`, and writes the plan of the faults there.
 pub(crate) fn keep(nodes: &[ProxiedNode], plan: &[Planned], to: &Path) -> io::Result<()> {
     for (number, node) in nodes.iter().enumerate() {
         copy(node.server.directory(), &to.join(format!("node-{number}")))?;
@@ -25,7 +25,6 @@ pub(crate) fn keep(nodes: &[ProxiedNode], plan: &[Planned], to: &Path) -> io::Re
     fs::write(to.join("plan.txt"), lines)
 }
 
-/// Copies the files of a directory and of its subdirectories, without sockets.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,21 +1,19 @@
-//! Log of a part: applied faults and their consequences.
+//! The log of one part of a run: the faults that were applied, and errors.
 
 use harness::record::Fault;
 use harness::service::Outage;
 use harness::steps::Steps;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The reciprocal of the maximum share of faults that may fail to be applied.
+/// At most one in this many faults may fail to be applied.
 const MOST_MISSING: usize = 20;
 
-/// Log of a part.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Faults that have begun.
+    /// Faults that have started.
     pub(crate) faults: Mutex<Vec<Fault>>,
-    /// Forward steps of clocks.
+    /// Forward clock steps.
     pub(crate) steps: Mutex<Steps>,
-    /// Outages of nodes.
     pub(crate) outages: Mutex<Vec<Outage>>,
     /// Errors of faults that could not be applied.
     pub(crate) failures: Mutex<Vec<String>>,
@@ -34,8 +32,8 @@ impl Log {
         lock(&self.outages).clone()
     }
 
-    /// Prints the faults that could not be applied. They are findings only if there are many,
-    /// because they do not concern the library.
+    /// Prints the faults that could not be applied. If they are many, adds them to `findings`. A
+    /// few failures are not findings, because they do not concern the library.
     pub(crate) fn report_failures(&self, findings: &mut Vec<String>) {
         let failures = lock(&self.failures);
         for failure in failures.iter() {
@@ -47,7 +45,7 @@ impl Log {
     }
 }
 
-/// Locks a list, also after a panic of another thread.
+/// Locks a list, even if another thread panicked while it held the lock.
 pub(crate) fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,8 @@
-//! Torture test of quorlock on real Redis processes, with faults, under load, and with an exact
-//! check.
+//! Torture test of quorlock on real Redis processes, with faults, load, and exact checks.
 //!
-//! `quorlock-torture --seconds 120 --seed 7` starts servers, a proxy in front of each, and client
-//! processes that compete for locks. It applies faults according to the seed, and checks the
-//! results.
+//! `quorlock-torture --seconds 120 --seed 7` starts servers, a proxy in front of each server, and
+//! client processes that compete for locks. The program applies faults according to the seed and
+//! checks the results.
 
 mod admission;
 mod apply;

@@ -1,4 +1,4 @@
-//! Kinds of faults (nemeses) of nodes and clients.
+//! The kinds of faults (nemeses) of nodes and clients.
 
 use Nemesis as N;
 use harness::choice::LONGEST_TTL;
@@ -6,53 +6,54 @@ use harness::record::WIPE;
 use harness::steps::STEP_EFFECT;
 use std::time::Duration;
 
-/// Name of the fault that makes most nodes lose their data, but not all.
+/// Name of the fault that restarts several nodes without their data.
 pub(crate) const ROLLING: &str = "restart nodes empty, one after the other";
 
-/// Node timeout of the clients.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(60);
-/// Quarantine period of a restarted node: the longest ttl x (1 + 2 x 1 %) + 1 s.
-pub(crate) const TERM: Duration = Duration::from_millis(3_040);
-/// Age from which every client recognises a server as older than [`TERM`]. `INFO` reports whole
-/// seconds.
-pub(crate) const OLD: Duration = TERM.saturating_add(Duration::from_millis(2_500));
-/// Maximum time for clients to reconnect to a node after a fault.
+/// The quarantine period of a restarted node: the longest TTL × (1 + 2 × 1 %) + 1 s.
+pub(crate) const QUARANTINE: Duration = Duration::from_millis(3_040);
+/// The age from which every client recognises that a server is older than [`QUARANTINE`]. The
+/// margin is needed because `INFO` reports whole seconds.
+pub(crate) const MIN_OLD_AGE: Duration = QUARANTINE.saturating_add(Duration::from_millis(2_500));
+/// The maximum time until clients reconnect to a node after a fault.
 const RECOVERY: Duration = Duration::from_secs(1);
-/// Maximum time for clients to read a node's clock precisely again, once its replies are prompt.
-pub(crate) const REREAD: Duration = Duration::from_millis(200);
+/// The maximum time until clients have read a node's clock precisely again after its replies have
+/// become prompt.
+pub(crate) const CLOCK_REREAD_LIMIT: Duration = Duration::from_millis(200);
 
-/// Target class of a fault. A target has at most one fault of each kind at a time.
+/// The kind of target that a fault affects. A target has at most one fault of each class at a time,
+/// except for `Step` and `Delayed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum TargetClass {
     /// The process of a server.
     Server,
-    /// The rate or a large jump of a server's clock.
+    /// The rate of a server's clock, or a large jump of the clock.
     Clock,
-    /// A small step of a server's clock. Clients can detect it, so all nodes may be affected,
-    /// repeatedly.
+    /// A small step of a server's clock. Clients can detect the step, so the clocks of all nodes
+    /// may step repeatedly.
     Step,
     /// The network connection to a server.
     Wire,
-    /// A node that is restarted without data, in a sequence of such restarts.
+    /// A node that is restarted without data as part of a rolling restart.
     Rolling,
-    /// A node that all clients can reach and recognise as old, while others are restarted.
+    /// A node that all clients can reach while other nodes are restarted, and that they recognise
+    /// as running for long enough to have lost no lock.
     Witness,
-    /// No fault: a node that had a fault recently or has recently started. It cannot be a witness.
+    /// A node that recently started or recently had a fault, and therefore cannot be a
+    /// [`Witness`](Self::Witness). This class is not a fault.
     RecentlyFaulty,
-    /// No fault: replies of the node are delayed, or were until recently.
+    /// A node whose replies are delayed or were delayed until recently. This class is not a fault.
     Delayed,
-    /// A client process.
     Client,
     /// A client process that has not connected to the nodes before.
     NewClient,
     /// The network connections to all nodes at once. No vote is lost.
     Network,
-    /// The data of all nodes at once.
     Memory,
 }
 
-impl Kind {
-    /// Returns true if a fault of this kind can make a node or a client unavailable.
+impl TargetClass {
+    /// Returns true if a fault of this class can make a node or a client unavailable.
     pub(crate) fn breaks(self) -> bool {
         match self {
             Self::Server | Self::Clock | Self::Wire | Self::Client | Self::NewClient => true,
@@ -67,7 +68,6 @@ impl Kind {
     }
 }
 
-/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Nemesis {
     HangNode,
@@ -106,7 +106,6 @@ pub(crate) enum Nemesis {
 }
 
 impl Nemesis {
-    /// All faults.
     pub(crate) const ALL: [Self; 33] = [
         N::HangNode,
         N::DelayedRestart,
@@ -143,7 +142,6 @@ impl Nemesis {
         N::RollingRestart,
     ];
 
-    /// Name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             N::HangNode => "hang a node",
@@ -182,17 +180,16 @@ impl Nemesis {
         }
     }
 
-    /// Kind of the target.
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn target_class(self) -> TargetClass {
         match self {
-            N::HangClient => Kind::Client,
-            // The client that replaces a killed one is new.
-            N::KillClient | N::NewClient => Kind::NewClient,
-            N::StepForward | N::StepBack => Kind::Step,
-            N::RollingRestart => Kind::Rolling,
-            N::SlowNetwork => Kind::Network,
-            N::WipeAll => Kind::Memory,
-            N::DriftClock | N::JumpClock | N::FastClock => Kind::Clock,
+            N::HangClient => TargetClass::Client,
+            // The client that replaces a killed client is new.
+            N::KillClient | N::NewClient => TargetClass::NewClient,
+            N::StepForward | N::StepBack => TargetClass::Step,
+            N::RollingRestart => TargetClass::Rolling,
+            N::SlowNetwork => TargetClass::Network,
+            N::WipeAll => TargetClass::Memory,
+            N::DriftClock | N::JumpClock | N::FastClock => TargetClass::Clock,
             N::BlackHole
             | N::LoseRequests
             | N::LoseReplies
@@ -202,13 +199,14 @@ impl Nemesis {
             | N::HoldConnects
             | N::Reset
             | N::CutReply
-            | N::Latency => Kind::Wire,
-            _ => Kind::Server,
+            | N::Latency => TargetClass::Wire,
+            _ => TargetClass::Server,
         }
     }
 
-    /// Returns true if mutual exclusion is guaranteed under this fault. For some faults this
-    /// depends on the other faults, which the plan of a run within the guarantee arranges.
+    /// Returns true if mutual exclusion is guaranteed under this fault. `is_inside` is true in a
+    /// run within the guarantee. Some faults are only guaranteed in such a run, because its plan
+    /// limits the other faults.
     pub(crate) fn is_guaranteed(self, is_inside: bool) -> bool {
         match self {
             N::EmptyRestart | N::FlushAll | N::JumpClock | N::FastClock | N::WipeAll => false,
@@ -217,17 +215,17 @@ impl Nemesis {
         }
     }
 
-    /// Time after the fault during which a node is [`RecentlyFaulty`](Kind::RecentlyFaulty).
+    /// Returns how long after the fault a node is [`RecentlyFaulty`](TargetClass::RecentlyFaulty).
     pub(crate) fn recovery_time(self) -> Duration {
-        match self.kind() {
-            _ if self.restarts() => OLD,
-            Kind::Server | Kind::Wire => RECOVERY,
+        match self.target_class() {
+            _ if self.restarts() => MIN_OLD_AGE,
+            TargetClass::Server | TargetClass::Wire => RECOVERY,
             _ => Duration::ZERO,
         }
     }
 
-    /// Returns true if replies take longer than the drift allowance, so clients read the clock
-    /// imprecisely.
+    /// Returns true if the fault delays replies by more than the drift allowance. Clients then read
+    /// the clock imprecisely.
     pub(crate) fn delays(self) -> bool {
         matches!(
             self,
@@ -241,13 +239,12 @@ impl Nemesis {
         )
     }
 
-    /// Returns true if the fault replaces the process of a node.
     pub(crate) fn restarts(self) -> bool {
         matches!(self, N::DelayedRestart | N::DurableRestart | N::EmptyRestart | N::RollingRestart)
     }
 
-    /// Returns true if the fault fits the persistence of a node: a durable restart needs a durable
-    /// node, and an empty restart a node that is not durable.
+    /// Returns true if the fault is possible on a node with this persistence. A durable restart
+    /// requires a durable node, and an empty restart a node that is not durable.
     pub(crate) fn suits(self, is_durable: bool) -> bool {
         match self {
             N::DurableRestart => is_durable,
@@ -256,15 +253,14 @@ impl Nemesis {
         }
     }
 
-    /// Relative frequency.
     pub(crate) fn weight(self, is_inside: bool) -> u32 {
         match self {
-            // This fault makes a node unavailable for long.
+            // The fault makes a node unavailable for a long time.
             N::DelayedRestart => 1,
-            // Drawn separately, in `Setup::steps`.
+            // `Setup::steps` draws clock steps separately.
             N::StepForward | N::StepBack => 0,
             N::NewClient => 14,
-            // Within the guarantee, other faults often exclude it.
+            // Within the guarantee, other faults often exclude a rolling restart.
             N::RollingRestart => {
                 if is_inside {
                     12
@@ -274,8 +270,8 @@ impl Nemesis {
             }
             // Leases that expire in a stopped process are the main purpose of fencing.
             N::HangClient => 6,
-            // Faults outside the guarantee are the purpose of a run outside. Durable restarts fit
-            // only some of the nodes.
+            // Faults outside the guarantee are the purpose of a run in this mode. Durable restarts
+            // are compatible with only some of the nodes.
             N::DurableRestart
             | N::EmptyRestart
             | N::FlushAll
@@ -286,7 +282,6 @@ impl Nemesis {
         }
     }
 
-    /// Minimum and maximum duration.
     pub(crate) fn lasts(self) -> (Duration, Duration) {
         let ms = Duration::from_millis;
         match self {
@@ -327,8 +322,8 @@ mod tests {
 
     #[test]
     fn term_equals_quarantine_period_of_the_library() {
-        // With the default drift factor.
-        assert_eq!(TERM, LONGEST_TTL.mul_f64(1.02) + Duration::from_secs(1));
+        // 1.02 follows from the default drift factor.
+        assert_eq!(QUARANTINE, LONGEST_TTL.mul_f64(1.02) + Duration::from_secs(1));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! A part of a run, with a fixed number of nodes.
+//! One part of a run, with a fixed number of nodes.
 
 use crate::admission::{Admission, Target};
 use crate::apply::ProxiedNode;
 use crate::executor::{Executor, READY_LIMIT};
 use crate::keep::keep;
 use crate::log::Log;
-use crate::nemesis::{Kind, NODE_TIMEOUT, OLD, ROLLING};
+use crate::nemesis::{MIN_OLD_AGE, NODE_TIMEOUT, ROLLING, TargetClass};
 use crate::plan::{NEW_CLIENTS, Planned, Setup};
 use harness::keys::Keys;
 use harness::record::Fault;
@@ -19,34 +19,29 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Number of permanent client processes.
 pub(crate) const CLIENTS: u16 = 4;
-/// Number of tasks of each client.
 const TASKS: u16 = 10;
-/// Time without faults before the end of a part.
+/// The time without faults before the end of a part of the run.
 const CALM: Duration = Duration::from_secs(1);
-/// Age of nodes that clients must recognise as old.
+/// The initial age of the nodes, unless the deployment is new.
 const AGE: Duration = Duration::from_hours(3);
-/// Maximum time for a server to notice closed connections.
+/// The maximum time until a server notices that connections were closed.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// Interval between progress lines.
 const SHOW: Duration = Duration::from_secs(4);
 
-/// Parameters of a part.
 pub(crate) struct Part {
     pub(crate) number: u16,
     pub(crate) seed: u64,
     pub(crate) setup: Setup,
     pub(crate) program: Option<PathBuf>,
-    /// Start of the run on the boot clock.
+    /// The start of the run, as a reading of the boot clock.
     pub(crate) origin: u64,
     pub(crate) sabotage: Option<Sabotage>,
-    /// Directory to which the files of the servers are copied if the part fails.
+    /// The directory to which the servers' files are copied if the part fails.
     pub(crate) kept: PathBuf,
 }
 
 impl Part {
-    /// Runs the part.
     pub(crate) fn run(&self) -> Outcome {
         let nodes: Vec<_> = (0..self.setup.nodes).map(|node| self.node(node)).collect();
         let (log, admission) = (Log::default(), self.admission());
@@ -59,7 +54,7 @@ impl Part {
         let (seed, part, origin, sabotage) = (self.seed, self.number, self.origin, self.sabotage);
         let session =
             Session::begin(plan, RunPart { seed, part, origin, sabotage }, &self.nodes(&nodes));
-        // Clocks must not step before all clients have measured them.
+        // The nodes' clocks must not step before all clients have measured the clocks.
         session.await_ready(READY_LIMIT);
         let (is_inside, fleet) = (self.setup.is_inside, session.fleet());
         let executor =
@@ -125,11 +120,12 @@ impl Part {
         ProxiedNode { server, proxy }
     }
 
-    /// At the start no fault is active, but young nodes cannot be witnesses.
+    /// Creates the admission of faults for the start of this part of the run, when no fault is
+    /// active. In a new deployment, no node has been running for long enough to be a witness.
     fn admission(&self) -> Admission {
         let admission = Admission::new(self.setup.limits());
         for node in (0..self.setup.nodes).filter(|_| !self.setup.is_old()) {
-            admission.hold_for((Target::Node(node), Kind::RecentlyFaulty), OLD);
+            admission.claim_for((Target::Node(node), TargetClass::RecentlyFaulty), MIN_OLD_AGE);
         }
         admission
     }
@@ -146,7 +142,6 @@ impl Part {
         }
     }
 
-    /// Applies the planned faults, and prints the progress.
     fn apply_faults(&self, executor: &Executor<'_>, session: &Session) {
         let plan = self.plan();
         let begin = boot::now();
@@ -165,7 +160,6 @@ impl Part {
     }
 }
 
-/// Command that starts this program as a client process.
 fn client_program() -> Command {
     let program = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new(program);
@@ -173,7 +167,8 @@ fn client_program() -> Command {
     command
 }
 
-/// Number of open TCP connections of a server, after a wait for closing ones.
+/// Waits until all connections to `server` are closed, up to a time limit. Returns the number of
+/// connections that remain open.
 fn connections(server: &Server) -> u64 {
     let begun = Instant::now();
     loop {
@@ -185,7 +180,6 @@ fn connections(server: &Server) -> u64 {
     }
 }
 
-/// Product and version that a server reports.
 fn version(server: &Server) -> String {
     let info = server.info("server");
     let named =

@@ -1,31 +1,29 @@
-//! Phases of a part within the guarantee: clock steps and new clients must not coincide.
+//! Phases of a part within the guarantee. They separate clock steps from the start of new clients.
 //!
-//! A client measures the clock of a node against its own. A forward step makes the node drop keys
-//! early. A client that had measured the clock before detects the step. A client that measures it
-//! for the first time within the longest ttl after the step does not. One such node suffices for
-//! two holders if the lock was held by a bare majority, as after a race or a fault. So a part
-//! alternates between phases with clock steps and phases with new clients.
+//! A client measures the clock of a node against its own clock. A forward step makes the node drop
+//! keys early. A client detects the step if it has measured the clock before. A client that first
+//! measures the clock within the longest TTL after the step does not detect it. One stepped node is
+//! then enough for two holders, if only a bare majority held the lock because of a race or a fault.
+//! Therefore, a part alternates between phases with clock steps and phases with new clients.
 
 use harness::steps::STEP_EFFECT;
 use std::time::Duration;
 
-/// Approximate length of a phase.
+/// The approximate length of a phase.
 const LASTS: Duration = Duration::from_secs(10);
-/// Planned time for a new client to receive a reply from all nodes. `Admission` waits for slower
-/// ones.
+/// The planned time for a new client to receive a reply from every node. `Admission` waits for
+/// slower clients.
 const READY: Duration = Duration::from_secs(1);
 
-/// A phase of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
-    /// True if clocks step in this phase; false if clients start.
     pub(crate) has_steps: bool,
     until: Duration,
 }
 
 impl Phase {
-    /// The phase at time `at` of a part of length `part`. `variant` determines the first kind of
-    /// phase.
+    /// Returns the phase at the time `at`. `part` is the duration of the whole part of the run.
+    /// `variant` determines whether the first phase has clock steps.
     pub(crate) fn at(at: Duration, part: Duration, variant: u64) -> Self {
         let phases = (part.as_secs() / LASTS.as_secs()).max(2);
         let lasts = part / u32::try_from(phases).unwrap_or(u32::MAX);
@@ -35,13 +33,14 @@ impl Phase {
         Self { has_steps: (number + variant).is_multiple_of(2), until }
     }
 
-    /// Returns true if a clock may step at `at`: the effect of the step ends within the phase.
+    /// Returns true if a clock may step at `at`: the phase allows steps, and the effect of the step
+    /// ends within the phase.
     pub(crate) fn allows_step(self, at: Duration) -> bool {
         self.has_steps && at + STEP_EFFECT <= self.until
     }
 
-    /// Returns true if a client may start at `at`: it has reached all nodes by the end of the
-    /// phase.
+    /// Returns true if a new client may start at `at`: the phase allows new clients, and the client
+    /// can reach all nodes within the phase.
     pub(crate) fn allows_new_client(self, at: Duration) -> bool {
         !self.has_steps && at + READY <= self.until
     }

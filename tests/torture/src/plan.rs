@@ -1,7 +1,7 @@
-//! Schedule of faults, generated from the seed before the part begins.
+//! The schedule of faults, generated from the seed before a part of the run begins.
 
 use crate::admission::{ActiveFaults, Claim, Limits, Target};
-use crate::nemesis::{Kind, NODE_TIMEOUT, Nemesis, OLD, REREAD};
+use crate::nemesis::{CLOCK_REREAD_LIMIT, MIN_OLD_AGE, NODE_TIMEOUT, Nemesis, TargetClass};
 use crate::phase::Phase;
 use crate::rolling::Rolling;
 use harness::choice::{LONGEST_TTL, mix_seeds};
@@ -10,57 +10,57 @@ use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 
-/// Mean time between two faults.
+/// The mean time between two faults.
 const PERIOD: Duration = Duration::from_millis(300);
-/// Time before the first fault.
+/// The time before the first fault.
 const CALM: Duration = Duration::from_millis(500);
-/// Maximum number of draws until a fault is compatible with the others.
+/// The maximum number of attempts to draw a fault that is compatible with the other faults.
 const DRAWS: usize = 20;
 
-/// Mean time between two clock steps. Within the guarantee, about half of them are excluded.
+/// The mean time between two clock steps. Within the guarantee, about half of the drawn steps are
+/// excluded.
 const STEP_PERIOD: Duration = Duration::from_millis(700);
-/// The shortest step, and the ratio of the longest step to it.
+/// The length of the shortest clock step, and the ratio of the longest step to the shortest step.
 const STEP: (Duration, f64) = (Duration::from_millis(5), 40.0);
-/// Maximum time from the last of several restarts to the start of new clients.
+/// The maximum time between the end of a rolling restart and the start of new clients.
 const SOON: Duration = Duration::from_millis(600);
-/// Maximum number of temporary clients at a time.
 pub(crate) const NEW_CLIENTS: u16 = 2;
 
-/// A planned fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Planned {
     pub(crate) nemesis: Nemesis,
     pub(crate) target: Target,
-    /// Time since the start of the part.
+    /// The time between the start of this part of the run and the start of the fault.
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
-    /// Delay of replies, or length of a clock step. Not used by other faults.
-    pub(crate) delay: Duration,
-    /// The restarted nodes of a rolling restart.
+    /// The delay of replies, or the length of a clock step. Some other faults use this value as a
+    /// random number.
+    pub(crate) magnitude: Duration,
+    /// The nodes and the timing of a rolling restart. `None` for other faults.
     pub(crate) rolling: Option<Rolling>,
 }
 
-/// Parameters of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) nodes: u16,
     pub(crate) clients: u16,
-    /// Duration of the part.
     pub(crate) lasts: Duration,
     pub(crate) is_inside: bool,
-    /// Selects between two variants of several properties.
+    /// A number that determines `is_trusting`, `is_old` and the kind of the first phase.
     pub(crate) variant: u64,
 }
 
 impl Planned {
-    /// The targets that the fault occupies.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         match &self.rolling {
             Some(rolling) => rolling.claims(),
             None if self.nemesis.delays() => {
-                vec![(self.target, self.nemesis.kind()), (self.target, Kind::Delayed)]
+                vec![
+                    (self.target, self.nemesis.target_class()),
+                    (self.target, TargetClass::Delayed),
+                ]
             }
-            None => vec![(self.target, self.nemesis.kind())],
+            None => vec![(self.target, self.nemesis.target_class())],
         }
     }
 
@@ -68,15 +68,15 @@ impl Planned {
         self.at + self.lasts
     }
 
-    /// Returns true if clients may read the clock too imprecisely to detect the `step`, because
-    /// replies of the node are delayed, or were until shortly before.
+    /// Returns true if this fault delays the node's replies while `step` occurs, or until shortly
+    /// before. Clients may then read the clock too imprecisely to detect the step.
     fn delays(&self, step: &Self) -> bool {
         let is_there = [Target::Network, step.target].contains(&self.target);
-        let is_then = self.at <= step.at && step.at <= self.end() + REREAD;
+        let is_then = self.at <= step.at && step.at <= self.end() + CLOCK_REREAD_LIMIT;
         self.nemesis.delays() && is_there && is_then
     }
 
-    /// Time until which the affected nodes cannot be witnesses.
+    /// Returns the time from which the affected nodes can be witnesses of a rolling restart again.
     fn recovers_at(&self) -> Duration {
         let settles = self.rolling.as_ref().map_or(Duration::ZERO, Rolling::settles);
         self.end().saturating_sub(settles) + self.nemesis.recovery_time()
@@ -84,11 +84,10 @@ impl Planned {
 }
 
 impl Setup {
-    /// Maximum number of concurrent faults.
     pub(crate) fn limits(&self) -> Limits {
         let (nodes, clients) = (usize::from(self.nodes), usize::from(self.clients));
-        // A minority of the nodes. A single node has no minority: it may be faulty as long as it
-        // does not lose a lock that a client may hold.
+        // Within the guarantee, only a minority of the nodes may be faulty. A single node has no
+        // minority, but may be faulty as long as it does not lose a lock that a client may hold.
         let minority = ((nodes - 1) / 2).max(1);
         Limits {
             nodes: if self.is_inside { minority } else { nodes },
@@ -97,25 +96,26 @@ impl Setup {
         }
     }
 
-    /// Returns true if clients trust durable nodes to keep their data. Then these nodes keep it,
-    /// and count immediately after a restart; otherwise they can also lose their disks.
+    /// Returns true if clients trust durable nodes to keep their data. Clients count the votes of a
+    /// trusted node immediately after its restart. Without trust, durable nodes can also lose their
+    /// disks.
     pub(crate) fn is_trusting(&self) -> bool {
         self.variant.is_multiple_of(2)
     }
 
-    /// Returns true if the nodes are old when clients first connect. Otherwise the deployment is
-    /// new.
+    /// Returns true if the nodes have been running for long when clients first connect, and false
+    /// for a new deployment.
     pub(crate) fn is_old(&self) -> bool {
         self.variant % 4 < 2
     }
 
-    /// Returns true if the node keeps its data when it is killed. Every second node does, so both
-    /// kinds exist. Of three nodes, one is a minority.
+    /// Returns true if the node keeps its data when it is killed. Every second node is durable, so
+    /// that both kinds of nodes exist. Of three nodes, one is durable, which is a minority.
     pub(crate) fn is_durable(node: u16) -> bool {
         node % 2 == 1
     }
 
-    /// The faults of a part, in order. All of them end within the part.
+    /// Returns the faults of one part of the run, in order. All faults end within the part.
     pub(crate) fn plan(&self, seed: u64, part: u16) -> Vec<Planned> {
         let rng = &mut StdRng::seed_from_u64(mix_seeds(seed, 0xFA_0175 + u64::from(part)));
         let mut plan: Vec<Planned> = Vec::new();
@@ -131,8 +131,10 @@ impl Setup {
             });
             let rolling = drawn.iter().find_map(|one| one.rolling.clone());
             plan.extend(drawn);
-            for beside in rolling.iter().flat_map(|rolling| self.beside(rng, at, rolling)) {
-                plan.extend(Some(beside).filter(|beside| self.is_admissible(&plan, beside)));
+            for fault in
+                rolling.iter().flat_map(|rolling| self.accompanying_faults(rng, at, rolling))
+            {
+                plan.extend(Some(fault).filter(|fault| self.is_admissible(&plan, fault)));
             }
             at += pause(rng, PERIOD);
         }
@@ -143,7 +145,8 @@ impl Setup {
         plan
     }
 
-    /// Clock steps: usually of one node at a time, and usually forward.
+    /// Draws the clock steps of one part of the run. Usually only one node's clock steps at a time,
+    /// and most steps are forward.
     fn steps(&self, seed: u64, part: u16) -> Vec<Planned> {
         let rng = &mut StdRng::seed_from_u64(mix_seeds(seed, 0x57E9 + u64::from(part)));
         let period = if self.is_inside { STEP_PERIOD / 2 } else { STEP_PERIOD };
@@ -156,10 +159,10 @@ impl Setup {
                 let is_back = rng.random_bool(0.2);
                 let nemesis = if is_back { Nemesis::StepBack } else { Nemesis::StepForward };
                 let (lasts, _) = nemesis.lasts();
-                // Uniform on a logarithmic scale.
-                let delay = STEP.0.mul_f64(STEP.1.powf(rng.random()));
+                // The length is uniformly distributed on a logarithmic scale.
+                let magnitude = STEP.0.mul_f64(STEP.1.powf(rng.random()));
                 let target = Target::Node(u16::try_from(node).expect("at most 9 nodes"));
-                let step = Planned { nemesis, target, at, lasts, delay, rolling: None };
+                let step = Planned { nemesis, target, at, lasts, magnitude, rolling: None };
                 let is_allowed = !self.is_inside || self.phase(at).allows_step(at);
                 steps.extend(Some(step).filter(|step| is_allowed && step.end() < self.lasts));
             }
@@ -197,19 +200,20 @@ impl Setup {
     }
 
     fn draw(&self, rng: &mut StdRng, nemesis: Nemesis, at: Duration) -> Planned {
-        let target = match (nemesis, nemesis.kind()) {
+        let target = match (nemesis, nemesis.target_class()) {
             (Nemesis::NewClient, _) => Target::NewClient(rng.random_range(0..NEW_CLIENTS)),
-            (_, Kind::Client | Kind::NewClient) => {
+            (_, TargetClass::Client | TargetClass::NewClient) => {
                 Target::Client(rng.random_range(0..self.clients))
             }
-            (_, Kind::Server | Kind::Clock | Kind::Wire | Kind::Step) => {
-                Target::Node(rng.random_range(0..self.nodes))
-            }
+            (
+                _,
+                TargetClass::Server | TargetClass::Clock | TargetClass::Wire | TargetClass::Step,
+            ) => Target::Node(rng.random_range(0..self.nodes)),
             _ => Target::Network,
         };
         let rolling = (nemesis == Nemesis::RollingRestart).then(|| self.rolling(rng));
         let (shortest, longest) = nemesis.lasts();
-        // Many short and few long durations.
+        // Short durations are more likely than long ones.
         let share = rng.random::<f64>().powi(2);
         let lasts = shortest + longest.saturating_sub(shortest).mul_f64(share);
         let lasts = rolling.as_ref().map_or(lasts, Rolling::lasts);
@@ -217,21 +221,27 @@ impl Setup {
             Nemesis::SlowNetwork => NODE_TIMEOUT * 3 / 4,
             _ => 2 * LONGEST_TTL,
         };
-        let delay = most.mul_f64(rng.random());
-        Planned { nemesis, target, at, lasts, delay, rolling }
+        let magnitude = most.mul_f64(rng.random());
+        Planned { nemesis, target, at, lasts, magnitude, rolling }
     }
 
-    /// The faults that make rolling restarts dangerous: new clients start after most nodes have
-    /// lost the locks of a stopped client, which cannot restore them.
-    fn beside(&self, rng: &mut StdRng, at: Duration, rolling: &Rolling) -> Vec<Planned> {
+    /// Draws the faults that make a rolling restart dangerous. A client is stopped, so it cannot
+    /// restore its locks on the restarted nodes. New clients start after most nodes have lost these
+    /// locks.
+    fn accompanying_faults(
+        &self,
+        rng: &mut StdRng,
+        at: Duration,
+        rolling: &Rolling,
+    ) -> Vec<Planned> {
         let hang = self.draw(rng, Nemesis::HangClient, at);
-        let mut beside = vec![Planned { lasts: rolling.span() + LONGEST_TTL, ..hang }];
-        for place in 0..NEW_CLIENTS {
+        let mut faults = vec![Planned { lasts: rolling.span() + LONGEST_TTL, ..hang }];
+        for slot in 0..NEW_CLIENTS {
             let at = at + rolling.span() + SOON.mul_f64(rng.random());
-            let target = Target::NewClient(place);
-            beside.push(Planned { target, ..self.draw(rng, Nemesis::NewClient, at) });
+            let target = Target::NewClient(slot);
+            faults.push(Planned { target, ..self.draw(rng, Nemesis::NewClient, at) });
         }
-        beside
+        faults
     }
 
     fn rolling(&self, rng: &mut StdRng) -> Rolling {
@@ -249,7 +259,7 @@ impl Setup {
             Target::Client(_) | Target::NewClient(_) | Target::Network => true,
         };
         let end = next.end();
-        // A new client must have reached all nodes before clocks step again.
+        // A new client must have reached all nodes before clocks can step again.
         let starts_in_time = match next.nemesis {
             Nemesis::KillClient | Nemesis::NewClient if self.is_inside => {
                 self.phase(next.at).allows_new_client(end)
@@ -262,29 +272,30 @@ impl Setup {
             && self.active(plan, next.at).are_admissible(&next.claims(), self.limits())
     }
 
-    /// The faults that are active at `at`.
     fn active(&self, plan: &[Planned], at: Duration) -> ActiveFaults {
         let mut active = ActiveFaults::default();
         for earlier in plan.iter().filter(|earlier| earlier.end() >= at) {
-            active.enter(&earlier.claims());
+            active.add(&earlier.claims());
         }
         for earlier in plan.iter().filter(|earlier| earlier.recovers_at() >= at) {
-            for (target, kind) in earlier.claims() {
-                let is_faulty = matches!(kind, Kind::Server | Kind::Wire | Kind::Rolling);
+            for (target, class) in earlier.claims() {
+                let is_faulty =
+                    matches!(class, TargetClass::Server | TargetClass::Wire | TargetClass::Rolling);
                 if is_faulty {
-                    active.enter(&[(target, Kind::RecentlyFaulty)]);
+                    active.add(&[(target, TargetClass::RecentlyFaulty)]);
                 }
             }
         }
-        if !self.is_old() && at < OLD {
-            let young = (0..self.nodes).map(|node| (Target::Node(node), Kind::RecentlyFaulty));
-            active.enter(&young.collect::<Vec<_>>());
+        if !self.is_old() && at < MIN_OLD_AGE {
+            let young =
+                (0..self.nodes).map(|node| (Target::Node(node), TargetClass::RecentlyFaulty));
+            active.add(&young.collect::<Vec<_>>());
         }
         active
     }
 }
 
-/// Exponentially distributed pause.
+/// Returns an exponentially distributed pause.
 fn pause(rng: &mut StdRng, mean: Duration) -> Duration {
     mean.mul_f64(-(1.0 - rng.random::<f64>()).ln())
 }

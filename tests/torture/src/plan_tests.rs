@@ -1,7 +1,7 @@
-//! Properties of every plan.
+//! Tests of the properties that every plan must have.
 
 use super::*;
-use crate::nemesis::TERM;
+use crate::nemesis::QUARANTINE;
 use harness::steps::STEP_EFFECT;
 use std::collections::BTreeSet;
 
@@ -9,7 +9,6 @@ fn setup(nodes: u16, is_inside: bool) -> Setup {
     Setup { nodes, clients: 4, lasts: Duration::from_mins(2), is_inside, variant: 0 }
 }
 
-/// Plans within the guarantee, of all variants.
 fn inside() -> impl Iterator<Item = (Setup, Vec<Planned>)> {
     let setups = [1, 3, 5]
         .into_iter()
@@ -32,7 +31,9 @@ fn plan_within_guarantee_breaks_at_most_a_minority() {
         for (index, fault) in plan.iter().enumerate() {
             let active = plan[..=index].iter().filter(|one| one.end() >= fault.at);
             let broken: BTreeSet<_> = active
-                .filter(|one| one.nemesis.kind().breaks() && matches!(one.target, Target::Node(_)))
+                .filter(|one| {
+                    one.nemesis.target_class().breaks() && matches!(one.target, Target::Node(_))
+                })
                 .map(|one| one.target)
                 .collect();
             assert!(broken.len() <= most, "{broken:?} of {}", setup.nodes);
@@ -44,7 +45,7 @@ fn plan_within_guarantee_breaks_at_most_a_minority() {
 #[test]
 fn plan_within_guarantee_starts_no_client_after_a_step() {
     for (setup, plan) in inside() {
-        let is_new = |one: &&Planned| one.nemesis.kind() == Kind::NewClient;
+        let is_new = |one: &&Planned| one.nemesis.target_class() == TargetClass::NewClient;
         let steps = plan.iter().filter(|one| one.nemesis == Nemesis::StepForward);
         let steps: Vec<_> = steps.map(|one| one.at).collect();
         assert!(steps.len() > 15, "{} steps of {} nodes", steps.len(), setup.nodes);
@@ -59,11 +60,11 @@ fn plan_within_guarantee_starts_no_client_after_a_step() {
 #[test]
 fn plan_within_guarantee_has_no_step_of_delayed_nodes() {
     for (_, plan) in inside() {
-        let is_step = |one: &&Planned| one.nemesis.kind() == Kind::Step;
+        let is_step = |one: &&Planned| one.nemesis.target_class() == TargetClass::Step;
         for step in plan.iter().filter(is_step) {
             for fault in plan.iter().filter(|one| one.nemesis.delays()) {
                 let is_there = [Target::Network, step.target].contains(&fault.target);
-                let is_over = fault.end() + REREAD < step.at;
+                let is_over = fault.end() + CLOCK_REREAD_LIMIT < step.at;
                 assert!(!is_there || fault.at > step.at || is_over, "{fault:?} at {step:?}");
             }
         }
@@ -80,7 +81,7 @@ fn steps_affect_a_majority_and_have_all_lengths() {
     });
     assert_eq!(most.max(), Some(3));
     let length = |least: bool| {
-        let each = steps.iter().map(|step| step.delay.as_millis());
+        let each = steps.iter().map(|step| step.magnitude.as_millis());
         if least { each.min() } else { each.max() }
     };
     assert!(matches!(length(true), Some(5..10)), "{:?}", length(true));
@@ -96,17 +97,18 @@ fn plan_within_guarantee_keeps_a_witness_in_restarts() {
         assert_eq!(all.is_empty(), setup.nodes == 1, "{} nodes", setup.nodes);
         for (at, end, rolling) in &all {
             let witness = rolling.witness.expect("a plan within the guarantee has a witness");
-            assert!(*end >= *at + TERM);
+            assert!(*end >= *at + QUARANTINE);
             assert!(rolling.nodes.len() < usize::from(setup.nodes));
-            assert!(setup.is_old() || *at >= OLD, "a new deployment");
+            assert!(setup.is_old() || *at >= MIN_OLD_AGE, "a new deployment");
             for other in plan.iter().filter(|one| one.at <= *end) {
-                let breaks = matches!(other.nemesis.kind(), Kind::Server | Kind::Wire);
+                let breaks =
+                    matches!(other.nemesis.target_class(), TargetClass::Server | TargetClass::Wire);
                 let is_here = other.target == Target::Node(witness) && breaks;
                 let is_near = other.recovers_at() >= *at;
                 assert!(!(is_here && is_near), "{other:?} at the witness of {at:?}");
             }
             for (before, _, other) in all.iter().filter(|(before, ..)| before < at) {
-                let is_young = *before + other.lasts() + TERM > *at;
+                let is_young = *before + other.lasts() + QUARANTINE > *at;
                 assert!(!(is_young && other.nodes.contains(&witness)), "{before:?} and {at:?}");
             }
             let loses = |node: &u16| setup.is_trusting() && Setup::is_durable(*node);
@@ -124,7 +126,7 @@ fn clients_often_start_during_rolling_restarts() {
         for seed in 0..8 {
             let plan = Setup { variant: seed, ..setup }.plan(seed, 0);
             for one in plan.iter().filter(|one| one.rolling.is_some()) {
-                let new = |new: &&Planned| new.nemesis.kind() == Kind::NewClient;
+                let new = |new: &&Planned| new.nemesis.target_class() == TargetClass::NewClient;
                 let is_then = |new: &Planned| (one.at..one.end()).contains(&new.at);
                 rolling += 1;
                 visited += plan.iter().filter(new).filter(|new| is_then(new)).count();

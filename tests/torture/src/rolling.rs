@@ -1,36 +1,35 @@
 //! Rolling restarts: nodes are restarted one after the other, each without its data.
 //!
-//! The guarantee: no two holders, if every new client can reach one node that it recognises as old.
-//! So one node, the witness, has neither a restart nor a fault until every lock that the others may
-//! have lost has ended.
+//! Mutual exclusion is guaranteed if every new client can reach one node that has visibly been
+//! running for long enough. This node is the witness. Therefore, the witness has no restart and no
+//! fault until every lock that the other nodes may have lost has ended.
 
 use crate::admission::{Claim, Target};
-use crate::nemesis::{Kind, TERM};
+use crate::nemesis::{QUARANTINE, TargetClass};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use std::time::Duration;
 
-/// Minimum and maximum time from the first restart to the last. A lock that is not extended lives
-/// at most for the longest ttl, and one that is extended is repaired on the nodes that lost it.
+/// The minimum and maximum time from the first restart to the last. A lock that is not extended
+/// lasts at most for the longest TTL. A lock that is extended is repaired on the nodes that lost
+/// it.
 const SPAN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(1_600));
-/// Allowance for the duration of a restart.
+/// An allowance for the duration of a restart.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// A rolling restart.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rolling {
-    /// The restarted nodes, in order.
     pub(crate) nodes: Vec<u16>,
-    /// The node that is not restarted. `None` outside the guarantee.
+    /// The node that is not restarted, or `None` outside the guarantee.
     pub(crate) witness: Option<u16>,
-    /// Time between two restarts.
     pub(crate) gap: Duration,
 }
 
 impl Rolling {
-    /// A rolling restart within the guarantee: of a random number of nodes without the witness, and
-    /// of a majority if possible. A node that is trusted to keep its data is never restarted empty.
+    /// Draws a rolling restart within the guarantee. The restarted nodes are a majority if
+    /// possible, and never include the witness. A node that is trusted to keep its data never
+    /// restarts without data.
     pub(crate) fn inside(rng: &mut StdRng, nodes: u16, is_trusted: impl Fn(u16) -> bool) -> Self {
         let (kept, mut others): (Vec<_>, Vec<_>) = (0..nodes).partition(|node| is_trusted(*node));
         let witness = if kept.is_empty() {
@@ -41,7 +40,7 @@ impl Rolling {
         Self { witness: Some(witness), ..Self::of(rng, others, nodes) }
     }
 
-    /// A rolling restart outside the guarantee: of any nodes, or all.
+    /// Draws a rolling restart outside the guarantee. It may affect any nodes, even all of them.
     pub(crate) fn outside(rng: &mut StdRng, nodes: u16) -> Self {
         Self::of(rng, (0..nodes).collect(), 0)
     }
@@ -54,25 +53,23 @@ impl Rolling {
         Self { nodes: from, witness: None, gap }
     }
 
-    /// Time from the first restart to the last.
     pub(crate) fn span(&self) -> Duration {
         self.gap * gaps(&self.nodes)
     }
 
-    /// Duration, including the time until all lost locks have ended.
+    /// Returns the duration of the fault, including the time until all lost locks have ended.
     pub(crate) fn lasts(&self) -> Duration {
         self.span() + self.settles()
     }
 
-    /// Time after the last restart until all lost locks have ended.
+    /// Returns how long after the last restart all lost locks have ended.
     pub(crate) fn settles(&self) -> Duration {
-        if self.witness.is_some() { TERM + MARGIN } else { Duration::ZERO }
+        if self.witness.is_some() { QUARANTINE + MARGIN } else { Duration::ZERO }
     }
 
-    /// The targets that it occupies.
     pub(crate) fn claims(&self) -> Vec<Claim> {
-        let restarted = self.nodes.iter().map(|node| (Target::Node(*node), Kind::Rolling));
-        let witness = self.witness.map(|node| (Target::Node(node), Kind::Witness));
+        let restarted = self.nodes.iter().map(|node| (Target::Node(*node), TargetClass::Rolling));
+        let witness = self.witness.map(|node| (Target::Node(node), TargetClass::Witness));
         restarted.chain(witness).collect()
     }
 }
@@ -118,8 +115,8 @@ mod tests {
     #[test]
     fn duration_includes_quarantine_of_the_last_restart() {
         let rolling = Rolling { nodes: vec![2, 0], witness: Some(1), gap: Duration::from_secs(1) };
-        assert!(rolling.lasts() > Duration::from_secs(1) + TERM);
-        let witness = (Target::Node(1), Kind::Witness);
+        assert!(rolling.lasts() > Duration::from_secs(1) + QUARANTINE);
+        let witness = (Target::Node(1), TargetClass::Witness);
         assert_eq!(rolling.claims()[2], witness);
         let outside = Rolling { witness: None, ..rolling };
         assert_eq!(outside.lasts(), Duration::from_secs(1));

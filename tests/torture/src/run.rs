@@ -1,4 +1,4 @@
-//! A whole run: its parts, its verdict and its records.
+//! A complete run: its parts, its verdict and its records.
 
 use crate::args::{Mode, RunOptions};
 use crate::keep;
@@ -8,10 +8,11 @@ use harness::{Report, boot};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Numbers of nodes of the parts, unless the option `--nodes` is given.
+/// The number of nodes in each part, unless the option `--nodes` is given.
 const SIZES: [u16; 3] = [1, 3, 5];
 
-/// Runs all parts. Fails on findings within the guarantee and on fencing violations.
+/// Runs all parts and writes the records. The run fails on a finding within the guarantee, or on a
+/// fencing violation in any mode.
 pub(crate) fn run(options: &RunOptions) -> ExitCode {
     let seed = options.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
     let sizes = options.nodes.map_or_else(|| SIZES.to_vec(), |nodes| vec![nodes]);
@@ -25,7 +26,8 @@ pub(crate) fn run(options: &RunOptions) -> ExitCode {
     let mut report = Report::new(&command, seed, is_inside, CLIENTS);
     for (number, nodes) in (0..).zip(&sizes) {
         let lasts = Duration::from_secs(options.seconds) / parts;
-        // A run of several parts covers the variants, and the next seed covers the others.
+        // A run with several parts covers some of the variants, and the next seed covers the
+        // others.
         let variant = seed + u64::from(number);
         let setup = Setup { nodes: *nodes, clients: CLIENTS, lasts, is_inside, variant };
         let (program, sabotage) = (options.server.clone(), options.sabotage);

@@ -1,4 +1,5 @@
-//! Tests of the program: no findings without defects, and findings for an intentional defect.
+//! Tests that the torture program has no findings without a defect, and detects intentional
+//! defects.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -7,14 +8,13 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 
-/// Only one run at a time, because each loads the machine.
+/// Allows only one run at a time, because each run loads the machine.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Executes a run. Returns its exit status, its findings and the whole record.
+/// Runs the program. Returns its exit status, its findings and the whole record.
 fn run(name: &str, args: &[&str]) -> (ExitStatus, Value, Value) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Remove the files of an earlier execution of this test.
     let _ = fs::remove_dir_all(&out);
     let mut torture = Command::new(env!("CARGO_BIN_EXE_quorlock-torture"));
     let torture = torture.args(["--seed", "11", "--nodes", "3", "--out"]).arg(&out).args(args);
@@ -38,7 +38,6 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// The kinds of fencing violations.
 fn kinds(findings: &Value) -> BTreeSet<&str> {
     let breaches = findings["breaches"].as_array().expect("a list").iter();
     breaches.map(|breach| breach["kind"].as_str().expect("a name")).collect()
@@ -71,7 +70,7 @@ fn client_without_the_lock_is_detected() {
     assert_eq!(status.code(), Some(1));
     assert!(count(&findings["overlaps"]) > 0, "{findings:#}");
     assert!(number(&findings["lost_updates"]) > 0, "{findings:#}");
-    // Its guessed tokens cause refusals of the real holders.
+    // The guessed tokens of the client without the lock cause refusals of the real holders.
     assert!(kinds(&findings).contains("HolderRefused"), "{findings:#}");
 }
 

@@ -1,7 +1,7 @@
-//! Counts of allocations and system calls, by a small C library that is preloaded into a process.
+//! Counts allocations and system calls with a small C library that is preloaded into a process.
 //!
-//! A counting allocator in Rust would slow down every slice, because two threads that count contend for the
-//! counter. The kernel's numbers (`/proc/self/io`) do not include sockets, which are nearly all of the I/O.
+//! A counting allocator in Rust would slow down every slice, because counting threads would contend for the counter.
+//! The kernel's numbers (`/proc/self/io`) do not include sockets, which carry nearly all of the I/O.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,29 +15,26 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-/// Source of the preloaded library.
 const SOURCE: &str = include_str!("counter.c");
 
-/// Environment variable in which the library publishes the file with the counts.
+/// The environment variable that contains the path of the file with the counts. The preloaded library sets it.
 const COUNTS_VARIABLE: &str = "TESTS_COUNTS";
 
-/// Counts of this process, or `None` if the library is not preloaded.
+/// The file in which the preloaded library counts for this process. `None` if the library is not preloaded.
 static COUNTS_FILE: LazyLock<Option<File>> =
     LazyLock::new(|| File::open(env::var_os(COUNTS_VARIABLE)?).ok());
 
-/// Counts of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
-    /// Allocations, including reallocations.
+    /// The number of allocations, including reallocations.
     pub(crate) allocations: u64,
-    /// Bytes requested by allocations. Reallocations count with their whole new size.
+    /// The number of bytes requested by allocations. A reallocation counts with its whole new size.
     pub(crate) bytes: u64,
-    /// Calls of C library functions that enter the kernel: reads, writes, waits, wakes, randomness.
+    /// The number of calls of C library functions that enter the kernel: reads, writes, waits, wake-ups and randomness.
     pub(crate) calls: u64,
 }
 
 impl Counts {
-    /// Counts of this process, if the library is preloaded.
     pub(crate) fn now() -> Option<Self> {
         let mut bytes = [0; 24];
         COUNTS_FILE.as_ref()?.read_exact_at(&mut bytes, 0).ok()?;
@@ -77,7 +74,7 @@ pub(crate) fn library() -> Result<PathBuf, String> {
         return Err("only 64-bit Linux with the GNU C library is supported".to_owned());
     }
     let program = env::current_exe().map_err(|error| error.to_string())?;
-    // The file is replaced atomically, because another run may use it at this moment.
+    // The file is replaced atomically, because another run may be using it.
     let built = program.with_file_name(format!("counter.{}.so", id()));
     let named = env::var_os("CC").filter(|name| !name.is_empty());
     let compiler = named.unwrap_or_else(|| OsString::from("cc"));
@@ -98,7 +95,7 @@ fn compile(compiler: &OsString, built: &PathBuf) -> Result<(), String> {
         .spawn()
         .map_err(|error| error.to_string())?;
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // Fails only if the compiler fails, which reports the reason itself.
+    // Writing fails only if the compiler fails, and the compiler reports the reason.
     let _ = stdin.write_all(SOURCE.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
@@ -139,7 +136,7 @@ mod tests {
             drop(std::hint::black_box(Vec::<u8>::with_capacity(100)));
         }
         let counts = Counts::now().expect("the library is preloaded") - before;
-        // Allows for a few calls of the test program's other threads.
+        // The ranges allow for a few calls of the test program's other threads.
         assert!((2000..2100).contains(&counts.calls), "{counts:?}");
         assert!((1000..1100).contains(&counts.allocations), "{counts:?}");
         assert!((100_000..110_000).contains(&counts.bytes), "{counts:?}");

@@ -1,18 +1,18 @@
 //! `CLIENT` commands.
 
+use crate::server_model::command_context::CommandContext;
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
 use crate::server_model::session::ClientSession;
 use crate::server_model::tracking::Mode;
 use crate::server_model::trouble::SYNTAX;
-use crate::server_model::turn::Turn;
 
-pub(crate) fn id(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
-    Reply::Int(i64::try_from(turn.session().client_id).unwrap_or(i64::MAX))
+pub(crate) fn id(context: &mut CommandContext<'_>, _: &[Vec<u8>]) -> Reply {
+    Reply::Int(i64::try_from(context.session().client_id).unwrap_or(i64::MAX))
 }
 
 /// Executes `CLIENT KILL ID`. A connection cannot kill itself in this model.
-pub(crate) fn kill(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn kill(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let id = match &arguments[2..] {
         [filter, id] if filter.eq_ignore_ascii_case(b"id") => integer(id),
         _ => return Reply::error(SYNTAX),
@@ -20,15 +20,15 @@ pub(crate) fn kill(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let Some(id) = id.and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0) else {
         return Reply::error("ERR client-id should be greater than 0");
     };
-    let found = turn.server.sessions.iter().find(|(_, session)| session.client_id == id);
-    let found = found.map(|(conn, _)| *conn).filter(|conn| *conn != turn.conn);
+    let found = context.server.sessions.iter().find(|(_, session)| session.client_id == id);
+    let found = found.map(|(conn, _)| *conn).filter(|conn| *conn != context.conn);
     if let Some(conn) = found {
-        turn.server.kill(conn);
+        context.server.kill(conn);
     }
     Reply::Int(found.is_some().into())
 }
 
-pub(crate) fn tracking(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn tracking(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let mut mode = Mode { opt_in: false, no_loop: false };
     for option in &arguments[3..] {
         match option.to_ascii_lowercase().as_slice() {
@@ -37,7 +37,7 @@ pub(crate) fn tracking(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
             _ => return Reply::error(SYNTAX),
         }
     }
-    let session = turn.session();
+    let session = context.session();
     match arguments[2].to_ascii_lowercase().as_slice() {
         b"on" => session.tracking = Some(mode),
         b"off" => {
@@ -49,8 +49,8 @@ pub(crate) fn tracking(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-pub(crate) fn caching(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let session = turn.session();
+pub(crate) fn caching(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let session = context.session();
     let Some(mode) = session.tracking else {
         return Reply::error(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
@@ -75,7 +75,7 @@ pub(crate) fn caching(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
 }
 
 /// Executes `CLIENT LIST`. The reply has only a few of a real server's fields.
-pub(crate) fn list(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn list(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     if arguments.len() > 2 {
         return Reply::error(SYNTAX);
     }
@@ -83,14 +83,14 @@ pub(crate) fn list(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
         let ClientSession { client_id: id, name, db, .. } = session;
         format!("id={id} addr=in-process:{id} name={name} db={db}\n")
     };
-    Reply::Text(turn.server.sessions.values().map(line).collect())
+    Reply::Text(context.server.sessions.values().map(line).collect())
 }
 
-pub(crate) fn setname(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    turn.name(&arguments[2]).map_or_else(|refusal| refusal, |()| Reply::OK)
+pub(crate) fn setname(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    context.name(&arguments[2]).map_or_else(|refusal| refusal, |()| Reply::OK)
 }
 
-impl Turn<'_> {
+impl CommandContext<'_> {
     pub(super) fn name(&mut self, name: &[u8]) -> Result<(), Reply> {
         if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
             let error = "ERR Client names cannot contain spaces, newlines or special characters.";
@@ -101,7 +101,7 @@ impl Turn<'_> {
     }
 }
 
-pub(crate) fn setinfo(_: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn setinfo(_: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     match arguments[2].to_ascii_lowercase().as_slice() {
         b"lib-name" | b"lib-ver" => Reply::OK,
         _ => {

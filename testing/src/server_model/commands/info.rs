@@ -1,13 +1,13 @@
 //! `INFO`, `TIME` and `PING`.
 
+use crate::server_model::command_context::CommandContext;
 use crate::server_model::reply::Reply;
 use crate::server_model::server::Server;
 use crate::server_model::trouble::{SYNTAX, Trouble};
-use crate::server_model::turn::Turn;
 
 const SECTIONS: [&str; 6] = ["server", "memory", "persistence", "stats", "replication", "cluster"];
 
-pub(crate) fn ping(_: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn ping(_: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     match arguments {
         [_] => Reply::Status("PONG"),
         [_, word] => Reply::text(word),
@@ -15,15 +15,15 @@ pub(crate) fn ping(_: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     }
 }
 
-pub(crate) fn time(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
-    let now = turn.server.now_us;
+pub(crate) fn time(context: &mut CommandContext<'_>, _: &[Vec<u8>]) -> Reply {
+    let now = context.server.now_us;
     let digits = |number: u64| Reply::text(number.to_string());
     Reply::Array(vec![digits(now / 1_000_000), digits(now % 1_000_000)])
 }
 
-pub(crate) fn info(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn info(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let wanted = &arguments[1..];
-    if wanted.len() > 1 && !turn.server.config.version.has((7, 0)) {
+    if wanted.len() > 1 && !context.server.config.version.has((7, 0)) {
         return Reply::error(SYNTAX);
     }
     let is_all = |word: &Vec<u8>| {
@@ -35,7 +35,7 @@ pub(crate) fn info(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
                 .iter()
                 .any(|word| is_all(word) || word.eq_ignore_ascii_case(section.as_bytes()))
     };
-    let sections = SECTIONS.iter().filter(is_wanted).map(|section| turn.server.section(section));
+    let sections = SECTIONS.iter().filter(is_wanted).map(|section| context.server.section(section));
     Reply::Text(sections.collect::<Vec<_>>().join("\r\n"))
 }
 

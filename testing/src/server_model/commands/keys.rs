@@ -1,46 +1,51 @@
 //! Commands for keys of any type, for sets and lists, and for the whole keyspace.
 
+use crate::server_model::command_context::CommandContext;
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
 use crate::server_model::trouble::{NO_INTEGER, NO_STRING, SYNTAX, WRONGTYPE};
-use crate::server_model::turn::Turn;
 use std::collections::BTreeSet;
 
-pub(crate) fn del(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn del(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let mut deleted = 0;
     for key in &arguments[1..] {
-        if turn.find(key).is_some() {
-            turn.remove(key);
+        if context.find(key).is_some() {
+            context.remove(key);
             deleted += 1;
         }
     }
     Reply::Int(deleted)
 }
 
-pub(crate) fn exists(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    Reply::Int(count(arguments[1..].iter().filter(|key| turn.find(key).is_some()).count()))
+pub(crate) fn exists(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    Reply::Int(count(arguments[1..].iter().filter(|key| context.find(key).is_some()).count()))
 }
 
-pub(crate) fn delifeq(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    delete_if_equal(turn, &arguments[1], &arguments[2], WRONGTYPE)
+pub(crate) fn delifeq(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    delete_if_equal(context, &arguments[1], &arguments[2], WRONGTYPE)
 }
 
 /// Executes `DELEX key [IFEQ value]`. Other conditions are not modelled.
-pub(crate) fn delex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn delex(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     match &arguments[1..] {
-        [_] => del(turn, arguments),
+        [_] => del(context, arguments),
         [key, condition, value] if condition.eq_ignore_ascii_case(b"IFEQ") => {
-            delete_if_equal(turn, key, value, NO_STRING)
+            delete_if_equal(context, key, value, NO_STRING)
         }
         _ => Reply::error(SYNTAX),
     }
 }
 
-fn delete_if_equal(turn: &mut Turn<'_>, key: &[u8], value: &[u8], other_kind: &str) -> Reply {
-    match turn.find(key).map(|entry| entry.kind) {
+fn delete_if_equal(
+    context: &mut CommandContext<'_>,
+    key: &[u8],
+    value: &[u8],
+    other_kind: &str,
+) -> Reply {
+    match context.find(key).map(|entry| entry.kind) {
         Some(Kind::String(current)) if current == value => {
-            turn.remove(key);
+            context.remove(key);
             Reply::Int(1)
         }
         Some(Kind::String(_)) | None => Reply::Int(0),
@@ -48,72 +53,72 @@ fn delete_if_equal(turn: &mut Turn<'_>, key: &[u8], value: &[u8], other_kind: &s
     }
 }
 
-pub(crate) fn pttl(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let Some(entry) = turn.find(&arguments[1]) else { return Reply::Int(-2) };
-    Reply::Int(entry.expires_ms.map_or(-1, |expires| (expires - turn.server.now_ms()).max(0)))
+pub(crate) fn pttl(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let Some(entry) = context.find(&arguments[1]) else { return Reply::Int(-2) };
+    Reply::Int(entry.expires_ms.map_or(-1, |expires| (expires - context.server.now_ms()).max(0)))
 }
 
-pub(crate) fn pexpire(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn pexpire(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     if arguments.len() > 3 {
         let option = String::from_utf8_lossy(&arguments[3]);
         return Reply::Error(format!("ERR Unsupported option {option}"));
     }
     let Some(ttl) = integer(&arguments[2]) else { return Reply::error(NO_INTEGER) };
-    let now = turn.server.now_ms();
+    let now = context.server.now_ms();
     let Some(expires) = ttl.checked_add(now) else {
         return Reply::error("ERR invalid expire time in 'pexpire' command");
     };
     let key = &arguments[1];
-    let Some(entry) = turn.find(key) else { return Reply::Int(0) };
-    if expires <= now && !turn.server.is_replica() {
-        turn.remove(key);
+    let Some(entry) = context.find(key) else { return Reply::Int(0) };
+    if expires <= now && !context.server.is_replica() {
+        context.remove(key);
     } else {
-        turn.put(key, Entry { expires_ms: Some(expires), ..entry });
+        context.put(key, Entry { expires_ms: Some(expires), ..entry });
     }
     Reply::Int(1)
 }
 
-pub(crate) fn sadd(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn sadd(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let key = &arguments[1];
-    let entry = turn.find(key);
+    let entry = context.find(key);
     let entry = entry.unwrap_or(Entry { kind: Kind::Set(BTreeSet::new()), expires_ms: None });
     let Kind::Set(mut members) = entry.kind else { return Reply::error(WRONGTYPE) };
     let before = members.len();
     members.extend(arguments[2..].iter().cloned());
     let added = count(members.len() - before);
     if added > 0 {
-        turn.put(key, Entry { kind: Kind::Set(members), ..entry });
+        context.put(key, Entry { kind: Kind::Set(members), ..entry });
     }
     Reply::Int(added)
 }
 
-pub(crate) fn lpush(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn lpush(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let key = &arguments[1];
-    let entry = turn.find(key);
+    let entry = context.find(key);
     let entry = entry.unwrap_or(Entry { kind: Kind::List(Vec::new()), expires_ms: None });
     let Kind::List(mut elements) = entry.kind else { return Reply::error(WRONGTYPE) };
     elements.splice(0..0, arguments[2..].iter().rev().cloned());
     let length = count(elements.len());
-    turn.put(key, Entry { kind: Kind::List(elements), ..entry });
+    context.put(key, Entry { kind: Kind::List(elements), ..entry });
     Reply::Int(length)
 }
 
-pub(crate) fn flushall(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    flush(turn, arguments, None)
+pub(crate) fn flushall(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    flush(context, arguments, None)
 }
 
-pub(crate) fn flushdb(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let db = turn.db();
-    flush(turn, arguments, Some(db))
+pub(crate) fn flushdb(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let db = context.db();
+    flush(context, arguments, Some(db))
 }
 
-fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>], db: Option<u32>) -> Reply {
+fn flush(context: &mut CommandContext<'_>, arguments: &[Vec<u8>], db: Option<u32>) -> Reply {
     let is_mode =
         |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
     if !matches!(arguments, [_]) && !matches!(arguments, [_, mode] if is_mode(mode)) {
         return Reply::error(SYNTAX);
     }
-    turn.server.flush_keys(db, Some(turn.conn));
+    context.server.flush_keys(db, Some(context.conn));
     Reply::OK
 }
 

@@ -1,10 +1,10 @@
 //! `SET`, `MSETEX`, `GET` and `GETRANGE`.
 
+use crate::server_model::command_context::CommandContext;
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
 use crate::server_model::trouble::{NO_INTEGER, SYNTAX, WRONGTYPE};
-use crate::server_model::turn::Turn;
 
 #[derive(Default)]
 struct Options<'a> {
@@ -13,8 +13,8 @@ struct Options<'a> {
     px: Option<&'a [u8]>,
 }
 
-pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    match turn.find(&arguments[1]).map(|entry| entry.kind) {
+pub(crate) fn get(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    match context.find(&arguments[1]).map(|entry| entry.kind) {
         None => Reply::Null,
         Some(Kind::String(value)) => Reply::Bulk(value),
         Some(_) => Reply::error(WRONGTYPE),
@@ -23,11 +23,11 @@ pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
 
 /// Executes `GETRANGE key start end`. Both positions are inclusive. A negative position counts from
 /// the end of the value.
-pub(crate) fn get_range(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn get_range(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let (Some(start), Some(end)) = (integer(&arguments[2]), integer(&arguments[3])) else {
         return Reply::error(NO_INTEGER);
     };
-    let value = match turn.find(&arguments[1]).map(|entry| entry.kind) {
+    let value = match context.find(&arguments[1]).map(|entry| entry.kind) {
         None => Vec::new(),
         Some(Kind::String(value)) => value,
         Some(_) => return Reply::error(WRONGTYPE),
@@ -42,24 +42,24 @@ pub(crate) fn get_range(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::Bulk(value.get(range).filter(|_| !is_reversed).unwrap_or_default().to_vec())
 }
 
-pub(crate) fn set(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn set(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let Some(options) = Options::read(&arguments[3..]) else { return Reply::error(SYNTAX) };
-    let expires_ms = match options.expires_ms(turn, "set") {
+    let expires_ms = match options.expires_ms(context, "set") {
         Ok(expires_ms) => expires_ms,
         Err(refusal) => return refusal,
     };
     let key = &arguments[1];
-    let exists = turn.find(key).is_some();
+    let exists = context.find(key).is_some();
     if options.is_nx && exists || options.is_xx && !exists {
         return Reply::Null;
     }
-    turn.put(key, Entry { kind: Kind::String(arguments[2].clone()), expires_ms });
+    context.put(key, Entry { kind: Kind::String(arguments[2].clone()), expires_ms });
     Reply::OK
 }
 
 /// Executes `MSETEX numkeys key value [key value ...] [NX | XX] [PX milliseconds]`, which sets all
 /// keys or none.
-pub(crate) fn msetex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+pub(crate) fn msetex(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     let count = integer(&arguments[1]).and_then(|count| i32::try_from(count).ok());
     let count = count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
     let Some(count) = count else {
@@ -68,25 +68,29 @@ pub(crate) fn msetex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let split = arguments[2..].split_at_checked(2 * count);
     let parsed = split.and_then(|(pairs, rest)| Some((pairs, Options::read(rest)?)));
     let Some((pairs, options)) = parsed else { return Reply::error(SYNTAX) };
-    let expires_ms = match options.expires_ms(turn, "msetex") {
+    let expires_ms = match options.expires_ms(context, "msetex") {
         Ok(expires_ms) => expires_ms,
         Err(refusal) => return refusal,
     };
-    let exists: Vec<_> = pairs.chunks(2).map(|pair| turn.find(&pair[0]).is_some()).collect();
+    let exists: Vec<_> = pairs.chunks(2).map(|pair| context.find(&pair[0]).is_some()).collect();
     if options.is_nx && exists.contains(&true) || options.is_xx && exists.contains(&false) {
         return Reply::Int(0);
     }
     for pair in pairs.chunks(2) {
-        turn.put(&pair[0], Entry { kind: Kind::String(pair[1].clone()), expires_ms });
+        context.put(&pair[0], Entry { kind: Kind::String(pair[1].clone()), expires_ms });
     }
     Reply::Int(1)
 }
 
 impl<'a> Options<'a> {
-    fn expires_ms(&self, turn: &Turn<'_>, command: &str) -> Result<Option<i64>, Reply> {
+    fn expires_ms(
+        &self,
+        context: &CommandContext<'_>,
+        command: &str,
+    ) -> Result<Option<i64>, Reply> {
         let Some(px) = self.px else { return Ok(None) };
         let ttl = integer(px).ok_or_else(|| Reply::error(NO_INTEGER))?;
-        match ttl.checked_add(turn.server.now_ms()) {
+        match ttl.checked_add(context.server.now_ms()) {
             Some(expires) if ttl > 0 => Ok(Some(expires)),
             _ => Err(Reply::Error(format!("ERR invalid expire time in '{command}' command"))),
         }

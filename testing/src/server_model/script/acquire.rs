@@ -1,6 +1,6 @@
 //! `acquire.lua`: sets all keys of a multi-key lock, or none.
 
-use super::run::{Answer, Held, MAX_VALUE, Run, argument};
+use super::run::{Answer, KeyContent, MAX_VALUE, Run, argument};
 use crate::server_model::reply::Reply;
 
 /// The conflicting key with the longest remaining TTL.
@@ -23,13 +23,13 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let mut longest: Option<LongestKey> = None;
     for (place, key) in (1..).zip(keys) {
         let held = match run.held("key", key)? {
-            Held::Missing => {
+            KeyContent::Missing => {
                 missing.push(key);
                 continue;
             }
-            Held::Value(held) if held == value => continue,
-            Held::Value(held) => Some(held).filter(|held| held.len() <= MAX_VALUE),
-            Held::Other => None,
+            KeyContent::Value(held) if held == value => continue,
+            KeyContent::Value(held) => Some(held).filter(|held| held.len() <= MAX_VALUE),
+            KeyContent::Other => None,
         };
         let left = run.pttl(key)?;
         let is_longer = |known: &LongestKey| left == -1 || known.left != -1 && left > known.left;

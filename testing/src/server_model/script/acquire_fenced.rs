@@ -2,7 +2,7 @@
 
 use super::fenced::{AT_END, counter};
 use super::number::{END, number};
-use super::run::{Answer, Held, MAX_VALUE, Run, argument};
+use super::run::{Answer, KeyContent, MAX_VALUE, Run, argument};
 use crate::server_model::reply::Reply;
 
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
@@ -17,9 +17,9 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let set = [b"SET", key, value, b"NX", b"PX", ttl];
     if run.call("redis.call('SET', KEYS[1]", &set)? != Reply::OK {
         let held = match run.held("KEYS[1]", key)? {
-            Held::Value(held) if held == value => None,
-            Held::Value(held) => Some(Some(held).filter(|held| held.len() <= MAX_VALUE)),
-            Held::Missing | Held::Other => Some(None),
+            KeyContent::Value(held) if held == value => None,
+            KeyContent::Value(held) => Some(Some(held).filter(|held| held.len() <= MAX_VALUE)),
+            KeyContent::Missing | KeyContent::Other => Some(None),
         };
         if let Some(held) = held {
             let left = Reply::Int(run.pttl(key)?);

@@ -1,20 +1,20 @@
 //! Commands that a script runs with `redis.call` and `redis.pcall`.
 
-use super::run::{Answer, Held, Run};
+use super::run::{Answer, KeyContent, Run};
 use crate::server_model::command;
 use crate::server_model::reply::Reply;
 
 impl Run<'_, '_> {
-    /// Runs a command with `redis.pcall`, which returns an error as a value. `at` is the beginning of
-    /// the call in the script's source.
+    /// Runs a command with `redis.pcall`, which returns an error as a value. `at` is the text with
+    /// which the call begins in the script's source.
     pub(super) fn pcall(&mut self, at: &str, arguments: &[&[u8]]) -> Reply {
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_vec()).collect();
-        let version = &self.turn.server.config.version;
+        let version = &self.context.server.config.version;
         let command = match command::find(&arguments, version) {
             Ok(command) => command,
             Err(unknown) => return Reply::Error(unknown),
         };
-        if let Some(error) = self.turn.refusal_in_script(command, self.has_written) {
+        if let Some(error) = self.context.refusal_in_script(command, self.has_written) {
             // Before 7.2, Redis reports a missing permission as an error of the script.
             let is_own = error.starts_with("The user");
             let error =
@@ -23,12 +23,12 @@ impl Run<'_, '_> {
         }
         self.has_written |= command.is_write();
         // Before 7.2, tracking records all keys of the script as read.
-        let is_new = self.turn.server.config.version.has((7, 2));
+        let is_new = self.context.server.config.version.has((7, 2));
         let read = if is_new { command.keys_read(&arguments) } else { self.keys };
-        self.turn.run(command, &arguments, read)
+        self.context.run(command, &arguments, read)
     }
 
-    /// Runs a command with `redis.call`. An error ends the script.
+    /// Runs a command with `redis.call`. Returns an error reply as `Err`, which ends the script.
     pub(super) fn call(&mut self, at: &str, arguments: &[&[u8]]) -> Answer {
         match self.pcall(at, arguments) {
             Reply::Error(error) => Err(self.raised(at, &error)),
@@ -37,13 +37,14 @@ impl Run<'_, '_> {
     }
 
     /// Reads `key` with `redis.pcall('GET', name)`. `name` is the expression for the key in the
-    /// script's source. Any error except a wrong type ends the script.
-    pub(super) fn held(&mut self, name: &str, key: &[u8]) -> Result<Held, Reply> {
+    /// script's source. Returns an error, which ends the script, unless the command succeeds or the
+    /// key has the wrong type.
+    pub(super) fn held(&mut self, name: &str, key: &[u8]) -> Result<KeyContent, Reply> {
         match self.pcall(&format!("redis.pcall('GET', {name})"), &[b"GET", key]) {
-            Reply::Bulk(value) => Ok(Held::Value(value)),
-            Reply::Error(error) if error.contains("WRONGTYPE") => Ok(Held::Other),
+            Reply::Bulk(value) => Ok(KeyContent::Value(value)),
+            Reply::Error(error) if error.contains("WRONGTYPE") => Ok(KeyContent::Other),
             Reply::Error(error) => Err(Reply::Error(error)),
-            _ => Ok(Held::Missing),
+            _ => Ok(KeyContent::Missing),
         }
     }
 
@@ -56,7 +57,7 @@ impl Run<'_, '_> {
 
     fn raised(&self, at: &str, error: &str) -> Reply {
         let (line, digest) = (self.line(at), self.digest);
-        let version = &self.turn.server.config.version;
+        let version = &self.context.server.config.version;
         if version.is_valkey() {
             return Reply::Error(format!("{error} script: on @user_script:{line}."));
         }
@@ -70,7 +71,8 @@ impl Run<'_, '_> {
         Reply::Error(format!("ERR Error running script ({call}): @user_script:{line}: {error}"))
     }
 
-    /// Returns the line number of a call in the script's source. `at` is the beginning of the call.
+    /// Returns the line number of a call in the script's source. `at` is the text with which the
+    /// call begins.
     fn line(&self, at: &str) -> usize {
         let place = self.source.find(at).expect("the text of the script has this call");
         1 + self.source[..place].matches('\n').count()

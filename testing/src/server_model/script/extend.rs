@@ -2,7 +2,7 @@
 //! TTL.
 
 use super::number::number;
-use super::run::{Answer, Held, Run, argument};
+use super::run::{Answer, KeyContent, Run, argument};
 use crate::server_model::reply::Reply;
 
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
@@ -10,9 +10,9 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let mut is_missing = false;
     for key in keys {
         match run.held("key", key)? {
-            Held::Missing => is_missing = true,
-            Held::Value(held) if held == value => {}
-            Held::Value(_) | Held::Other => return Ok(Reply::Int(-1)),
+            KeyContent::Missing => is_missing = true,
+            KeyContent::Value(held) if held == value => {}
+            KeyContent::Value(_) | KeyContent::Other => return Ok(Reply::Int(-1)),
         }
     }
     if is_missing {

@@ -6,7 +6,7 @@ use crate::server_model::reply::Reply;
 
 pub(super) const AT_END: &str = "COUNTER a fencing counter has reached its maximum: delete its key";
 /// Number of arguments of `fenced.lua` itself. The other arguments belong to the inner script.
-const OWN: usize = 3;
+const OWN_ARGUMENTS: usize = 3;
 
 pub(super) fn run(
     run: &mut Run<'_, '_>,
@@ -23,7 +23,7 @@ pub(super) fn run(
     if goal >= END {
         return Ok(Reply::error(AT_END));
     }
-    let answer = unfenced(run, locks, args.get(OWN..).unwrap_or_default())?;
+    let answer = unfenced(run, locks, args.get(OWN_ARGUMENTS..).unwrap_or_default())?;
     let is_done = match &answer {
         Reply::Error(_) => return Ok(answer),
         Reply::Int(result) => *result == 1,
@@ -41,10 +41,11 @@ pub(super) fn run(
     Ok(Reply::Array(vec![answer, Reply::text(format!("{shown:.0}"))]))
 }
 
-/// The keys of the valid counters, and the highest of their numbers.
+/// The keys of the valid fencing counters, and the highest value of these counters.
 type Found<'a> = (Vec<&'a [u8]>, f64);
 
-/// Reads the fencing counters. An invalid counter is an error, unless the mode is `try`.
+/// Reads the fencing counters whose keys are `beside`. If a counter is invalid, returns an error,
+/// or ignores the counter if `tries` is true.
 fn read_counters<'a>(
     run: &mut Run<'_, '_>,
     beside: &'a [Vec<u8>],
@@ -65,8 +66,8 @@ fn read_counters<'a>(
     Ok((counters, shown))
 }
 
-/// Parses the reply to a `GET` of a fencing counter. If the counter is invalid, returns the error
-/// reply of the script.
+/// Parses the reply to a `GET` of a fencing counter. A missing counter is 0. If the counter is
+/// invalid, returns the error reply of the script.
 pub(super) fn counter(digits: &Reply) -> Result<f64, Reply> {
     let found = match digits {
         Reply::Bulk(digits) => number(digits),

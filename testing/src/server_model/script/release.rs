@@ -1,6 +1,6 @@
 //! `release.lua`: deletes each key that has the given value, or replaces the value.
 
-use super::run::{Answer, Held, Run, argument};
+use super::run::{Answer, KeyContent, Run, argument};
 use crate::server_model::reply::Reply;
 
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
@@ -14,7 +14,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let mut outcome = 1;
     for key in keys {
         match run.held("key", key)? {
-            Held::Value(held) if held == value => {
+            KeyContent::Value(held) if held == value => {
                 if let [_, other, ..] = args {
                     let set = [b"SET", &key[..], other, b"PX", argument(args, 3)];
                     run.call("redis.call('SET', key, ARGV[2]", &set)?;
@@ -22,8 +22,8 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
                     run.call("redis.call('DEL', key", &[b"DEL", key])?;
                 }
             }
-            Held::Missing => outcome = outcome.min(0),
-            Held::Value(_) | Held::Other => outcome = -1,
+            KeyContent::Missing => outcome = outcome.min(0),
+            KeyContent::Value(_) | KeyContent::Other => outcome = -1,
         }
     }
     Ok(Reply::Int(outcome))
@@ -32,7 +32,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
 fn all_hold(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> bool {
     let holds = |key: &Vec<u8>| {
         let held = run.held("KEYS[matching + 1]", key);
-        matches!(held, Ok(Held::Value(held)) if held == value)
+        matches!(held, Ok(KeyContent::Value(held)) if held == value)
     };
     keys.iter().all(holds)
 }

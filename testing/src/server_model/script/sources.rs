@@ -1,4 +1,4 @@
-//! Recognition of quorlock's own scripts by their source.
+//! Recognizes quorlock's own scripts by their source.
 
 use super::run::{Answer, Body, Run};
 use super::{acquire, acquire_fenced, extend, fenced, read, release};

@@ -1,4 +1,4 @@
-//! The blocks of docs/.
+//! Tests of the Rust code blocks in docs/.
 
 mod pay {
     crate::block!("FENCING.pay");
@@ -27,7 +27,6 @@ mod metrics {
         Ok(())
     }
 
-    /// Returns the metrics page as a scraper reads it.
     fn scraped() -> String {
         let mut stream = TcpStream::connect(crate::listener()).expect("the exporter listens");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("a request");
@@ -63,7 +62,7 @@ mod metrics {
         }
     }
 
-    /// The number of series with `label`, by type.
+    /// Returns the number of counters, gauges and histograms with `label`, as the guide spells the numbers.
     fn series(page: &str, label: &str) -> String {
         let lines = page.lines().filter(|line| !line.starts_with('#') && line.contains(label));
         let names: Vec<_> = lines.filter_map(|line| line.split('{').next()).collect();
@@ -90,10 +89,11 @@ mod start {
     use std::env;
     use std::process::Command;
 
-    /// Runs in a process whose environment holds only the settings.
+    /// Checks that a client takes its settings from the environment. Runs in a separate process, whose environment
+    /// contains only quorlock's settings.
     #[tokio::test]
     #[ignore = "run by settings_come_from_the_environment"]
-    async fn with_the_environment() {
+    async fn client_from_environment_acquires_a_lock() {
         let redlock = start().expect("settings from the environment");
         assert_eq!(redlock.nodes().len(), 3);
         let lease = redlock.acquire("r").await.expect("the lock is free");
@@ -104,7 +104,8 @@ mod start {
     #[test]
     fn settings_come_from_the_environment() {
         let nodes = kit::Cluster::start(3);
-        let args = ["--ignored", "--exact", "guides::start::with_the_environment"];
+        let args =
+            ["--ignored", "--exact", "guides::start::client_from_environment_acquires_a_lock"];
         let mut process = Command::new(env::current_exe().expect("this program"));
         process.args(args).env_clear();
         process.env("QUORLOCK_NODES", nodes.urls().join(" ")).env("QUORLOCK_TTL", "5s");

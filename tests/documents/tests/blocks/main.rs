@@ -1,7 +1,7 @@
-//! Runs the Rust blocks of README.md and docs/, each in a test of the document's statements about it.
-//! Blocks that are doctests run as such instead.
+//! Tests that the Rust code blocks of README.md and docs/ run, and that the statements which the documents make about
+//! them are true. Doctests are not included, because rustdoc runs them.
 //!
-//! Blocks that are functions get a client on in-process nodes. In programs that name their nodes, `build.rs`
+//! Blocks that define functions receive a client of in-process nodes. In programs with node addresses, `build.rs`
 //! inserts the addresses of real servers.
 #![allow(clippy::unused_async, reason = "examples leave out the awaited work")]
 #![allow(
@@ -17,7 +17,6 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// Includes the block with this name.
 macro_rules! block {
     ($name:literal) => {
         include!(concat!(env!("OUT_DIR"), "/blocks/", $name, ".rs"));
@@ -25,22 +24,21 @@ macro_rules! block {
 }
 use block;
 
-/// The longest time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// The nodes of the test on this thread.
+    /// The node URLs that code blocks on this thread use.
     static URLS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-    /// The address of this test's metrics page.
+    /// The address at which the code block on this thread serves its metrics.
     static LISTENER: RefCell<Option<SocketAddr>> = const { RefCell::new(None) };
 }
 
-/// Replaces the node addresses in blocks.
+/// Returns the URLs that replace the node addresses in code blocks.
 fn urls() -> Vec<String> {
     URLS.with_borrow(Clone::clone)
 }
 
-/// Replaces the exporter's port in a block.
+/// Returns the address that replaces the exporter's port in a code block.
 fn listener() -> SocketAddr {
     let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
     LISTENER.with_borrow_mut(|it| *it.get_or_insert_with(|| free().expect("a free port")))

@@ -1,4 +1,4 @@
-//! The examples of README.md.
+//! Tests of the Rust code blocks in README.md.
 
 mod first {
     use kit::Cluster;

@@ -1,4 +1,4 @@
-//! Faults that affect the proxied connections.
+//! Checks the faults that affect whole connections: reset, close, forget, refuse and held connects.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -7,131 +7,131 @@ use std::time::Duration;
 use kit::Direction::{Replies, Requests};
 use kit::eventually;
 
-use crate::line::{
-    LIMIT, Line, accept, connect, passes, receives, receives_end, receives_nothing, receives_reset,
-    sends,
+use crate::proxied_connection::{
+    LIMIT, ProxiedConnection, accept, connect, passes, receives, receives_end, receives_nothing,
+    receives_reset, sends,
 };
 
 #[test]
 fn reset_resets_both_sides_and_the_next_connection_works() {
-    let line = Line::open();
-    let (client, server) = line.another();
-    line.proxy.reset();
-    assert_eq!(line.proxy.live(), 0);
-    for side in [&client, &server, &line.client, &line.server] {
+    let conn = ProxiedConnection::open();
+    let (client, server) = conn.another();
+    conn.proxy.reset();
+    assert_eq!(conn.proxy.live(), 0);
+    for side in [&client, &server, &conn.client, &conn.server] {
         receives_reset(side);
     }
-    let (client, server) = line.another();
+    let (client, server) = conn.another();
     passes(&client, &server);
 }
 
 #[test]
 fn close_ends_both_sides_in_order() {
-    let line = Line::open();
-    line.proxy.hold(Replies);
-    sends(&line.server, "lost");
-    eventually(LIMIT, "the bytes are held", || line.proxy.bytes(Replies) == 4);
+    let conn = ProxiedConnection::open();
+    conn.proxy.hold(Replies);
+    sends(&conn.server, "lost");
+    eventually(LIMIT, "the bytes are held", || conn.proxy.bytes(Replies) == 4);
     // The proxy does not read the data of this client.
-    line.proxy.hold_connects(true);
-    let waiting = connect(&line.proxy);
+    conn.proxy.hold_connects(true);
+    let waiting = connect(&conn.proxy);
     sends(&waiting, "unread");
-    eventually(LIMIT, "the connection is held", || line.proxy.live() == 2);
-    line.proxy.close();
-    assert_eq!(line.proxy.live(), 0);
-    for side in [&line.client, &line.server, &waiting] {
+    eventually(LIMIT, "the connection is held", || conn.proxy.live() == 2);
+    conn.proxy.close();
+    assert_eq!(conn.proxy.live(), 0);
+    for side in [&conn.client, &conn.server, &waiting] {
         receives_end(side);
     }
 }
 
 #[test]
 fn forget_silences_live_connections_only() {
-    let line = Line::open();
-    passes(&line.client, &line.server);
-    line.proxy.forget();
-    assert_eq!(line.proxy.live(), 0);
-    sends(&line.client, "request");
-    receives_nothing(&line.server);
-    sends(&line.server, "reply");
-    receives_nothing(&line.client);
-    let (client, server) = line.another();
+    let conn = ProxiedConnection::open();
+    passes(&conn.client, &conn.server);
+    conn.proxy.forget();
+    assert_eq!(conn.proxy.live(), 0);
+    sends(&conn.client, "request");
+    receives_nothing(&conn.server);
+    sends(&conn.server, "reply");
+    receives_nothing(&conn.client);
+    let (client, server) = conn.another();
     passes(&client, &server);
 }
 
 #[test]
 fn reset_by_one_side_reaches_the_other() {
-    let line = Line::open();
-    passes(&line.client, &line.server);
+    let conn = ProxiedConnection::open();
+    passes(&conn.client, &conn.server);
     // Closing a socket with unread bytes sends a reset.
-    sends(&line.server, "unread");
-    eventually(LIMIT, "the bytes are there", || line.client.peek(&mut [0; 6]).unwrap() == 6);
-    drop(line.client);
-    receives_reset(&line.server);
-    eventually(LIMIT, "the connection has ended", || line.proxy.live() == 0);
+    sends(&conn.server, "unread");
+    eventually(LIMIT, "the bytes are there", || conn.client.peek(&mut [0; 6]).unwrap() == 6);
+    drop(conn.client);
+    receives_reset(&conn.server);
+    eventually(LIMIT, "the connection has ended", || conn.proxy.live() == 0);
 }
 
 #[test]
 fn refuse_closes_new_connections_only() {
-    let line = Line::open();
-    line.proxy.refuse(true);
-    receives_end(&connect(&line.proxy));
-    assert_eq!((line.proxy.accepted(), line.proxy.live()), (2, 1));
-    passes(&line.client, &line.server);
-    line.proxy.refuse(false);
-    let (client, server) = line.another();
+    let conn = ProxiedConnection::open();
+    conn.proxy.refuse(true);
+    receives_end(&connect(&conn.proxy));
+    assert_eq!((conn.proxy.accepted(), conn.proxy.live()), (2, 1));
+    passes(&conn.client, &conn.server);
+    conn.proxy.refuse(false);
+    let (client, server) = conn.another();
     passes(&client, &server);
 }
 
 #[test]
 fn hold_connects_keeps_the_server_unaware() {
-    let line = Line::open();
-    line.proxy.hold_connects(true);
-    let client = connect(&line.proxy);
+    let conn = ProxiedConnection::open();
+    conn.proxy.hold_connects(true);
+    let client = connect(&conn.proxy);
     sends(&client, "request");
     receives_nothing(&client);
-    line.listener.set_nonblocking(true).unwrap();
-    assert_eq!(line.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
-    line.listener.set_nonblocking(false).unwrap();
-    passes(&line.client, &line.server);
-    assert_eq!(line.proxy.live(), 2);
-    line.proxy.hold_connects(false);
-    let server = accept(&line.listener);
+    conn.listener.set_nonblocking(true).unwrap();
+    assert_eq!(conn.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    conn.listener.set_nonblocking(false).unwrap();
+    passes(&conn.client, &conn.server);
+    assert_eq!(conn.proxy.live(), 2);
+    conn.proxy.hold_connects(false);
+    let server = accept(&conn.listener);
     receives(&server, "request");
     passes(&client, &server);
 }
 
 #[test]
 fn drop_ends_held_connections() {
-    let line = Line::open();
-    let addr = line.proxy.addr();
-    line.proxy.hold(Requests);
-    line.proxy.hold_connects(true);
-    let waiting = connect(&line.proxy);
-    sends(&line.client, "request");
-    drop(line.proxy);
-    receives_end(&line.client);
-    receives_end(&line.server);
+    let conn = ProxiedConnection::open();
+    let addr = conn.proxy.addr();
+    conn.proxy.hold(Requests);
+    conn.proxy.hold_connects(true);
+    let waiting = connect(&conn.proxy);
+    sends(&conn.client, "request");
+    drop(conn.proxy);
+    receives_end(&conn.client);
+    receives_end(&conn.server);
     assert!(matches!((&waiting).read(&mut [0]), Ok(0) | Err(_)));
     TcpStream::connect(addr).unwrap_err();
 }
 
-/// An idle proxy sleeps, even if it holds data of closed connections.
+/// Checks that an idle proxy sleeps, even if it holds data of closed connections.
 #[test]
 fn idle_proxy_uses_no_processor_time() {
-    let line = Line::open();
-    sends(&line.client, "unread");
-    sends(&line.server, "unread");
+    let conn = ProxiedConnection::open();
+    sends(&conn.client, "unread");
+    sends(&conn.server, "unread");
     let has_unread = |side: &TcpStream| side.peek(&mut [0; 6]).unwrap() == 6;
     eventually(LIMIT, "the bytes are there", || {
-        has_unread(&line.client) && has_unread(&line.server)
+        has_unread(&conn.client) && has_unread(&conn.server)
     });
-    line.proxy.hold(Requests);
-    line.proxy.hold(Replies);
+    conn.proxy.hold(Requests);
+    conn.proxy.hold(Replies);
     // Closing a socket with unread bytes sends a reset.
-    drop((line.client, line.server));
+    drop((conn.client, conn.server));
     if !cfg!(target_os = "linux") {
         return;
     }
-    let name = format!("proxy-{}", line.proxy.addr().port());
+    let name = format!("proxy-{}", conn.proxy.addr().port());
     let ticks = || {
         let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let stats =

@@ -3,5 +3,5 @@
 
 mod bytes;
 mod connections;
-mod line;
+mod proxied_connection;
 mod servers;

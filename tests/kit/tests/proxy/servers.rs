@@ -1,11 +1,13 @@
-//! A proxy in front of a real server.
+//! Checks the proxy in front of a real server.
 
 use std::io::Read;
 
 use kit::Direction::Replies;
 use kit::{Proxy, Server, eventually};
 
-use crate::line::{LIMIT, connect, receives, receives_nothing, receives_reset, sends};
+use crate::proxied_connection::{
+    LIMIT, connect, receives, receives_nothing, receives_reset, sends,
+};
 
 #[test]
 fn connection_to_a_killed_server_is_reset() {

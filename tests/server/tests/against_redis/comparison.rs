@@ -1,5 +1,5 @@
-//! Sends the same commands to a real server and to the model, with the same clock and condition, and compares
-//! the replies.
+//! Compares a real server with the model. Both receive the same commands while their clocks and conditions are the
+//! same, and both must send the same replies.
 
 use crate::frames;
 use crate::generator::{Generator, Words};
@@ -10,10 +10,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The number of steps to print when replies differ.
+/// The number of steps that are printed when replies differ.
 const LOG_LENGTH: usize = 12;
 const PASSWORD: &str = "pw";
-/// A connection to both servers.
+/// A client with a connection to the real server and one to the model.
 struct Client {
     conn: ConnId,
     stream: TcpStream,
@@ -24,7 +24,7 @@ struct Client {
 enum Role {
     Quorlock,
     Foreign,
-    /// Never logs in, even if the server requires it.
+    /// A client of another program that never logs in, even if the server requires a password.
     Unauthenticated,
 }
 
@@ -40,7 +40,6 @@ pub struct Comparison {
     now_us: u64,
     pub condition: Condition,
     pub sent: usize,
-    /// The number of replies of each kind.
     pub seen: BTreeMap<String, usize>,
     log: VecDeque<String>,
 }
@@ -52,7 +51,7 @@ impl Comparison {
         let start = real.clock().now() + Duration::from_secs(100);
         real.clock().stop_at(start);
         let now = start.duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-        // A time with microseconds, so that rounding matters.
+        // The time has microseconds, so that rounding matters.
         let now_us =
             u64::try_from(now.as_micros()).expect("fits in 64 bits") / 1_000_000 * 1_000_000 + 300;
         let password = has_password.then(|| ("default".to_owned(), PASSWORD.to_owned()));
@@ -93,7 +92,7 @@ impl Comparison {
         comparison
     }
 
-    /// Runs one step: a random client sends a random pipeline.
+    /// Runs one step. In most steps, a random client sends a random pipeline of commands to both servers.
     pub fn step(&mut self) {
         self.change_condition();
         self.change_clock();
@@ -119,7 +118,7 @@ impl Comparison {
         }
     }
 
-    /// Checks that the real server has sent no more than the model.
+    /// Checks that the real server has not sent more replies than the model.
     pub fn finish(&mut self) {
         let condition = std::mem::replace(&mut self.condition, Condition::Normal);
         self.real.clear(&condition);
@@ -133,7 +132,7 @@ impl Comparison {
         if self.has_password { format!("AUTH {PASSWORD}") } else { "AUTH default x".to_owned() }
     }
 
-    /// Connects a client, which sends what quorlock sends first.
+    /// Connects a client, and sends the commands that quorlock sends first.
     fn connect_client(&mut self, role: Role) {
         let stream = connect(self.real.addr());
         let conn = self.model.connect();
@@ -160,7 +159,6 @@ impl Comparison {
         self.clients.iter().any(|client| client.conn == conn)
     }
 
-    /// Closes a client's connection, and connects another with the same role.
     fn reconnect(&mut self, who: usize) {
         let Client { conn, role, stream } = self.clients.remove(who);
         let id = self.model.client_id(conn).expect("the connection is open");
@@ -170,7 +168,7 @@ impl Comparison {
         self.connect_client(role);
     }
 
-    /// Kills a connection, in the same pipeline after a command of which it may be notified.
+    /// Kills a random connection. An earlier command in the same pipeline may cause a notification to that connection.
     fn kill(&mut self, by: ConnId) {
         let other = self.generator.rng.below(self.clients.len());
         let id = self.model.client_id(self.clients[other].conn).expect("the connection is open");
@@ -196,7 +194,7 @@ impl Comparison {
         if runs && is_replica && self.is_old {
             return;
         }
-        // Old servers push invalidations of a connection's own writes before or after the reply.
+        // Old servers push invalidations for a connection's own writes either before or after the reply.
         let tracks_own_writes = pipeline.iter().any(|words| {
             words.iter().any(|word| word == "ON") && !words.iter().any(|word| word == "NOLOOP")
         });
@@ -221,7 +219,7 @@ impl Comparison {
             .stream
             .write_all(bytes)
             .expect("the connection is open");
-        // Any cut must give the same replies. A server must receive a whole pipeline with a kill, because it
+        // The replies must not depend on where a request is cut. A pipeline with a kill is sent whole, because a server
         // discards unsent replies to the killed connection.
         let cut = self.generator.rng.below(bytes.len() + 1);
         let is_whole = shown.contains("CLIENT KILL") || !self.generator.rng.once_in(4);
@@ -243,9 +241,9 @@ impl Comparison {
         self.log.push_back(what);
     }
 
-    /// Asserts that the real server sent the same bytes.
+    /// Asserts that the real server has also sent `bytes` to this client.
     fn expect(&mut self, to: ConnId, mut bytes: &[u8]) {
-        // A killed client may not receive everything; see `kill`.
+        // A killed client may not receive all replies; see `kill`.
         let Some(who) = self.clients.iter().position(|client| client.conn == to) else { return };
         while !bytes.is_empty() {
             let (expected, rest) = bytes.split_at(frames::length(bytes));
@@ -266,7 +264,7 @@ impl Comparison {
             .expect("the client was connected");
         let Client { mut stream, role, .. } = self.clients.remove(who);
         let mut got = Vec::new();
-        // A connection closed with unread bytes is reset.
+        // A connection that is closed with unread bytes is reset.
         if let Err(error) = stream.read_to_end(&mut got)
             && error.kind() != std::io::ErrorKind::ConnectionReset
         {
@@ -289,7 +287,7 @@ impl Comparison {
     }
 
     fn change_clock(&mut self) {
-        // Valkey may read its clock some microseconds late, so it only gets whole milliseconds.
+        // Valkey may read its clock some microseconds late, so its clock steps only by whole milliseconds.
         let step = self.generator.step_us();
         let step = if self.is_exact { step } else { step / 1_000 * 1_000 };
         if step != 0 {

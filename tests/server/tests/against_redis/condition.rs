@@ -1,10 +1,9 @@
-//! Changes of the condition of both servers.
+//! Random changes of the condition of both servers, such as a full memory or a missing permission.
 
 use crate::comparison::Comparison;
 use crate::real::Condition;
 use quorlock_test::Trouble;
 
-/// The permissions that an ACL rule may revoke.
 const RIGHTS: [&str; 17] = [
     "set",
     "get",
@@ -25,11 +24,11 @@ const RIGHTS: [&str; 17] = [
     "config|get",
 ];
 
-/// The number of [`RIGHTS`] that are whole commands; they come first.
+/// The number of [`RIGHTS`] that name whole commands. They precede those that name subcommands.
 const WHOLE_RIGHTS: usize = 11;
 
 impl Comparison {
-    /// Changes the condition at random times.
+    /// Changes the condition of both servers in a random fraction of the steps.
     pub fn change_condition(&mut self) {
         let sides = if self.condition == Condition::Normal { 1200 } else { 100 };
         let condition = match self.generator.rng.below(sides) {
@@ -40,7 +39,7 @@ impl Comparison {
             8 | 9 => Condition::OutOfMemory,
             10 | 11 => Condition::Misconf,
             12..18 => {
-                // Older servers have no rules for subcommands.
+                // Older servers have no ACL rules for subcommands.
                 let rights = &RIGHTS[..if self.is_old { WHOLE_RIGHTS } else { RIGHTS.len() }];
                 let first = self.generator.rng.pick(rights);
                 Condition::Forbidden(vec![first, self.generator.rng.pick(rights)])
@@ -54,7 +53,7 @@ impl Comparison {
         self.real.clear(&before);
         self.real.induce(&self.condition);
         self.apply_to_model();
-        // A server that becomes a replica uses a client id for itself.
+        // A server that becomes a replica uses a client ID for its own connection.
         if self.condition != Condition::Busy {
             self.align_client_ids();
         }

@@ -1,4 +1,4 @@
-//! Compares events that no command causes: expiry by a server itself, and loading.
+//! Tests of events that no command causes: the expiry of keys by the server itself, and the end of loading.
 
 use crate::frames;
 use crate::real::{Real, connect, encode, read_frame};
@@ -16,7 +16,6 @@ fn pipeline(lines: &[&str]) -> Vec<u8> {
     lines.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>())).collect()
 }
 
-/// Returns the replies and pushes in the model's output.
 fn frames_in(outputs: &[Output]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for output in outputs {
@@ -79,7 +78,7 @@ fn expired_keys_are_removed_and_invalidated_by_both() {
 
 #[test]
 fn loading_replies_equal_those_of_a_loading_server() {
-    // Loading takes about 3 s. The server answers clients after every 1024 keys.
+    // Loading takes about 3 s. The server replies to clients after every 1024 keys.
     let setup = kit::Server::builder().durable().clock().arg("--key-load-delay").arg("150");
     let server = setup.start();
     server.cmd(&["EVAL", "for i = 1, 20000 do redis.call('SET', 'k' .. i, 'x') end", "0"]);

@@ -1,6 +1,6 @@
-//! Finds the bounds of RESP2 and RESP3 replies, and compares replies.
+//! Determines the lengths and kinds of RESP2 and RESP3 replies, and compares replies.
 
-/// Returns the length of the first reply. The bytes must contain all of it.
+/// Returns the length of the first reply, which must be complete.
 pub fn length(bytes: &[u8]) -> usize {
     let line = bytes.windows(2).position(|two| two == b"\r\n").expect("a whole line") + 2;
     let count = || {
@@ -19,7 +19,8 @@ pub fn length(bytes: &[u8]) -> usize {
     (0..parts).fold(line, |at, _| at + length(&bytes[at..]))
 }
 
-/// Returns whether the reply is one of `INFO`, of which a real server has more fields, most of them varying.
+/// Returns true for a reply to `INFO`. A real server sends more fields than the model, and the values of most fields
+/// vary.
 fn is_info(frame: &[u8]) -> bool {
     let line = frame.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let text = &frame[line..];
@@ -27,9 +28,9 @@ fn is_info(frame: &[u8]) -> bool {
     matches!(frame[0], b'$' | b'=') && text.starts_with(b"# ")
 }
 
-/// Returns whether two replies are equal. Of `INFO` and `HELLO`, only the fields that clients read are
-/// compared. If not `is_exact`, which is for servers other than the modelled one, only the first words of
-/// errors must agree.
+/// Returns true if two replies are equal. Of replies to `INFO` and `HELLO`, only the fields that clients read are
+/// compared. `is_exact` is false if the real server is not the version that is modelled. In this case, only the first
+/// words of errors must agree, and times may differ by less than 600 µs.
 pub fn is_same(expected: &[u8], got: &[u8], is_exact: bool) -> bool {
     const MODULES: &[u8] = b"$7\r\nmodules\r\n";
     let greeting = expected.windows(MODULES.len()).position(|part| part == MODULES);
@@ -76,13 +77,13 @@ fn facts(frame: &[u8], with_uptime: bool) -> Vec<String> {
     facts
 }
 
-/// Returns readable text for a failure message.
 pub fn shown(bytes: &[u8]) -> String {
     let text = bytes.escape_ascii().to_string();
     if text.len() > 600 { format!("{}… ({} bytes)", &text[..600], bytes.len()) } else { text }
 }
 
-/// Returns the kind of a reply: the first word of an error, all of a short reply, or the type byte.
+/// Returns the kind of a reply: the first word of an error, the whole text of a short reply, or the type byte of any
+/// other reply.
 pub fn kind(frame: &[u8]) -> String {
     let end = frame.iter().position(|byte| matches!(byte, b' ' | b'\r')).expect("a whole line");
     let first = String::from_utf8_lossy(&frame[..end]).into_owned();
@@ -98,7 +99,6 @@ pub fn kind(frame: &[u8]) -> String {
     }
 }
 
-/// Parses the reply to `TIME` as microseconds.
 fn time_us(frame: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(frame).ok()?;
     let [head, _, seconds, _, micros, ""] = text.split("\r\n").collect::<Vec<_>>()[..] else {

@@ -1,10 +1,9 @@
-//! Generates random commands, mostly commands of quorlock, on few keys, so that clients interact.
+//! Generates random commands, most of which quorlock sends, too. The commands use few keys, so that clients interact.
 
 use crate::rng::Rng;
 use crate::scripts::{CounterArgs, Script, Scripts, counter_key};
 use quorlock_test::internals::{Config, Version};
 
-/// The words of one command.
 pub type Words = Vec<String>;
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -30,7 +29,6 @@ const ODD_COUNTS: [&str; 12] = [
 
 pub struct Generator {
     pub rng: Rng,
-    /// The version of the server that receives the commands.
     pub version: Version,
     scripts: Scripts,
 }
@@ -49,7 +47,7 @@ impl Generator {
     }
 
     fn value(&mut self) -> String {
-        // One value is the most likely, so that clients often hold each other's locks.
+        // The first value is more likely than the others, so that clients often hold each other's locks.
         let value = if self.rng.once_in(2) { VALUES[0] } else { self.rng.pick(&VALUES) };
         value.to_owned()
     }
@@ -58,7 +56,7 @@ impl Generator {
         self.rng.pick(&TTLS).to_owned()
     }
 
-    /// Returns one key or a sorted set of keys.
+    /// Returns one key, or several keys in sorted order.
     fn keys(&mut self) -> Vec<String> {
         let from = self.rng.below(KEYS.len());
         let most = KEYS.len() - from;
@@ -72,7 +70,7 @@ impl Generator {
         Some(counter).filter(|_| self.rng.once_in(2))
     }
 
-    /// Returns a pipeline of quorlock: commands of several requests, and usually `TIME`.
+    /// Returns a pipeline as quorlock sends it: the commands of several requests, usually followed by `TIME`.
     pub fn quorlock(&mut self, tracks: bool) -> Vec<Words> {
         match self.rng.below(60) {
             0 => return self.set_up(),
@@ -128,7 +126,7 @@ impl Generator {
         if let ([key], Some(counter)) = (keys.as_slice(), &counter)
             && counter.mode == "incr"
         {
-            let call = self.scripts.draw(by_source, key, counter);
+            let call = self.scripts.acquire_with_token(by_source, key, counter);
             pipeline.push(with(call, &arguments));
             return;
         }
@@ -152,7 +150,8 @@ impl Generator {
         }
     }
 
-    /// Pushes a release, also with a cooldown or with the value of an adopting client.
+    /// Appends a release to `pipeline`. The release may have a cool-down, or the value of a client that adopts the
+    /// lock.
     fn release(&mut self, pipeline: &mut Vec<Words>) {
         let (keys, counter) = (self.keys(), self.counter_args(&["try", "try", "incr"]));
         let mut arguments = vec![self.value()];
@@ -169,7 +168,6 @@ impl Generator {
         pipeline.push(with(call, &arguments));
     }
 
-    /// Returns the pipeline that quorlock sends on a new connection.
     pub fn set_up(&mut self) -> Vec<Words> {
         let lines = ["TIME", "CLIENT ID", "INFO server", "INFO replication", "INFO memory"];
         let mut pipeline: Vec<_> = lines.map(words).to_vec();
@@ -180,7 +178,6 @@ impl Generator {
         pipeline
     }
 
-    /// Returns the pipeline of quorlock's node check.
     fn inspection(&mut self) -> Vec<Words> {
         let key = self.key();
         let mut pipeline =
@@ -258,7 +255,7 @@ impl Generator {
         vec![line.into_iter().map(str::to_owned).collect()]
     }
 
-    /// Returns a pipeline that changes the state of the connection.
+    /// Returns a pipeline of commands that change the state of the connection.
     pub fn connection_command(&mut self, login: &str) -> Vec<Words> {
         let line = match self.rng.below(18) {
             14 => return vec![words("AUTH bob x")],
@@ -277,12 +274,12 @@ impl Generator {
             12 => self.rng.pick(&["SELECT 0", "SELECT 0", "SELECT 1", "SELECT 99", "SELECT x"]),
             _ => return vec![words(login)],
         };
-        // Mostly switch to RESP3, in which servers push invalidations.
+        // Most pipelines switch to RESP3, in which servers push invalidations.
         let hello = if self.rng.once_in(4) { "CLIENT ID" } else { "HELLO 3" };
         vec![words(line), words(hello)]
     }
 
-    /// Returns by how many microseconds the clock steps forwards or backwards.
+    /// Returns the amount by which the clock steps, in microseconds. A negative amount is a step backwards.
     pub fn step_us(&mut self) -> i64 {
         match self.rng.below(24) {
             0..10 => 0,
@@ -304,7 +301,6 @@ fn watch(tracks: bool, key: &str, pipeline: &mut Vec<Words>) {
     pipeline.push(vec!["PTTL".to_owned(), key.to_owned()]);
 }
 
-/// `MSETEX` of the keys, with a value and a TTL.
 fn set_all(keys: &[String], [value, ttl]: &[String; 2]) -> Words {
     let pairs = keys.iter().flat_map(|key| [key.clone(), value.clone()]);
     let set = ["MSETEX".to_owned(), keys.len().to_string()].into_iter().chain(pairs);

@@ -1,6 +1,7 @@
-//! The model and a real server give identical replies to the same random commands.
+//! Tests that the model and a real server send identical replies to the same random commands.
 //!
-//! `SERVER_MODEL_SEED` repeats a run, and `SERVER_MODEL_COMMANDS` makes it longer.
+//! `SERVER_MODEL_SEED` repeats a run with one seed, and `SERVER_MODEL_COMMANDS` sets the number of commands for each
+//! seed.
 #![cfg(target_os = "linux")]
 #![allow(unreachable_pub, reason = "a test's modules")]
 
@@ -18,12 +19,12 @@ use real::Real;
 use std::collections::BTreeMap;
 use std::env;
 
-/// A snapshot interval that is never reached.
+/// A snapshot schedule that never causes a snapshot.
 const SAVE: &str = "2000000000 1000000000";
 const SEEDS: u64 = 10;
 const COMMANDS: usize = 10_000;
 
-/// The minimum number of replies of each kind: comparing only errors would prove little.
+/// The minimum number of replies of each kind in a run. A comparison of errors only would prove little.
 const KINDS: [(&str, usize); 21] = [
     ("+OK", 10_000),
     (":-1", 1_000),

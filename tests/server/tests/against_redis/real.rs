@@ -1,4 +1,4 @@
-//! The real server and its administrator's connections.
+//! The real server and the connections of its administrator.
 
 use crate::frames;
 use quorlock_test::internals::Version;
@@ -9,17 +9,16 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The longest time that a reply may take.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 const ADMIN: (&str, &str) = ("admin", "secret");
 
-/// Redis 7.0 and later permit `DEBUG` only with an option that older servers do not know.
+/// True if the server forbids `DEBUG` by default. Redis 7.0 and later only permit `DEBUG` with an option, which older
+/// servers do not know.
 static DEBUG_IS_FORBIDDEN: LazyLock<bool> = LazyLock::new(|| {
     let server = kit::Server::start();
     server.try_cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]).is_err()
 });
 
-/// The condition of both servers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     Normal,
@@ -31,11 +30,10 @@ pub enum Condition {
     Forbidden(Vec<&'static str>),
 }
 
-/// A server whose clock is stopped.
 pub struct Real {
     server: kit::Server,
     admin: TcpStream,
-    /// For use while `admin` runs a script.
+    /// The administrator's second connection, for use while `admin` runs a script.
     second: TcpStream,
 }
 
@@ -57,7 +55,7 @@ pub fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     bytes
 }
 
-/// Reads one reply. Returns the part received if the stream ends first.
+/// Reads one reply. If the stream ends before the reply is complete, returns the bytes received so far as an error.
 pub fn read_frame(stream: &mut TcpStream) -> Result<Vec<u8>, Vec<u8>> {
     let mut frame = Vec::new();
     read_part(stream, &mut frame).map(|()| frame.clone()).map_err(|()| frame)
@@ -120,7 +118,7 @@ impl Real {
         self.server.clock()
     }
 
-    /// Returns whether the server always reports exactly the time that its clock shows.
+    /// Returns true if the time that the server reports always equals its clock.
     pub fn follows_its_clock(&mut self) -> bool {
         let start = self.clock().now();
         let seconds = start.duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
@@ -131,7 +129,6 @@ impl Real {
         })
     }
 
-    /// Sends a command as the administrator, and returns the reply.
     pub fn ask(&mut self, words: &[&str]) -> String {
         ask(&mut self.admin, words)
     }
@@ -144,7 +141,7 @@ impl Real {
         kit::eventually(REPLY_TIMEOUT, &words.join(" "), || is_so(&ask(&mut self.second, words)));
     }
 
-    /// Makes snapshots fail, with a directory in place of the snapshot file.
+    /// Makes the server's snapshots fail: a directory is created at the path of the snapshot file.
     fn break_snapshots(&mut self) {
         let reply = self.ask(&["CONFIG", "GET", "dir"]);
         let dir = reply.lines().nth(4).expect("the directory is the second bulk string").to_owned();
@@ -153,7 +150,6 @@ impl Real {
         self.wait_until(&["INFO", "persistence"], |reply| reply.contains("bgsave_status:err"));
     }
 
-    /// Returns the client id of the next connection.
     pub fn next_client_id(&mut self) -> u64 {
         let mut stream = connect(self.addr());
         ask(&mut stream, &["AUTH", ADMIN.0, ADMIN.1]);
@@ -173,7 +169,6 @@ impl Real {
         line.expect("a run id").to_owned()
     }
 
-    /// Returns the server's product and version.
     pub fn version(&mut self) -> Version {
         let info = self.ask(&["INFO", "server"]);
         let version_of = |name: &str| {
@@ -194,7 +189,7 @@ impl Real {
         line.expect("an uptime").parse().expect("a number")
     }
 
-    /// Brings the server from normal operation into `condition`.
+    /// Puts the server into `condition`. The server must be operating normally.
     pub fn induce(&mut self, condition: &Condition) {
         match condition {
             Condition::Normal => {}
@@ -218,7 +213,7 @@ impl Real {
         }
     }
 
-    /// Returns the server from `condition` to normal operation.
+    /// Ends `condition`, so that the server operates normally again.
     pub fn clear(&mut self, condition: &Condition) {
         match condition {
             Condition::Normal => {}

@@ -1,6 +1,6 @@
-//! Random choices that depend only on a seed.
+//! A random number generator whose numbers only depend on a seed.
 
-/// The generator `SplitMix64`.
+/// The random number generator `SplitMix64`.
 pub struct Rng(u64);
 
 impl Rng {
@@ -21,7 +21,7 @@ impl Rng {
         usize::try_from(self.next() % count).expect("less than `count`")
     }
 
-    /// Returns true with a probability of 1 in `times`.
+    /// Returns true with a probability of 1 / `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -1,17 +1,16 @@
-//! quorlock's scripts, built and called as in src/wire/script.rs.
+//! quorlock's Lua scripts, built and called as in src/wire/script.rs.
 
 use crate::generator::Words;
 use sha1_smol::Sha1;
 
 const FENCED: &str = include_str!("../../../../src/wire/scripts/fenced.lua");
 
-/// A script, without and with the code for fencing counters.
+/// The source of a script, without and with the code for fencing counters.
 pub struct Script {
     pub plain: String,
     pub fenced: Option<String>,
 }
 
-/// The arguments for fencing counters.
 pub struct CounterArgs {
     pub least: String,
     pub mode: &'static str,
@@ -32,7 +31,7 @@ impl Script {
         Self { plain: source.to_owned(), fenced: Some(fenced) }
     }
 
-    /// Returns a call with these keys, to which the caller adds the script's arguments.
+    /// Returns a command that calls the script with these keys. The caller appends the script's own arguments.
     pub fn call(&self, by_source: bool, keys: &[String], counter: Option<&CounterArgs>) -> Words {
         let fenced_call = self.fenced.as_ref().zip(counter);
         let source = fenced_call.map_or(&self.plain, |(fenced, _)| fenced);
@@ -68,15 +67,14 @@ impl Scripts {
         }
     }
 
-    /// Returns a call that sets one key and increments its counter. The caller adds value and ttl.
-    pub fn draw(&self, by_source: bool, key: &str, counter: &CounterArgs) -> Words {
+    /// Returns a command that sets `key` and increments its fencing counter. The caller appends the value and the TTL.
+    pub fn acquire_with_token(&self, by_source: bool, key: &str, counter: &CounterArgs) -> Words {
         let keys = [key.to_owned(), counter_key(key)];
         let mut words = self.acquire_fenced.call(by_source, &keys, None);
         words.extend([counter.least.clone(), counter.ttl.clone()]);
         words
     }
 
-    /// Returns the sources in the order in which quorlock loads them.
     pub fn sources(&self) -> impl Iterator<Item = &String> {
         let all =
             [&self.acquire, &self.acquire_fenced, &self.extend, &self.release, &self.read_script];
@@ -84,7 +82,6 @@ impl Scripts {
     }
 }
 
-/// Returns the key of a lock's fencing counter.
 pub fn counter_key(key: &str) -> String {
     format!("{key}#quorlock:token:{{{key}}}")
 }

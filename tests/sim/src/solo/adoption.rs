@@ -7,8 +7,9 @@ use crate::worker::Worker;
 use quorlock::Lease;
 
 impl Worker {
-    /// Another client or the same one adopts a lock. If the new lease is released, the other client
-    /// acquires the lock.
+    /// Checks what becomes of the previous holder's lease when another client or the same client
+    /// adopts the lock. If `is_released` is true, the new lease is then released, and the other
+    /// client acquires the lock.
     pub(super) async fn check_adoption(
         self,
         by_another: bool,
@@ -51,7 +52,7 @@ impl Worker {
         } else if let Some(lost) = lost
             && self.shared.lock().pushes
         {
-            // A check begins at least 100 ms after the previous one, and ends within a node
+            // A check begins at least 100 ms after the previous check and ends within a node
             // timeout.
             let node = nanos(self.times.node_timeout);
             let reported = self.within(100 * MS + 2 * node + self.slack, lost).await;
@@ -68,7 +69,6 @@ impl Worker {
         drop(another.close().await);
     }
 
-    /// Reports a finding unless the previous lease has ended with a reason.
     fn expect_taken_over(&self, given: &Lease, own: &str) {
         let loss = given.loss();
         if given.is_valid() || loss.is_none() {

@@ -1,4 +1,4 @@
-//! Locks whose keys are deleted while they are held.
+//! Checks of locks whose keys are deleted while the locks are held.
 
 use crate::clock::{Instant, MS};
 use crate::process::{millis, nanos};
@@ -24,7 +24,7 @@ impl Worker {
         if futures::poll!(lost.as_mut()).is_ready() {
             return;
         }
-        // Without auto-extension, the keys are tracked from the first extension on.
+        // Without auto-extension, the client tracks the keys from the first extension on.
         let extensions = if is_extended { extensions } else { extensions + 1 };
         for _ in 0..extensions {
             if lease.extend(millis(self.times.ttl_ms)).await.is_err() {
@@ -44,7 +44,7 @@ impl Worker {
             return;
         }
         let since = self.now();
-        // A check begins at least 100 ms after the previous one, and ends within a node timeout.
+        // A check begins at least 100 ms after the previous check and ends within a node timeout.
         let bound = 100 * MS + 2 * nanos(self.times.node_timeout) + self.slack;
         let reported = self.within(bound, lost).await;
         let stalled = self.stalled_since(since.saturating_sub(nanos(self.times.node_timeout)));
@@ -70,10 +70,9 @@ impl Worker {
         }
     }
 
-    /// Deleted keys must not be restored.
     async fn check_not_repaired(&self, own: &str, since: Instant) {
         self.sleep(2 * nanos(self.times.node_timeout)).await;
-        let count = self.shared.lock().keys_of(own);
+        let count = self.shared.lock().count_nodes_with_key(own);
         // Commands that a stalled process writes when it continues may cross the deletion.
         let since = since.saturating_sub(nanos(self.times.node_timeout));
         if count > 0 && self.was_prompt_since(since) {
@@ -82,7 +81,7 @@ impl Worker {
         }
     }
 
-    /// A release reports that the lock was not held to the end.
+    /// Checks that the release of a lock whose keys were deleted does not report success.
     pub(super) async fn release_after_deletion(self) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -102,7 +101,8 @@ impl Worker {
         }
     }
 
-    /// A node that lost the key gets it back once a majority has confirmed that it has the key.
+    /// Checks that an extension restores the key on a node that lost it. This requires that a
+    /// majority confirms that it has the key.
     pub(super) async fn check_repair(self, node: usize) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -117,7 +117,7 @@ impl Worker {
         };
         let extended = lease.extend(millis(self.times.ttl_ms)).await;
         self.sleep(2 * node_timeout).await;
-        let there = self.shared.lock().keys_of(&own);
+        let there = self.shared.lock().count_nodes_with_key(&own);
         let is_due = extended.is_ok() && lease.is_valid() && self.was_prompt_since(begun);
         if is_due && there < count {
             let how = format!("p{}: {own} exists on {there} of {count} nodes", self.process);
@@ -125,11 +125,11 @@ impl Worker {
         }
     }
 
-    /// Deletes the key on all nodes. Returns false if it did not exist.
+    /// Deletes the key `own` on all nodes. Returns false if no node had the key.
     fn delete_everywhere(&self, own: &str) -> bool {
         let core = &mut *self.shared.lock();
         note!(core, "{own} is deleted on all nodes");
-        let is_there = core.keys_of(own) > 0;
+        let is_there = core.count_nodes_with_key(own) > 0;
         for node in 0..core.nodes.len() {
             core.act_on(node, |server, wall| server.delete(own.as_bytes(), wall));
         }

@@ -8,7 +8,7 @@ use crate::process::{millis, nanos};
 use crate::rule::Rule;
 use crate::trace::note;
 use crate::worker::{RuntimeRef, Worker};
-use crate::world::Open;
+use crate::world::UnfinishedTask;
 use futures::future::join;
 use quorlock::{AcquireError, Lease, LeaseRef, Redlock};
 use std::pin::{Pin, pin};
@@ -56,11 +56,11 @@ impl Worker {
                 let how = format!("p{}: close() failed on healthy nodes: {result:?}", self.process);
                 self.checker.state().violated(Rule::Closes, how);
             }
-            // A closed acquire has deleted its keys by now.
-            let left = self.shared.lock().keys_of(&own);
+            // A closed acquire has deleted its keys before `close()` returns.
+            let left = self.shared.lock().count_nodes_with_key(&own);
             (result.is_ok(), holder.is_none() && left > 0)
         };
-        // A waiting acquire must return.
+        // An acquire that is waiting must return when its client is closed.
         let bound = nanos(self.times.connect_timeout) + 2 * every.unwrap_or_default();
         let ((is_closed, is_left), won) = match early {
             Some(won) => (close.await, won),
@@ -84,7 +84,8 @@ impl Worker {
         }
     }
 
-    /// A lease of `client` that was renewed and watched, and has ended.
+    /// Acquires a lease of `client` with auto-extension, watches it, and drops it. Returns a view
+    /// of the ended lease, or `None` if the acquire failed.
     async fn ended_lease(&self, client: &Redlock) -> Option<LeaseRef> {
         let acquire = client.try_acquire(self.own_name(1));
         let lease = acquire.auto_extend(millis(4 * self.times.ttl_ms)).await.ok()?;
@@ -93,7 +94,8 @@ impl Worker {
         Some(view)
     }
 
-    /// Another runtime that can run, if there is one.
+    /// Returns a runtime that is being polled, other than the current one. Returns `None` if there
+    /// is none that could deliver a release.
     fn elsewhere(&self, runtime: usize) -> Option<RuntimeRef> {
         let here = self.runtime_states.running();
         let core = self.shared.lock();
@@ -126,7 +128,7 @@ impl Worker {
         self.spawn(&elsewhere.handle, async move {
             // Start tasks on this runtime that can take over the release.
             if is_served {
-                this.serve().await;
+                this.use_client_here().await;
             }
             let begun = this.now();
             match ends {
@@ -157,7 +159,8 @@ impl Worker {
         let _ = is_done.await;
     }
 
-    /// Extends a lease whose runtime was shut down. The command must be sent from another runtime.
+    /// Extends a lease whose runtime was shut down. Checks that the command is sent from another
+    /// runtime.
     async fn extend_elsewhere(&self, lease: &Lease, home: usize, begun: Instant) {
         let extended = lease.extend(millis(self.times.ttl_ms)).await;
         let stalled = self.shared.lock().stalled_beside(self.process, home, begun);
@@ -167,7 +170,6 @@ impl Worker {
         }
     }
 
-    /// Stops polling `runtime`, and shuts it down after the given time.
     fn stop_polling(&self, runtime: usize, after: Instant) {
         self.runtime_states.stop_polling(runtime);
         let core = &mut *self.shared.lock();
@@ -175,7 +177,6 @@ impl Worker {
         core.events.plan(at, WorldEvent::Shutdown { process: self.process, runtime });
     }
 
-    /// Stops polling `runtime` for the given time.
     fn hold_up(&self, runtime: usize, lasting: Instant) {
         let core = &mut *self.shared.lock();
         note!(core, "runtime {runtime} of p{} is not driven", self.process);
@@ -186,16 +187,17 @@ impl Worker {
         core.events.plan(until, WorldEvent::Tick);
     }
 
-    /// Checks that locks that were released at `begun` are free. Only `unpolled` may have stalled.
+    /// Checks that the locks `names`, which were released at `begun`, are free. Skips the check if
+    /// a runtime other than `unpolled` has stalled since then.
     fn check_freed(&self, names: &[String], begun: Instant, unpolled: usize) {
         let core = self.shared.lock();
         if core.stalled_beside(self.process, unpolled, begun) > 0 {
             return;
         }
-        // The replies of a minority may not have been read. Then only this client can release
-        // there.
+        // The replies of a minority may not have been read. In this case, only this client can
+        // release the lock on these nodes.
         let quorum = core.nodes.len() / 2 + 1;
-        let is_free = |name: &str| core.nodes.len() - core.keys_of(name) >= quorum;
+        let is_free = |name: &str| core.nodes.len() - core.count_nodes_with_key(name) >= quorum;
         let left = names.iter().find(|name| !is_free(name)).cloned();
         drop(core);
         if let Some(name) = left {
@@ -214,17 +216,17 @@ impl Worker {
         }
         let (ready, is_ready) = oneshot::channel();
         let (left, is_left) = oneshot::channel();
-        let (this, planned) = (self.clone(), Open::new(&self.planned));
+        let (this, planned) = (self.clone(), UnfinishedTask::new(&self.planned));
         self.spawn(&elsewhere.handle, async move {
             if is_served_before {
-                this.serve().await;
+                this.use_client_here().await;
             }
             let _ = ready.send(());
             if is_left.await.is_ok() {
                 let begun = this.now();
-                // The next runtime that uses the client delivers the pending releases. It has to
-                // connect first.
-                this.serve().await;
+                // The next runtime that uses the client delivers the pending releases. This runtime
+                // must connect first.
+                this.use_client_here().await;
                 this.sleep(2 * this.freed_after()).await;
                 this.check_freed(&names, begun, home);
             }
@@ -239,8 +241,8 @@ impl Worker {
         std::future::poll_fn(|_| Poll::<()>::Pending).await;
     }
 
-    /// Uses the client on this runtime.
-    async fn serve(&self) {
+    /// Uses the client on the current runtime, so that the client has tasks there.
+    async fn use_client_here(&self) {
         let own = self.own_name(9);
         if let Some(lease) = self.own_lease(&own).await {
             drop(lease.release().await);

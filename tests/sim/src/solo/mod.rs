@@ -1,5 +1,5 @@
-//! Calls on locks that no other task uses, with healthy nodes and network. Stronger guarantees
-//! apply to them than to contended locks.
+//! Calls on locks that no other task uses, while nodes and network are healthy. Stronger guarantees
+//! apply to these calls than to calls on contended locks.
 
 mod adoption;
 mod deletion;
@@ -15,53 +15,58 @@ use quorlock::{Lease, Redlock};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SoloCall {
-    /// Polls the acquire only at the given interval.
+    /// The acquire is polled only at the interval `every`.
     RarelyPolled { every: Instant, waits: bool },
-    /// The same, while another task holds the lock for longer than the wait.
+    /// The acquire times out, because another task holds the lock for longer than `wait`. The
+    /// acquire is polled only at the interval `every`.
     TimesOut { every: Instant, wait: Instant },
-    /// Another client deletes the key after some extensions, and the holder awaits the loss.
+    /// Another client deletes the key after some extensions, while the holder waits for the loss.
     Deleted { after: Instant, extensions: u32, is_extended: bool },
-    /// The key is deleted, and the lease is released before the holder notices.
+    /// The key is deleted, and the lease is released before the holder notices the deletion.
     DeletedBeforeRelease,
-    /// The same client or another one adopts the lock; then a third client acquires it.
+    /// The same client or another client adopts the lock. If the new lease is released, the other
+    /// client then acquires the lock.
     Adopted { by_another: bool, is_watched: bool, is_released: bool },
     /// One node loses the key, and the lease is extended.
     Repaired { node: usize },
-    /// The client is closed while it acquires the lock, or while another task holds it.
+    /// The client is closed while it acquires the lock. Another client may hold the lock.
     Closed { after: Instant, at_least: bool, waits: bool, is_held: bool, every: Option<Instant> },
-    /// The lease is released on another runtime than its own, which is not polled.
+    /// The lease is released on another runtime, while its own runtime is not polled.
     OtherRuntime { runtime: usize },
-    /// The same, and the own runtime is shut down after the given time. The other runtime has used
-    /// the client before, or not.
+    /// The lease is released on another runtime, and its own runtime is shut down after the time
+    /// `after`. If `is_served` is true, the other runtime has used the client before.
     RuntimeEnds { runtime: usize, after: Instant, is_served: bool },
     /// An acquire with long retry pauses waits for the lock, which is then released.
     Pushed { after: Instant },
-    /// The same for several locks of one acquire, which are released with a gap.
+    /// An acquire of several locks has long retry pauses. The locks are released one after the
+    /// other, with the pause `gap` in between.
     PushedEach { after: Instant, gap: Instant },
-    /// The same, and an earlier waiter is no longer polled and is dropped after the given time. It
-    /// was skipped before, or not.
+    /// The lock is released while an earlier waiter is no longer polled. That waiter is dropped
+    /// after the time `leaves`. If `is_skipped` is true, the queue has already skipped the waiter
+    /// before the release.
     PushedNext { after: Instant, leaves: Instant, is_skipped: bool },
     /// The first of several waiters is polled a few times, and then never again.
     NotPolled { polls: u32, others: u32 },
-    /// The lease is dropped, and its runtime is shut down before it runs again. Another runtime
-    /// uses the client before that, or after it.
+    /// The lease is dropped, and its runtime is shut down before it can run again. Another runtime
+    /// then uses the client. If `is_served_before` is true, that runtime has also used the client
+    /// before.
     Orphaned { runtime: usize, count: u32, is_served_before: bool },
 }
 
 impl SoloCall {
     pub(crate) fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
         let (ttl, node) = (scenario.ttl(), nanos(scenario.times.node_timeout));
-        let often = |dice: &mut Dice| dice.of_any_size(MS, ttl / 4);
+        let often = |dice: &mut Dice| dice.log_uniform(MS, ttl / 4);
         let runtime = dice.index(MOST_RUNTIMES);
         match dice.below(12) {
             0 => Self::RarelyPolled { every: often(dice), waits: dice.chance(500) },
             1 => Self::Deleted {
-                after: dice.of_any_size(MS, ttl),
+                after: dice.log_uniform(MS, ttl),
                 extensions: u32::try_from(dice.below(3)).expect("few"),
                 is_extended: dice.chance(600),
             },
             2 => Self::Closed {
-                after: dice.of_any_size(MS / 20, node / 2),
+                after: dice.log_uniform(MS / 20, node / 2),
                 at_least: dice.chance(500),
                 waits: dice.chance(500),
                 is_held: dice.chance(300),
@@ -71,18 +76,18 @@ impl SoloCall {
             4 => {
                 Self::RuntimeEnds { runtime, after: dice.below(node), is_served: dice.chance(500) }
             }
-            5 if dice.chance(500) => Self::Pushed { after: dice.of_any_size(MS, ttl / 10) },
+            5 if dice.chance(500) => Self::Pushed { after: dice.log_uniform(MS, ttl / 10) },
             5 => Self::PushedEach {
-                after: dice.of_any_size(MS, ttl / 10),
-                gap: dice.of_any_size(MS / 20, 5 * MS),
+                after: dice.log_uniform(MS, ttl / 10),
+                gap: dice.log_uniform(MS / 20, 5 * MS),
             },
             6 => Self::PushedNext {
-                after: dice.of_any_size(MS, ttl / 10),
-                leaves: dice.of_any_size(MS / 20, 50 * MS),
+                after: dice.log_uniform(MS, ttl / 10),
+                leaves: dice.log_uniform(MS / 20, 50 * MS),
                 is_skipped: dice.chance(500),
             },
             7 if dice.chance(500) => {
-                Self::TimesOut { every: often(dice), wait: dice.of_any_size(node, ttl / 4) }
+                Self::TimesOut { every: often(dice), wait: dice.log_uniform(node, ttl / 4) }
             }
             7 => Self::NotPolled {
                 polls: 1 + u32::try_from(dice.below(3)).expect("few"),
@@ -136,31 +141,29 @@ impl Worker {
         }
     }
 
-    /// The name of a lock that no other task uses.
     pub(super) fn own_name(&self, which: u32) -> String {
         let mut state = self.checker.state();
         state.calls += 1;
         format!("own{}-{}-{}-{which}", self.process, self.name, state.calls)
     }
 
-    /// Returns true if no part of the process has stalled since `begun`.
     pub(crate) fn was_prompt_since(&self, begun: Instant) -> bool {
         self.is_prompt && self.stalled_since(begun) == 0
     }
 
-    /// Maximum time until a released lock is free. The longest way of a release includes a new
+    /// Returns the maximum time until a released lock is free. The slowest release needs a new
     /// connection.
     pub(super) fn freed_after(&self) -> Instant {
         nanos(self.times.connect_timeout) + 4 * nanos(self.times.node_timeout) + self.slack
     }
 
-    /// Acquires a lock that no other task uses. `None` if the nodes were not reached in time.
+    /// Acquires a lock that no other task uses. Returns `None` if the nodes were not reached in
+    /// time.
     pub(super) async fn own_lease(&self, own: &str) -> Option<Lease> {
         let acquire = self.redlock.acquire(own).wait(millis(self.times.ttl_ms));
         acquire.await.ok()
     }
 
-    /// Another client of this process, and its number.
     pub(crate) fn another_client(&self) -> (u64, Redlock) {
         let number = 1_000 * (self.name as u64 + 1) + self.checker.state().calls % 1_000;
         (number, (self.another)(number))

@@ -1,5 +1,5 @@
-//! Waiters of a lock that is free or becomes free: notified by pushes, polled rarely, or queued
-//! behind a waiter that is not polled.
+//! Checks of waiters whose lock is free or becomes free. The waiters are notified by pushes, polled
+//! rarely, or queued behind a waiter that is not polled.
 
 use crate::clock::{Instant, MS, S};
 use crate::process::millis;
@@ -33,7 +33,8 @@ impl Worker {
         }
     }
 
-    /// A waiter is notified by the nodes, even if its retry pause is long.
+    /// Checks that the nodes notify a waiter with a long retry pause, so that it acquires the
+    /// released lock at once.
     pub(super) async fn expect_push(self, after: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -48,8 +49,8 @@ impl Worker {
         drop(client.close().await);
     }
 
-    /// An acquire of several locks is notified of each release, regardless of which node reported
-    /// which conflict.
+    /// Checks that an acquire of several locks is notified of each release, regardless of which
+    /// node reported which conflict.
     pub(super) async fn expect_push_of_each(self, after: Instant, gap: Instant) {
         let names = [0, 1].map(|which| self.own_name(which));
         let Some(first) = self.own_lease(&names[0]).await else { return };
@@ -69,7 +70,8 @@ impl Worker {
         drop(client.close().await);
     }
 
-    /// The same, but the first notified waiter is not polled, and is dropped later.
+    /// Checks that a waiter acquires the lock even though an earlier waiter was notified, not
+    /// polled, and dropped.
     pub(super) async fn expect_push_of_next(
         self,
         after: Instant,
@@ -79,7 +81,7 @@ impl Worker {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let (_, client) = self.another_client();
-        // Its short retry pauses keep it active.
+        // Short retry pauses keep the first waiter active.
         let restless = RetryPolicy::jittered(millis(20)..millis(40));
         let wait = millis(self.times.ttl_ms);
         let mut first = Box::pin(client.acquire(&own).wait(wait).retry(restless));
@@ -102,7 +104,8 @@ impl Worker {
         drop(client.close().await);
     }
 
-    /// An acquire that retries on its own only every few seconds.
+    /// Configures an acquire with retry pauses of several seconds. Only a notification can make it
+    /// retry sooner.
     fn with_patience(&self, acquire: Acquire) -> Acquire {
         let pause = RetryPolicy::jittered(millis(3_000)..millis(4_000));
         acquire.wait(millis(self.times.ttl_ms)).retry(pause)
@@ -119,7 +122,8 @@ impl Worker {
         }
     }
 
-    /// The deadline ends a call at the next poll, or one poll later after a final attempt.
+    /// Checks that an acquire that times out returns at the next poll, or one poll later after a
+    /// final attempt.
     pub(super) async fn wait_until_timeout(self, every: Instant, wait: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -129,7 +133,8 @@ impl Worker {
         drop(lease);
     }
 
-    /// A waiter that is not polled delays the others by at most 2 s.
+    /// Checks that an unpolled waiter does not block the waiters behind it. It delays them by at
+    /// most 2 s, and the check allows 5 s plus the slack.
     pub(super) async fn leave_unpolled(self, polls: u32, others: u32) {
         let own = self.own_name(0);
         let begun = self.now();

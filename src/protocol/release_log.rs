@@ -1,16 +1,13 @@
-//! When each node became free of the keys that blocked an attempt.
+//! Records when each node deleted a conflicting key, so that refused attempts are repeated soon.
 //!
 //! A node sends a push when a key is deleted. For a lock of several keys, each node reports one conflicting key, and
 //! nodes may report different keys. Only pushes for the reported key matter. The report can arrive after the push, so
 //! both are stored and compared on request. Deletions are stored once per key, for all attempts, with their [`Epoch`].
 //! An attempt asks for the deletions since it began.
 //!
-//! Events:
-//!
-//! - [`ReleaseLog::handle_freed`]: a node reports that the key was deleted.
-//! - [`ReleaseLog::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
-//!
-//! Query: [`ReleaseLog::free_from`] returns when a node is free of the key.
+//! [`ReleaseLog::handle_freed`] records that a node reported the deletion of the key. [`ReleaseLog::handle_release`]
+//! records that a lease of this process has ended, and that its deletes are on their way to all nodes.
+//! [`ReleaseLog::free_from`] returns when a node is free of the key.
 
 use super::quorum::{NodeId, NodeSet};
 use super::validity::Time;
@@ -19,7 +16,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FreeNodes {
     pub(crate) nodes: NodeSet,
-    /// When the last of these nodes is free.
+    /// The time from which all of these nodes are free.
     pub(crate) from: Time,
 }
 
@@ -40,30 +37,31 @@ impl Epoch {
     }
 }
 
-/// The latest deletions of one key.
+/// The latest deletion of one key on each node.
 #[derive(Debug, Default)]
 pub(crate) struct ReleaseLog {
     freed: BTreeMap<NodeId, Epoch>,
-    /// The latest release by this process, and the time from which the key is free.
+    /// The latest release of a lease of this process, and the time from which the key is free.
     released: Option<(Epoch, Time)>,
 }
 
 impl ReleaseLog {
-    pub(crate) fn handle_freed(&mut self, node: NodeId, moment: Epoch) {
-        self.freed.insert(node, moment);
+    pub(crate) fn handle_freed(&mut self, node: NodeId, epoch: Epoch) {
+        self.freed.insert(node, epoch);
     }
 
-    /// Records that a lease of this process ends. The key is free on all nodes from `at` on.
-    pub(crate) fn handle_release(&mut self, at: Time, moment: Epoch) {
-        self.released = Some((moment, at));
+    /// Records the release of a lease held by this process. The key is free on all nodes from `at` onwards.
+    pub(crate) fn handle_release(&mut self, at: Time, epoch: Epoch) {
+        self.released = Some((epoch, at));
     }
 
-    /// Returns the time from which the key is free on `node`, if it was deleted after `began`.
+    /// Returns the time from which the key is free on `node`. Returns `None` if the key was not deleted after the
+    /// attempt began at `began`.
     pub(crate) fn free_from(&self, node: NodeId, began: Epoch) -> Option<Time> {
-        if self.freed.get(&node).is_some_and(|moment| *moment > began) {
+        if self.freed.get(&node).is_some_and(|epoch| *epoch > began) {
             return Some(Time::default());
         }
-        self.released.filter(|(moment, _)| *moment > began).map(|(_, at)| at)
+        self.released.filter(|(epoch, _)| *epoch > began).map(|(_, at)| at)
     }
 }
 
@@ -76,7 +74,7 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    fn moments() -> [Epoch; 4] {
+    fn epochs() -> [Epoch; 4] {
         let first = Epoch::default();
         [first, first.next(), first.next().next(), first.next().next().next()]
     }
@@ -84,7 +82,7 @@ mod tests {
     #[test]
     fn deletion_counts_on_its_node_for_earlier_attempts() {
         let [first, second] = [0, 1].map(NodeId::new);
-        let [start, one, two, three] = moments();
+        let [start, one, two, three] = epochs();
         let mut key = ReleaseLog::default();
         assert_eq!(key.free_from(first, start), None);
         key.handle_freed(first, two);
@@ -97,7 +95,7 @@ mod tests {
 
     #[test]
     fn release_frees_all_nodes() {
-        let [start, one, two, three] = moments();
+        let [start, one, two, three] = epochs();
         let mut key = ReleaseLog::default();
         key.handle_release(at(70), two);
         for node in [0, 1].map(NodeId::new) {
@@ -110,7 +108,7 @@ mod tests {
 
     #[test]
     fn deletion_on_a_node_overrides_a_delayed_release() {
-        let [start, one, two, _] = moments();
+        let [start, one, two, _] = epochs();
         let [first, second] = [0, 1].map(NodeId::new);
         let mut key = ReleaseLog::default();
         key.handle_release(at(9), one);

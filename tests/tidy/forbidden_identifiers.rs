@@ -1,4 +1,4 @@
-//! Identifiers that a part of the code must not use.
+//! Checks that certain identifiers do not occur in parts of the code that must not use them.
 
 use crate::sources::sources;
 use proc_macro2::{TokenStream, TokenTree};
@@ -29,7 +29,6 @@ const IMPURE: [&str; 21] = [
     "Mutex",
 ];
 
-/// Appends every identifier of `tokens`, with its line.
 fn identifiers(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
     for token in tokens {
         match token {
@@ -47,7 +46,7 @@ fn identifiers_of(file: &syn::File) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn the_protocol_is_pure() {
+fn protocol_does_no_io() {
     let mut impure = Vec::new();
     let sources = sources("src/protocol");
     assert!(sources.len() >= 6, "src/protocol has too few files: {}", sources.len());
@@ -61,13 +60,12 @@ fn the_protocol_is_pure() {
     assert!(impure.is_empty(), "clock, randomness, I/O, waiting or logging: {impure:#?}");
 }
 
-/// The published package does not contain `tests/kit`, which starts servers, but its unit tests must compile.
-/// Impure identifiers that the coordinator may use: values and errors of the `redis` crate, the state of nodes' clocks, and
-/// UUIDs from its source of randomness.
+/// Impure identifiers that the coordinator may use: values and errors of the `redis` crate, the state of the nodes'
+/// clocks, and UUIDs from the coordinator's own source of randomness.
 const PERMITTED_IN_COORDINATOR: [&str; 4] = ["redis", "io", "clock", "uuid"];
 
 #[test]
-fn the_coordinator_is_sans_io() {
+fn coordinator_does_no_io() {
     let mut impure = Vec::new();
     let sources = sources("src/coordinator");
     assert!(sources.len() >= 20, "src/coordinator has too few files: {}", sources.len());
@@ -82,6 +80,8 @@ fn the_coordinator_is_sans_io() {
     assert!(impure.is_empty(), "src/coordinator uses {impure:#?}");
 }
 
+/// Checks that unit tests start no servers. They must compile in the published package, which does not contain
+/// `tests/kit`.
 #[test]
 fn unit_tests_start_no_servers() {
     let mut users = sources("src");

@@ -1,4 +1,4 @@
-//! A lower bound: the cost of the network and the servers without any safety.
+//! The lower bound of the cost of a lock: the network and the servers, without any safety.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,25 +9,25 @@ use redis::{AsyncConnectionConfig, Cmd, Value};
 
 use crate::contender::{Contender, TTL, nodelay_client};
 
-/// Deletes KEYS\[1\] if its value is ARGV\[1\]. Returns the number of deleted keys.
+/// A script that deletes KEYS\[1\] if its value is ARGV\[1\], and returns the number of deleted keys.
 pub(crate) const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
-/// A raw fan-out over one multiplexed connection per node that returns at the quorum.
+/// A contender that sends each command to all nodes and returns at the quorum, over one multiplexed connection per
+/// node.
 ///
-/// Without clean-up, validity, timeouts and reconnects, so it is not a lock.
-pub(crate) struct Floor {
+/// This is not a lock: it has no clean-up, validity, timeouts or reconnects.
+pub(crate) struct RawFanOut {
     nodes: Vec<MultiplexedConnection>,
     release_sha: String,
     next_value: AtomicU64,
 }
 
-/// A key and its value.
 pub(crate) struct Held {
     key: String,
     value: String,
 }
 
-impl Contender for Floor {
+impl Contender for RawFanOut {
     const NAME: &'static str = "raw fan-out";
     type Lock = Held;
 
@@ -66,8 +66,9 @@ impl Contender for Floor {
     }
 }
 
-impl Floor {
-    /// Sends `command` to all nodes. Returns once a majority has replied `expected`.
+impl RawFanOut {
+    /// Sends `command` to all nodes. Returns when a majority has replied with `expected`, and fails if that is no
+    /// longer possible.
     async fn at_quorum(&self, command: &Cmd, expected: &Value) -> Result<(), String> {
         let mut replies: FuturesUnordered<_> = self
             .nodes

@@ -1,4 +1,4 @@
-//! Traces as text.
+//! Converts traces of the model to text.
 
 use crate::action::Action;
 use crate::channel::Verb;
@@ -9,7 +9,6 @@ use crate::setting::{Crash, Setting};
 use crate::state::{ClientPhase, ExtensionPhase, State};
 use std::cmp::Ordering;
 
-/// Describes the steps from `start`, one numbered line each.
 pub(crate) fn describe<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
@@ -136,8 +135,9 @@ fn connect<const C: usize, const K: usize>(
     let ModelNode::Up { age, .. } = before.nodes[node] else {
         unreachable!("with a guard, a node restarts at once")
     };
-    let (client_name, term) = (name(client), setting.oldest());
-    let age = if age < term { format!("{} old", ticks(age)) } else { "old".to_owned() };
+    let (client_name, quarantine_period) = (name(client), setting.oldest());
+    let age =
+        if age < quarantine_period { format!("{} old", ticks(age)) } else { "old".to_owned() };
     let counts = after.clients[client].counts(setting, node);
     let effect = if counts { "counts" } else { "does not count yet" };
     format!("{client_name} connects to node {}, which is {age}: it {effect}", node + 1)
@@ -162,7 +162,7 @@ fn receive<const C: usize, const K: usize>(
         }
         Decided::Held(left) => format!("{text}; {client_name} HOLDS THE LOCK, for {}", ticks(left)),
         Decided::TooLate => format!("{text}; too late: {client_name} sends releases to all nodes"),
-        Decided::Over => {
+        Decided::Failed => {
             format!("{text}; no quorum possible: {client_name} sends releases to all nodes")
         }
     }

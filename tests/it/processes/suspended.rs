@@ -1,4 +1,4 @@
-//! A process that was suspended while the servers closed its idle connections.
+//! Tests of a process that is suspended while the servers close its idle connections.
 
 use super::late::read_value;
 use crate::{SOON, all_up, eventually, ms};
@@ -7,8 +7,8 @@ use quorlock::Redlock;
 use std::io::{BufReader, Write};
 use std::process::Command;
 
-const NODES: &str = "QUORLOCK_THAWED_NODES";
-const THREADS: &str = "QUORLOCK_THAWED_THREADS";
+const NODES: &str = "QUORLOCK_SUSPENDED_NODES";
+const THREADS: &str = "QUORLOCK_SUSPENDED_THREADS";
 
 const ROUNDS: usize = 4;
 
@@ -40,11 +40,11 @@ fn locker() {
     });
 }
 
-/// Returns the outcome of the first attempt after each suspension.
+/// Suspends a process several times. Returns the outcome of the first attempt after each suspension.
 async fn outcomes(threads: &str) -> Vec<String> {
     let cluster = Cluster::start_with(3, &Server::builder().arg("--timeout").arg("1"));
     let mut command = Command::new(std::env::current_exe().expect("the executable has a path"));
-    command.args(["--ignored", "--exact", "processes::thawed::locker", "--nocapture"]);
+    command.args(["--ignored", "--exact", "processes::suspended::locker", "--nocapture"]);
     command.env(NODES, cluster.urls().join(",")).env(THREADS, threads);
     let (child, Pipes { mut stdin, stdout, stderr: _ }) = Child::spawn(&mut command);
     let mut lines = BufReader::new(stdout);

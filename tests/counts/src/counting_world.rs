@@ -1,4 +1,4 @@
-//! A [`World`] on real clocks and sockets that counts reads, writes and clock reads.
+//! A [`World`] with real clocks and sockets. It counts socket reads, socket writes and clock reads.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-/// The calls that a client made to its world.
 #[derive(Default)]
 pub(crate) struct Calls {
     streams: AtomicUsize,
@@ -23,12 +22,12 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Completed reads and writes on sockets.
+    /// Returns the number of completed socket reads and writes.
     pub(crate) fn stream_calls(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Reads of the monotonic and the wall clock.
+    /// Returns the number of reads of the monotonic clock and the wall clock.
     pub(crate) fn clock_reads(&self) -> usize {
         self.clocks.load(Ordering::Relaxed)
     }
@@ -42,20 +41,21 @@ impl Calls {
     }
 }
 
-/// The operating system's clocks and sockets; each alarm is a task of `handle`.
-pub(crate) struct Counted {
+/// A [`World`] that uses the operating system's clocks and sockets and counts their use. Each alarm is a task on
+/// `handle`.
+pub(crate) struct CountingWorld {
     handle: Handle,
     calls: Arc<Calls>,
     origin: Instant,
 }
 
-impl Counted {
+impl CountingWorld {
     pub(crate) fn new(handle: Handle, calls: Arc<Calls>) -> Self {
         Self { handle, calls, origin: Instant::now() }
     }
 }
 
-impl World for Counted {
+impl World for CountingWorld {
     fn now(&self) -> Duration {
         self.calls.count_clock_read();
         self.origin.elapsed()
@@ -95,7 +95,8 @@ impl World for Counted {
     }
 }
 
-/// Rings only at its own time: `hasten` is ignored, because the counted work never shortens a deadline.
+/// An alarm that cannot be set to an earlier time. The measured work never shortens a deadline, so `hasten` has no
+/// effect.
 struct CountedAlarm(AbortHandle);
 
 impl Alarm for CountedAlarm {
@@ -108,7 +109,7 @@ impl Drop for CountedAlarm {
     }
 }
 
-/// A socket that counts each completed read or write as one system call.
+/// A socket that counts each completed read or write, because each one is a system call.
 struct Socket {
     stream: TcpStream,
     calls: Arc<Calls>,

@@ -1,40 +1,40 @@
-//! Quality of the network, and delays of the scheduling of processes.
+//! The quality of the network, and delays in the scheduling of processes.
 
 use crate::clock::{Instant, MS, US};
 use crate::dice::Dice;
 use crate::mode::Mode;
 
-/// The network of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Weather {
-    /// Minimum and maximum delay of a normal packet.
+pub(crate) struct NetworkQuality {
+    /// The minimum and maximum delay of a normal packet.
     pub(crate) delay: (Instant, Instant),
-    /// Slow packets per thousand, which take up to `long`, and packets per thousand that break
-    /// their connection.
+    /// The number of slow packets per thousand. A slow packet takes up to `longest_delay`. `breaks`
+    /// is the number of packets per thousand that break their connection.
     pub(crate) slow: u64,
-    pub(crate) long: Instant,
+    pub(crate) longest_delay: Instant,
     pub(crate) breaks: u64,
-    /// Broken connections per thousand that deliver their packets late.
+    /// How many of a thousand broken connections deliver their remaining packets late. The other
+    /// broken connections lose them.
     pub(crate) late: u64,
-    /// Packets per thousand that arrive in two parts.
+    /// The number of packets per thousand that arrive in two parts.
     pub(crate) splits: u64,
-    /// Pipelines with `TIME` per thousand that are cut off before it.
+    /// How many of a thousand pipelines with `TIME` are cut off before the `TIME`.
     pub(crate) cuts: u64,
-    /// Commands per thousand before which a lock's key is lost on the node.
+    /// The probability per thousand that the node loses a lock's key before it executes a command.
     pub(crate) key_losses: u64,
 }
 
-/// Delays of tasks and alarms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delays {
-    /// Woken tasks per thousand that must wait, for at most `longest`.
+    /// How many of a thousand woken tasks must wait before they are polled. The wait is at most
+    /// `longest`.
     pub(crate) holds: u64,
     pub(crate) longest: Instant,
-    /// Maximum delay of the alarm thread.
+    /// The maximum delay of the alarm thread.
     pub(crate) late_alarms: Instant,
 }
 
-impl Weather {
+impl NetworkQuality {
     pub(crate) fn draw(mode: Mode, ttl: Instant, timeout: Instant, dice: &mut Dice) -> Self {
         let steps = mode.has_steps();
         let share = dice.pick(match mode {
@@ -50,7 +50,7 @@ impl Weather {
             return Self {
                 delay,
                 slow: 0,
-                long: 0,
+                longest_delay: 0,
                 breaks: 0,
                 late: 0,
                 splits: 0,
@@ -61,7 +61,7 @@ impl Weather {
         Self {
             delay,
             slow: dice.pick(if steps { &[0, 20, 100, 300] } else { &[0, 0, 10, 50, 200] }),
-            long: if dice.chance(500) { 2 * timeout } else { ttl },
+            longest_delay: if dice.chance(500) { 2 * timeout } else { ttl },
             breaks: dice.pick(&[0, 0, 5, 30]),
             late: dice.pick(&[0, 500, 900]),
             splits: dice.pick(&[0, 0, 100]),

@@ -1,33 +1,33 @@
-//! Converts the coordinator's failure of an acquire to the public [`AcquireError`].
+//! Converts the coordinator's result of an acquire to a [`Lease`](crate::Lease), or to the public [`AcquireError`].
 
 use super::inner::Inner;
 use crate::coordinator::AcquireFailure;
-use crate::engine::{Acquiring, Failure};
+use crate::engine::{Failure, PendingAcquire};
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::node::NoRuntime;
-use crate::observe::{Report, Tag};
+use crate::observe::{AcquireTag, Report};
 use crate::protocol::{Refusal, Ttl};
 use crate::wire::{Key, Keys};
 
 impl Inner {
-    pub(super) async fn obtain(
+    pub(super) async fn await_lease(
         &self,
-        acquiring: Result<Acquiring, Failure>,
+        pending: Result<PendingAcquire, Failure>,
         keys: &Keys,
         ttl: Ttl,
-        tag: Tag,
+        tag: AcquireTag,
     ) -> Result<Lease, AcquireError> {
-        let won = match acquiring {
-            Ok(acquiring) => acquiring.won().await,
+        let acquired = match pending {
+            Ok(pending) => pending.lease().await,
             Err(failure) => Err(failure),
         };
-        let won = won.map_err(|failure| self.explain(failure, keys))?;
-        let lease = self.backing.lease(won, ttl, tag);
+        let acquired = acquired.map_err(|failure| self.acquire_error(failure, keys))?;
+        let lease = self.backing.lease(acquired, ttl, tag);
         if self.driver.is_closed() { Err(AcquireError::Closed) } else { Ok(lease) }
     }
 
-    fn explain(&self, failure: Failure, keys: &Keys) -> AcquireError {
+    fn acquire_error(&self, failure: Failure, keys: &Keys) -> AcquireError {
         let max_ttl = self.settings.limits.max_ttl;
         let holds =
             |key: &Key| self.driver.engine().with(|it, now| it.holds(key, now)).unwrap_or_default();

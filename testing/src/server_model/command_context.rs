@@ -5,13 +5,13 @@ use crate::server_model::output::ConnId;
 use crate::server_model::server::Server;
 use crate::server_model::session::ClientSession;
 
-pub(crate) struct Turn<'a> {
+pub(crate) struct CommandContext<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) conn: ConnId,
     pub(crate) is_in_script: bool,
 }
 
-impl Turn<'_> {
+impl CommandContext<'_> {
     pub(crate) fn session(&mut self) -> &mut ClientSession {
         self.server
             .sessions
@@ -23,7 +23,8 @@ impl Turn<'_> {
         self.session().db
     }
 
-    /// Reads a key. If the key has expired, deletes the key, except on a replica, and returns `None`.
+    /// Reads a key. Returns `None` if the key does not exist or has expired. An expired key is also
+    /// deleted, except on a replica.
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<Entry> {
         let (db, now) = (self.db(), self.server.now_ms());
         let entry = self.server.keyspace.get(db, key)?;
@@ -49,8 +50,9 @@ impl Turn<'_> {
         self.touch(key, false);
     }
 
-    /// Sends the invalidations of a changed key. Before Redis 7.0, neither an expiry nor a change by
-    /// a script counts as the connection's own change.
+    /// Sends invalidations for a key that has changed or expired. Before Redis 7.0, neither an
+    /// expiry nor a change by a script counts as the connection's own change, so `NOLOOP` does not
+    /// apply.
     fn touch(&mut self, key: &[u8], is_expired: bool) {
         let is_own = self.server.config.version.has((7, 0)) || !is_expired && !self.is_in_script;
         self.server.invalidate(key, is_own.then_some(self.conn));

@@ -1,26 +1,24 @@
-//! Acquires a lock as the options specify, runs work under it, releases it, and closes the client.
+//! Acquires a lock, runs work while the lock is held, releases the lock, and closes the client.
 
 use crate::exit::{Code, Failure};
 use crate::guard::{self, End, Guard, Signals, orphans};
 use crate::nodes::Client;
 use crate::options::{LockOptions, WaitOptions};
-use crate::settings::VerbOptions;
+use crate::settings::AvailableOptions;
 use crate::{output, progress, quarantine, resource};
 use quorlock::{Acquire, AcquireError, Holder, Lease, ReleaseError, ReleaseOutcome};
 use std::time::Duration;
 use tokio::select;
 
-/// The resources to lock and the options of the lock.
 pub(crate) struct LockRequest<'a> {
     pub(crate) resources: &'a [&'a [u8]],
     pub(crate) lock: &'a LockOptions,
     pub(crate) wait: &'a WaitOptions,
-    /// Whether to request a fencing token.
     pub(crate) fenced: bool,
 }
 
-/// Runs `work` and then closes the client, even if the work failed: closing delivers pending releases. As process 1,
-/// also reaps orphans.
+/// Runs `work` and then closes the client. The client is closed even if the work failed, because closing delivers
+/// pending releases. If quorlock is process 1, also reaps orphans.
 pub(crate) async fn with_client<T>(
     client: Client,
     work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
@@ -31,7 +29,6 @@ pub(crate) async fn with_client<T>(
     done
 }
 
-/// Acquires the lock, runs the command until it ends or the lease is lost, and releases the lock.
 pub(crate) async fn run_guarded(
     client: &Client,
     wanted: &LockRequest<'_>,
@@ -41,7 +38,7 @@ pub(crate) async fn run_guarded(
     with_lock(client, wanted, signals, async |lease, signals| guard.run(lease, signals).await).await
 }
 
-/// Acquires the lock, runs `work`, and releases the lock even if the work failed.
+/// Acquires the lock, runs `work`, and releases the lock. The lock is released even if the work failed.
 pub(crate) async fn with_lock<T>(
     client: &Client,
     wanted: &LockRequest<'_>,
@@ -50,7 +47,7 @@ pub(crate) async fn with_lock<T>(
 ) -> Result<T, Failure> {
     let lease = acquire_or_signal(client, wanted, signals).await?;
     let done = work(&lease, signals).await;
-    // The work has reported a loss.
+    // If the lease was lost, `work` has already printed a message.
     let is_lost = lease.loss().is_some();
     let released = lease.release().await;
     if !is_lost {
@@ -59,8 +56,9 @@ pub(crate) async fn with_lock<T>(
     done
 }
 
-/// An acquire with the options' limits, auto-extended until the release. `--no-wait` makes one attempt; otherwise the
-/// wait is bounded by `--wait` or the setting `wait`, or unlimited without both.
+/// Builds the acquire. Its lease is renewed automatically until the release or `--max-hold`. With `--no-wait`, the
+/// client makes one attempt. Otherwise, `--wait` or the `wait` setting limits the waiting time, which is unlimited by
+/// default.
 fn acquire(client: &Client, wanted: &LockRequest<'_>) -> Acquire {
     let LockRequest { resources, lock, wait, fenced } = wanted;
     let redlock = &client.redlock;
@@ -80,8 +78,9 @@ fn acquire(client: &Client, wanted: &LockRequest<'_>) -> Acquire {
     if *fenced { acquire.fenced() } else { acquire }
 }
 
-/// Acquires the lease and shows progress on a terminal. If another client holds the lock, the failure has the exit code
-/// of `--conflict-exit-code`; a signal that ends the wait has its own exit code.
+/// Acquires the lock, and shows progress unless `--no-wait` or `--quiet` is set. If another client holds the lock, the
+/// failure has the exit code of `--conflict-exit-code`. If a signal ends the wait, the failure has the exit code for
+/// the signal.
 async fn acquire_or_signal(
     client: &Client,
     wanted: &LockRequest<'_>,
@@ -111,7 +110,7 @@ async fn acquire_failure(
 ) -> Failure {
     let AcquireError::Contended { report, .. } = &error else {
         let is_unavailable = error.is_unavailable();
-        let mut failure = Failure::acquire(&error, VerbOptions::Lock).about(wanted.resources);
+        let mut failure = Failure::acquire(&error, AvailableOptions::Lock).about(wanted.resources);
         if is_unavailable && let Some(reason) = quarantine::reason(client) {
             failure.message = format!("{}; {reason}", failure.message);
         }
@@ -123,17 +122,18 @@ async fn acquire_failure(
     }
     let message = match find_holder(client, wanted.resources).await {
         Some((name, holder)) => {
-            format!("{} is {}: {report}", resource::shown(name), described(&holder))
+            format!("{} is {}: {report}", resource::display_name(name), described(&holder))
         }
         None => format!(
             "{}: not acquired: the key exists on too many nodes, but no holder has a majority: {report}",
-            resource::all_shown(wanted.resources)
+            resource::display_names(wanted.resources)
         ),
     };
     Failure::new(code, message)
 }
 
-/// The first of the resources that a quorum of nodes reports as held by one holder, and that holder.
+/// Returns the first resource of which a majority of the nodes reports the same holder, with this holder. Returns
+/// `None` if no resource has such a holder.
 pub(crate) async fn find_holder<'a>(
     client: &Client,
     resources: &[&'a [u8]],
@@ -147,7 +147,7 @@ pub(crate) async fn find_holder<'a>(
     None
 }
 
-/// `held by` the holder, or that the lock is cooling down and for how long.
+/// Describes the state of a lock: held, with its holder, or cooling down, with the remaining time.
 pub(crate) fn described(holder: &Holder) -> String {
     if !holder.is_cooling_down() {
         return format!("held by {holder}");
@@ -157,9 +157,10 @@ pub(crate) fn described(holder: &Holder) -> String {
     format!("cooling down{left} (released; no client holds it)")
 }
 
-/// Prints a message if the lock had already expired or been taken over, or if its release is not confirmed.
+/// Prints a message if the lock expired or was taken over before the release, or if too few nodes confirmed the
+/// release.
 fn print_release_problem(resources: &[&[u8]], released: Result<ReleaseOutcome, ReleaseError>) {
-    let names = resource::all_shown(resources);
+    let names = resource::display_names(resources);
     match released {
         Ok(ReleaseOutcome::Expired) => output::print_message(format_args!(
             "{names}: the lock expired or was deleted before it was released; another client may have held it since"

@@ -1,4 +1,4 @@
-//! Runs commands and compares the transcript with a snapshot.
+//! Runs commands and compares their transcript with a snapshot.
 
 use kit::{Child, Cluster, Pipes, Server};
 use regex::Regex;
@@ -9,10 +9,10 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// Patterns of text that differs between runs. The text between the two groups is replaced by the name. Patterns are
-/// applied in order.
+/// Text that differs between runs: a name and a pattern. In each match, the text between the two groups of the pattern
+/// is replaced with the name. Patterns are applied in order.
 const VARIABLE: [(&str, &str); 7] = [
-    // Without all three votes, the text depends on which nodes reply first.
+    // If a vote is missing, the report depends on which nodes reply first.
     ("[REPORT]", r"(: )[0-2]/3 granted [^\n]*()"),
     ("[TIME]", r"()[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{12}Z()"),
     ("[SERVER]", r"()(?:Redis|Valkey) [0-9]+\.[0-9]+\.[0-9]+()"),
@@ -22,10 +22,9 @@ const VARIABLE: [(&str, &str); 7] = [
     ("[SECONDS]", r#"(_seconds":)-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?()"#),
 ];
 
-/// Far more than any command takes.
+/// The time limit of a command, far longer than any command takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The output and the exit code of a command.
 pub(crate) struct Ended {
     pub(crate) out: String,
     pub(crate) err: String,
@@ -33,7 +32,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Runs a command to its end, and fails after `LIMIT`.
+    /// Runs a command until it ends. Panics if the command takes longer than `LIMIT`.
     #[track_caller]
     pub(crate) fn of(command: &mut Command) -> Self {
         let (child, Pipes { stdout, stderr, .. }) = Child::spawn(command);
@@ -52,84 +51,81 @@ fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     })
 }
 
-/// A shell session: environment variables, a transcript, and names for text that differs between runs.
+/// A simulated shell session: environment variables, the transcript, and the names that replace text that differs
+/// between runs.
 #[derive(Default)]
-pub(crate) struct Scene {
+pub(crate) struct ShellSession {
     variables: Vec<(String, String)>,
     names: Vec<(&'static str, String)>,
-    /// True if the transcript contains output of real nodes: `VARIABLE` applies.
+    /// True if the transcript contains output of real nodes, so the patterns in `VARIABLE` apply.
     is_live: bool,
     transcript: String,
 }
 
-impl Scene {
-    /// Starts this number of nodes, and a scene with them.
+impl ShellSession {
+    /// Starts `nodes` servers, and creates a session that uses them.
     #[track_caller]
     pub(crate) fn start(nodes: usize) -> (Cluster, Self) {
         let nodes = Cluster::start(nodes);
-        let scene = Self::on(&nodes);
-        (nodes, scene)
+        let session = Self::on(&nodes);
+        (nodes, session)
     }
 
-    /// A scene with `nodes` in `QUORLOCK_NODES`, named [A], [B] and so on in the transcript.
+    /// Creates a session with `nodes` in `QUORLOCK_NODES`. The transcript names the nodes `[A]`, `[B]` and so on.
     pub(crate) fn on(nodes: &[Server]) -> Self {
         let urls: Vec<String> = nodes.iter().map(Server::url).collect();
-        let mut scene = Self { is_live: true, ..Self::default() };
-        scene = scene.with("QUORLOCK_NODES", &urls.join(" "));
+        let mut session = Self { is_live: true, ..Self::default() };
+        session = session.with("QUORLOCK_NODES", &urls.join(" "));
         for (node, name) in nodes.iter().zip(["[A]", "[B]", "[C]", "[D]", "[E]"]) {
-            scene.name(name, &node.addr().to_string());
+            session.name(name, &node.addr().to_string());
         }
-        // The servers started recently, which the strict guard would exclude.
-        scene = scene.with("QUORLOCK_RESTART_GUARD", "observed");
-        // Nodes on a busy machine reply late.
-        scene.with("QUORLOCK_NODE_TIMEOUT", "2s").with("QUORLOCK_CONNECT_TIMEOUT", "10s")
+        // The strict guard would exclude the servers, because they started recently.
+        session = session.with("QUORLOCK_RESTART_GUARD", "observed");
+        // On a busy machine, nodes reply late.
+        session.with("QUORLOCK_NODE_TIMEOUT", "2s").with("QUORLOCK_CONNECT_TIMEOUT", "10s")
     }
 
-    /// Sets an environment variable.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Removes an environment variable.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.variables.retain(|(known, _)| known != name);
         self
     }
 
-    /// Replaces `text` by `name` in the transcript.
     pub(crate) fn name(&mut self, name: &'static str, text: &str) {
         self.names.push((name, text.to_owned()));
     }
 
-    /// The command, in the environment of the scene.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
         command.env_clear().envs(self.variables.iter().cloned()).args(arguments);
         command
     }
 
-    /// Runs the command, without the transcript.
+    /// Runs the command without adding it to the transcript.
     #[track_caller]
     pub(crate) fn execute(&self, arguments: &[&str]) -> Ended {
         Ended::of(&mut self.command(arguments))
     }
 
-    /// The exit code of `status -q`: 0 if the lock is free, 1 if it is held.
+    /// Returns the exit code of `status -q`: 0 if the lock is free, 1 if it is held.
     #[track_caller]
     pub(crate) fn status(&self, name: &str) -> i32 {
         self.execute(&["status", "-q", name]).code
     }
 
-    /// Runs the command and appends its output and exit code to the transcript.
+    /// Runs the command and adds the command line, output and exit code to the transcript.
     pub(crate) fn run(&mut self, arguments: &[&str]) -> Ended {
         let ended = self.execute(arguments);
         self.write("", arguments, &ended);
         ended
     }
 
-    /// Like [`run`](Self::run), with one more environment variable.
+    /// Runs the command as [`run`](Self::run) does, with one additional environment variable.
     pub(crate) fn run_with(&mut self, name: &str, value: &str, arguments: &[&str]) {
         let ended = Ended::of(self.command(arguments).env(name, value));
         self.write(&format!("{name}={value} "), arguments, &ended);
@@ -146,7 +142,6 @@ impl Scene {
         self.transcript.push_str(&line);
     }
 
-    /// Compares the transcript with a snapshot.
     #[track_caller]
     pub(crate) fn compare_with(self, snapshot: &str) {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots");

@@ -1,4 +1,4 @@
-//! The process group of the command.
+//! The process group of the guarded command.
 
 use super::orphans;
 use super::signals::stop_self;
@@ -10,38 +10,37 @@ use rustix::termios::tcgetpgrp;
 use std::fs::File;
 use tokio::process::Child;
 
-/// The processes that get signals together.
 #[derive(Debug)]
-pub(super) struct Group {
-    /// The command, which is the group leader; `None` if it ended before its id was read.
+pub(super) struct ProcessGroup {
+    /// The process ID of the command, which leads the group. `None` if the command ended before its ID was read.
     leader: Option<Pid>,
-    /// True if the command is in the process group of quorlock: then only the command gets signals.
+    /// True if the command shares quorlock's process group. Signals are then sent to the command only.
     foreground: bool,
-    /// True once the command was reaped: the kernel can then reuse its process id.
+    /// True if the command was reaped. The kernel can reuse the process ID of a reaped command.
     is_reaped: bool,
 }
 
-impl Group {
+impl ProcessGroup {
     pub(super) fn of(child: &Child, foreground: bool) -> Self {
         let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         Self { leader, foreground, is_reaped: false }
     }
 
-    /// Records that the command was reaped.
     pub(super) fn mark_reaped(&mut self) {
         orphans::forget_command();
         self.is_reaped = true;
     }
 
-    /// True if other processes of the group are running. Until they end, the kernel does not reuse the group id.
+    /// Returns true if other processes of the group are running. The kernel does not reuse the group ID until they end.
     pub(super) fn has_other_members(&self) -> bool {
         let Some(leader) = self.leader.filter(|_| !self.foreground) else { return false };
-        // As process 1 (in a container), reaps ended orphans of the group: until then they count as members.
+        // As process 1 (in a container), quorlock must reap ended orphans of the group. Otherwise the orphans count as
+        // members.
         while self.is_reaped && matches!(waitpgid(leader, WaitOptions::NOHANG), Ok(Some(_))) {}
         test_kill_process_group(leader).is_ok()
     }
 
-    /// Sends a signal to the group. An error only means that the processes have ended.
+    /// Sends a signal to the group. Ignores errors, because an error only means that the processes have ended.
     pub(super) fn signal(&self, signal: Signal) {
         let Some(leader) = self.leader else { return };
         if !self.foreground {
@@ -51,9 +50,9 @@ impl Group {
         }
     }
 
-    /// Forwards a signal that quorlock received.
+    /// Forwards a signal that quorlock received to the group, unless the terminal has already sent it to the command.
     pub(super) fn forward(&self, signal: Signal) {
-        // The terminal sends these signals to the whole foreground group, including the command.
+        // The terminal sends INT and QUIT to the whole foreground group, including the command.
         if self.foreground && matches!(signal, Signal::INT | Signal::QUIT) && is_at_terminal() {
             return;
         }
@@ -64,7 +63,7 @@ impl Group {
     }
 }
 
-/// True if this process is in the foreground group of its terminal.
+/// Returns true if this process is in the foreground group of its terminal.
 fn is_at_terminal() -> bool {
     let foreground = File::open("/dev/tty").ok().and_then(|terminal| tcgetpgrp(terminal).ok());
     foreground == Some(getpgrp())

@@ -1,17 +1,15 @@
-//! The nodes that may have lost the keys of a lease.
+//! Counts the nodes that may have lost the keys of a lease.
 //!
-//! - [`SuspectedLoss::handle_request`]: the client sends an extension to the nodes.
-//! - [`SuspectedLoss::handle_outcome`]: the extension is decided.
-//! - [`SuspectedLoss::handle_grant`]: a later vote arrives.
-//! - [`SuspectedLoss::handle_invalidation`]: a node pushes that a key changed. Returns how many nodes may have lost
-//!   their keys.
+//! Call [`SuspectedLoss::handle_request`] when the client sends an extension, [`SuspectedLoss::handle_outcome`] when
+//! the extension is decided, and [`SuspectedLoss::handle_grant`] for each later grant. When a node pushes that a key
+//! changed, [`SuspectedLoss::handle_invalidation`] returns how many nodes may have lost their keys.
 //!
-//! Before the first extension, the votes of the acquire are the latest information. These votes still arrive while the
-//! lease is held, so each call of `handle_invalidation` passes the nodes that have granted so far.
+//! Before the first extension, the replies to the acquire are the latest information. These replies still arrive while
+//! the lease is held, so each call of `handle_invalidation` passes the nodes that have granted so far.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 
-/// The nodes suspected of having lost keys since the last request to the nodes.
+/// The nodes that may have lost the keys of a lease since the last request to all nodes.
 #[derive(Debug)]
 pub(crate) struct SuspectedLoss {
     quorum: Quorum,
@@ -24,7 +22,7 @@ pub(crate) struct SuspectedLoss {
 enum LatestRequest {
     ByAcquire,
     UnderWay,
-    /// A decided extension that the `not_granted` nodes have not granted.
+    /// An extension was decided. The `not_granted` nodes have not granted it.
     ByExtension {
         not_granted: NodeSet,
     },
@@ -40,12 +38,12 @@ impl SuspectedLoss {
         (self.invalidated, self.latest) = (NodeSet::default(), LatestRequest::UnderWay);
     }
 
-    /// Records that an extension was decided with the grants of the nodes in `granted`.
+    /// Records that the extension was decided, after the nodes in `granted` had granted it.
     pub(crate) fn handle_outcome(&mut self, granted: NodeSet) {
         self.latest = LatestRequest::ByExtension { not_granted: self.all().without(granted) };
     }
 
-    /// Records that `node` has granted, possibly after the decision.
+    /// Records a grant of `node` that arrived after the extension was decided.
     pub(crate) fn handle_grant(&mut self, node: NodeId) {
         if let LatestRequest::ByExtension { not_granted } = &mut self.latest {
             let granted = [node].into_iter().collect();
@@ -114,8 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// A node is suspected if a key changed there since the last request, or if the node has not granted that
-        /// request.
+        /// Checks the definition: a node is suspected if a key changed on it since the last request, or if it has not
+        /// granted that request.
         #[test]
         fn suspected_nodes_match_definition(
             story in prop::collection::vec((0..4_u8, 0..5_usize, prop::collection::vec(0..5_usize, 0..5)), 1..40),

@@ -1,4 +1,4 @@
-//! Status requests and forced releases.
+//! Requests that read or delete a lock regardless of its holder.
 
 use super::inner::Inner;
 use super::status::{LockState, NodeStatus, Status};
@@ -20,7 +20,7 @@ pub(crate) async fn status(inner: &Inner, keys: Keys) -> Status {
     Status { needed: report.needed(), nodes: each.collect() }
 }
 
-/// Deletes the lock on each node if the key still has the value that the node reported. Makes a single attempt.
+/// Deletes the lock on each node on which the key still has the value that the node reported. Makes a single attempt.
 pub(crate) async fn force_release(inner: &Inner, keys: Keys) -> Report {
     let nothing = || Report::new(inner.backing.quorum.needed(), Arc::new([]));
     inner.driver.force_release(keys).await.unwrap_or_else(nothing)

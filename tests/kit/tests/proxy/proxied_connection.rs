@@ -1,4 +1,4 @@
-//! A proxy with sockets at both ends.
+//! Setup for tests of the proxy: a proxy between two sockets that belong to the test.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,18 +8,18 @@ use kit::Proxy;
 
 /// The time limit of a failing test, long enough for a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
-/// The time for which a test checks that no data arrives.
+/// How long a test waits to check that no data arrives.
 const QUIET: Duration = Duration::from_millis(150);
 
 /// A proxy with one open connection between a client and a server.
-pub(crate) struct Line {
+pub(crate) struct ProxiedConnection {
     pub(crate) proxy: Proxy,
     pub(crate) listener: TcpListener,
     pub(crate) client: TcpStream,
     pub(crate) server: TcpStream,
 }
 
-impl Line {
+impl ProxiedConnection {
     pub(crate) fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Proxy::start(listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! Sleep of the timer thread: until a time on the machine's clock, or until another thread wakes it.
+//! Puts the timer thread to sleep until a given time on the machine's clock, or until another thread wakes it.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use boottime::Fds;
@@ -10,11 +10,11 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// The longest sleep on the condition variable before the timer thread reads the clock again.
-const LONG: Duration = Duration::from_secs(60);
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
-/// An interruptible sleep of one thread. Any other thread can end the sleep.
+/// Puts one thread to sleep. Any other thread can wake it.
 #[derive(Default)]
-pub(crate) struct Sleeper {
+pub(crate) struct Parker {
     /// The descriptors to sleep on. `None` if the system provides none, or none that count suspended time.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fds: Option<Fds>,
@@ -22,7 +22,7 @@ pub(crate) struct Sleeper {
     condition: Condvar,
 }
 
-impl Sleeper {
+impl Parker {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn new() -> Self {
         Self { fds: Fds::open().ok(), ..Self::default() }
@@ -33,8 +33,8 @@ impl Sleeper {
         Self::default()
     }
 
-    /// Sleeps until `at`, if given, or until [`wake`](Self::wake). A wake-up before the call ends the sleep at once.
-    /// May also return early.
+    /// Sleeps until `at`, or until another thread calls [`wake`](Self::wake). Without `at`, only a wake-up ends the
+    /// sleep. A wake-up before the call ends the sleep at once. May also return early.
     pub(crate) fn sleep_until(&self, at: Option<Time>) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if let Some(fds) = &self.fds
@@ -42,7 +42,7 @@ impl Sleeper {
         {
             return;
         }
-        let left = at.map_or(LONG, |at| at.since(machine::now()).min(LONG));
+        let left = at.map_or(MAX_SLEEP, |at| at.since(machine::now()).min(MAX_SLEEP));
         let mut is_woken = lock(&self.is_woken);
         if !*is_woken {
             is_woken = wait(&self.condition, is_woken, Some(left));
@@ -60,7 +60,8 @@ impl Sleeper {
     }
 }
 
-/// Sleep on file descriptors. A timer on `CLOCK_BOOTTIME` fires as soon as a suspended machine resumes.
+/// A sleep that uses file descriptors. Its timer runs on `CLOCK_BOOTTIME` and fires as soon as a suspended machine
+/// resumes.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod boottime {
     use super::machine;
@@ -75,15 +76,15 @@ mod boottime {
 
     pub(super) struct Fds {
         timer: OwnedFd,
-        bell: OwnedFd,
+        event_fd: OwnedFd,
     }
 
     impl Fds {
         pub(super) fn open() -> Result<Self, Errno> {
             let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
             let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
-            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            Ok(Self { timer, bell })
+            let event_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            Ok(Self { timer, event_fd })
         }
 
         pub(super) fn sleep_until(&self, at: Option<Time>) -> Result<(), Errno> {
@@ -97,21 +98,23 @@ mod boottime {
             let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
             let spec = Itimerspec { it_interval, it_value };
             timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)?;
-            let mut fds =
-                [PollFd::new(&self.timer, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+            let mut fds = [
+                PollFd::new(&self.timer, PollFlags::IN),
+                PollFd::new(&self.event_fd, PollFlags::IN),
+            ];
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(other) => return Err(other),
             }
             let mut count = [0; 8];
             // The read fails if only the timer fired, because the eventfd then has no count.
-            let _ = read(&self.bell, &mut count);
+            let _ = read(&self.event_fd, &mut count);
             Ok(())
         }
 
         pub(super) fn wake(&self) {
             // The write fails only if 2^64 wake-ups have not been read.
-            let _ = write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = write(&self.event_fd, &1_u64.to_ne_bytes());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Forward steps of the nodes' clocks, after which keys of a lease may have expired early.
+//! Forward steps of the nodes' clocks. After such a step, keys of a lease may have expired early.
 //!
 //! The drift allowance covers a small step, but not the sum of several steps. A lease therefore depends on the total of
 //! one node's steps since the nodes were last asked to keep its keys. [`handle_step`](ClockSteps::handle_step) records
@@ -9,8 +9,8 @@ use super::validity::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The maximum number of steps stored per node. Beyond it, the oldest step is merged into the next step and gets a
-/// later time, so leases may be extended unnecessarily.
+/// The maximum number of steps stored for one node. Beyond this number, the oldest step is merged into the next step
+/// and gets a later time, so leases may be extended unnecessarily.
 const MAX_STEPS: usize = 16;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,8 @@ struct ClockStep {
 }
 
 impl ClockSteps {
-    /// Records that the clock of `node` stepped ahead by at most `ahead`, as detected at `seen`.
+    /// Records that the clock of `node` stepped forward by at most `ahead`. `seen` is the time at which the client
+    /// detected the step.
     pub(crate) fn handle_step(&mut self, node: NodeId, ahead: Duration, seen: Time) {
         let known = self.nodes.iter().position(|(known, _)| *known == node);
         let index = known.unwrap_or_else(|| {
@@ -43,7 +44,8 @@ impl ClockSteps {
         }
     }
 
-    /// Returns an upper bound for the total steps since `t1` of the node that stepped the most.
+    /// Returns how far the clock of any one node can have stepped forward since `t1`. If several clocks stepped, the
+    /// largest total applies.
     pub(crate) fn since(&self, t1: Time) -> Duration {
         let of_one = |steps: &VecDeque<ClockStep>| {
             let later = steps.iter().filter(|step| step.seen >= t1);

@@ -11,34 +11,34 @@ use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Result of a command.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandResult {
-    /// End of the command.
+    /// The exit code, or the timeout.
     pub ended: End,
-    /// Its standard output and standard error.
+    /// The standard output and standard error of the command.
     pub output: String,
-    /// Time it took.
+    /// The duration of the command.
     pub took: Duration,
 }
 
-/// End of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The command exited with this code; `None` if a signal ended it.
+    /// An exit with this code, or termination by a signal if `None`.
     With(Option<i32>),
-    /// The time limit passed, and the command was killed.
+    /// The expiry of the time limit, after which the command was killed.
     TimedOut,
 }
 
-/// Runs `command` with its output in the file at `output`. After `bound` it kills the command and
-/// its child processes.
+/// Runs `command` and writes its output to the file at `output`. After `timeout`, kills the command and its child
+/// processes.
 ///
 /// # Errors
-/// If the command cannot be started or killed, or the file cannot be written or read.
-pub fn run_bounded(
+/// Returns an error if the command cannot be started or killed, or if the file cannot be written or read.
+pub fn run_with_timeout(
     command: &mut Command,
-    bound: Duration,
+    timeout: Duration,
     output: &Path,
 ) -> io::Result<CommandResult> {
     let started = Instant::now();
@@ -49,7 +49,7 @@ pub fn run_bounded(
         if let Some(status) = child.try_wait()? {
             break End::With(status.code());
         }
-        if started.elapsed() >= bound {
+        if started.elapsed() >= timeout {
             if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
                 kill_process_group(group, Signal::KILL)?;
             }
@@ -66,10 +66,10 @@ pub fn run_bounded(
 mod tests {
     use super::*;
 
-    fn shell(script: &str, bound: Duration) -> CommandResult {
+    fn shell(script: &str, timeout: Duration) -> CommandResult {
         let output =
-            std::env::temp_dir().join(format!("quorlock-bound-{:?}", thread::current().id()));
-        let result = run_bounded(Command::new("sh").args(["-c", script]), bound, &output);
+            std::env::temp_dir().join(format!("quorlock-timeout-{:?}", thread::current().id()));
+        let result = run_with_timeout(Command::new("sh").args(["-c", script]), timeout, &output);
         fs::remove_file(output).expect("the output file exists");
         result.expect("sh starts")
     }
