@@ -6,17 +6,21 @@ use crate::scenario::{Fault, Scenario};
 
 pub(crate) struct Nodes {
     cluster: Cluster,
-    /// Before the slow node.
-    proxy: Option<Proxy>,
+    /// Each with the index of its node.
+    proxies: Vec<(usize, Proxy)>,
 }
 
 impl Nodes {
     /// Starts the servers of the scenario.
     pub(crate) fn start(scenario: &Scenario) -> Self {
         let cluster = Cluster::start(scenario.nodes);
-        let is_slow = matches!(scenario.fault, Fault::Slow(_));
-        let proxy = is_slow.then(|| Proxy::start(cluster[cluster.len() / 2].addr()));
-        Self { cluster, proxy }
+        let delayed = match scenario.fault {
+            Fault::Slow(_) => cluster.len() / 2..cluster.len() / 2 + 1,
+            Fault::Distant(_) => 0..cluster.len(),
+            _ => 0..0,
+        };
+        let proxies = delayed.map(|index| (index, Proxy::start(cluster[index].addr()))).collect();
+        Self { cluster, proxies }
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {
@@ -26,9 +30,8 @@ impl Nodes {
     /// Addresses for the clients.
     pub(crate) fn urls(&self) -> Vec<String> {
         let mut urls = self.cluster.urls();
-        if let Some(proxy) = &self.proxy {
-            let slow = urls.len() / 2;
-            urls[slow] = proxy.url();
+        for (index, proxy) in &self.proxies {
+            urls[*index] = proxy.url();
         }
         urls
     }
@@ -41,8 +44,8 @@ impl Nodes {
             Fault::Killed => victims().take(1).for_each(kit::Server::kill),
             Fault::Stopped(count) => victims().take(count).for_each(kit::Server::stop),
             Fault::StoppedBefore => victims().take(1).for_each(kit::Server::stop),
-            Fault::Slow(by) => {
-                self.proxy.iter().for_each(|proxy| proxy.delay(Direction::Replies, by));
+            Fault::Slow(by) | Fault::Distant(by) => {
+                self.proxies.iter().for_each(|(_, proxy)| proxy.delay(Direction::Replies, by));
             }
         }
     }
