@@ -170,7 +170,7 @@ impl Coordinator {
         match status {
             LeaseStatus::Lost(_) => self.handle_end(id, status, now),
             LeaseStatus::Held { .. } | LeaseStatus::Released => {
-                lease.shared.publish(LeaseStatus::Released)
+                lease.shared.publish(LeaseStatus::Released);
             }
         }
         let Some(lease) = self.leases.remove(id) else { return };

@@ -36,9 +36,10 @@ impl LeaseState {
         };
         let take = || engine.with(|it, now| it.handle_extended(&replies, now));
         let extended = end.map(Extended::Ended).or_else(take);
-        let extended = match extended.unwrap_or(Extended::Ended(internal)) {
-            Extended::Ended(status) => Extended::Ended(ended(status)),
-            extended => extended,
+        // The lease can end between the outcome of the extension and this poll.
+        let extended = match (extended.unwrap_or(Extended::Ended(internal)), self.status()) {
+            (extended, LeaseStatus::Held { .. }) => extended,
+            (_, status) => Extended::Ended(status),
         };
         let report = replies.report(self.now());
         watch.finish(extended, &report);

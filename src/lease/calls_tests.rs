@@ -1,4 +1,5 @@
-//! Checks that a release completes even if the coordinator panics during it.
+//! Checks that an extension reports a loss that precedes its result, and that a release completes even if the coordinator
+//! panics.
 
 use super::*;
 use crate::engine::memory_tests::MemoryClient;
@@ -13,13 +14,18 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-struct Release {
+/// The ttl and the node timeout of [`MemoryClient`].
+const TTL: Duration = Duration::from_secs(10);
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A held lease, and a client whose engine ends with a panic of the coordinator.
+struct HeldLease {
     lease: Arc<LeaseState>,
     client: Arc<Client>,
     latest: Arc<Mutex<MemoryClient>>,
 }
 
-impl Release {
+impl HeldLease {
     fn new() -> Self {
         let latest = Arc::new(Mutex::new(MemoryClient::new()));
         let engines = latest.clone();
@@ -37,9 +43,8 @@ impl Release {
             panic!("the lock is free")
         };
         let acquired = AcquiredLease { engine: memory.engine.clone(), id: lease, shared, since };
-        let second = Duration::from_secs(1);
-        let limits = Limits { max_ttl: 60 * second, node_timeout: second, drift: Drift::DEFAULT };
-        let ttl = Ttl::covering(10 * second);
+        let limits = Limits { max_ttl: 6 * TTL, node_timeout: NODE_TIMEOUT, drift: Drift::DEFAULT };
+        let ttl = Ttl::covering(TTL);
         let environment = memory.engine.environment();
         let (clock, observers) = (environment.clock.clone(), environment.observers.clone());
         let context = Arc::new(LeaseContext { clock, observers, limits, prefix: 0 });
@@ -49,7 +54,7 @@ impl Release {
 
     /// Releases the lease and returns the outcome. During the release, each of the first `panics`
     /// engines panics. The node replies only to an engine that does not panic.
-    fn run(&self, panics: usize) -> Result<ReleaseOutcome, ReleaseError> {
+    fn release(&self, panics: usize) -> Result<ReleaseOutcome, ReleaseError> {
         let mut end = pin!(self.lease.end(None));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..panics {
@@ -75,15 +80,37 @@ impl Release {
 #[test]
 fn release_is_repeated_on_new_engines_after_panics() {
     for panics in 0..=MAX_REPEATS {
-        let release = Release::new();
-        assert!(release.is_locked());
-        assert_eq!(release.run(panics).ok(), Some(ReleaseOutcome::Released), "{panics} panics");
-        assert!(!release.is_locked());
+        let held = HeldLease::new();
+        assert!(held.is_locked());
+        assert_eq!(held.release(panics).ok(), Some(ReleaseOutcome::Released), "{panics} panics");
+        assert!(!held.is_locked());
     }
 }
 
 #[test]
 fn release_fails_after_more_panics_than_repeats() {
-    let release = Release::new();
-    assert!(matches!(release.run(MAX_REPEATS + 1), Err(ReleaseError::NoQuorum { .. })));
+    let held = HeldLease::new();
+    assert!(matches!(held.release(MAX_REPEATS + 1), Err(ReleaseError::NoQuorum { .. })));
+}
+
+#[test]
+fn failed_extension_reports_a_loss_that_precedes_its_result() {
+    let held = HeldLease::new();
+    held.lease.watch();
+    let mut extension = pin!(held.lease.extend_to(Ttl::covering(TTL), Duration::ZERO));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(extension.as_mut().poll(&mut cx).is_pending());
+    let memory = lock(&held.latest).clone();
+    // The node does not reply within the node timeout.
+    memory.advance(NODE_TIMEOUT);
+    memory.fire_alarm();
+    assert!(matches!(held.lease.status(), LeaseStatus::Held { .. }));
+    // A watched lease is lost slightly before its validity ends.
+    let validity = held.lease.validity(held.lease.now());
+    memory.advance(validity.saturating_sub(Duration::from_millis(1)));
+    let Poll::Ready(extended) = extension.as_mut().poll(&mut cx) else {
+        panic!("the extension has failed")
+    };
+    let ended = Extended::Ended(LeaseStatus::Lost(Loss::Expired));
+    assert_eq!(extended.map(|(extended, _)| extended), Ok(ended));
 }

@@ -10,8 +10,8 @@
 //! 4. Client A relies on the lock for another 5 s.
 //!
 //! Each grant reports the node's time T. A former holder was granted the lock when the node's clock was o ahead of the
-//! client's clock, with a ttl that ended at T or earlier. On the client's clock, the holder relies on the lock until T
-//! - o at most, minus the drift allowance. The new grant counts from this time onwards. The computation uses the
+//! client's clock, with a ttl that ended at T or earlier. On the client's clock, the holder relies on the lock until
+//! `T - o` at most, minus the drift allowance. The new grant counts from this time onwards. The computation uses the
 //! smallest o of all times at which such a key can have been granted. If the node's clock is set back, the T before the
 //! step remains in force, because expired keys do not reappear.
 //!

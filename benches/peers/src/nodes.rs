@@ -6,28 +6,31 @@ use crate::scenario::{Fault, Scenario};
 
 pub(crate) struct Nodes {
     cluster: Cluster,
-    /// The proxy in front of the slow node, if the scenario has one.
-    proxy: Option<Proxy>,
+    /// The proxies in front of delayed nodes, each with the index of its node.
+    proxies: Vec<(usize, Proxy)>,
 }
 
 impl Nodes {
     pub(crate) fn start(scenario: &Scenario) -> Self {
         let cluster = Cluster::start(scenario.nodes);
-        let is_slow = matches!(scenario.fault, Fault::Slow(_));
-        let proxy = is_slow.then(|| Proxy::start(cluster[cluster.len() / 2].addr()));
-        Self { cluster, proxy }
+        let delayed = match scenario.fault {
+            Fault::Slow(_) => cluster.len() / 2..cluster.len() / 2 + 1,
+            Fault::Distant(_) => 0..cluster.len(),
+            _ => 0..0,
+        };
+        let proxies = delayed.map(|index| (index, Proxy::start(cluster[index].addr()))).collect();
+        Self { cluster, proxies }
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Returns the URLs of the nodes. The slow node is reached through its proxy.
+    /// Returns the URLs of the nodes. Delayed nodes are reached through their proxies.
     pub(crate) fn urls(&self) -> Vec<String> {
         let mut urls = self.cluster.urls();
-        if let Some(proxy) = &self.proxy {
-            let slow = urls.len() / 2;
-            urls[slow] = proxy.url();
+        for (index, proxy) in &self.proxies {
+            urls[*index] = proxy.url();
         }
         urls
     }
@@ -40,8 +43,8 @@ impl Nodes {
             Fault::Killed => victims().take(1).for_each(kit::Server::kill),
             Fault::Stopped(count) => victims().take(count).for_each(kit::Server::stop),
             Fault::StoppedBefore => victims().take(1).for_each(kit::Server::stop),
-            Fault::Slow(by) => {
-                self.proxy.iter().for_each(|proxy| proxy.delay(Direction::Replies, by));
+            Fault::Slow(by) | Fault::Distant(by) => {
+                self.proxies.iter().for_each(|(_, proxy)| proxy.delay(Direction::Replies, by));
             }
         }
     }

@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     StoppedBefore,
     /// The replies of one node are delayed by this duration after the warm-up.
     Slow(Duration),
+    /// The replies of all nodes are delayed by this time after the warm-up.
+    Distant(Duration),
 }
 
 /// The work that a task repeats.
@@ -115,14 +117,43 @@ const PLAIN: Scenario = Scenario {
 /// The fault of a node whose replies are delayed by 20 ms.
 const SLOW: Fault = Fault::Slow(Duration::from_millis(20));
 
+const DISTANT_0_5_MS: Fault = Fault::Distant(Duration::from_micros(500));
+const DISTANT_5_MS: Fault = Fault::Distant(Duration::from_millis(5));
+
 const HOLD_1_MS: Work = Work::SharedKey { hold: Duration::from_millis(1) };
 
 /// All scenarios, in the order of the table.
-pub(crate) const SCENARIOS: [Scenario; 36] = [
+pub(crate) const SCENARIOS: [Scenario; 40] = [
     Scenario { name: "sequential", extra: ExtraContenders::FanOutAndBareLoop, ..PLAIN },
     Scenario { name: "8 tasks", tasks: 8, extra: ExtraContenders::FanOutAndBareLoop, ..PLAIN },
     Scenario { name: "64 tasks", tasks: 64, extra: ExtraContenders::FanOutAndBareLoop, ..PLAIN },
     Scenario { name: "512 tasks", tasks: 512, extra: ExtraContenders::FanOutAndBareLoop, ..PLAIN },
+    Scenario {
+        name: "0.5 ms, sequential",
+        fault: DISTANT_0_5_MS,
+        extra: ExtraContenders::FanOutAndBareLoop,
+        ..PLAIN
+    },
+    Scenario {
+        name: "0.5 ms, 64 tasks",
+        tasks: 64,
+        fault: DISTANT_0_5_MS,
+        extra: ExtraContenders::FanOutAndBareLoop,
+        ..PLAIN
+    },
+    Scenario {
+        name: "5 ms, sequential",
+        fault: DISTANT_5_MS,
+        extra: ExtraContenders::FanOutAndBareLoop,
+        ..PLAIN
+    },
+    Scenario {
+        name: "5 ms, 64 tasks",
+        tasks: 64,
+        fault: DISTANT_5_MS,
+        extra: ExtraContenders::FanOutAndBareLoop,
+        ..PLAIN
+    },
     Scenario { name: "4,096 tasks", tasks: 4096, ..PLAIN },
     Scenario { name: "1 node, 64 tasks", nodes: 1, tasks: 64, ..PLAIN },
     Scenario { name: "3 nodes, 64 tasks", nodes: 3, tasks: 64, ..PLAIN },

@@ -169,7 +169,7 @@ fn nobody() -> u32 {
     nobody.and_then(|line| line.split(':').nth(1)?.parse().ok()).unwrap_or(65_534)
 }
 
-/// Returns the first directory that contains all programs, from `PATH` or from Debian's PostgreSQL packages.
+/// Returns the first directory that contains all programs, from `PATH` or from Debian's `postgresql` packages.
 fn programs() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let on_path = env::split_paths(&path).filter_map(|dir| {
