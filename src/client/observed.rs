@@ -55,8 +55,8 @@ impl AcquireEvents {
 
     fn emit(&mut self, outcome: AcquireOutcome, lease: Option<&Lease>, report: Option<&Report>) {
         let Some(started) = self.started.take() else { return };
-        let (observers, weight) = (self.client.backing.pool.observers(), weight(outcome));
-        observers.emit(weight, || Event::AcquireFinished {
+        let (observers, level) = (self.client.backing.pool.observers(), level(outcome));
+        observers.emit(level, || Event::AcquireFinished {
             lock: self.lock(),
             outcome,
             elapsed: self.client.backing.clock().now().since(started),
@@ -75,7 +75,7 @@ impl Drop for AcquireEvents {
 
 /// Returns the level at which `outcome` is reported. Contention is normal operation, so only a missing quorum or an
 /// internal error is a warning.
-fn weight(outcome: AcquireOutcome) -> EventLevel {
+fn level(outcome: AcquireOutcome) -> EventLevel {
     match outcome {
         AcquireOutcome::NoQuorum | AcquireOutcome::Internal => EventLevel::Warn,
         _ => EventLevel::Debug,

@@ -88,14 +88,14 @@ impl Context {
         self.observed = level;
     }
 
-    pub(super) fn wants(&self, weight: EventLevel) -> bool {
-        self.observed == Some(EventLevel::Debug) || self.observed == Some(weight)
+    pub(super) fn wants(&self, level: EventLevel) -> bool {
+        self.observed == Some(EventLevel::Debug) || self.observed == Some(level)
     }
 
-    pub(super) fn emit(&mut self, weight: EventLevel, event: impl FnOnce(&Self) -> Event) {
-        if self.wants(weight) {
+    pub(super) fn emit(&mut self, level: EventLevel, event: impl FnOnce(&Self) -> Event) {
+        if self.wants(level) {
             let event = event(self);
-            self.events.push_back((weight, event));
+            self.events.push_back((level, event));
         }
     }
 

@@ -218,9 +218,9 @@ impl Coordinator {
             Extended::Unchanged(_) => {
                 lease.failures = failures.saturating_add(1);
                 // Only the first of several consecutive failures is reported as trouble.
-                let weight = if failures == 0 { EventLevel::Warn } else { EventLevel::Debug };
+                let level = if failures == 0 { EventLevel::Warn } else { EventLevel::Debug };
                 let Some(votes) = self.rounds.get(call) else { return };
-                self.cx.emit(weight, |cx| Event::RenewalFailed {
+                self.cx.emit(level, |cx| Event::RenewalFailed {
                     lock,
                     failures: failures.saturating_add(1),
                     remaining: slack,

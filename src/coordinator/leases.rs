@@ -104,8 +104,8 @@ impl Coordinator {
         self.ready.extend(lease.acquire_id.filter(|_| !lease.shared.is_taken()));
         self.completions.push_back(Completion::LeaseEnded { lease: id });
         if let LeaseStatus::Lost(reason) = status {
-            let weight = if reason == Loss::Closed { EventLevel::Debug } else { EventLevel::Warn };
-            self.cx.emit(weight, |_| Event::LeaseLost { lock, reason, held_for });
+            let level = if reason == Loss::Closed { EventLevel::Debug } else { EventLevel::Warn };
+            self.cx.emit(level, |_| Event::LeaseLost { lock, reason, held_for });
         }
     }
 

@@ -251,8 +251,8 @@ impl Node {
         self.was_tried = true;
         self.connections += 1;
         let (node, connections) = (self.id, self.connections);
-        let weight = if reads_clock { EventLevel::Debug } else { EventLevel::Warn };
-        cx.emit(weight, |cx| Event::ConnectionOpened {
+        let level = if reads_clock { EventLevel::Debug } else { EventLevel::Warn };
+        cx.emit(level, |cx| Event::ConnectionOpened {
             node: cx.name(node).clone(),
             reads_clock,
             connections,

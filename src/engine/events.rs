@@ -38,8 +38,8 @@ impl EventQueue {
     }
 
     fn emit_all(&self, observers: &Observers) {
-        while let Some((weight, event)) = self.pop() {
-            observers.emit(weight, || event);
+        while let Some((level, event)) = self.pop() {
+            observers.emit(level, || event);
         }
     }
 

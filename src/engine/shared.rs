@@ -331,8 +331,8 @@ impl Engine {
             if thread == Thread::Timer || Pool::is_own_runtime_current() {
                 self.events.emit_elsewhere(effects.events, &self.pool);
             } else {
-                for (weight, event) in effects.events {
-                    self.environment().observers.emit(weight, || event);
+                for (level, event) in effects.events {
+                    self.environment().observers.emit(level, || event);
                 }
             }
         }

@@ -90,8 +90,8 @@ impl<'a> ReleaseEvents<'a> {
     fn emit(&mut self, result: ReleaseResult, report: Option<Report>) {
         let Some(started) = self.started.take() else { return };
         let is_unconfirmed = result == ReleaseResult::NoQuorum;
-        let weight = if is_unconfirmed { EventLevel::Warn } else { EventLevel::Debug };
-        self.lease.observers().emit(weight, || Event::ReleaseFinished {
+        let level = if is_unconfirmed { EventLevel::Warn } else { EventLevel::Debug };
+        self.lease.observers().emit(level, || Event::ReleaseFinished {
             lock: self.lease.lock_info(),
             result,
             elapsed: self.lease.now().since(started),

@@ -49,20 +49,20 @@ impl Observers {
         Self(Arc::new(Inner { receivers, last_id: AtomicU64::new(0) }))
     }
 
-    pub(crate) fn wants(&self, weight: EventLevel) -> bool {
-        self.0.receivers.iter().any(|receiver| receiver.is_enabled() && (receiver.wants)(weight))
+    pub(crate) fn wants(&self, level: EventLevel) -> bool {
+        self.0.receivers.iter().any(|receiver| receiver.is_enabled() && (receiver.wants)(level))
     }
 
-    /// Calls `event` to build an event, and delivers it to every receiver that wants events of the level `weight`. If
+    /// Calls `event` to build an event, and delivers it to every receiver that wants events of `level`. If
     /// no receiver does, `event` is not called. The caller must not hold a mutex, because receivers may call methods of
     /// the client.
-    pub(crate) fn emit(&self, weight: EventLevel, event: impl FnOnce() -> Event) {
-        if !self.wants(weight) {
+    pub(crate) fn emit(&self, level: EventLevel, event: impl FnOnce() -> Event) {
+        if !self.wants(level) {
             return;
         }
         let event = event();
         for receiver in &self.0.receivers {
-            if (receiver.wants)(weight) {
+            if (receiver.wants)(level) {
                 receiver.deliver(&event);
             }
         }

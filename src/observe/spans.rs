@@ -80,27 +80,27 @@ impl Spans {
         }
     }
 
-    /// Returns true if the `tracing` subscriber has enabled the level `weight`. Returns false if the subscriber panics.
-    pub(super) fn want(weight: EventLevel) -> bool {
-        let is_wanted = catch_panic(|| match weight {
+    /// Returns true if the `tracing` subscriber has enabled `level`. Returns false if the subscriber panics.
+    pub(super) fn want(level: EventLevel) -> bool {
+        let is_wanted = catch_panic(|| match level {
             EventLevel::Debug => enabled!(target: "quorlock", Level::DEBUG),
             EventLevel::Warn => enabled!(target: "quorlock", Level::WARN),
         });
         is_wanted.unwrap_or(false)
     }
 
-    fn begin(&self, verb: SpanKind, id: u64, span: Span) {
+    fn begin(&self, kind: SpanKind, id: u64, span: Span) {
         if !span.is_disabled() {
-            lock(&self.open).insert((verb, id), span);
+            lock(&self.open).insert((kind, id), span);
         }
     }
 
-    fn open_span(&self, verb: SpanKind, id: u64) -> Span {
-        lock(&self.open).get(&(verb, id)).cloned().unwrap_or_else(Span::none)
+    fn open_span(&self, kind: SpanKind, id: u64) -> Span {
+        lock(&self.open).get(&(kind, id)).cloned().unwrap_or_else(Span::none)
     }
 
-    fn end(&self, verb: SpanKind, id: u64) -> Span {
-        let span = lock(&self.open).remove(&(verb, id));
+    fn end(&self, kind: SpanKind, id: u64) -> Span {
+        let span = lock(&self.open).remove(&(kind, id));
         span.unwrap_or_else(Span::none)
     }
 
@@ -362,8 +362,8 @@ mod tests {
     #[test]
     fn panicking_subscriber_is_not_interested() {
         tracing::subscriber::with_default(PanickingSubscriber, || {
-            for weight in [EventLevel::Debug, EventLevel::Warn] {
-                assert!(!Spans::want(weight));
+            for level in [EventLevel::Debug, EventLevel::Warn] {
+                assert!(!Spans::want(level));
             }
         });
     }
