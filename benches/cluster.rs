@@ -1,8 +1,8 @@
-//! Measures how long acquires and releases take on five real servers, with and without a fault, in percentiles:
-//! `cargo bench --bench cluster [-- part-of-a-row's-name]`.
+//! Measures the latency of acquires and releases on five real servers, with and without a fault: `cargo bench --bench
+//! cluster [-- part-of-a-row's-name]`.
 //!
-//! The last columns show the requirements if a node is unresponsive: the 99th percentile of every operation is at most
-//! the node timeout plus 20 ms, no operation fails, and no key is left after the node resumes.
+//! The last columns show the requirements for rows with an unresponsive node. The 99th percentile of every operation is
+//! at most the node timeout plus 20 ms, no operation fails, and no key is left after the node resumes.
 
 use kit::Cluster;
 use quorlock::Redlock;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const BOUND: Duration = Duration::from_millis(70);
 
-/// The fault of the fifth node.
+/// The fault of the fifth node. The other nodes have none.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
@@ -24,7 +24,7 @@ struct Row {
     fault: Fault,
     tasks: usize,
     ttl: Duration,
-    /// True if the client has used all nodes before the fault.
+    /// Whether the client uses all nodes before the fault occurs.
     warm: bool,
 }
 
@@ -69,7 +69,7 @@ async fn task(redlock: Redlock, key: String, end: Instant) -> Measured {
     measured
 }
 
-/// Runs the tasks of a row for `lasting`. Returns their measurements and the number of keys that are left.
+/// Returns the measurements and the number of keys that are left on the nodes.
 async fn run(row: &Row, lasting: Duration) -> (Measured, usize) {
     let cluster = Cluster::start(5);
     let builder = Redlock::builder().nodes(cluster.urls()).node_timeout(NODE_TIMEOUT).ttl(row.ttl);

@@ -1,8 +1,8 @@
-//! Measures how long acquires, releases and hand-overs take on distant nodes:
-//! `cargo bench --bench distance [-- part-of-a-row's-name]`.
+//! Measures acquires, releases and hand-overs on distant nodes: `cargo bench --bench distance [--
+//! part-of-a-row's-name]`.
 //!
 //! A proxy in front of each node delays each direction by half of the round-trip time. The TCP handshake is not
-//! delayed, although it would cost a new connection one more round trip.
+//! delayed, although on a real network it would cost each new connection another round trip.
 
 use kit::{Cluster, Direction, Proxy};
 use quorlock::Redlock;
@@ -25,7 +25,7 @@ struct Row {
     node_timeout: Duration,
 }
 
-/// The measurements of a row. Durations of failed operations are not included.
+/// The durations of successful operations, and the number of failed ones.
 #[derive(Default)]
 struct Measured {
     firsts: Vec<Duration>,
@@ -83,7 +83,7 @@ impl Measured {
         }
     }
 
-    /// Measures the time from the release by one client until a waiting client has acquired the lock.
+    /// Measures the time from one client's release until a waiting client has acquired the lock.
     async fn hand_over(&mut self, [from, to]: [&Redlock; 2]) {
         let Ok(lease) = from.try_acquire("handed over").await else {
             self.failures += 1;

@@ -1,7 +1,8 @@
 //! Measures the cost of a fencing token: `cargo bench --bench fencing [-- part-of-a-row's-name]`.
 //!
-//! Acquires with and without a token alternate in slices of one second on the same five servers, so both run under the
-//! same load. The benchmark exits with an error if too many tokens need a second round. Durations are only printed.
+//! Acquires with and without a token alternate every second on the same five servers, so both run under the same load.
+//! The benchmark exits with an error if too many tokens need a second round trip to the nodes. Durations are only
+//! printed.
 
 use kit::Cluster;
 use quorlock::{Acquire, Redlock};
@@ -18,9 +19,8 @@ struct Row {
     name: &'static str,
     clients: usize,
     tasks: usize,
-    /// True if all tasks use the same lock.
     one_key: bool,
-    /// The minimum share of tokens that needed no second round.
+    /// The required share of tokens that one round trip to the nodes determines.
     min_one_round: f64,
 }
 
@@ -36,7 +36,6 @@ const ROWS: [Row; 5] = [
 struct Slice {
     cycles: usize,
     failed: usize,
-    /// The durations of successful acquires and releases, in microseconds.
     acquires_us: Vec<f64>,
     releases_us: Vec<f64>,
     /// The servers' processing time per cycle and server, in microseconds.
@@ -113,8 +112,8 @@ async fn play(row: &Row, clients: &[Redlock], fenced: bool) -> Slice {
 }
 
 /// Returns the processing time of the servers since the last call, in microseconds. `INFO commandstats` counts a
-/// command of a script twice: in the script's time and under its own name. This function therefore skips the names of
-/// such commands, and also misses those commands if waiting clients sent them directly.
+/// command in a script twice: in the script's time and under its own name. This function therefore skips the names of
+/// such commands, including the ones that waiting clients sent directly.
 fn server_us(cluster: &Cluster, fenced: bool) -> f64 {
     let counts = |command: &str| match command {
         // With tokens, every `SET` is part of a script.
@@ -134,7 +133,7 @@ fn server_us(cluster: &Cluster, fenced: bool) -> f64 {
     spent.sum()
 }
 
-/// Measures and prints a row. Returns true if enough tokens needed only one round.
+/// Prints a row, and returns true if enough tokens needed only one round trip.
 #[allow(clippy::cast_precision_loss)] // Counts are below 2^53.
 fn run(row: &Row, runtime: &Runtime) -> bool {
     let cluster = Cluster::start(5);

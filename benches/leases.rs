@@ -1,6 +1,5 @@
-//! Measures the cost of many held leases, and of losses, hand-overs and waits:
-//! `cargo bench --bench leases [-- part-of-a-row's-name] [seconds]`. The seconds set the duration of the rows that run for
-//! a variable time.
+//! Measures the cost of many held leases, and of losses, hand-overs and waits: `cargo bench --bench leases [--
+//! part-of-a-row's-name] [seconds]`. The seconds are the duration of the rows without a fixed duration.
 //!
 //! The benchmark exits with an error if a lease is lost without a cause, a loss is reported late, renewals use half a
 //! core, or waiters send too many commands. Results that depend on the machine's load are only printed.
@@ -22,24 +21,24 @@ use work::{Scenario, percentile};
 
 const LEASES: usize = 10_000;
 const EARLY_LEASES: usize = 1_000;
-/// The number of concurrent acquires. Without this limit, a burst of acquires would determine the memory usage.
+/// The number of concurrent acquires. The limit keeps a burst of acquires from dominating the measured memory usage.
 const BATCH: usize = 500;
 const MAX_CORES: f64 = 0.5;
 
-/// The maximum number of probes per second for a lock with waiters. The head of the queue sends one. The next waiter
-/// sends another if the machine delays the head.
+/// The maximum number of probes per second for a lock with waiters. Normally, only the head of the queue sends one. If
+/// the machine delays the head, the next waiter sends another.
 const MAX_PROBES: f64 = 2.0;
 
 const STOPS: u32 = 10;
 const LEASES_PER_STOP: usize = 10;
 const WORKERS: usize = 4;
-/// How long before the end of the validity a loss is reported, in milliseconds.
+/// How long before the end of the validity the client reports a loss, in milliseconds.
 const LOSS_LEAD_MS: f64 = 2.0;
 
 struct Verdict {
     text: String,
     is_good: bool,
-    /// True if the result decides the exit code. False if the machine's load affects the result.
+    /// Whether a bad result makes the benchmark fail. False for results that depend on the machine's load.
     is_required: bool,
 }
 
@@ -103,11 +102,11 @@ async fn acquire(redlock: &Redlock, name: &str, many: usize) -> Vec<Lease> {
     leases
 }
 
-/// Measures how early losses are reported while all nodes are stopped and all worker threads but one are blocked.
+/// Measures how early losses are reported while all nodes are stopped and all worker threads except one are blocked.
 ///
-/// For each lease, a plain thread wakes a task at the time at which the loss should be reported. This shows how much
-/// the machine delays threads at that moment. Losses are only counted if all these tasks were woken at least
-/// `LOSS_LEAD_MS / 2` before the end of the validity.
+/// To show how much the machine delays threads at that moment, a plain thread per lease wakes a task when the loss
+/// should be reported. Losses count only if all these tasks were woken at least `LOSS_LEAD_MS / 2` before the end of
+/// the validity.
 fn report_losses(_: &Runtime, _: Duration) -> Verdict {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(WORKERS).enable_all().build().expect("a runtime");
@@ -163,8 +162,8 @@ fn spread(ms: &mut [f64]) -> String {
     format!("{:.2} / {:.2} / {:.2} / {:.2} ms", at(0), at(5), at(50), at(100))
 }
 
-/// Spawns a task that a plain thread wakes at the time at which the client should report a loss before `end`. The task
-/// returns the time left until `end`, in milliseconds.
+/// Spawns a task that a plain thread wakes when the client should report a loss before `end`. The task returns the
+/// milliseconds that are left until `end`.
 fn wake(runtime: &Runtime, end: Instant) -> JoinHandle<f64> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -180,14 +179,14 @@ fn wake(runtime: &Runtime, end: Instant) -> JoinHandle<f64> {
     })
 }
 
-/// Returns the time until `end` in milliseconds. The result is negative after `end`.
+/// Returns the milliseconds until `end`, or a negative number after `end`.
 fn left(end: Instant) -> f64 {
     let now = Instant::now();
     let (left, over) = (end.saturating_duration_since(now), now.saturating_duration_since(end));
     (left.as_secs_f64() - over.as_secs_f64()) * 1e3
 }
 
-/// Blocks all worker threads but one for 2 s, which is longer than the leases remain valid. Returns when the threads
+/// Blocks all worker threads except one for 2 s, which is longer than the leases remain valid. Returns when the threads
 /// are blocked.
 fn block_workers(runtime: &Runtime) -> Vec<JoinHandle<()>> {
     let blocked = Arc::new(AtomicUsize::new(0));
@@ -205,8 +204,8 @@ fn block_workers(runtime: &Runtime) -> Vec<JoinHandle<()>> {
     blockers
 }
 
-/// Measures how long a hand-over takes from this process to a waiter in another process. Only a notification from the
-/// nodes can wake the waiter.
+/// Measures how long a hand-over to a waiter in another process takes. Only a notification from the nodes can wake the
+/// waiter.
 fn hand_over(runtime: &Runtime, _: Duration) -> Verdict {
     let took = runtime.block_on(Scenario::new(&[]).hand_over(300));
     let (half, most) = (percentile(&took, 50), percentile(&took, 95));
@@ -218,7 +217,6 @@ fn hand_over(runtime: &Runtime, _: Duration) -> Verdict {
     }
 }
 
-/// Measures 100 tasks that compete for one lock and hold it for 10 ms each.
 fn compete(_: &Runtime, lasting: Duration) -> Verdict {
     let measured = Scenario::new(&[]).run_four_processes(100, lasting);
     let (waits, fair) = (measured.waits(), measured.fair_share());
@@ -235,7 +233,6 @@ fn compete(_: &Runtime, lasting: Duration) -> Verdict {
     }
 }
 
-/// Measures the cost of tasks that wait for many locks, one task per lock. Another client holds the locks.
 fn wait_for_many(runtime: &Runtime, lasting: Duration) -> Verdict {
     wait(runtime, lasting, LEASES)
 }
@@ -284,25 +281,25 @@ fn wait(runtime: &Runtime, lasting: Duration, count: usize) -> Verdict {
     }
 }
 
-/// Returns the number of probes so far. Each attempt of a waiter sends one `PTTL`, and so does each separate probe.
+/// Returns the total number of probes. Each attempt of a waiter and each separate probe sends one `PTTL`.
 fn probes(cluster: &Cluster) -> u64 {
     cluster.iter().map(|node| node.calls("pttl")).sum()
 }
 
-/// Returns the number of commands so far that set, extend or release locks.
+/// Returns the total number of commands that set, extend or release locks.
 fn lock_commands(cluster: &Cluster) -> u64 {
     let calls =
         |node: &Server| ["set", "evalsha", "eval"].map(|name| node.calls(name)).iter().sum::<u64>();
     cluster.iter().map(calls).sum()
 }
 
-/// Returns the user and system time of all threads of this process. The nodes are separate processes.
+/// Returns the user and system time of this process. The nodes are separate processes.
 fn process_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).expect("CPU time is never negative")
 }
 
-/// Returns the resident memory of this process in bytes, or 0 if the system does not report it.
+/// Returns 0 if the system does not report the resident memory.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

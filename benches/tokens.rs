@@ -1,10 +1,10 @@
-//! Measures the share of fencing tokens that need only one round. Eight processes, whose wall clocks differ, compete
-//! for one lock: `cargo bench --bench tokens [-- how-a-row-begins] [seconds]`.
+//! Measures the share of fencing tokens that need only one round trip to the nodes. Eight processes, whose wall clocks
+//! differ, compete for one lock: `cargo bench --bench tokens [-- how-a-row-begins] [seconds]`.
 //!
 //! The library is compared with two minimal clients. One obtains tokens with the library's script, the other with a
-//! method that was rejected. All three contenders alternate in slices on the same five servers. The benchmark exits
-//! with an error if a token is not higher than the previous token. The shares and the number of tokens depend on the
-//! machine's load, and are only printed.
+//! method that was rejected. All three alternate on the same five servers. The benchmark exits with an error if a token
+//! is not higher than the previous token. The shares and the number of tokens depend on the machine's load, and are
+//! only printed.
 
 #[path = "tokens/bare.rs"]
 mod bare;
@@ -20,12 +20,11 @@ const SCRIPT: &str = "script";
 const TRANSACTION: &str = "transaction";
 const CONTENDERS: [&str; 3] = [LIBRARY, SCRIPT, TRANSACTION];
 
-/// The differences between the clocks, in milliseconds. `HOLDS` contains the durations for which a client holds the
-/// lock.
+/// The differences between the processes' clocks. The values in `HOLDS` are how long a client holds the lock.
 const CLOCK_DIFFERENCES_MS: [u64; 3] = [0, 5, 20];
 const HOLDS: [u64; 4] = [0, 1, 5, 20];
 
-/// Executes the assignment from the environment. Returns false if this process is not a child process.
+/// If this is a child process, does the work that the environment assigns to it. Returns false otherwise.
 fn is_child() -> bool {
     let Some(assignment) = Assignment::given() else { return false };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -45,7 +44,7 @@ fn is_child() -> bool {
     true
 }
 
-/// Formats the share over all slices, the minimum and maximum share of a slice, and the median rate.
+/// Formats the total share, its minimum and maximum, and the median rate.
 fn cell(slices: &[Turns], lasting: Duration) -> String {
     let shares = slices.iter().map(Turns::share);
     let min = shares.clone().fold(1.0, f64::min);

@@ -1,5 +1,5 @@
-//! Measures clients that wait for one lock, each in a separate process with its own connections:
-//! `cargo bench --bench waiting [-- part-of-a-row's-name]`.
+//! Measures clients that wait for one lock, each in a separate process with its own connections: `cargo bench --bench
+//! waiting [-- part-of-a-row's-name]`.
 //!
 //! - "once": all clients start together, and each acquires the lock once. The row shows the time until the last
 //!   acquire.
@@ -7,8 +7,8 @@
 //! - "loop": each client acquires the lock again directly after its release, for three seconds.
 //! - "queue": the clients loop for ten seconds, each with ten tasks that queue for the lock.
 //! - "queue of sets": as "queue", but each acquire takes three locks together.
-//! - "greedy": one client loops. The other clients pause for 10 to 30 ms after each release, and only their waits
-//!   count.
+//! - "greedy": one client loops. The other clients pause for 10 to 30 ms after each release, and only their waits are
+//!   measured.
 //! - "alone": one client holds the lock, and another client waits for it. The row shows the time from the release to
 //!   the acquire.
 //!
@@ -27,7 +27,7 @@ const ASSIGNMENT: &str = "QUORLOCK_ASSIGNMENT";
 const NODES: &str = "QUORLOCK_NODES";
 const BOARD: &str = "QUORLOCK_BOARD";
 const LIMIT: Duration = Duration::from_secs(60);
-/// The time after which all clients have certainly been refused and wait.
+/// After this time, all clients have certainly been refused and wait.
 const ALL_WAIT: Duration = Duration::from_millis(500);
 const LOOPS_FOR: Duration = Duration::from_secs(3);
 const QUEUES_FOR: Duration = Duration::from_secs(10);
@@ -74,7 +74,8 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// One acquire: its client, its time, and how long the client waited. All processes of the machine share the clock.
+/// One acquire by one client. `at` is from a clock that all processes share, and `waited` is how long the client
+/// waited.
 struct Turn {
     client: usize,
     at: Duration,
@@ -125,7 +126,7 @@ async fn play(assignment: &str) {
     redlock.close().await.expect("nodes are up");
 }
 
-/// Acquires the lock in the way that `kind` names. Returns a line of text for each acquire.
+/// Acquires the lock in the way that `kind` names. Returns one line of text per acquire.
 async fn take_turns(redlock: &Redlock, kind: &str, number: u64, hold: Duration) -> Vec<String> {
     let lasting = if kind.starts_with("queue") { QUEUES_FOR } else { LOOPS_FOR };
     let end = Instant::now() + ALL_WAIT + lasting;

@@ -99,8 +99,8 @@
 //! | node | One of the independent Redis or Valkey servers. |
 //! | quorum | More than half of all nodes: floor(N / 2) + 1. |
 //! | value | Random string stored under a lock's key, which identifies the attempt that acquired the lock. |
-//! | ttl | Time after which the nodes delete a lock that was neither extended nor released. |
-//! | validity | Time for which the holder may rely on the lock: ttl, minus elapsed time, minus drift allowance. |
+//! | TTL | Time after which the nodes delete a lock that was neither extended nor released. |
+//! | validity | Time for which the holder may rely on the lock: TTL, minus elapsed time, minus drift allowance. |
 //! | lease | A held lock together with its validity. |
 //!
 //! # Guides

@@ -15,7 +15,6 @@ use std::path::Path;
 use std::process::{ChildStdout, Command};
 use std::time::Duration;
 
-/// A time limit that is far above the duration of any program.
 const LIMIT: Duration = Duration::from_secs(60);
 
 struct Example {
@@ -38,7 +37,7 @@ impl Example {
         Self { child, printed: BufReader::new(stdout).lines() }
     }
 
-    /// Runs a program, and checks that it prints lines with `words`, in this order, and exits successfully.
+    /// Runs a program. Checks that it prints lines that contain `words`, in this order, and exits successfully.
     fn run(name: &str, nodes: &Cluster, words: &[&str]) {
         let mut example = Self::start(name, nodes);
         for words in words {
@@ -47,7 +46,6 @@ impl Example {
         example.exits_with_success();
     }
 
-    /// Returns the next printed line that contains `words`. Panics if the process ends without this line.
     fn line_with(&mut self, words: &str) -> String {
         let mut before = Vec::new();
         for line in self.printed.by_ref().map(|line| line.expect("text")) {
@@ -59,8 +57,8 @@ impl Example {
         panic!("no {words:?} in {before:#?}")
     }
 
-    /// Sends SIGINT, as Ctrl-C does, to the process whose ID is the second word of `line`. First waits until
-    /// the process has a handler for SIGINT.
+    /// Waits until a process handles SIGINT, then sends SIGINT to it, as Ctrl-C does. The second word of `line` is the
+    /// process ID.
     fn interrupt(line: &str) {
         let id = line.split(' ').nth(1).expect("`process 7 ...`");
         kit::eventually(LIMIT, "the process handles SIGINT", || handles_sigint(id));
@@ -72,7 +70,7 @@ impl Example {
     }
 }
 
-/// Returns whether the process has a handler for SIGINT. Returns true on systems without `/proc`.
+/// Returns whether the process has a handler for SIGINT. On systems without `/proc`, assumes that it has one.
 fn handles_sigint(id: &str) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{id}/status")) else { return true };
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");

@@ -15,10 +15,10 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Locked by the running test, because all tests share the log.
+/// Held by the running test, because all tests share the log.
 static RUNNING: Mutex<()> = Mutex::new(());
 static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
-/// The log level: 3 for `INFO` and above, the usual level of a service, or 5 for all levels.
+/// The level of the log: 3 for `INFO` and above, as in production, or 5 for all levels.
 static LEVEL: AtomicUsize = AtomicUsize::new(3);
 
 struct Log(AtomicU64);
@@ -73,7 +73,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// Runs `test`, and records the lines up to `level`. Drops the runtime before the next test starts.
+/// Runs `test`, and records log lines up to `level`. The runtime is dropped before the next test starts.
 fn run(level: usize, test: impl Future<Output = ()>) {
     let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     // Succeeds only in the first test.
@@ -105,7 +105,7 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Builds a client that ends with the runtime of its test, so that the client adds no lines to later tests.
+/// Builds a client on the test's own runtime. The client ends with this runtime, so it logs nothing in later tests.
 async fn client(builder: Builder) -> Redlock {
     let builder = builder.runtime(tokio::runtime::Handle::current());
     let redlock = builder.build().expect("valid settings");

@@ -18,7 +18,6 @@ fn documents() -> Vec<PathBuf> {
     documents
 }
 
-/// Returns the lines outside code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;
     text.lines().filter(move |line| {
@@ -32,7 +31,6 @@ fn unquoted(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// Returns the targets of the links in a line: `[…](target)` and `[…]: target`.
 fn targets(line: &str) -> Vec<&str> {
     let inline = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let mut targets: Vec<_> = inline.map(|(target, _)| target).collect();
@@ -55,7 +53,6 @@ fn headings(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns a description of the problem with `target`, a link in the document `from`, if any.
 fn problem(from: &Path, target: &str) -> Option<String> {
     if target.starts_with("http://") || target.starts_with("https://") {
         return None;
@@ -105,7 +102,6 @@ fn reference_links_are_defined() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Phrases that follow the number of mutation patches in a document.
 const PATCHES: [&str; 3] = ["mutation patches", "plausible defects", "ways to break"];
 
 fn patches(dir: &Path) -> usize {
@@ -117,7 +113,7 @@ fn patches(dir: &Path) -> usize {
     counts.sum()
 }
 
-/// Returns each number in `text` that one of `nouns` follows, with the word before the number.
+/// Returns each number that is followed by one of `nouns`, with the word before the number.
 fn quoted_counts<'a>(text: &'a str, nouns: &[&str]) -> Vec<(&'a str, usize)> {
     let words: Vec<_> = text.split_whitespace().collect();
     let counts = words.windows(4).filter_map(|words| {

@@ -1,10 +1,10 @@
 //! Minimal clients that compare two methods of obtaining a fencing token from the nodes' counters: the library's
 //! script, and a transaction without a script.
 //!
-//! Apart from the method, both clients are identical. A client sends commands to five nodes concurrently and waits for
-//! all replies. It asks the nodes for a minimum counter value, the hint: the highest known value plus one, or the wall
-//! clock in microseconds if that is greater. After a refusal, the client waits until a node reports that the key has
-//! changed.
+//! Apart from the method, both clients are identical. A client sends each command to five nodes concurrently and waits
+//! for all replies. It proposes a counter value to the nodes, the hint: the highest value that the client has seen plus
+//! one, or the wall clock in microseconds if that is greater. After a refusal, the client waits until a node reports
+//! that the key has changed.
 
 use crate::skewed::{Acquired, Contender, LIMIT};
 use futures::future::join_all;
@@ -19,7 +19,8 @@ const TTL_MS: u64 = 30_000;
 const COUNTER_TTL_MS: u64 = 86_400_000;
 /// The member of the sorted set whose score is the counter.
 const MEMBER: &str = "t";
-/// The maximum random delay after a node has reported a change. The delay keeps clients from trying at the same time.
+/// The maximum random delay after a node has reported a change. Without the delay, all clients would try at the same
+/// time.
 const JITTER: Duration = Duration::from_millis(1);
 /// The retry delay if no node reports a change.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ const MAX_RAISES: usize = 16;
 
 const DRAW: &str = include_str!("../../src/wire/scripts/acquire_fenced.lua");
 
-/// A script that raises a node's counter, if the client holds the lock there. Returns the counter's previous value.
+/// If the client holds the lock on a node, raises the node's counter. Returns the counter's previous value.
 /// `RAISE_SCORE` does the same for a counter in a sorted set.
 const RAISE_STRING: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end \
      local old = redis.call('GET', KEYS[2]) or '0' \
@@ -42,14 +43,14 @@ const RAISE_SCORE: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 
 const RELEASE: &str =
     "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
 
-/// How a node's counter is increased and read in an acquire.
+/// How an acquire raises and reads a node's counter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     /// A script. If the node grants the lock, the counter becomes the hint, or the counter plus one if that is greater.
     Script,
-    /// `MULTI` with `SET NX PX` and `ZADD GT CH`. The counter becomes the hint if the hint is greater, even if the node
-    /// refuses the lock. The transaction also reads the counter, which the client needs for its next hint and for
-    /// raising the counters.
+    /// `MULTI` with `SET NX PX` and `ZADD GT CH`. A counter below the hint becomes the hint, even if the node refuses
+    /// the lock. The transaction also reads the counter, which the client needs for its next hint and for raising the
+    /// counters.
     Transaction,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct Bare {
 struct Reply {
     is_granted: bool,
     number: u64,
-    /// True if the command raised the counter to the hint.
+    /// Whether the command raised the counter to the hint.
     is_hint: bool,
 }
 
@@ -103,8 +104,8 @@ impl Bare {
         u64::try_from(wall_clock.as_micros()).expect("within u64").max(self.highest + 1)
     }
 
-    /// Sends one acquire to all nodes. Raises the counters in a second round if the nodes' values do not agree on a
-    /// token. Returns `None` if the lock is held, or if raising the counters failed.
+    /// Sends one acquire to all nodes. If the counters do not agree on a token, raises them in a second round trip.
+    /// Returns `None` if the lock is held, or if raising the counters failed.
     async fn attempt(&mut self, key: &str) -> Option<Acquired<Held>> {
         self.attempts += 1;
         let value = format!("{}/{}", std::process::id(), self.attempts);
@@ -162,9 +163,9 @@ impl Bare {
         }
     }
 
-    /// Raises the counters by the library's rule, and returns the token. The token is the smallest number that a quorum
-    /// of the granted counters does not exceed. A node confirms the token unless its counter was already higher.
-    /// Returns `None` if no quorum confirms it.
+    /// Raises the counters by the library's rule. The token is the smallest number that at least a quorum of the
+    /// granted counters does not exceed. A node confirms the token unless its counter was already higher. Returns the
+    /// token, or `None` if no quorum confirms it.
     async fn raise_drawn(&mut self, held: &Held, replies: &[Reply]) -> Option<u64> {
         let granted = replies.iter().filter(|reply| reply.is_granted);
         let mut numbers: Vec<_> = granted.map(|reply| reply.number).collect();
@@ -175,9 +176,9 @@ impl Bare {
         (confirm.count() >= QUORUM).then_some(token)
     }
 
-    /// Raises the counters by the rule of the transaction, and returns the token. The token is above all known counter
-    /// values. A node confirms the token if the acquire raised its counter to the hint, or if its counter was below a
-    /// token that this client has tried. Returns `None` if no quorum confirms a token.
+    /// Raises the counters by the transaction's rule. The token is above all counter values that the client has seen. A
+    /// node confirms the token if the acquire raised its counter to the hint, or if its counter was below a token that
+    /// the client tried. Returns the token, or `None` if no quorum confirms one.
     async fn raise_hint(&mut self, held: &Held, replies: &[Reply], hint: u64) -> Option<u64> {
         let mut confirm: Vec<_> =
             replies.iter().map(|reply| reply.is_granted && reply.is_hint).collect();
@@ -195,8 +196,8 @@ impl Bare {
         None
     }
 
-    /// Raises the counter on all nodes to `token`. Returns each counter's previous value, or `None` for a node on which
-    /// the client does not hold the lock.
+    /// Raises the counter to `token` on all nodes. Returns the counters' previous values. The value is `None` for a
+    /// node on which the client does not hold the lock.
     async fn raise(&self, held: &Held, token: u64) -> Vec<Option<u64>> {
         join_all(self.nodes.iter().map(async |node| {
             let mut raise = self.raise.key(&held.key);
@@ -253,7 +254,7 @@ impl Contender for Bare {
     }
 }
 
-/// Returns the name of the counter of `key`. As in the library, both are in the same cluster slot.
+/// As in the library, the counter and its key are in the same cluster slot.
 fn counter(key: &str) -> String {
     format!("{key}#counter:{{{key}}}")
 }

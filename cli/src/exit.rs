@@ -8,27 +8,25 @@ use std::fmt::Write as _;
 use std::io;
 use std::process::ExitCode;
 
-/// An exit code of `quorlock`. `run` and `lead` also pass on the exit code of the command that they ran.
+/// An exit code of `quorlock`. `run` and `lead` also exit with the code of the command that they ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u8);
 
 impl Code {
-    /// Success. For `status`, the lock is free.
+    /// Success. For `status`: the lock is free.
     pub(crate) const OK: Self = Self(0);
-    /// A negative result: another client holds the lock, `check` or `torture` has findings, or `release` found no such
-    /// lock.
+    /// Another client holds the lock, `check` or `torture` has findings, or `release` found no such lock.
     pub(crate) const NEGATIVE_RESULT: Self = Self(1);
     /// An invalid option, variable, settings file or name.
     pub(crate) const USAGE: Self = Self(2);
-    /// No quorum: too few nodes reply, or too many are excluded. The value is `EX_UNAVAILABLE` of `sysexits.h`.
+    /// Too few nodes reply, or too many are excluded. The value is `EX_UNAVAILABLE` of `sysexits.h`.
     pub(crate) const NO_QUORUM: Self = Self(69);
     /// The lock was lost, or `--max-hold` was reached. timeout(1) uses the same code.
     pub(crate) const LOST: Self = Self(124);
-    /// quorlock itself failed.
     pub(crate) const FAILED: Self = Self(125);
     pub(crate) const CANNOT_EXECUTE: Self = Self(126);
     pub(crate) const NOT_FOUND: Self = Self(127);
-    /// The reader of the output closed the pipe. The value is the exit code of a process that SIGPIPE killed.
+    /// The reader of stdout closed the pipe. The code is the same as for a process that SIGPIPE killed.
     pub(crate) const BROKEN_PIPE: Self = Self::of_signal(13);
 
     /// Returns the code that shells report for a process killed by `signal`.
@@ -43,7 +41,7 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// An error that ends the command, with an exit code and a message. An empty message is not printed.
+/// An error that ends the command. An empty message is not printed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
@@ -59,7 +57,7 @@ impl Failure {
         Self::new(Code::USAGE, message)
     }
 
-    /// Puts the names of the resources before the message, unless the failure is a usage error.
+    /// Prefixes the message with the names of the resources, unless the failure is a usage error.
     pub(crate) fn about(mut self, resources: &[&[u8]]) -> Self {
         if self.code != Code::USAGE {
             self.message = format!("{}: {}", resource::display_names(resources), self.message);
@@ -74,12 +72,12 @@ impl Failure {
         self.code.into()
     }
 
-    /// Creates the failure for an invalid setting. `options` determines how the message names the setting.
+    /// Creates the failure for an invalid setting. If a setting is among `options`, the message names its option.
     pub(crate) fn setting(error: &ConfigError, options: AvailableOptions) -> Self {
         Self::usage(settings::message(error, options))
     }
 
-    /// Creates the failure for a failed acquire. `options` determines how the message names settings.
+    /// Creates the failure for a failed acquire. If a setting is among `options`, the message names its option.
     pub(crate) fn acquire(error: &AcquireError, options: AvailableOptions) -> Self {
         let code = match error {
             AcquireError::Invalid(error) => return Self::setting(error, options),
@@ -91,7 +89,7 @@ impl Failure {
     }
 }
 
-/// Returns the message for `error`, with advice for users of the command.
+/// Adds advice for users of the command to the library's message.
 fn acquire_message(error: &AcquireError, options: AvailableOptions) -> String {
     let ttl = settings::named("ttl", options);
     match error {
@@ -112,7 +110,7 @@ fn acquire_message(error: &AcquireError, options: AvailableOptions) -> String {
     }
 }
 
-/// Converts the error of a request whose only settings are the names of resources.
+/// The conversion is correct only if the request had no settings except names of resources.
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
@@ -133,7 +131,7 @@ impl From<ReleaseError> for Failure {
     }
 }
 
-/// Converts an error that occurred while results were printed.
+/// The conversion is meant for errors in printing results, such as a closed pipe.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -150,7 +148,6 @@ pub(crate) const COMMON_CODES: [Row; 2] = [
     ("125", "quorlock itself failed"),
 ];
 
-/// Builds the examples and exit codes below the main help.
 pub(crate) fn overview() -> StyledStr {
     help(
         &[
@@ -177,8 +174,7 @@ pub(crate) fn overview() -> StyledStr {
     )
 }
 
-/// Builds the text below the options in the help: the examples, then `codes` and the common exit codes in ascending
-/// order.
+/// Builds the text below the options in the help: the examples, then `codes` and the common exit codes, sorted.
 pub(crate) fn help(examples: &[Row], codes: &[Row]) -> StyledStr {
     let mut text = StyledStr::new();
     // Writing to a StyledStr cannot fail.
@@ -195,8 +191,7 @@ fn number(code: &str) -> u8 {
     code[..end].parse().unwrap_or(u8::MAX)
 }
 
-/// Writes each example on two lines: the explanation, then the command. On one line, both would exceed the width of a
-/// terminal.
+/// Writes each example on two lines: the explanation, then the command. One line would exceed the width of a terminal.
 fn write_examples(text: &mut StyledStr, examples: &[Row]) -> std::fmt::Result {
     let head = output::HEADER;
     write!(text, "{head}Examples:{head:#}")?;

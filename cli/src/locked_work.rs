@@ -1,4 +1,4 @@
-//! Acquires a lock, runs work while the lock is held, releases the lock, and closes the client.
+//! Acquires a lock, runs work under the lock, releases the lock, and closes the client.
 
 use crate::exit::{Code, Failure};
 use crate::guard::{self, End, Guard, Signals, orphans};
@@ -17,8 +17,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) fenced: bool,
 }
 
-/// Runs `work` and then closes the client. The client is closed even if the work failed, because closing delivers
-/// pending releases. If quorlock is process 1, also reaps orphans.
+/// Runs `work` and then closes the client, even if the work failed: closing delivers pending releases. If quorlock is
+/// process 1, also reaps orphans.
 pub(crate) async fn with_client<T>(
     client: Client,
     work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
@@ -38,7 +38,7 @@ pub(crate) async fn run_guarded(
     with_lock(client, wanted, signals, async |lease, signals| guard.run(lease, signals).await).await
 }
 
-/// Acquires the lock, runs `work`, and releases the lock. The lock is released even if the work failed.
+/// Acquires the lock, runs `work`, and releases the lock, even if the work failed.
 pub(crate) async fn with_lock<T>(
     client: &Client,
     wanted: &LockRequest<'_>,
@@ -56,9 +56,8 @@ pub(crate) async fn with_lock<T>(
     done
 }
 
-/// Builds the acquire. Its lease is renewed automatically until the release or `--max-hold`. With `--no-wait`, the
-/// client makes one attempt. Otherwise, `--wait` or the `wait` setting limits the waiting time, which is unlimited by
-/// default.
+/// Builds the acquire. The lease is renewed until the release or `--max-hold`. With `--no-wait`, the client makes one
+/// attempt. Otherwise, `--wait` or the `wait` setting limits the wait, which has no limit by default.
 fn acquire(client: &Client, wanted: &LockRequest<'_>) -> Acquire {
     let LockRequest { resources, lock, wait, fenced } = wanted;
     let redlock = &client.redlock;
@@ -78,9 +77,8 @@ fn acquire(client: &Client, wanted: &LockRequest<'_>) -> Acquire {
     if *fenced { acquire.fenced() } else { acquire }
 }
 
-/// Acquires the lock, and shows progress unless `--no-wait` or `--quiet` is set. If another client holds the lock, the
-/// failure has the exit code of `--conflict-exit-code`. If a signal ends the wait, the failure has the exit code for
-/// the signal.
+/// Acquires the lock, and shows progress unless `--no-wait` or `--quiet` is set. If another client holds the lock,
+/// fails with `--conflict-exit-code`. If a signal ends the wait, fails with the exit code of that signal.
 async fn acquire_or_signal(
     client: &Client,
     wanted: &LockRequest<'_>,
@@ -132,8 +130,8 @@ async fn acquire_failure(
     Failure::new(code, message)
 }
 
-/// Returns the first resource of which a majority of the nodes reports the same holder, with this holder. Returns
-/// `None` if no resource has such a holder.
+/// Finds the first resource for which a majority of the nodes reports the same holder. Returns the resource and the
+/// holder.
 pub(crate) async fn find_holder<'a>(
     client: &Client,
     resources: &[&'a [u8]],
@@ -147,7 +145,8 @@ pub(crate) async fn find_holder<'a>(
     None
 }
 
-/// Describes the state of a lock: held, with its holder, or cooling down, with the remaining time.
+/// Describes a lock that is held or cooling down. In the second case, the key remains without a holder until its TTL
+/// ends.
 pub(crate) fn described(holder: &Holder) -> String {
     if !holder.is_cooling_down() {
         return format!("held by {holder}");
@@ -157,8 +156,7 @@ pub(crate) fn described(holder: &Holder) -> String {
     format!("cooling down{left} (released; no client holds it)")
 }
 
-/// Prints a message if the lock expired or was taken over before the release, or if too few nodes confirmed the
-/// release.
+/// Prints a message if the lock had expired or was taken over, or if too few nodes confirmed the release.
 fn print_release_problem(resources: &[&[u8]], released: Result<ReleaseOutcome, ReleaseError>) {
     let names = resource::display_names(resources);
     match released {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
-/// The prefix of the environment variables that contain settings.
+/// The prefix of the environment variables with settings.
 const PREFIX: &str = "QUORLOCK";
 
 /// The default ttl of [`Builder`].
@@ -23,7 +23,6 @@ const TTL: Duration = Duration::from_secs(10);
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// The interval at which `settle` polls the nodes' states.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 const NO_NODES: &str = "no nodes given: use --node URL (once per node) or --nodes-file FILE, or set \
@@ -36,16 +35,16 @@ const SECRET_IN_URL: &str = "contains a user or a password, which ps shows to al
 pub(crate) struct Client {
     pub(crate) redlock: Redlock,
     pub(crate) ttl: Duration,
-    /// The `wait` setting from the file or the environment, which `--wait` overrides.
+    /// The `wait` setting of the file or the environment, which `--wait` overrides.
     pub(crate) wait: Option<Duration>,
-    /// The maximum duration of [`settle`](Self::settle).
+    /// Limits the duration of [`settle`](Self::settle) and [`close`](Self::close).
     pub(crate) connect_timeout: Duration,
     pub(crate) config: Config,
 }
 
 impl Client {
-    /// Creates a client for commands that acquire no locks. `guard` overrides the restart guard in the settings, unless
-    /// it is `None`.
+    /// Creates a client for commands that acquire no locks. If `guard` is given, it overrides the restart guard of the
+    /// settings.
     pub(crate) fn new(options: &NodeOptions, guard: Option<RestartGuard>) -> Result<Self, Failure> {
         Self::build(config(options)?, guard, AvailableOptions::Nodes)
     }
@@ -67,8 +66,8 @@ impl Client {
         Self::build(config, restarts.guard(), AvailableOptions::Lock)
     }
 
-    /// Builds the client. The default restart guard is strict, because a new client has observed no restarts. `options`
-    /// determines how error messages name the settings.
+    /// Builds the client. The default restart guard is strict, because a new client has observed no restarts. If a
+    /// setting is among `options`, error messages name its option.
     fn build(
         mut config: Config,
         guard: Option<RestartGuard>,
@@ -87,13 +86,13 @@ impl Client {
         })
     }
 
-    /// Returns true if the restart guard excludes every recently started node, even if all nodes started recently.
+    /// Returns true if the restart guard excludes recently started nodes even when all nodes started recently.
     pub(crate) fn is_strict(&self) -> bool {
         self.config.restart_guard == Some(RestartGuard::Strict)
     }
 
-    /// Waits until every connection attempt has succeeded or failed, for at most one connect timeout. Without this
-    /// wait, a new client would only report on the nodes that connect fastest.
+    /// Waits until every connection attempt has succeeded or failed, but at most for the connect timeout. Otherwise, a
+    /// new client would only report on the nodes that connect fastest.
     ///
     /// # Errors
     /// Fails if no node could be connected.
@@ -117,8 +116,8 @@ impl Client {
         timeout(self.connect_timeout, settled).await.unwrap_or(Ok(()))
     }
 
-    /// Closes the client, which delivers pending releases for at most one connect timeout. If locks could not be
-    /// released, prints a message; their keys expire after the ttl.
+    /// Closes the client, and delivers pending releases for at most the connect timeout. If a release could not be
+    /// delivered, prints a message. The keys then expire after the TTL.
     pub(crate) async fn close(&self) {
         if let Err(error) = self.redlock.close().await {
             output::print_message(format_args!(
@@ -128,7 +127,7 @@ impl Client {
     }
 }
 
-/// Merges the settings from all sources. The nodes come from one source only: `--node`, the file, or else the
+/// Merges the settings of all sources. The nodes come from a single source: `--node`, the file, or else the
 /// environment. For other settings, the environment overrides the file, and the TLS options override both.
 fn config(options: &NodeOptions) -> Result<Config, Failure> {
     let mut given = match &options.nodes_file {
@@ -157,8 +156,8 @@ fn config(options: &NodeOptions) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Returns the URLs of `--node`. Fails if a URL contains a user or a password. The error names the URL's position and
-/// does not print the URL.
+/// Returns the URLs of `--node`, or an error if a URL contains a user or a password. The error gives the URL's position
+/// instead of the URL.
 fn urls_without_secrets(urls: &[String]) -> Result<&[String], Failure> {
     let has_secret = |url: &String| {
         let url = url.to_ascii_lowercase();
@@ -190,8 +189,8 @@ pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Returns the lines of `text` that are not empty after comments are removed. A `#` begins a comment at the start of a
-/// line or after white space; elsewhere, it is part of a URL.
+/// Removes comments, and returns the lines that are not empty then. A `#` begins a comment only at the start of a line
+/// or after white space, because URLs can contain a `#`.
 fn uncommented_lines(text: &str) -> impl Iterator<Item = &str> {
     let uncommented = |line: &str| {
         let mut marks = line.match_indices('#').map(|(at, _)| at);
@@ -208,8 +207,8 @@ fn urls(line: &str) -> Vec<String> {
     Config::deserialize(nodes).map_or_else(|_| vec![line.to_owned()], |config| config.nodes)
 }
 
-/// Returns true if `text` is a list of URLs, and false if it is a TOML file. The first line of a list begins with a URL
-/// scheme, or contains no `=` and does not begin with `[`.
+/// Returns true if `text` is a list of URLs, and false if it is a TOML file. A list begins with a URL scheme, or with a
+/// line that contains no `=` and does not begin with `[`.
 fn is_list(text: &str) -> bool {
     let Some(line) = uncommented_lines(text).next() else { return true };
     let is_part = |it: char| it.is_ascii_alphanumeric() || it == '+';
@@ -217,8 +216,7 @@ fn is_list(text: &str) -> bool {
     has_scheme || !(line.contains('=') || line.starts_with('['))
 }
 
-/// Returns the database number in a valid URL, or 0 if the URL contains none. Locks in different databases are
-/// independent.
+/// Returns the database number in a valid URL. The default is 0. Locks in different databases are independent.
 pub(crate) fn database(url: &str) -> u32 {
     let (scheme, place) = url.trim().split_once("://").unwrap_or_default();
     let (place, query) = place.split_once('?').unwrap_or((place, ""));

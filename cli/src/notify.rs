@@ -13,7 +13,7 @@ pub(crate) enum State {
     Stopping,
 }
 
-/// Sends `state` to the socket that `NOTIFY_SOCKET` names. Has no effect if the variable is unset or empty.
+/// Sends `state` to the socket in `NOTIFY_SOCKET`. Does nothing if the variable is unset or empty.
 pub(crate) fn send(state: State) -> io::Result<()> {
     let named = env::var_os(SOCKET).filter(|name| !name.is_empty());
     named.map_or(Ok(()), |name| send_to(&name, state))
@@ -27,8 +27,8 @@ fn send_to(name: &OsStr, state: State) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(text, &address(name)?).map(drop)
 }
 
-/// Parses the socket's address: a path, or an abstract name if it begins with `@`. Containers and older systems use
-/// abstract names.
+/// Parses the socket's address, which is a path or, after an `@`, a name in Linux's abstract namespace. Containers and
+/// older systems use abstract names.
 fn address(name: &OsStr) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = name.as_encoded_bytes().strip_prefix(b"@") {

@@ -5,13 +5,13 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write as _};
 
-/// The style of headings in the help, which matches clap's own headings.
+/// The style of headings in the help, the same as clap's own.
 pub(crate) const HEADER: Style = Style::new().bold().underline();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 
-/// Prints a line on stdout and flushes stdout, so that a program that reads from a pipe receives the line immediately.
+/// Prints a line and flushes stdout, so that a program that reads from a pipe receives the line immediately.
 pub(crate) fn print_line(text: impl Display) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{text}")?;

@@ -8,14 +8,14 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// The delay before the progress line appears, and the interval between its updates.
+/// The delay before the progress line appears, and between its updates.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The delay before the first message if stderr is not a terminal. Each later pause is ten times as long as the one
-/// before, up to `LONGEST_PAUSE`.
+/// The delay before the first message if stderr is not a terminal. Each later delay is ten times as long, up to
+/// `LONGEST_PAUSE`.
 const FIRST_MESSAGE: Duration = Duration::from_secs(3);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// A line of the terminal whose text can be replaced. Dropping the `Line` clears the text.
+/// A replaceable line of text on a terminal. Dropping the `Line` clears the text.
 #[derive(Default)]
 struct Line {
     width: usize,
@@ -37,8 +37,8 @@ impl Drop for Line {
     }
 }
 
-/// Shows how long and why the command has been waiting, until the future is dropped. Updates one line on a terminal,
-/// and otherwise prints a message at growing intervals.
+/// Shows how long the command has been waiting, and why, until the future is dropped. On a terminal, updates one line.
+/// Otherwise, prints messages at growing intervals.
 pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     let begun = Instant::now();
     let waited = || humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
@@ -67,7 +67,6 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     }
 }
 
-/// Describes why the lock is not acquired yet.
 async fn reason(client: &Client, resources: &[&[u8]]) -> String {
     if let Some((resource, holder)) = locked_work::find_holder(client, resources).await {
         return format!(

@@ -1,4 +1,4 @@
-//! Messages about nodes without a vote in an acquire, for example because they restarted and may have lost their locks.
+//! Messages about nodes whose votes do not count, for example because they restarted and may have lost their locks.
 
 use crate::nodes::Client;
 use crate::output;
@@ -13,8 +13,7 @@ pub(crate) const IF_NEW: &str =
 
 const PERMIT_INFO: &str = "permit INFO (+info), so that quorlock can read the uptime of the nodes";
 
-/// Prints a message if the restart guard excludes so many nodes that no lock can be acquired. The message contains the
-/// reason and the time. The future never resolves.
+/// If too few votes count for an acquire, prints the reason and how long this lasts. Never resolves.
 pub(crate) async fn warn(client: &Client) -> Infallible {
     if client.settle().await.is_ok()
         && let Some(reason) = reason(client)
@@ -24,8 +23,8 @@ pub(crate) async fn warn(client: &Client) -> Infallible {
     pending().await
 }
 
-/// Returns the reason why no lock can be acquired although a majority of the nodes replies, and how long this lasts.
-/// Returns `None` if a lock can be acquired, or if too few nodes reply.
+/// If a majority of the nodes replies but too few votes count, returns the reason and how long this lasts. Returns
+/// `None` if a lock can be acquired, or if too few nodes reply.
 pub(crate) fn reason(client: &Client) -> Option<String> {
     let nodes = client.redlock.nodes();
     let up = || nodes.iter().filter(|node| *node.state() == NodeState::Up);
@@ -52,7 +51,7 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
     Some(reason)
 }
 
-/// Returns true if the node has no vote because the Redis user has no permission for `INFO`.
+/// Returns true if the node's vote does not count because the Redis user has no permission for `INFO`.
 fn lacks_info(node: &NodeInfo) -> bool {
     match node.eligibility() {
         VoteEligibility::Excluded(NodeFailure::MaybeRestarted { missing, .. }) => {
@@ -62,8 +61,8 @@ fn lacks_info(node: &NodeInfo) -> bool {
     }
 }
 
-/// Returns the time until a majority of `all` nodes has a vote. `waits` contains, for each node that replies, the time
-/// until it has a vote. Returns `None` if a majority already has a vote, or if too few nodes reply.
+/// Returns the time until the votes of a majority of `all` nodes count. `waits` contains this time for each node that
+/// replies. Returns `None` if a majority counts already, or if too few nodes reply.
 fn until_quorum(waits: impl Iterator<Item = Duration>, all: usize) -> Option<Duration> {
     let mut waits: Vec<Duration> = waits.collect();
     waits.sort_unstable();

@@ -7,15 +7,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// An observer that prints a message when renewals begin to fail, and another message when they succeed again.
+/// Prints a message when renewals begin to fail, and when they succeed again.
 #[derive(Default)]
 pub(crate) struct Renewals {
-    /// The sender to the printing thread, which starts with the first message.
+    /// Sends messages to the printing thread, which is started for the first message.
     printer: Mutex<Option<Sender<String>>>,
 }
 
 impl Renewals {
-    /// Prints a message on a separate thread. An observer that blocks on a full pipe would delay renewals.
+    /// Prints on a separate thread, because a full pipe would block the observer and delay renewals.
     fn print(&self, line: String) {
         let mut printer = self.printer.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = printer.get_or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! Resource names, which are arbitrary bytes.
+//! Resource names, which can contain any bytes.
 
 use crate::exit::Failure;
 use std::ffi::{OsStr, OsString};
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// Returns the bytes of a resource name.
 ///
 /// # Errors
-/// Fails if the name is empty. The usual cause is an unset variable in a script.
+/// Fails if the name is empty, usually because a script uses an unset variable.
 pub(crate) fn bytes(name: &OsStr) -> Result<&[u8], Failure> {
     if name.is_empty() {
         let message = "the resource name is empty: check that its shell variable is set";

@@ -1,17 +1,17 @@
-//! Messages about invalid settings. They name each setting by its option and environment variable.
+//! Messages about invalid settings, with the names of options and environment variables.
 
 use quorlock::ConfigError;
 
-/// Which settings a subcommand accepts as options.
+/// The settings that a subcommand accepts as options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AvailableOptions {
-    /// `run`, `hold` and `lead`: the options of the lock and of the nodes.
+    /// The settings of the lock and of the nodes: `run`, `hold` and `lead`.
     Lock,
-    /// All other subcommands: the options of the nodes only.
+    /// Only the settings of the nodes: all other subcommands.
     Nodes,
 }
 
-/// Returns the message of `error` with the names of options and variables. The library's own message names builder
+/// Returns the message of `error` with the names of options and variables. The library's own messages name builder
 /// methods, which do not exist in a shell.
 pub(crate) fn message(error: &ConfigError, options: AvailableOptions) -> String {
     time_message(error, options)
@@ -110,8 +110,8 @@ fn tls_message(error: &ConfigError, options: AvailableOptions) -> Option<String>
     })
 }
 
-/// Returns the name of a setting: its option, if the subcommand has one, and its environment variable. In a settings
-/// file, the key is the name of the variable in lower case, without the prefix.
+/// Names a setting by its environment variable and, if the subcommand has one, its option. In a settings file, the key
+/// is the variable's name in lower case, without the prefix.
 pub(crate) fn named(setting: &str, options: AvailableOptions) -> String {
     let variable = variable(setting);
     match (setting, options) {

@@ -1,6 +1,5 @@
-//! Gives a client process access to the shared counters and fenced cells, which are in the
-//! controller process. The client sends requests through standard output, and receives replies
-//! through standard input.
+//! A client process's access to the shared counters and fenced cells, which the controller process
+//! stores. Requests are sent through standard output, and replies arrive through standard input.
 
 use crate::line::{ClientMessage, MessageWriter, Request};
 use std::collections::HashMap;
@@ -24,28 +23,26 @@ impl Cells {
         self.request(Request::Read { resource }).await
     }
 
-    /// Sets the counter of a resource. The store accepts the write only if it arrives before
-    /// `until` on the boot clock. Returns whether the store accepted it, or `None` if the
-    /// controller has ended.
+    /// Sets the counter of a resource, unless the write arrives after `until` on the boot clock.
+    /// Returns whether the counter was set, or `None` if the controller has ended.
     pub(crate) async fn write(&self, resource: u16, value: u64, until: u64) -> Option<bool> {
         let landed = self.request(Request::Write { resource, value, until }).await?;
         Some(landed == 1)
     }
 
-    /// Returns the highest token that the resource's fenced cell has accepted, or 0 if it has
-    /// accepted none. Returns `None` if the controller has ended.
+    /// Returns the highest token that the resource's fenced cell has accepted, or 0 before the
+    /// first write. Returns `None` if the controller has ended.
     pub(crate) async fn highest(&self, resource: u16) -> Option<u64> {
         self.request(Request::Highest { resource }).await
     }
 
-    /// Writes to the resource's fenced cell with `token`. The cell records whether it accepted the
-    /// write. `id` identifies the writer's tenure. `until` is the end of the lease's validity on
-    /// the boot clock, or 0 if the validity has ended.
+    /// Writes to the resource's fenced cell, which may refuse the token. The caller does not learn
+    /// the result: the checks read it from the cell. `until` is the end of the lease's validity on
+    /// the boot clock, or 0 if the lease has expired.
     pub(crate) async fn write_fenced(&self, resource: u16, id: u64, token: u64, until: u64) {
         self.request(Request::WriteFenced { resource, id, token, until }).await;
     }
 
-    /// Delivers the reply to the request `request_id`.
     pub(crate) fn deliver_reply(&self, request_id: u64, value: u64) {
         if let Some(reply) = self.pending().remove(&request_id) {
             // The receiver is dropped if the task has ended.
@@ -53,8 +50,7 @@ impl Cells {
         }
     }
 
-    /// Sends a request and waits for the reply. Returns `None` if the controller has ended. This
-    /// process then ends, too.
+    /// Returns `None` if the controller has ended. This process then also ends.
     async fn request(&self, request: Request) -> Option<u64> {
         let request_id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (reply, value) = oneshot::channel();

@@ -1,18 +1,17 @@
-//! Checks that search the records of a run for violations.
+//! Searches the records of a run for violations.
 
 use crate::record::{Call, Fault, Hold, Overlap, Verb};
 use crate::steps::Steps;
 use std::collections::BTreeMap;
 
-/// The tolerance for a busy machine, in nanoseconds. It is added to each time limit that the
+/// The tolerance for a busy machine, in nanoseconds. The checks add it to every time limit that the
 /// library promises.
 pub(crate) const SLACK: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pauses(BTreeMap<u16, Vec<(u64, u64)>>);
 
-/// The loss of a lease, as reported by the library. The report came at `at`, and the validity ended
-/// at `until`.
+/// A loss that the library reported at the time `at`. The lease's validity ended at `until`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportedLoss {
     pub(crate) client: u16,
@@ -20,8 +19,8 @@ pub(crate) struct ReportedLoss {
     pub(crate) at: u64,
 }
 
-/// Returns all pairs of overlapping holds of one resource, each pair once. Adjacent holds do not
-/// overlap.
+/// Returns each pair of holds of the same resource that overlap in time. Holds that only touch do
+/// not overlap.
 pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
     let mut sorted: Vec<_> = holds.iter().filter(|hold| hold.from < hold.until).collect();
     sorted.sort_by_key(|hold| (hold.resource, hold.from, hold.until));
@@ -41,8 +40,8 @@ pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
     found
 }
 
-/// Returns the names of the faults that were active at any time between `from` and `until`, sorted
-/// and without duplicates.
+/// Returns the names of the faults that were active between `from` and `until`, sorted and without
+/// duplicates.
 pub(crate) fn active_faults(faults: &[Fault], from: u64, until: u64) -> Vec<String> {
     let active_faults = faults.iter().filter(|fault| fault.from <= until && fault.until >= from);
     let mut names: Vec<_> = active_faults.map(|fault| fault.nemesis.clone()).collect();
@@ -51,9 +50,9 @@ pub(crate) fn active_faults(faults: &[Fault], from: u64, until: u64) -> Vec<Stri
     names
 }
 
-/// Returns the calls that took longer than their limit plus [`SLACK`]. Time during which the client
-/// was stopped is not counted. If a node's clock stepped during an acquire, the limit is extended
-/// by the length of the step.
+/// Returns the calls that exceeded their limit by more than [`SLACK`]. Time during which the client
+/// was stopped does not count. If a node's clock stepped during an acquire, the limit increases by
+/// the length of the step.
 pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> Vec<&'a Call> {
     let running = |call: &Call| pauses.running(call.client, call.from, call.until);
     let allowance = |call: &Call| match call.verb {
@@ -64,7 +63,7 @@ pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> 
 }
 
 /// Returns the losses that the library reported more than [`SLACK`] after the end of the validity.
-/// Time during which the client was stopped is not counted.
+/// Time during which the client was stopped does not count.
 pub(crate) fn late(losses: &[ReportedLoss], pauses: &Pauses) -> Vec<ReportedLoss> {
     let late = |told: &&ReportedLoss| pauses.running(told.client, told.until, told.at) > SLACK;
     losses.iter().filter(late).copied().collect()
@@ -75,13 +74,12 @@ impl Pauses {
         self.0.entry(client).or_default().push((from, until));
     }
 
-    /// Returns true if the client was stopped at the time `at`.
     pub(crate) fn is_in(&self, client: u16, at: u64) -> bool {
         let mut pauses = self.0.get(&client).into_iter().flatten();
         pauses.any(|(stop, cont)| (*stop..*cont).contains(&at))
     }
 
-    /// Returns for how long the client was not stopped between `from` and `until`, in nanoseconds.
+    /// Returns how many nanoseconds between `from` and `until` the client was not stopped.
     fn running(&self, client: u16, from: u64, until: u64) -> u64 {
         let pauses = self.0.get(&client).into_iter().flatten();
         let stopped = pauses.map(|(stop, cont)| cont.min(&until).saturating_sub(*stop.max(&from)));

@@ -1,4 +1,5 @@
-//! The random choices of a task. The choices depend only on the seed, never on events of the run.
+//! The random choices of a task. They depend only on the seed, so a run with the same seed repeats
+//! them.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -6,36 +7,33 @@ use std::ops::Range;
 use std::time::Duration;
 
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(300);
-/// The longest TTL of an acquire or an extension.
+/// The longest TTL that a client requests in an acquire or an extension.
 pub const LONGEST_TTL: Duration = Duration::from_secs(2);
-/// The maximum number of resources per lease.
+/// The maximum number of resources that one acquire locks.
 const MOST_TOGETHER: usize = 3;
-/// One in this many resources is locked without fencing tokens.
+/// One in this many resources is never locked with a fencing token.
 const RESOURCES_PER_UNFENCED: u16 = 4;
 
-/// The choices for one cycle of a task: acquire, work, release.
+/// One cycle of a task: acquire, work, release.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) resources: Vec<u16>,
-    /// Whether the acquire draws a fencing token. A given resource is either always fenced or
-    /// never.
+    /// Whether the acquire requests a fencing token. A given resource is locked either always or
+    /// never with a token.
     pub(crate) is_fenced: bool,
     pub(crate) ttl: Duration,
-    /// The maximum wait for the lock, or `None` for a single attempt.
+    /// The wait limit of the acquire, or `None` for a single attempt.
     pub(crate) wait: Option<Duration>,
     pub(crate) gives_up_early: bool,
-    /// The time after which the task drops the future of the acquire, if it does.
+    /// If set, the task drops the future of the acquire after this time.
     pub(crate) drop_after: Option<Duration>,
-    /// The maximum hold time if the library extends the lease in the background, or `None` if it
-    /// does not.
+    /// If set, the library extends the lease in the background, for at most this long.
     pub(crate) auto_extend: Option<Duration>,
     pub(crate) caution: Caution,
     pub(crate) steps: Vec<Step>,
     pub(crate) lease_end: LeaseEnd,
-    /// The delay between the end of the lease and another write with its token. `None` if there is
-    /// no such write.
+    /// If set, the task writes once more with its token, this long after the end of the lease.
     pub(crate) late_write_after: Option<Duration>,
-    /// The pause before the next cycle.
     pub(crate) rest: Duration,
 }
 
@@ -49,18 +47,16 @@ pub(crate) struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Extend {
     pub(crate) ttl: Duration,
-    /// The time after which the task drops the future of the extension, if it does.
+    /// If set, the task drops the future of the extension after this time.
     pub(crate) drop_after: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caution {
-    /// The holder checks the lease before each write. It stops working when the library reports the
-    /// loss of the lease.
+    /// Checks the lease before each write, and stops working when the library reports a loss.
     Notified,
     Checks,
-    /// The holder checks the lease before it writes to a counter, but not before it writes to a
-    /// fenced cell.
+    /// Checks the lease before a write to a counter, but not before a write to a fenced cell.
     Unchecked,
 }
 
@@ -68,13 +64,13 @@ pub(crate) enum Caution {
 pub(crate) enum LeaseEnd {
     Release,
     Drop,
-    /// The task calls `release`, and drops the future after this time.
+    /// Calls `release` and drops its future after this time.
     DropRelease(Duration),
 }
 
 impl Choice {
-    /// Returns the choices of a task for one cycle. `task` contains the numbers of the part of the
-    /// run, the client and the task.
+    /// Returns the choices of a task for one cycle. `task` identifies the task by three numbers:
+    /// the part of the run, the client, and the task within the client.
     pub(crate) fn of(seed: u64, task: [u16; 3], cycle: u64, resources: u16) -> Self {
         let [part, client, task] = task.map(u64::from);
         let task = part << 48 | client << 32 | task << 16;
@@ -134,13 +130,13 @@ impl LeaseEnd {
     }
 }
 
-/// Derives a seed from two numbers. Neighbouring numbers give unrelated seeds.
+/// Derives a new seed from two numbers. Inputs that differ by 1 give unrelated seeds.
 pub fn mix_seeds(one: u64, other: u64) -> u64 {
     StdRng::seed_from_u64(one ^ other.rotate_left(17)).random()
 }
 
-/// Returns the range of all fenced resources if `one` is fenced. Otherwise, returns the range of
-/// all unfenced resources, which are the last ones.
+/// Returns the range of resources that are fenced or unfenced like `one`. The unfenced resources
+/// are the last ones.
 fn same_fencing(resources: u16, one: u16) -> Range<u16> {
     let fenced = resources - resources / RESOURCES_PER_UNFENCED;
     if one < fenced { 0..fenced } else { fenced..resources }

@@ -1,6 +1,6 @@
-//! A client process, which is another instance of the same program. It reads its configuration and
-//! replies from standard input, and writes its records to standard output. The process ends when
-//! its standard input is closed.
+//! The client process, which the torture program starts from its own executable. The process reads
+//! its configuration and replies from standard input, and writes its records to standard output.
+//! When its standard input is closed, the process ends.
 
 use crate::cells::Cells;
 use crate::choice::LONGEST_TTL;
@@ -19,12 +19,12 @@ use tokio::time::sleep;
 
 /// The exit code of a client whose controller has ended.
 const ORPHANED: i32 = 3;
-/// The maximum time until the library's tasks end after the client was closed. The library repeats
-/// a release for at most ten seconds, while a broken connection can still deliver an older command.
+/// The maximum time from closing the client until the library's tasks end. The library repeats a
+/// release for up to ten seconds if a broken connection might still deliver an older command.
 const TASK_END_LIMIT: Duration = Duration::from_secs(13);
 const WORKERS: usize = 2;
 
-/// Runs a client process until its session ends, and returns its exit code.
+/// Runs a client process until the controller ends it, and returns the exit code.
 ///
 /// # Panics
 ///
@@ -63,12 +63,12 @@ pub fn run() -> u8 {
 }
 
 impl Nodes {
-    /// Builds the [`Redlock`] of the client `number`. Clients with odd numbers use `other_urls`,
-    /// unless it is empty.
+    /// Builds the [`Redlock`] of the client `number`. Odd-numbered clients connect to `other_urls`
+    /// if it is not empty.
     ///
     /// # Errors
     ///
-    /// Returns the library's error if the nodes or settings are invalid.
+    /// Returns the library's error if the URLs or settings are invalid.
     pub fn client(&self, number: u16) -> Result<Redlock, ConfigError> {
         let is_other = !number.is_multiple_of(2) && !self.other_urls.is_empty();
         let urls = if is_other { &self.other_urls } else { &self.urls };
@@ -88,7 +88,7 @@ impl Nodes {
     }
 }
 
-/// Runs the client's tasks until the session ends. Returns false if a task panicked.
+/// Returns false if a task panicked.
 async fn run_tasks(
     config: ClientConfig,
     writer: &Arc<MessageWriter>,

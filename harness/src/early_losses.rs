@@ -1,4 +1,4 @@
-//! Checks for leases whose keys the nodes lost before the validity ended, without a fault that
+//! Finds leases whose keys disappeared from the nodes before the validity ended, although no fault
 //! explains the loss.
 
 use crate::boot;
@@ -6,9 +6,9 @@ use crate::line::EarlyLoss;
 use crate::steps::{STEP_EFFECT, Steps};
 use std::time::Duration;
 
-/// Returns a description of each early loss that no fault explains. A key may expire early by as
-/// much as its node's clock has stepped. During the intervals in `data_losses`, nodes restart
-/// without data and lose all keys. Another check finds overlaps that follow an early loss.
+/// Describes each early loss that no fault explains. Two kinds of faults explain a loss: a clock
+/// step expires keys early by at most its length, and nodes lose all keys if they restart without
+/// data (`data_losses`). Overlaps that follow an early loss are found by another check.
 pub(crate) fn unexplained(
     lost_early: &[(u16, EarlyLoss)],
     steps: &Steps,

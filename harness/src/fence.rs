@@ -1,8 +1,7 @@
-//! Checks of fencing tokens, based on the records of a run and the writes to the fenced cells.
+//! Checks that fencing tokens increase and that the fenced cells refuse stale writes.
 //!
-//! An acquire is *later* than another acquire if it began after the other one had returned, on the
-//! clock that all processes share. Concurrent acquires have no order, and only their tokens must
-//! differ.
+//! One acquire is *later* than another if it began after the other had returned. All processes
+//! share the clock. The tokens of concurrent acquires must differ but may have any order.
 
 use crate::check::{self, Pauses};
 use crate::record::{Breach, BreachKind, End, Fault, Fencing, Hold, WIPE};
@@ -10,11 +9,10 @@ use crate::store::{Write, Writer};
 use std::collections::HashMap;
 use std::mem;
 
-/// The holds with a token, and the fenced writes, of one part of a run.
+/// The fenced holds and writes of one part of a run.
 pub(crate) struct Fence<'a> {
-    /// The holds of each resource, in any order.
     holds: Vec<Vec<&'a Hold>>,
-    /// The writes to each resource's cell, in the order of their arrival.
+    /// For each resource, the writes in the order in which its cell received them.
     writes: Vec<Vec<Write>>,
     faults: &'a [Fault],
 }
@@ -22,7 +20,7 @@ pub(crate) struct Fence<'a> {
 pub(crate) struct FenceReport {
     pub(crate) fencing: Fencing,
     pub(crate) breaches: Vec<Breach>,
-    /// Descriptions of writes that belong to no recorded hold.
+    /// Descriptions of writes whose hold was not recorded.
     pub(crate) unmatched: Vec<String>,
 }
 
@@ -37,8 +35,8 @@ impl<'a> Fence<'a> {
         Self { holds: by_resource, writes, faults }
     }
 
-    /// Runs all checks and returns their results. Outside the guarantee, a holder's write may be
-    /// refused, because another client may have acquired the lock.
+    /// Runs all checks. Outside the guarantee, another client may acquire the lock of a valid
+    /// lease, so the refused write of a holder is no violation there.
     pub(crate) fn examine(&self, is_inside: bool, pauses: &Pauses) -> FenceReport {
         let mut found = FenceReport {
             fencing: Fencing::default(),
@@ -88,7 +86,7 @@ impl<'a> Fence<'a> {
         }
     }
 
-    /// Checks that no write of an earlier holder was accepted after a write of a later holder.
+    /// Checks that a cell accepted no write of an earlier holder after a write of a later holder.
     fn accepted(&self, writes: &[WriteWithTenure<'a>], found: &mut FenceReport) {
         let mut latest: Option<&Hold> = None;
         for (_, holder) in writes.iter().filter(|(write, _)| write.is_accepted) {
@@ -102,7 +100,7 @@ impl<'a> Fence<'a> {
         }
     }
 
-    /// Checks that no write was refused while its lease was valid.
+    /// Checks that no cell refused a write whose lease was valid.
     fn refused(&self, writes: &[WriteWithTenure<'a>], found: &mut FenceReport) {
         let mut highest: Option<&Hold> = None;
         for (write, holder) in writes {
@@ -128,8 +126,8 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// Pairs each write with the hold of its writer. Describes writes without a recorded hold in
-/// `unmatched`.
+/// Pairs each write with the hold of its writer. If the hold was not recorded, adds a description
+/// of the write to `unmatched`.
 fn pair_with_tenures<'a>(
     holds: &[&'a Hold],
     writes: &[Write],
@@ -162,7 +160,7 @@ mod tests {
     use super::*;
     use BreachKind::{EqualTokens, HolderRefused, LowerToken, StaleWrite};
 
-    /// Returns a hold of resource 0 whose acquire began at `asked` and returned at `from`.
+    /// `asked` and `from` are the times at which the acquire began and returned.
     fn hold(id: u64, asked: u64, from: u64, token: u64) -> Hold {
         let (token, until, end) = (Some(token), from + 100, End::ValidUntil);
         Hold {

@@ -12,22 +12,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A function that creates the command for a client process. The started program must call
+/// Creates the command for a client process. The started program must call
 /// [`client::run`](crate::client::run).
 pub type Program = fn() -> Command;
 
-/// The maximum time that a client has to finish its current calls and close after the controller
-/// has asked it to end.
+/// How long a client may take to finish its calls and close after the controller has asked it to
+/// end.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const TEMPORARY_CLIENT_TASKS: u16 = 6;
 
-/// The client processes of one part of a run. Each client has a slot. When a client is killed, a
-/// new client can take over the slot.
+/// The client processes of one part of a run. Each process occupies a slot. After a client was
+/// killed or dismissed, its slot can be filled with a new client.
 pub struct Fleet {
     slots: Vec<Mutex<Slot>>,
-    /// The number of slots for permanent clients. The slots for temporary clients follow them.
+    /// The number of permanent clients, which occupy the first slots. Temporary clients use the
+    /// other slots.
     permanent: u16,
     program: Program,
     config: ClientConfig,
@@ -42,7 +43,8 @@ pub(crate) struct Sinks {
 
 struct Slot {
     client: Option<Client>,
-    /// The number of clients that have left this slot.
+    /// How many clients have left this slot. New clients in the slot get their numbers from this
+    /// value.
     departed_clients: u16,
 }
 
@@ -55,8 +57,7 @@ struct Client {
 }
 
 impl Fleet {
-    /// Starts `permanent` clients, each with its own number, and reserves slots for `temporary`
-    /// clients.
+    /// Starts `permanent` clients, and reserves empty slots for `temporary` clients.
     pub(crate) fn launch(
         (permanent, temporary): (u16, u16),
         program: Program,
@@ -70,13 +71,13 @@ impl Fleet {
         fleet
     }
 
-    /// Returns the index of a temporary client's slot among all slots.
+    /// Returns the slot of the temporary client `number`.
     pub fn temporary(&self, number: u16) -> u16 {
         self.permanent + number
     }
 
-    /// Starts a client in the empty slot `number`. If the process cannot be started, the error
-    /// becomes a finding.
+    /// Starts a client in the empty slot `number`. If this fails, the error is added to the
+    /// findings.
     pub fn start(&self, number: u16) {
         let is_permanent = number < self.permanent;
         let mut slot = self.slot(number);
@@ -94,15 +95,15 @@ impl Fleet {
         }
     }
 
-    /// Stops the client in this slot with SIGSTOP.
+    /// Stops the client in this slot with SIGSTOP. Does nothing if the slot is empty.
     pub fn stop(&self, slot: u16) {
         if let Some(client) = &self.slot(slot).client {
             client.process.stop();
         }
     }
 
-    /// Continues the stopped client in this slot, and records its pause. `stopped` is the time at
-    /// which the client was stopped, in nanoseconds since the start of the run.
+    /// Continues the client in this slot with SIGCONT, and records how long it was stopped.
+    /// `stopped` is the time at which it was stopped, in nanoseconds since the start of the run.
     pub fn cont(&self, slot: u16, stopped: u64) {
         if let Some(client) = &self.slot(slot).client {
             client.process.cont();
@@ -111,15 +112,15 @@ impl Fleet {
         }
     }
 
-    /// Kills the client in this slot, and waits until its pipes have been read to their end.
+    /// Kills the client in this slot, and reads the messages that it sent before its death.
     pub fn kill(&self, slot: u16) {
         if let Some(client) = self.vacate(slot) {
             client.end();
         }
     }
 
-    /// Asks the client in this slot to end, and waits until it has ended. The slot is empty as soon
-    /// as the wait begins.
+    /// Asks the client in this slot to end, and waits until the process exits. The slot can be
+    /// filled again during the wait.
     pub fn dismiss(&self, slot: u16) {
         if let Some(client) = self.vacate(slot) {
             client.request_end();
@@ -137,8 +138,8 @@ impl Fleet {
         slot.client.take()
     }
 
-    /// Waits until every node has replied to the client in this slot. Returns false if this takes
-    /// longer than `limit`. Returns true at once if the slot is empty.
+    /// Waits until every node has replied to the client in this slot. Returns false after `limit`,
+    /// and returns true immediately if the slot is empty.
     pub fn await_ready(&self, slot: u16, limit: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < limit {
@@ -151,7 +152,7 @@ impl Fleet {
         false
     }
 
-    /// Ends all clients, and waits until they have ended.
+    /// Asks all clients to end, and waits until all processes have exited.
     pub fn end(self) {
         let clients: Vec<_> = self.slots.into_iter().filter_map(client_of).collect();
         clients.iter().for_each(Client::request_end);
@@ -220,8 +221,8 @@ impl Client {
     }
 }
 
-/// Sends a message to a client. The write does not block, even if the client is stopped, because
-/// messages are short and few of them are unread at a time.
+/// Does not block even if the client is stopped. Messages are short and few are unread at a time,
+/// so the pipe never becomes full.
 fn send(stdin: &Mutex<ChildStdin>, message: ControlMessage) {
     write(&mut stdin.lock().unwrap_or_else(PoisonError::into_inner), &message);
 }

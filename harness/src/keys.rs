@@ -1,5 +1,5 @@
-//! The keys that a session left on its nodes. The library under test does not read and delete these
-//! keys. Separate connections do.
+//! The keys that a session left on its nodes. Separate connections read and delete these keys,
+//! because the library is under test.
 
 use crate::session::RESOURCES;
 use crate::task;
@@ -7,9 +7,8 @@ use redis::{Cmd, Connection, ErrorKind, RedisResult, ServerErrorKind};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The time limit for connecting and for each reply.
+/// The time limit for a connection attempt and for each reply.
 const LIMIT: Duration = Duration::from_secs(20);
-/// The `COUNT` of each `SCAN` call.
 const STEP: u32 = 1_000;
 const COUNTER: &[u8] = b"#quorlock:token";
 
@@ -18,14 +17,14 @@ const COUNTER: &[u8] = b"#quorlock:token";
 pub struct Keys {
     /// Keys of locks that were not released and have not expired.
     pub locks: Vec<Vec<u8>>,
-    /// Keys of fencing counters that have a TTL. Counters outlive their locks intentionally.
+    /// Fencing counters with a TTL, which are meant to outlive their locks.
     pub counters: Vec<Vec<u8>>,
-    /// Keys of fencing counters that have no TTL and would never expire.
+    /// Fencing counters without a TTL. They would never expire, which is a bug.
     pub endless: Vec<Vec<u8>>,
 }
 
 impl Keys {
-    /// Reads all keys with `prefix` on the node at `url`. If the node forbids `SCAN`, checks only
+    /// Reads all keys with `prefix` on the node at `url`. If the node forbids `SCAN`, reads only
     /// the keys that a session can create.
     ///
     /// # Errors
@@ -51,8 +50,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Returns the number of keys that should not exist: keys of locks, and counters that never
-    /// expire.
+    /// Returns the number of leaked keys: lock keys, and counters without a TTL.
     pub fn leaked(&self) -> u64 {
         (self.locks.len() + self.endless.len()) as u64
     }

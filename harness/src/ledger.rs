@@ -1,4 +1,4 @@
-//! Records of one part of a run, collected from the messages of its clients.
+//! Collects the messages of the client processes into the records of one part of a run.
 
 use crate::check::{Pauses, ReportedLoss};
 use crate::line::{ClientMessage, EarlyLoss, Request};
@@ -16,13 +16,13 @@ pub(crate) struct Records {
     pub(crate) calls: Vec<Call>,
     pub(crate) losses: Vec<ReportedLoss>,
     pub(crate) pauses: Pauses,
-    /// The number of counter writes that the store refused because they arrived after the end of
-    /// the validity.
+    /// The number of counter writes that the store refused, because the lease had expired before
+    /// the write arrived.
     pub(crate) late_writes: u64,
-    /// Leases whose keys the nodes lost before the validity ended. Each has the number of its
-    /// client.
+    /// Leases whose keys disappeared from the nodes before the validity ended, with the client's
+    /// number.
     pub(crate) lost_early: Vec<(u16, EarlyLoss)>,
-    /// The numbers of the clients to which every node has replied.
+    /// The clients to which every node has replied.
     pub(crate) ready: HashSet<u16>,
     pub(crate) panics: u64,
     pub(crate) leaked_tasks: u64,
@@ -30,13 +30,13 @@ pub(crate) struct Records {
     pub(crate) undelivered: u64,
     pub(crate) finished: u64,
     pub(crate) others: Vec<String>,
-    /// The indices of the holds in progress in `holds`, by client number and tenure ID.
+    /// Maps the client number and hold ID of each unfinished hold to its entries in `holds`.
     open: HashMap<(u16, u64), Vec<usize>>,
 }
 
 impl Ledger {
-    /// Records a client's message. Returns `None`, unless the message is a request to the store.
-    /// For a request, returns the request's ID and the request.
+    /// Records a client's message. If the message is a request to the store, returns the request
+    /// and its ID instead.
     pub(crate) fn take(&self, client: u16, line: &str) -> Option<(u64, Request)> {
         match serde_json::from_str(line) {
             Ok(ClientMessage::StoreRequest { request_id, request }) => {
@@ -121,8 +121,7 @@ impl Records {
         }
     }
 
-    /// Returns the holds that have ended. Holds in progress are omitted, because their end is not
-    /// known yet.
+    /// Returns the holds that have ended. The end of the others is unknown.
     pub(crate) fn ended(&self) -> Vec<Hold> {
         let open: HashSet<_> = self.open.values().flatten().collect();
         let all = self.holds.iter().enumerate();

@@ -1,15 +1,17 @@
 //! The shared parts of quorlock's torture programs. Client processes compete for locks and record
-//! every call. Only a lock's holder may write to its counter and its fenced cell. The records are
-//! then checked exactly, and a report shows the results.
+//! every call. Only the holder of a lock may write to the lock's counter and fenced cell. After the
+//! run, the records are checked for violations, and a report shows the results.
 //!
-//! Two programs use this crate. The project's own torture test (`tests/torture`) injects faults
-//! into servers that it starts. The user of `quorlock torture` supplies the nodes and faults.
+//! Two programs use this crate. The project's own torture test (`tests/torture`) starts servers and
+//! injects faults into them. `quorlock torture` tests the nodes of its user, with the user's
+//! faults.
 //!
-//! - A [`Session`] starts the clients. Each client is a process of the same program that calls
-//!   [`client::run`].
-//! - The torture program records its faults as [`record::Fault`]s, with times of the [`boot`]
+//! - A [`Session`] starts the clients. Each client runs the torture program's own executable, which
+//!   must call [`client::run`].
+//! - The torture program records its faults as [`record::Fault`]s. All times are from the [`boot`]
 //!   clock.
-//! - An ended session is checked, and its [`Outcome`] becomes a part of a [`Report`].
+//! - When a session has ended, its records are checked. The [`Outcome`] becomes a part of a
+//!   [`Report`].
 
 #[cfg(not(unix))]
 compile_error!("the harness supports only Unix, because it uses process groups");
@@ -45,8 +47,8 @@ pub use session::{
     ClientPlan, Ended, KEYS_EXPIRE_AFTER, Outcome, RESOURCES, RunContext, RunPart, Session,
 };
 
-/// Prints a line and ignores errors, because the torture program must still remove its faults if
-/// standard output is closed.
+/// Prints a line and ignores errors. If standard output is closed, the torture program must still
+/// remove its faults.
 macro_rules! say {
     ($($words:tt)*) => {{
         use std::io::Write as _;

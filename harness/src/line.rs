@@ -1,5 +1,4 @@
-//! The messages between the controller and a client process. Each line contains one message as
-//! JSON.
+//! The messages between the controller and a client process, one JSON object per line.
 
 use crate::record::{Call, End};
 use serde::{Deserialize, Serialize};
@@ -9,8 +8,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The configuration of a client. It is the first line of the client's standard input, and all
-/// other lines are [`ControlMessage`]s.
+/// The configuration of a client. The controller sends it as the first line. All later lines are
+/// [`ControlMessage`]s.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClientConfig {
     pub(crate) seed: u64,
@@ -21,7 +20,7 @@ pub(crate) struct ClientConfig {
     pub(crate) nodes: Nodes,
     /// The start of the run on the boot clock, in nanoseconds.
     pub(crate) origin: u64,
-    /// An intentional defect of this client, if any.
+    /// The bug to build into this client, if any.
     pub(crate) sabotage: Option<Sabotage>,
 }
 
@@ -30,27 +29,28 @@ pub(crate) struct ClientConfig {
 pub struct Nodes {
     /// The URLs of the nodes.
     pub urls: Vec<String>,
-    /// The URLs that clients with odd numbers use for the same nodes, in the same order. Empty if
-    /// all clients use `urls`.
+    /// Other URLs of the same nodes, in the same order. Clients with odd numbers use them. If the
+    /// list is empty, all clients use `urls`.
     pub other_urls: Vec<String>,
     /// The prefix of all keys.
     pub prefix: String,
     /// The node timeout of the clients.
     pub node_timeout: Duration,
-    /// The connect timeout of the clients, or `None` for the library's default.
+    /// The connect timeout of the clients. `None` keeps the library's default.
     pub connect_timeout: Option<Duration>,
-    /// The TTL of unused fencing counters, or `None` for the library's default.
+    /// How long an unused fencing counter lives. `None` keeps the library's default.
     pub token_ttl: Option<Duration>,
-    /// The value of the clients' setting `trust_persistence`.
+    /// Whether the clients trust that nodes keep their data in a restart
+    /// (`Builder::trust_persistence`).
     pub is_trusting: bool,
 }
 
-/// An intentional defect of a client, to test that the checks detect it.
+/// A bug to build into a client, to test that the checks detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sabotage {
-    /// The client works without the lock after a refused acquire, and guesses a token.
+    /// Works without the lock after a refused acquire, with a guessed token.
     Lock,
-    /// The client writes with tokens that are higher than the tokens that it received.
+    /// Writes with a higher token than the library returned.
     Token,
 }
 
@@ -77,11 +77,9 @@ impl fmt::Display for Sabotage {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum ControlMessage {
-    /// The reply to a request to the store.
     Reply {
         request_id: u64,
-        /// The value that was read. For a write, 1 if the store accepted the write, and 0
-        /// otherwise.
+        /// The value that was read. For a write, 1 if the store accepted it and 0 if not.
         value: u64,
     },
     End,
@@ -89,7 +87,7 @@ pub(crate) enum ControlMessage {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// A read of the resource's counter.
+    /// Reads the resource's counter.
     Read { resource: u16 },
     Write {
         resource: u16,
@@ -97,14 +95,14 @@ pub(crate) enum Request {
         /// The end of the lease's validity on the boot clock.
         until: u64,
     },
-    /// A read of the highest token that the resource's cell has accepted.
+    /// Reads the highest token that the resource's fenced cell has accepted.
     Highest { resource: u16 },
     WriteFenced {
         resource: u16,
-        /// The ID of the writer's tenure within its client.
+        /// The ID of the writer's hold.
         id: u64,
         token: u64,
-        /// The end of the lease's validity on the boot clock, or 0 if the validity has ended.
+        /// The end of the lease's validity on the boot clock, or 0 if the lease has expired.
         until: u64,
     },
 }
@@ -121,11 +119,11 @@ impl Request {
 }
 
 /// A message from a client to the controller. The client sends each message before its next action,
-/// so that the records are correct even if the client is killed in between.
+/// so the records stay correct even if the client is killed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ClientMessage {
     Begun {
-        /// The ID of the tenure within this client.
+        /// The ID of the hold, unique within this client.
         id: u64,
         resources: Vec<u16>,
         task: u16,
@@ -133,43 +131,42 @@ pub(crate) enum ClientMessage {
         token: Option<u64>,
         asked: u64,
         from: u64,
-        /// The end of the validity at the start of the tenure.
+        /// The end of the validity when the hold began.
         until: u64,
-        /// Whether the library extends the lease in the background.
         is_renewed: bool,
     },
-    /// An extension of the lease of a tenure.
+    /// The lease was extended.
     Extended {
         id: u64,
         /// The new end of the validity.
         until: u64,
     },
-    /// The end of a tenure. In the case of a release, the client sends this message before it calls
-    /// `release`.
+    /// The hold has ended. The client sends this message before it calls `release`, because another
+    /// client can hold the lock before `release` returns.
     Ended { id: u64, until: u64, end: End },
-    /// The loss of a lease, as reported by the library.
+    /// The library reported the loss of a lease.
     LossReported {
         /// The end of the validity.
         until: u64,
-        /// The time at which the library reported the loss.
+        /// The time of the report.
         at: u64,
     },
-    /// A call that has returned or was dropped.
+    /// A call has returned or was dropped.
     Called(Call),
     StoreRequest {
-        /// An ID that the reply repeats.
+        /// The controller repeats this ID in the reply.
         request_id: u64,
         request: Request,
     },
-    /// The store refused a counter write, because it arrived after the end of the validity.
+    /// The store refused a counter write, because the lease had expired before the write arrived.
     TooLate,
-    /// The nodes lost a lease's keys before its validity ended.
+    /// The keys of a lease disappeared from the nodes before the validity ended.
     LostEarly(EarlyLoss),
     /// Every node has replied to this client.
     Ready,
     /// An unexpected error, as text.
     Error(String),
-    /// The end of the process, after its client was closed.
+    /// The library's client has been closed, and the process ends.
     Finished {
         /// The number of tasks that are still alive in the runtime.
         tasks: u64,
@@ -178,7 +175,7 @@ pub(crate) enum ClientMessage {
     },
 }
 
-/// A report that a valid lease lost its keys.
+/// A report that the keys of a valid lease are lost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EarlyLoss {
     /// The library's result, as text.
@@ -189,7 +186,7 @@ pub(crate) struct EarlyLoss {
     pub(crate) at: u64,
 }
 
-/// Writes a client's messages, and assigns the IDs of its tenures.
+/// Writes a client's messages, and assigns the IDs of its holds.
 #[derive(Debug, Default)]
 pub(crate) struct MessageWriter {
     ids: AtomicU64,
@@ -201,7 +198,7 @@ impl MessageWriter {
     }
 
     /// Writes a message to standard output. When this function returns, the message is in the pipe,
-    /// and the controller receives it even if this process is killed.
+    /// so the controller receives it even if this process is killed.
     #[expect(clippy::unused_self, reason = "only holders of a writer may write")]
     pub(crate) fn send(&self, message: &ClientMessage) {
         let mut text = serde_json::to_vec(message).expect("plain data");

@@ -1,5 +1,5 @@
-//! The report of a run as one HTML page without external resources. Only the interactive timeline
-//! requires scripts.
+//! The report as one HTML page without external resources. Only its interactive timeline needs
+//! scripts.
 
 mod data;
 mod fencing;
@@ -26,14 +26,14 @@ use verdict::Verdict;
 
 const STYLE: &str = include_str!("page/style.css");
 const CONTROLS: &str = include_str!("page/controls.html");
-/// The parts of the page's script: data, drawing, tooltip, and controls.
+/// The page's scripts: data model, drawing, tooltip, and controls.
 const SCRIPT: [&str; 4] = [
     include_str!("page/model.js"),
     include_str!("page/paint.js"),
     include_str!("page/hover.js"),
     include_str!("page/controls.js"),
 ];
-/// A content security policy that prevents all requests, even if text of the run contains markup.
+/// A content security policy that blocks all requests, even if text from the run contained markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 pub(crate) fn render(run: &Run) -> String {

@@ -1,4 +1,4 @@
-//! A child process that does not outlive the torture program.
+//! Child processes that do not outlive the torture program.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -12,12 +12,11 @@ use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A child process that leads its own process group, so that signals from a terminal do not reach
-/// the child. Dropping a `Process` kills its group, even if the group is stopped.
+/// A child process with a process group of its own, so that signals from a terminal do not reach
+/// the child. Dropping a `Process` kills the group, even if it is stopped.
 ///
 /// If the torture program itself is killed, a child that reads standard input reaches end of file.
-/// The process group of a stopped child is then orphaned, and POSIX sends SIGHUP and SIGCONT to the
-/// group.
+/// If the child is stopped, POSIX sends SIGHUP and SIGCONT to its orphaned process group.
 #[derive(Debug)]
 pub struct Process(Child);
 
@@ -51,13 +50,13 @@ impl Process {
         Ok((process, pipes))
     }
 
-    /// Takes the pipe of standard error. Returns `None` if standard error is not piped or the pipe
-    /// was already taken.
+    /// Takes the pipe of standard error. Returns `None` if standard error is not piped, or if the
+    /// pipe was already taken.
     pub fn stderr(&mut self) -> Option<ChildStderr> {
         self.0.stderr.take()
     }
 
-    /// Stops the process with SIGSTOP. Returns when the process has stopped or ended.
+    /// Sends SIGSTOP, and returns when the process has stopped or ended.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         // With `NOWAIT`, an ended process can still be reaped later.
@@ -69,8 +68,7 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    /// Waits until the process has ended. Returns `None` if the process is still running after
-    /// `limit`.
+    /// Waits until the process has ended. Returns `None` if it is still running after `limit`.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let begun = Instant::now();
         loop {
@@ -83,7 +81,8 @@ impl Process {
         }
     }
 
-    /// Returns the exit code, or the negated number of the signal that ended the process.
+    /// Returns the exit code. If a signal ended the process, returns the negated number of the
+    /// signal.
     pub(crate) fn code(status: ExitStatus) -> i32 {
         status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
     }

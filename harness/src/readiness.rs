@@ -1,4 +1,4 @@
-//! The readiness of a client. A client is ready once every node has replied to it.
+//! Readiness of a client: every node has replied to it.
 
 use crate::choice::LONGEST_TTL;
 use crate::line::ClientConfig;
@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Waits until each node has replied to an acquire of a lock that no other client uses. From the
-/// replies, the client learns every node's clock and server process. Returns false if the session
-/// ends first.
+/// Acquires a lock that no other client uses until every node has replied. From the replies, the
+/// client learns the clock and the process of each server. Returns false if the session ends first.
 pub(crate) async fn all_nodes_replied(
     redlock: &Redlock,
     config: &ClientConfig,

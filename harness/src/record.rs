@@ -1,43 +1,43 @@
-//! The record of a run. The checks and the HTML page are computed from this record.
+//! The record of a run, from which the checks and the HTML page are computed.
 //!
-//! All times are nanoseconds since the start of the run, on the boot clock (`CLOCK_BOOTTIME`),
-//! which all processes share. No time is read from a node.
+//! All times are nanoseconds since the start of the run. They are read from the boot clock
+//! (`CLOCK_BOOTTIME`), which all processes share, and never from a node.
 
 use serde::{Deserialize, Serialize};
 
-/// The name of the fault that deletes the data of all nodes at once, including all fencing
+/// The name of the fault that deletes all data of all nodes at once, including the fencing
 /// counters.
 pub const WIPE: &str = "FLUSHALL on all nodes at once";
 
-/// A period in which a client held the lock of a resource (a tenure), as observed by the client.
-/// The period begins when the acquire returns. It ends with the release, at `valid_until`, or with
-/// the report of the loss, whichever is earliest.
+/// A period in which a client held the lock of a resource, as observed by the client. The period
+/// begins when the acquire returns. It ends with the release, at `valid_until`, or with the report
+/// of the loss, whichever is earliest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The number of the resource.
+    /// Index of the resource, less than [`Setting::resources`].
     pub resource: u16,
-    /// The number of the client process.
+    /// Number of the client process. A process that replaces a killed client gets a new number.
     pub client: u16,
-    /// The number of the task within the client.
+    /// Index of the task within the client.
     pub task: u16,
-    /// The ID of the tenure within the client. A tenure of several resources is recorded as one
-    /// hold per resource.
+    /// ID of the hold within the client. A lease of several resources is recorded as several holds
+    /// with the same ID.
     pub id: u64,
-    /// The fencing token with which the holder writes, if any.
+    /// Fencing token with which the holder writes, if any.
     pub token: Option<u64>,
-    /// The time at which the acquire began.
+    /// Time at which the acquire began.
     pub asked: u64,
-    /// The time at which the acquire returned.
+    /// Time at which the acquire returned.
     pub from: u64,
-    /// The time at which the hold ended.
+    /// Time at which the hold ended.
     pub until: u64,
-    /// The reason why the hold ended.
+    /// Why the hold ended.
     pub end: End,
     /// Whether the library extended the lease in the background.
     pub is_renewed: bool,
 }
 
-/// The reason why a hold ended.
+/// Why a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum End {
     /// The holder released the lease while it was valid.
@@ -48,16 +48,16 @@ pub enum End {
     Lost,
 }
 
-/// A fault of nodes or clients that was applied.
+/// A fault that was applied to nodes or clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// The kind of fault, such as `hang a node`.
+    /// Kind of fault, such as `hang a node`.
     pub nemesis: String,
     /// The affected node or client, such as `node 3` or `client 1`.
     pub target: String,
-    /// The time at which the fault began.
+    /// Time at which the fault began.
     pub from: u64,
-    /// The time at which the fault ended.
+    /// Time at which the fault ended.
     pub until: u64,
     /// Whether Redlock guarantees mutual exclusion under this fault.
     pub is_guaranteed: bool,
@@ -66,44 +66,44 @@ pub struct Fault {
 /// A fault that could not be applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SkippedFault {
-    /// The kind of fault, as in [`Fault::nemesis`].
+    /// Kind of fault, as in [`Fault::nemesis`].
     pub nemesis: String,
     /// The affected node or client, as in [`Fault::target`].
     pub target: String,
-    /// The time at which the fault's command started.
+    /// Time at which the command of the fault started.
     pub from: u64,
-    /// The time at which the repair command ended. Before this time, the fault may have been partly
-    /// applied.
+    /// Time at which the command that repairs the node ended. Until then, the fault may have been
+    /// partly in effect.
     pub until: u64,
-    /// The error of the fault's command.
+    /// Error of the fault's command.
     pub why: String,
 }
 
-/// The kind of a recorded call.
+/// The method that a client called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verb {
-    /// A call of `acquire` or `try_acquire`.
+    /// `acquire` or `try_acquire`.
     Acquire,
-    /// A call of `extend`.
+    /// `extend`.
     Extend,
-    /// A call of `release`.
+    /// `release`.
     Release,
 }
 
-/// One call that a client made.
+/// A client's call of the library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// The kind of call.
+    /// The method that was called.
     pub verb: Verb,
-    /// The number of the client process.
+    /// Number of the client process.
     pub client: u16,
-    /// The time at which the call began.
+    /// Time at which the call began.
     pub from: u64,
-    /// The time at which the call returned or was dropped.
+    /// Time at which the call returned, or at which its future was dropped.
     pub until: u64,
-    /// The maximum duration that the library promises for the call, in nanoseconds.
+    /// Maximum duration of the call that the library promises, in nanoseconds.
     pub bound: u64,
-    /// The result of the call: `ok`, `contended`, `no quorum`, `expired`, `timeout`, …
+    /// Result of the call: `ok`, `contended`, `no quorum`, `expired`, `timeout`, …
     pub outcome: String,
 }
 
@@ -112,66 +112,64 @@ pub struct Call {
 pub struct Overlap {
     /// The hold that began first.
     pub first: Hold,
-    /// The hold that began before `first` had ended.
+    /// The later hold, which began before `first` had ended.
     pub second: Hold,
-    /// The names of the faults that were active from the start of the earlier acquire until the
-    /// acquire of `second` returned.
+    /// Names of the faults that were active between the start of the earlier acquire and the end of
+    /// the acquire of `second`.
     pub under: Vec<String>,
 }
 
 /// A violation of the guarantees of fencing tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Breach {
-    /// The kind of violation.
+    /// Which guarantee was violated.
     pub kind: BreachKind,
-    /// The hold whose acquire returned first. For stale writes and lower tokens, this acquire
-    /// returned before the acquire of `second` began.
+    /// The hold whose acquire returned first. For [`BreachKind::StaleWrite`] and
+    /// [`BreachKind::LowerToken`], this acquire returned before the acquire of `second` began.
     pub first: Hold,
     /// The other hold of the same resource.
     pub second: Hold,
-    /// The names of the faults that were active from the start of the first acquire until the
-    /// second acquire returned.
+    /// Names of the faults that were active between the start of the first acquire and the end of
+    /// the second acquire.
     pub under: Vec<String>,
 }
 
-/// The kind of a fencing violation.
+/// The guarantee of fencing tokens that was violated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BreachKind {
-    /// A write of the first holder was accepted after a write of the second holder.
+    /// A cell accepted a write of the first holder after a write of the second holder.
     StaleWrite,
-    /// The second holder has a lower token than the first holder.
+    /// The second holder's token is lower than the first holder's.
     LowerToken,
     /// Both holders have the same token.
     EqualTokens,
-    /// A write of a holder was refused while its lease was valid.
+    /// A cell refused the write of a holder whose lease was valid.
     HolderRefused,
 }
 
 /// Statistics of fencing tokens and fenced writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fencing {
-    /// The number of tokens. The token of a lease of several resources is counted once per
-    /// resource.
+    /// Number of tokens. The token of a lease counts once for each resource of the lease.
     pub tokens: u64,
-    /// The number of tokens that had to be higher than an earlier token. A token is earlier if its
-    /// acquire returned before the other acquire began.
+    /// Number of tokens that had to be higher than an earlier token of the same resource. Tokens of
+    /// concurrent acquires have no required order.
     pub ordered: u64,
-    /// The number of accepted writes.
+    /// Number of writes that the cells accepted.
     pub accepted: u64,
-    /// The number of refused writes.
+    /// Number of writes that the cells refused.
     pub refused: u64,
-    /// The number of writes that arrived after the end of their lease's validity, whether accepted
-    /// or refused.
+    /// Number of accepted or refused writes that arrived after their lease had expired.
     pub late: u64,
-    /// The number of holds whose validity ended while their client was stopped.
+    /// Number of holds whose validity ended while their client was stopped.
     pub slept_through: u64,
-    /// Violations that are not findings: violations after all nodes lost their data, and refused
-    /// writes of holders outside the guarantee.
+    /// Violations that are not findings. They followed a loss of all data, or a holder's write was
+    /// refused outside the guarantee.
     pub excused: Vec<Breach>,
 }
 
 impl BreachKind {
-    /// All kinds of violations.
+    /// All kinds of violations, in the order of the report.
     pub const ALL: [Self; 4] =
         [Self::StaleWrite, Self::LowerToken, Self::EqualTokens, Self::HolderRefused];
 
@@ -185,43 +183,44 @@ impl BreachKind {
         }
     }
 
-    /// Returns the number of violations of this kind.
+    /// Counts the violations of this kind.
     pub fn count(self, breaches: &[Breach]) -> u64 {
         breaches.iter().filter(|breach| breach.kind == self).count() as u64
     }
 }
 
-/// A part of a run with a fixed number of nodes.
+/// A part of a run during which the number of nodes does not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stretch {
-    /// The number of nodes in this part.
+    /// Number of nodes in this part.
     pub nodes: u16,
-    /// The time at which the part began.
+    /// Time at which the part began.
     pub from: u64,
 }
 
-/// The findings of all checks. Within the guarantee, all counts must be 0 and all lists must be
-/// empty. Outside the guarantee, only `breaches` must be empty.
+/// The findings of all checks. Within the guarantee, every list must be empty and every number 0.
+/// Outside the guarantee, only `breaches` must be empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
     /// Overlapping holds of one resource.
     pub overlaps: Vec<Overlap>,
-    /// Fencing violations.
+    /// Violations of the guarantees of fencing tokens.
     pub breaches: Vec<Breach>,
-    /// The number of lost updates of the shared counters.
+    /// Number of counter updates that another write has overwritten.
     pub lost_updates: u64,
-    /// The number of losses that were reported later than `valid_until` plus the slack for a busy
-    /// machine.
+    /// Number of losses that were reported more than 1 s after `valid_until`. The second is the
+    /// tolerance for a busy machine.
     pub late_losses: u64,
-    /// The number of calls that exceeded their limit plus the slack for a busy machine.
+    /// Number of calls that exceeded their [`bound`](Call::bound) by more than the tolerance of 1
+    /// s.
     pub overdue_calls: u64,
-    /// The number of panics in clients.
+    /// Number of panics in client processes.
     pub panics: u64,
-    /// The number of tasks that remained in closed clients.
+    /// Number of tasks that were still alive after their client had been closed.
     pub leaked_tasks: u64,
-    /// The number of connections that remained open on nodes.
+    /// Number of connections that remained open on the nodes after the session.
     pub leaked_connections: u64,
-    /// The number of keys that remained on nodes: locks that should have expired, and fencing
+    /// Number of keys that remained on the nodes: locks that should have expired, and fencing
     /// counters without a TTL.
     pub leaked_keys: u64,
     /// Descriptions of all other findings.
@@ -231,27 +230,28 @@ pub struct Findings {
 /// The parameters and the environment of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// The command that repeats the run.
+    /// Command line that repeats the run.
     pub command: String,
-    /// The seed of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Whether the faults are `inside` or `outside` the guarantee.
+    /// `inside` or `outside`, depending on whether Redlock's guarantee covers all faults of the
+    /// run.
     pub mode: String,
-    /// The maximum number of nodes in any part.
+    /// Largest number of nodes in any part of the run.
     pub nodes: u16,
-    /// The number of client processes.
+    /// Number of client processes.
     pub clients: u16,
-    /// The number of resources.
+    /// Number of resources for which the clients compete.
     pub resources: u16,
-    /// The duration of the run, in nanoseconds.
+    /// Duration of the run, in nanoseconds.
     pub lasted: u64,
-    /// The product and version of the server, as reported by a node.
+    /// Product and version of the server, as reported by a node.
     pub server: String,
-    /// The version of the library.
+    /// Version of the library.
     pub library: String,
-    /// The machine's number of processors and kernel.
+    /// Number of processors and kernel of the machine.
     pub machine: String,
-    /// The date and time of the run.
+    /// Date and time of the run.
     pub made_at: String,
 }
 
@@ -264,12 +264,12 @@ pub struct Run {
     pub stretches: Vec<Stretch>,
     /// All periods in which a client held a lock.
     pub holds: Vec<Hold>,
-    /// All faults that were applied.
+    /// Faults that were applied.
     pub faults: Vec<Fault>,
     /// Faults that could not be applied.
     #[serde(default)]
     pub skipped: Vec<SkippedFault>,
-    /// All calls of the clients.
+    /// All calls that clients made.
     pub calls: Vec<Call>,
     /// Statistics of fencing tokens and fenced writes.
     pub fencing: Fencing,
@@ -297,8 +297,8 @@ impl Findings {
         *self == Self::default()
     }
 
-    /// Returns true if a run with these findings has failed. Within the guarantee, any finding is a
-    /// failure. Outside the guarantee, only fencing violations are failures.
+    /// Returns true if these findings make the run a failure. Within the guarantee, every finding
+    /// is a failure. Outside the guarantee, only fencing violations are.
     pub fn is_failure(&self, is_inside: bool) -> bool {
         (is_inside && !self.is_clean()) || !self.breaches.is_empty()
     }

@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// The report of a run. The parts of the run are added one after the other.
+/// Collects the parts of a run, in order, and writes the report.
 pub struct Report {
     run: Run,
     counts: verdict::RunCounts,
@@ -37,7 +37,7 @@ impl Report {
         Self { run, counts: verdict::RunCounts::default() }
     }
 
-    /// Adds a part of the run that started `from` after the start of the run.
+    /// Adds a part that began `from` after the start of the run.
     pub fn add(&mut self, nodes: u16, from: Duration, part: Outcome) {
         self.counts.count(&part);
         let run = &mut self.run;
@@ -53,8 +53,8 @@ impl Report {
         run.findings.add(part.findings);
     }
 
-    /// Prints the summary of a run of length `lasted`, and writes the record and the page to the
-    /// directory `out`.
+    /// Prints the summary, and writes the JSON record and the HTML page to the directory `out`.
+    /// `lasted` is the duration of the run.
     ///
     /// # Errors
     ///
@@ -76,13 +76,12 @@ impl Report {
         self.run.findings.is_failure(self.run.setting.mode == "inside")
     }
 
-    /// Returns true if no lock was acquired. Such a run is no evidence of correctness.
+    /// Returns true if no client acquired a lock. Such a run is no evidence of correctness.
     pub fn is_empty(&self) -> bool {
         self.run.holds.is_empty()
     }
 }
 
-/// Returns the machine's number of processors, operating system, and kernel version as text.
 fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -1,10 +1,10 @@
 //! Checks that clients acquire locks whenever a majority of the nodes is available.
 //!
-//! While a majority is available, some client acquires a lock every few milliseconds. The reason is
-//! that the clients have many tasks, and more resources than their tasks can hold. A node is
-//! unavailable during a fault of its process or network, and shortly afterwards. After a restart, a
-//! node is unavailable until its grants count towards the quorum again. Clock steps do not make a
-//! node unavailable.
+//! The clients have many tasks and compete for more resources than they can hold. While a majority
+//! is available, some client therefore acquires a lock every few milliseconds. A node is
+//! unavailable during a fault of its process or network, and shortly afterwards. A restarted node
+//! also remains unavailable until its grants count towards the quorum again. Clock steps do not
+//! make a node unavailable.
 
 use crate::boot;
 use crate::record::Hold;
@@ -22,14 +22,14 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Creates an outage of `node` from `from` until `until`, in nanoseconds since the start of the
+    /// Creates an outage of `node`. `from` and `until` are in nanoseconds since the start of the
     /// run.
     pub fn new(node: u16, from: u64, until: u64) -> Self {
         Self { node, from, until }
     }
 }
 
-/// The data from which the check computes when a majority of the nodes was available.
+/// Determines when a majority of the nodes was available.
 pub(crate) struct Availability<'a> {
     pub(crate) nodes: u16,
     /// The start and the end of the checked part of the run.
@@ -85,8 +85,8 @@ impl Availability<'_> {
 }
 
 impl Gap {
-    /// Returns a description of the gap if it is longer than [`LONGEST_GAP`]. Returns `None` for a
-    /// short gap, which is no finding.
+    /// Describes the gap if it is longer than [`LONGEST_GAP`]. Returns `None` for a shorter gap,
+    /// which is no finding.
     pub(crate) fn finding(self) -> Option<String> {
         let [lasts, from] = [self.lasts, self.from].map(Duration::from_nanos);
         let is_long = self.lasts > boot::nanos(LONGEST_GAP);

@@ -1,5 +1,4 @@
-//! A session: client processes that compete for locks, from their start to the checks of their
-//! records.
+//! A session: starts client processes that compete for locks, ends them, and checks their records.
 
 use crate::boot;
 use crate::check::{self, SLACK};
@@ -19,33 +18,34 @@ use std::time::Duration;
 
 /// The number of resources for which the clients compete.
 pub const RESOURCES: u16 = 20;
-/// The time after the end of a session until all its locks have expired: the longest TTL and a
-/// margin.
+/// How long after the end of a session all its locks have expired: the longest TTL, plus half a
+/// second as a margin.
 pub const KEYS_EXPIRE_AFTER: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(500));
 
-/// The number and the size of a session's client processes.
+/// How many client processes and tasks a session starts.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientPlan {
-    /// The number of permanent clients.
+    /// Number of permanent clients, which run from the start of the session.
     pub clients: u16,
-    /// The number of slots for temporary clients.
+    /// Number of slots for temporary clients, which the torture program starts and ends during the
+    /// session.
     pub temporary: u16,
-    /// The number of tasks of each permanent client.
+    /// Number of tasks in each permanent client.
     pub tasks: u16,
-    /// The function that creates the command for a client process.
+    /// Creates the command for a client process.
     pub program: Program,
 }
 
-/// The identity of a session within its run.
+/// Identifies a session within its run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunPart {
-    /// The seed of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The number of the part within the run.
+    /// Number of this part within the run.
     pub part: u16,
-    /// The start of the run on the [boot clock](boot::now), in nanoseconds.
+    /// Start of the run on the [boot clock](boot::now), in nanoseconds.
     pub origin: u64,
-    /// An intentional defect of the first client, if any.
+    /// Bug to build into the first client, if any.
     pub sabotage: Option<Sabotage>,
 }
 
@@ -58,28 +58,27 @@ pub struct Session {
     origin: u64,
 }
 
-/// The conditions of a session that its checks take into account.
+/// The conditions of a session that its checks depend on.
 #[derive(Debug)]
 pub struct RunContext {
-    /// The number of nodes.
+    /// Number of nodes.
     pub nodes: u16,
     /// Whether Redlock guarantees mutual exclusion under all faults of the session.
     pub is_inside: bool,
-    /// The start and the end of the interval with faults, in nanoseconds since the start of the
-    /// run.
+    /// Start and end of the interval with faults, in nanoseconds since the start of the run.
     pub span: (u64, u64),
-    /// The faults that were applied.
+    /// Faults that were applied.
     pub faults: Vec<Fault>,
-    /// The faults that could not be applied.
+    /// Faults that could not be applied.
     pub skipped: Vec<SkippedFault>,
-    /// The forward steps of node clocks.
+    /// Forward steps of the nodes' clocks.
     pub steps: Steps,
-    /// The outages of nodes.
+    /// Intervals during which a node was unavailable.
     pub outages: Vec<Outage>,
-    /// The intervals in which nodes may have restarted without data, in nanoseconds since the start
-    /// of the run.
+    /// Intervals in which nodes may have restarted without data, in nanoseconds since the start of
+    /// the run.
     pub data_losses: Vec<(u64, u64)>,
-    /// The product and version of the server, as reported by a node.
+    /// Product and version of the server, as reported by a node.
     pub server: String,
 }
 
@@ -88,12 +87,11 @@ pub struct Outcome {
     pub(crate) records: ledger::Records,
     pub(crate) faults: Vec<Fault>,
     pub(crate) skipped: Vec<SkippedFault>,
-    /// The findings of the checks. The torture program may add its own findings.
+    /// The findings of the checks. The torture program can add its own findings.
     pub findings: Findings,
     pub(crate) fencing: Fencing,
     pub(crate) updates: u64,
-    /// The periods in which no client acquired a lock although a majority of the nodes was
-    /// available.
+    /// Periods in which no client acquired a lock although a majority of the nodes was available.
     pub(crate) gaps: Vec<Gap>,
     pub(crate) server: String,
 }
@@ -114,13 +112,13 @@ impl Session {
         Self { fleet, sinks, clients, nodes: count, origin }
     }
 
-    /// Returns the client processes, so that the torture program can apply faults to them.
+    /// Returns the client processes, to which the torture program applies faults.
     pub fn fleet(&self) -> &Fleet {
         &self.fleet
     }
 
-    /// Waits until every node has replied to each permanent client. Each client whose wait takes
-    /// longer than `limit` becomes a finding.
+    /// Waits until every node has replied to each permanent client. If this takes a client longer
+    /// than `limit`, adds a finding.
     pub fn await_ready(&self, limit: Duration) {
         for slot in (0..self.clients).filter(|slot| !self.fleet.await_ready(*slot, limit)) {
             let finding = format!("client {slot} has not received a reply from every node");
@@ -147,7 +145,7 @@ impl Session {
         );
     }
 
-    /// Ends all clients, and waits until they have ended.
+    /// Ends all clients, and waits until their processes have exited.
     pub fn end(self) -> Ended {
         self.fleet.end();
         let fleet::Sinks { ledger, store } = self.sinks;
@@ -160,7 +158,7 @@ impl Session {
     }
 }
 
-/// A session that has ended but has not been checked yet.
+/// A session that has ended and whose records can be checked.
 pub struct Ended {
     records: ledger::Records,
     store: Arc<Store>,
@@ -197,8 +195,8 @@ impl Ended {
     }
 }
 
-/// Returns all periods without a new lock, and adds long periods to the findings. Outside the
-/// guarantee, the list is empty, because nodes may be unavailable at any time.
+/// Returns all periods without a new lock, and adds the long ones to the findings. Outside the
+/// guarantee, returns no periods, because nodes may be unavailable at any time.
 fn gaps(records: &ledger::Records, context: &RunContext, findings: &mut Findings) -> Vec<Gap> {
     if !context.is_inside {
         return Vec::new();
@@ -210,8 +208,7 @@ fn gaps(records: &ledger::Records, context: &RunContext, findings: &mut Findings
     gaps
 }
 
-/// Checks the clients' records, and returns the findings. Also prints overdue calls and losses that
-/// were reported late.
+/// Checks the clients' records. Also prints overdue calls and losses that were reported late.
 fn found(records: &ledger::Records, faults: &[Fault], steps: &Steps) -> Findings {
     let overdue = check::overdue(&records.calls, &records.pauses, steps);
     for call in &overdue {

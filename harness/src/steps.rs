@@ -4,11 +4,11 @@ use crate::boot;
 use crate::choice::LONGEST_TTL;
 use std::time::Duration;
 
-/// How long a clock step has an effect: the longest TTL of a key that was set before the step, and
-/// a margin.
+/// How long a clock step can affect keys that were set before the step: the longest TTL, plus a
+/// margin.
 pub const STEP_EFFECT: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(200));
 
-/// All forward clock steps in one part of a run.
+/// The forward clock steps of all nodes in one part of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Steps(Vec<Step>);
 
@@ -20,13 +20,14 @@ struct Step {
 }
 
 impl Steps {
-    /// Records that a node's clock stepped forward by `by` nanoseconds at the time `at`.
+    /// Records that the clock of `node` stepped forward by `by` nanoseconds at the time `at`.
     pub fn record(&mut self, node: u16, at: u64, by: u64) {
         self.0.push(Step { node, at, by });
     }
 
-    /// Returns the largest total length of one node's steps that have an effect between `from` and
-    /// `until`, in nanoseconds. By this much, keys may expire early and grants may count late.
+    /// Adds up the steps of each node that affect the time between `from` and `until`, and returns
+    /// the largest sum in nanoseconds. Keys may expire early by this much, and grants may count
+    /// late by this much.
     pub fn largest(&self, from: u64, until: u64) -> u64 {
         let from = from.saturating_sub(boot::nanos(STEP_EFFECT));
         let relevant = || self.0.iter().filter(move |step| (from..=until).contains(&step.at));

@@ -1,12 +1,11 @@
-//! The data that the locks protect. For each resource, the store has a counter, and a cell that
-//! checks fencing tokens. The store is in the controller process, which has no faults.
+//! The data that the locks protect: for each resource, a counter and a cell that checks fencing
+//! tokens. The store belongs to the controller process, which is never subject to faults.
 //!
-//! A client reads a counter and, after a pause, writes back a higher value. The store also counts
-//! the successful writes, so the difference between both numbers at the end is the number of lost
-//! updates. A write arrives some time after the client has sent it. The store refuses writes that
-//! arrive after the validity of their lease, and the refusals are recorded. A lock cannot prevent
-//! these writes, because a process can be stopped between its last check of the lease and the
-//! write.
+//! A client reads a counter and, after a pause, writes back a higher value. The store counts the
+//! accepted writes. If a counter is lower than this number at the end, the difference is the number
+//! of lost updates. A process can be stopped between its last check of the lease and the arrival of
+//! its write, and no lock can prevent that. The store therefore refuses and records counter writes
+//! that arrive after their lease has expired.
 //!
 //! A fenced cell accepts a write if its token is not lower than the highest accepted token. Holders
 //! also write to the cell after the end of their lease. Each cell records its writes in the order
@@ -17,14 +16,13 @@ use crate::line::Request;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The counters and fenced cells of one part of a run.
 #[derive(Debug)]
 pub(crate) struct Store(Vec<Mutex<Cell>>);
 
 #[derive(Debug, Default)]
 struct Cell {
     counter: u64,
-    /// The number of successful writes to the counter.
+    /// The number of accepted writes to the counter.
     count: u64,
     /// The highest accepted token, or 0 before the first write.
     highest: u64,
@@ -34,11 +32,11 @@ struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Writer {
     pub(crate) client: u16,
-    /// The ID of the writer's tenure within its client.
+    /// The ID of the writer's hold, unique within its client.
     pub(crate) id: u64,
 }
 
-/// A write to a fenced cell, as recorded by the cell.
+/// A write to a fenced cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) writer: Writer,
@@ -61,8 +59,8 @@ impl Store {
         Self((0..resources).map(|_| Mutex::default()).collect())
     }
 
-    /// Executes a client's request. Returns the value that was read. For a write, returns 1 if the
-    /// store accepted the write, and 0 otherwise. Returns `None` if the resource does not exist.
+    /// Executes a client's request. For a read, returns the value. For a write, returns 1 if the
+    /// store accepted it and 0 if not. Returns `None` if the resource does not exist.
     pub(crate) fn answer(&self, client: u16, request: Request) -> Option<u64> {
         let mut cell = self.cell(request.resource())?;
         let is_valid = |until: u64| boot::now() < until;
@@ -88,7 +86,7 @@ impl Store {
         })
     }
 
-    /// Returns the results for each resource, and removes the recorded writes from the cells.
+    /// Returns the results for each resource. Removes the recorded writes from the cells.
     pub(crate) fn audit(&self) -> impl Iterator<Item = Audit> {
         (0..).map_while(|resource| {
             let mut cell = self.cell(resource)?;

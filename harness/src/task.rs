@@ -1,4 +1,4 @@
-//! A task of a client process. In each cycle, the task acquires locks, works, and ends the lease.
+//! A task of a client process. In each cycle, it acquires locks, works, and ends the lease.
 
 use crate::boot;
 use crate::cells::Cells;
@@ -16,12 +16,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// The interval between checks of the lease while the task sleeps.
+/// How often a task checks its lease while it sleeps.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// The pause after a refused acquire.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The amount by which a forged token exceeds the real token. It corresponds to one second, because
-/// most tokens are clock readings in microseconds.
+/// How much a forged token exceeds the real one. Most tokens are clock readings in microseconds, so
+/// this is about one second.
 const FORGED: u64 = 1_000_000;
 
 pub(crate) struct Task {
@@ -110,8 +110,9 @@ impl Task {
         Some(token? + forged)
     }
 
-    /// Returns a token for a sabotaged task that has no lock. The token is just high enough to be
-    /// accepted by the fenced cells. Returns `None` if the resources are not fenced.
+    /// Returns a token for a sabotaged task that has no lock. The fenced cells accept the token,
+    /// because it is higher than all accepted tokens. Returns `None` if the resources are not
+    /// fenced.
     async fn guess(&self, choice: &Choice) -> Option<u64> {
         let mut highest = None;
         for resource in choice.resources.iter().filter(|_| choice.is_fenced) {
@@ -134,7 +135,8 @@ impl Task {
         }
     }
 
-    /// Updates the counters and writes to the fenced cells. Only a sabotaged task has no `lease`.
+    /// Updates the counters and writes to the fenced cells. `lease` is `None` only in a sabotaged
+    /// task.
     async fn work(&self, tenure: &mut OpenTenure<'_>, lease: Option<&Lease>, choice: &Choice) {
         let (awaits_loss, checks) =
             (choice.caution == Caution::Notified, choice.caution != Caution::Unchecked);
@@ -219,8 +221,8 @@ impl Task {
         }
     }
 
-    /// Makes a call and records its outcome. Returns `None` if the call was dropped after
-    /// `drop_after`.
+    /// Makes a call and records its outcome. If `drop_after` elapses first, drops the call and
+    /// returns `None`.
     async fn call<T>(
         &self,
         verb: Verb,
@@ -248,7 +250,7 @@ impl Task {
     }
 }
 
-/// Waits for the loss of the lease. Without a lease, the future never completes.
+/// Resolves when the lease is lost. Never resolves without a lease.
 async fn loss(lease: Option<&Lease>) -> Loss {
     match lease {
         Some(lease) => lease.lost().await,

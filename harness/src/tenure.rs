@@ -1,5 +1,4 @@
-//! Records of one tenure, which is a period in which a task holds its locks. The records reflect
-//! the holder's own view.
+//! Records the time in which a task holds its locks, from the holder's own point of view.
 
 use crate::boot;
 use crate::line::{ClientMessage, EarlyLoss, MessageWriter};
@@ -7,19 +6,20 @@ use crate::record::End;
 use quorlock::LeaseRef;
 use std::time::Duration;
 
-/// The maximum time between the readings of the boot clock before and after a reading of the
-/// validity, in nanoseconds. A longer time makes the computed end of the validity imprecise.
+/// The validity is read between two readings of the boot clock. If these are further apart than
+/// this, in nanoseconds, the result is too imprecise.
 const MAX_READING_NANOS: u64 = 50_000;
 /// The maximum number of attempts to read a validity precisely.
 const MAX_READINGS: usize = 10;
-/// The minimum change of the end of a validity that is recorded as an extension, in nanoseconds.
+/// How far the end of the validity must move to be recorded as an extension, in nanoseconds.
+/// Smaller changes result from imprecise readings.
 const MIN_EXTENSION_NANOS: u64 = 1_000_000;
 
-/// The minimum remaining validity for a write to a counter.
+/// The remaining validity that a task needs to write to a counter.
 const MIN_VALIDITY_FOR_WRITE: Duration = Duration::from_millis(50);
 
-/// A tenure in progress. If it is dropped without a call of [`end`](Self::end), the recorded end is
-/// the end of its validity.
+/// A hold in progress. If [`end`](Self::end) is not called before it is dropped, the hold counts
+/// until the end of the validity.
 pub(crate) struct OpenTenure<'a> {
     writer: &'a MessageWriter,
     id: u64,
@@ -33,7 +33,8 @@ pub(crate) struct OpenTenure<'a> {
 
 enum ValiditySource {
     Lease(LeaseRef),
-    /// A sabotaged client, which works without a lock until this time on the boot clock.
+    /// A sabotaged client without a lock. The value is the pretended end of the validity on the
+    /// boot clock.
     NoLock(u64),
 }
 
@@ -42,7 +43,7 @@ impl<'a> OpenTenure<'a> {
         Self::begin(ValiditySource::Lease(lease), begin, is_renewed)
     }
 
-    /// Begins a tenure of a sabotaged client, which works without a lock for `ttl`.
+    /// Begins the hold of a sabotaged client, which works without a lock for `ttl`.
     pub(crate) fn without_lock(ttl: Duration, begin: Begin<'a>) -> Self {
         let until = begin.from + boot::nanos(ttl);
         Self::begin(ValiditySource::NoLock(until), begin, false)
@@ -67,8 +68,8 @@ impl<'a> OpenTenure<'a> {
         Self { writer, id, token, validity_source, origin, until, recorded: until, is_over: false }
     }
 
-    /// Returns the remaining validity, or `None` if the lease has expired. If the lease has been
-    /// extended, records the extension.
+    /// Returns the remaining validity, or `None` if the lease has expired. Records any extension
+    /// since the last call.
     pub(crate) fn check(&mut self) -> Option<Duration> {
         let now = boot::now();
         let until = self.validity_source.valid_until()?;
@@ -82,19 +83,19 @@ impl<'a> OpenTenure<'a> {
         Some(Duration::from_nanos(self.until.saturating_sub(now)))
     }
 
-    /// Returns the time on the boot clock by which a write to a counter must arrive, or `None` if
-    /// too little validity remains.
+    /// Returns the boot-clock time by which a write to a counter must arrive. Returns `None` if too
+    /// little validity remains.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
         let left = self.check()?;
         (left > MIN_VALIDITY_FOR_WRITE).then_some(self.until)
     }
 
-    /// Returns the end of the validity on the boot clock, or `None` if the validity has ended.
+    /// Returns the end of the validity on the boot clock, or `None` if the lease has expired.
     pub(crate) fn valid_until(&mut self) -> Option<u64> {
         self.check().map(|_| self.until)
     }
 
-    /// Returns the tenure's ID and its fencing token, or `None` if the tenure has no token.
+    /// Returns the ID and the fencing token, or `None` if the lease has no token.
     pub(crate) fn id_and_token(&self) -> Option<(u64, u64)> {
         Some((self.id, self.token?))
     }
@@ -107,8 +108,8 @@ impl<'a> OpenTenure<'a> {
         self.writer.send(&ClientMessage::LossReported { until, at });
     }
 
-    /// Records a report that the lease's keys are lost. A report before the end of the validity is
-    /// a finding, unless a fault explains it.
+    /// Records that the library reported the lease's keys as lost. While the lease is valid, such a
+    /// report is a finding unless a fault explains it.
     pub(crate) fn report_early_loss(&self, report: &str) {
         let now = boot::now();
         let (report, early) = (report.to_owned(), self.until.saturating_sub(now));
@@ -121,8 +122,8 @@ impl<'a> OpenTenure<'a> {
         }
     }
 
-    /// Records that the tenure ends now, unless it has already ended. The caller must record the
-    /// end before the release.
+    /// Records the end of the hold, unless it has already ended. Must be called before the release,
+    /// because another client can acquire the lock during the release.
     pub(crate) fn end(&mut self) {
         let now = boot::now();
         // A lease that `check` finds valid was also valid at `now`.
@@ -141,8 +142,8 @@ impl<'a> OpenTenure<'a> {
 }
 
 impl ValiditySource {
-    /// Returns a time on the boot clock until which the lease is certainly valid, or `None` if the
-    /// lease has expired.
+    /// Returns a boot-clock time until which the lease is certainly valid, or `None` if the lease
+    /// has expired.
     fn valid_until(&self) -> Option<u64> {
         let lease = match self {
             Self::Lease(lease) => lease,
@@ -174,8 +175,8 @@ pub(crate) struct Begin<'a> {
     pub(crate) token: Option<u64>,
     /// The start of the run on the boot clock, in nanoseconds.
     pub(crate) origin: u64,
-    /// The time on the boot clock at which the acquire began.
+    /// The boot-clock time at which the acquire began.
     pub(crate) asked: u64,
-    /// The time on the boot clock at which the acquire returned.
+    /// The boot-clock time at which the acquire returned.
     pub(crate) from: u64,
 }

@@ -6,8 +6,8 @@ use crate::session::Outcome;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The maximum number of findings of each kind that the summary prints in full. The JSON record
-/// contains all findings.
+/// How many findings of each kind the summary prints in full. The JSON record contains all
+/// findings.
 const SHOWN: usize = 5;
 
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub(crate) fn print(run: &Run, counts: &RunCounts) {
     findings(run);
 }
 
-/// Prints the amount of work, which shows how much evidence supports the verdict.
+/// Prints the amount of work, which shows how much evidence the verdict is based on.
 fn work(run: &Run, counts: &RunCounts) {
     say!("{} tenures, {} counter updates", run.holds.len(), counts.updates);
     for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
@@ -96,7 +96,7 @@ fn fencing(run: &Run) {
     }
 }
 
-/// Formats the number of violations of each kind, so that the text can be appended to a line.
+/// Formats the number of violations of each kind as the end of a line.
 fn kinds(breaches: &[Breach]) -> String {
     let counts = BreachKind::ALL.map(|kind| (kind.count(breaches), kind.names().1));
     let seen = counts.into_iter().filter(|(count, _)| *count > 0);
@@ -185,7 +185,7 @@ fn findings(run: &Run) {
     say!("{}, seed {}: {verdict}", run.setting.mode, run.setting.seed);
 }
 
-/// Returns the names of the run's faults that are outside Redlock's guarantee.
+/// Returns the names of the faults that Redlock's guarantee does not cover.
 fn names_outside(run: &Run) -> Vec<&str> {
     let outside = run.faults.iter().filter(|fault| !fault.is_guaranteed);
     let mut names: Vec<_> = outside.map(|fault| fault.nemesis.as_str()).collect();

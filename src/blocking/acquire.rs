@@ -45,7 +45,7 @@ impl Acquire {
         retry(policy: RetryPolicy);
         /// Limits the number of attempts.
         max_attempts(attempts: u32);
-        /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
+        /// Fails the acquire as soon as the holder's remaining TTL exceeds the remaining wait time.
         give_up_early();
         /// Enables background renewal of the lease, for at most `max_hold`.
         auto_extend(max_hold: Duration);

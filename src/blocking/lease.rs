@@ -57,8 +57,8 @@ impl Lease {
 
     /// Waits until the lease is lost, for at most `limit`, and returns the reason; see
     /// [`LeaseRef::lost`]. Returns `None` if the lease is still held after `limit`, or as soon as
-    /// it is released. On a thread that is polling an async task, this method returns the current
-    /// state without waiting.
+    /// the lease is released. On a thread that is polling an async task, this method returns the
+    /// current state without waiting.
     pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
         match wait_within(limit, self.inner.ended()) {
             Ok(Some(Ended::Lost(loss))) => Some(loss),
@@ -67,7 +67,7 @@ impl Lease {
         }
     }
 
-    /// Releases the lock on all nodes, and returns whether the lease held it until then; see
+    /// Releases the lock on all nodes, and returns whether the lease still held the lock; see
     /// [`Lease::release`](crate::Lease::release). On a thread that is polling an async task, this
     /// method does not wait, and the release continues in the background.
     ///

@@ -70,8 +70,8 @@ impl Redlock {
         self.wrap(self.inner.acquire_all(resources))
     }
 
-    /// Returns an [`Acquire`] that takes over the existing lock on `resource` from another lease,
-    /// whose value is `value`; see [`Redlock::adopt`](crate::Redlock::adopt).
+    /// Returns an [`Acquire`] that takes over the lock on `resource` from the lease with the value
+    /// `value`; see [`Redlock::adopt`](crate::Redlock::adopt).
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
         self.wrap(self.inner.adopt(resource, value))
     }

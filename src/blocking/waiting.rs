@@ -12,11 +12,11 @@ use tokio::runtime::Handle;
 use tokio::task::coop::poll_proceed;
 use tokio::task::yield_now;
 
-/// Number of cooperative steps that [`is_limited`] tries. It exceeds the budget of a tokio task,
-/// which is 128 steps.
+/// Number of cooperative steps that [`is_limited`] tries. The number exceeds the budget of a tokio
+/// task, which is 128 steps.
 const STEPS: usize = 1 << 10;
 
-/// Guard that the handles of a client share. Dropping the last handle closes the client and waits
+/// Value that all handles of a client share. Dropping the last handle closes the client and waits
 /// for the pending releases, unless the thread is polling a task.
 pub(super) struct CloseOnDrop(pub(super) crate::Redlock);
 
@@ -67,7 +67,7 @@ pub(super) fn wait_within<F: Future>(
     if is_polled() {
         return Err(InsideRuntime);
     }
-    // An end that `Instant` cannot represent means no limit.
+    // If `Instant` cannot represent the end, the wait has no limit.
     Ok(drive(Instant::now().checked_add(limit), pin!(future)))
 }
 
@@ -122,9 +122,9 @@ fn is_polled() -> bool {
 }
 
 /// Returns true if this thread drives the tasks of a runtime and no other thread would take over
-/// while it is blocked. On such a thread, tokio defers the wake-up of [`yield_now`] until other
-/// tasks have run. On other threads, `yield_now` wakes its task at once. The check also detects
-/// `unconstrained` tasks.
+/// while this thread is blocked. On such a thread, tokio defers the wake-up of [`yield_now`] until
+/// other tasks have run. On other threads, `yield_now` wakes its task at once. The check also
+/// detects `unconstrained` tasks.
 ///
 /// Returns false inside `block_on` of a runtime that other threads drive, because blocking this
 /// thread stalls no other task.

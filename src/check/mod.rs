@@ -118,7 +118,7 @@ impl NodeCheck {
     }
 
     /// Returns how far the server's wall clock is from the other nodes' clocks. The server uses its wall clock to
-    /// expire locks. Also returns `None` if no other node's clock is known.
+    /// expire locks. Returns `None` if the server's clock was not read, or if no other node's clock is known.
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.clock_offset
     }
@@ -159,14 +159,13 @@ impl NodeCheck {
     }
 }
 
-/// Returns a random resource name, with which a check tries the commands of a lock. No key with this name exists.
+/// Returns a random name for the resource on which a check tries the commands of a lock. No key with this name exists.
 pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
     format!("quorlock-check:{}", random.uuid().simple()).into()
 }
 
-/// Checks all nodes concurrently, and tries the commands of a lock on `key`. `preview` receives the information about
-/// each server, or `None` if its node is unreachable. For each node, it returns the reason why a new connection's
-/// grants would not count, if any.
+/// Checks all nodes concurrently, and tries the commands of a lock on `key`. `preview` predicts how the restart guard
+/// would treat the nodes; see [`Backing::preview_guard`](crate::lease::Backing::preview_guard).
 pub(crate) async fn check(
     pool: &Pool,
     preview: impl Fn(&[Option<ServerInfo>]) -> Vec<Option<NodeFailure>>,
@@ -210,8 +209,8 @@ pub(crate) async fn check(
     Ok(checks)
 }
 
-/// Creates the result for each node from its probe, including the findings that result from comparing nodes. `client`
-/// is the offset of this client's wall clock from its monotonic clock, in nanoseconds.
+/// Creates the result for each node from its probe, including findings from the comparison of the nodes. `client` is
+/// the offset of this client's wall clock from its monotonic clock, in nanoseconds.
 fn compared(
     names: &[Arc<str>],
     probes: &[Result<Probe, NodeFailure>],

@@ -73,7 +73,8 @@ fn width(offset: &Offset) -> i128 {
     i128::from(offset.highest) - i128::from(offset.lowest)
 }
 
-/// Returns the offset of each node's clock, or `None` if that clock or no other clock was read.
+/// Returns the offset of each node's clock. The offset is `None` if the node's clock was not read, or if no other clock
+/// was read.
 pub(super) fn offsets(readings: &[Option<Offset>]) -> Vec<Option<ClockOffset>> {
     let of = |(place, reading): (usize, &Option<Offset>)| {
         let reading = reading.as_ref()?;
@@ -93,9 +94,10 @@ pub(super) struct ClockDisagreement {
     pub(super) far: Vec<usize>,
 }
 
-/// Checks whether the clocks of the majority may be wrong, and returns the two groups that disagree. This is the case
-/// if a clock differs from the other nodes' clocks by more than `limit`, but is less than half as far from this
-/// client's clock. `client` is the offset of this client's wall clock from its monotonic clock, in nanoseconds.
+/// Checks whether the clocks of the majority may be wrong, and returns the two groups that disagree. The clocks of the
+/// majority may be wrong if another clock differs from them by more than `limit`, but is less than half as far from
+/// this client's clock as they are. `client` is the offset of this client's wall clock from its monotonic clock, in
+/// nanoseconds.
 pub(super) fn find_disagreement(
     readings: &[Option<Offset>],
     offsets: &[Option<ClockOffset>],
@@ -189,7 +191,6 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that the true offset is within the uncertainty, wherever the true clocks are within their readings.
         #[test]
         fn true_offset_is_within_the_uncertainty(
             clocks in prop::collection::vec((-50_i64..50, 0_i64..20, -100_i64..=100), 2..6),

@@ -9,7 +9,7 @@ use crate::wire::{Inspection, Keys, NodeFailure, Value, ask_time, time_us};
 use redis::RedisError;
 use std::time::Duration;
 
-/// How often a check reads the node's clock. Each reading can narrow the range of the clock's offset.
+/// Number of times that a check reads the node's clock. Each reading can narrow the range of the clock's offset.
 const READINGS: usize = 8;
 
 #[derive(Debug)]

@@ -17,7 +17,7 @@ const CHUNK: usize = 8 << 10;
 /// end would block them.
 const MAX_READS: usize = 16;
 
-/// A connection whose server has accepted the login. Dropping it closes the stream.
+/// A connection to a server that has accepted the login. Dropping the session closes the stream.
 pub(super) struct Session {
     stream: Box<dyn Stream>,
     conversation: Conversation<()>,
@@ -59,8 +59,7 @@ impl Session {
     /// error reply, the returned error contains this reply.
     ///
     /// # Cancel safety
-    /// If the future is dropped, requests may have been sent without reading their replies. The session cannot be used
-    /// afterwards and must be dropped.
+    /// If the future is dropped, replies to sent requests may still be unread. The session must then be dropped, too.
     pub(super) async fn exchange(&mut self) -> Result<Vec<Value>, RedisError> {
         self.conversation.end_pipeline(());
         let replies = self.replies().await;

@@ -38,7 +38,7 @@ pub struct Acquire {
 enum Target {
     One(Key),
     All(Vec<Key>),
-    /// A resource whose lock is to be adopted, and the value of the lease that holds it.
+    /// A lock to adopt: the resource, and the value of the lease that holds the lock.
     HandedOver(Key, Arc<Value>),
 }
 
@@ -179,8 +179,8 @@ impl Acquire {
         self
     }
 
-    /// Makes the acquire fail as soon as the holder's remaining ttl exceeds the remaining wait time. The acquire can
-    /// therefore fail even though waiting would have succeeded, because the holder may release the lock before its ttl
+    /// Makes the acquire fail as soon as the holder's remaining TTL exceeds the remaining wait time. The acquire can
+    /// therefore fail even though waiting would have succeeded, because the holder may release the lock before the TTL
     /// ends. By default, an acquire waits for its full wait time.
     pub fn give_up_early(mut self) -> Self {
         self.options.gives_up_early = true;
@@ -192,9 +192,9 @@ impl Acquire {
     /// the lock indefinitely. `max_hold` does not limit explicit calls to [`extend`](crate::LeaseRef::extend). For
     /// background renewal without a limit, see [`auto_extend_forever`](Self::auto_extend_forever).
     ///
-    /// An extension also restores the key on nodes that have lost it, as long as a majority of the nodes still has it.
-    /// A failed extension is retried until the validity ends. See [`lost`](crate::LeaseRef::lost) for how the holder is
-    /// notified of a loss.
+    /// An extension also restores the key on nodes that have lost it, as long as a majority of the nodes still has the
+    /// key. A failed extension is retried until the validity ends. See [`lost`](crate::LeaseRef::lost) for how the
+    /// holder is notified of a loss.
     ///
     /// `max_hold` must be longer than the [node timeout](crate::Builder::node_timeout), because the lease could
     /// otherwise end while it is being acquired. A shorter `max_hold` is rejected with
@@ -213,7 +213,7 @@ impl Acquire {
 
     /// Keeps the resource locked for at least `time`, even if the lease is released or dropped earlier. `time` is
     /// measured from the start of the attempt that acquired the lock. An early release replaces the key's value instead
-    /// of deleting the key. The new value has no owner and expires at the end of `time`; see
+    /// of deleting the key. The new value belongs to no lease, and the key expires at the end of `time`; see
     /// [`release_after`](crate::Lease::release_after).
     ///
     /// Use this for scheduled jobs that must run on one host only. The job then runs only once, even if it fails
@@ -221,7 +221,7 @@ impl Acquire {
     ///
     /// `time` is truncated to whole milliseconds. Default: zero.
     ///
-    /// If `time` is longer than the [ttl](Self::ttl), the acquire fails with
+    /// If `time` is longer than the [TTL](Self::ttl), the acquire fails with
     /// [`AtLeastExceedsTtl`](crate::ConfigError::AtLeastExceedsTtl) before it contacts a node.
     pub fn at_least(mut self, time: Duration) -> Self {
         self.options.at_least = time;
@@ -272,7 +272,7 @@ impl Acquire {
     /// Warns the protected work before the lease expires: [`stopping`](crate::LeaseRef::stopping) resolves when the
     /// remaining validity falls to `margin`. A successful extension postpones the warning. Work that runs in
     /// [`using`](crate::Acquire::using) can use the remaining time to finish cleanly. If the work is still running when
-    /// the validity ends, `using` drops it. Default: `stopping` resolves when the validity ends.
+    /// the validity ends, `using` drops the work. Default: `stopping` resolves when the validity ends.
     ///
     /// Background renewal starts when two thirds of the validity are left, and is retried until it succeeds. For a
     /// lease with background renewal, `margin` must therefore be less than two thirds of the validity, and less than
@@ -336,7 +336,7 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// Omits the value of a lock to adopt, because the value is a secret.
+/// Omits the value in `HandedOver`, because the value is a secret.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -352,7 +352,8 @@ impl fmt::Debug for Target {
 }
 
 impl AcquireError {
-    /// Converts an error to the error of an adoption. Contention means that the key no longer has the value to adopt.
+    /// Converts the error of an acquire to the error of an adoption. `Contended` becomes `NotHeld`, because the key no
+    /// longer has the value to adopt.
     fn of_adoption(self) -> Self {
         match self {
             Self::Contended { report, .. } => Self::NotHeld { report },

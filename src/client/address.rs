@@ -66,7 +66,7 @@ const NO_DATABASE: &str = "the db parameter must be a database number";
 const FORM: &str =
     "use redis://user:password@host:port/database; encode special characters, such as a % as %25";
 
-/// Returns the node's address without credentials, for `Debug` output. If its URL is invalid, returns the reason.
+/// Returns the text for `Debug` output: the node's address without credentials, or the reason why its URL is invalid.
 pub(super) fn shown(place: &Result<NodeTarget, ConfigError>) -> String {
     match place {
         Ok((address, _)) => address.to_string(),
@@ -86,9 +86,9 @@ pub(crate) fn distinct_names(places: &[NodeTarget]) -> Result<Vec<Arc<str>>, Con
     Ok(names)
 }
 
-/// Returns the reason why `rest`, the part of a URL after the scheme, is invalid. Returns `None` if it is valid.
-/// Detects URLs that the redis crate would misread: for example, it reads `redis://me:12#34@host` as the address of a
-/// host `me`.
+/// Returns the reason why `rest`, the part of a URL after the scheme, is invalid, or `None` if `rest` is valid. Detects
+/// URLs that the redis crate would misread: for example, it reads `redis://me:12#34@host` as the address of a host
+/// `me`.
 fn fault_of_host(rest: &str) -> Option<&'static str> {
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if tail.contains('@') {
@@ -126,8 +126,8 @@ fn fault_of_path(rest: &str) -> Option<&'static str> {
     fault_of_parameters(rest, &["db", "user", "pass", "protocol"])
 }
 
-/// Returns the reason why the end of a URL is invalid: it has a fragment, or a parameter that is not in `accepted`. The
-/// redis crate would ignore both.
+/// Rejects a fragment, and parameters that are not in `accepted`, because the redis crate would ignore them. Returns
+/// the reason, or `None` if `tail` is valid.
 fn fault_of_parameters(tail: &str, accepted: &[&str]) -> Option<&'static str> {
     if tail.contains('#') {
         return Some("unexpected #: percent-encode it as %23 if it is part of a password");

@@ -14,7 +14,8 @@ use crate::protocol::{ClientId, MAX_NODES, Quorum, Ttl};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that is added to the connect timeout if the application supplies the credentials in a callback.
+/// Time by which the coordinator's opening timeout exceeds the connect timeout, if the application supplies the
+/// credentials in a callback.
 const CREDENTIALS_MARGIN: Duration = Duration::from_millis(250);
 
 impl Builder {

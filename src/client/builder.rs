@@ -97,14 +97,14 @@ impl Builder {
         /// discarded. Default: 10 s.
         ttl: Duration;
 
-        /// Sets the upper limit for the ttl of locks and extensions, and for [cool-downs](crate::Lease::release_after).
+        /// Sets the upper limit for the TTL of locks and extensions, and for [cool-downs](crate::Lease::release_after).
         /// **All clients of a deployment must use the same value.** Default: 60 s.
         ///
         /// A node that has lost its data has no vote in acquires until every lock that it may have granted has expired.
-        /// `max_ttl` limits the length of this period. A client whose ttl exceeds the `max_ttl` of other clients can
+        /// `max_ttl` limits the length of this period. A client whose TTL exceeds the `max_ttl` of other clients can
         /// lose its lock to them after a node restarts.
         ///
-        /// A ttl above `max_ttl` is rejected with an error that names the setting. To use longer ttls, first raise
+        /// A TTL above `max_ttl` is rejected with an error that names the setting. To use longer TTLs, first raise
         /// `max_ttl` on all clients. A shorter `max_ttl` shortens the quarantine of restarted nodes; see
         /// [`restart_guard`](Self::restart_guard).
         max_ttl: Duration;
@@ -136,7 +136,7 @@ impl Builder {
         /// If a node's clock has stepped forward, its grants [count](crate::VoteEligibility::Deferred) only after a
         /// delay. An attempt that needs such a grant waits up to one second longer.
         ///
-        /// The Redlock page suggests 5 to 50 ms for a ttl of 10 s. Allow several round trips on slow networks.
+        /// The Redlock page suggests 5 to 50 ms for a TTL of 10 s. Allow several round trips on slow networks.
         node_timeout: Duration;
 
         /// Sets how long the client waits for a connection to be established and set up. Default: 1 s.
@@ -148,7 +148,7 @@ impl Builder {
         /// timeout as failed.
         connect_timeout: Duration;
 
-        /// Sets the fraction of the ttl that is subtracted from the validity, because clocks run at different rates.
+        /// Sets the fraction of the TTL that is subtracted from the validity, because clocks run at different rates.
         /// Must be at least 0 and less than 1. Default: 0.01, as in the Redlock reference implementation.
         drift_factor: f64;
 

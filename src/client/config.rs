@@ -114,7 +114,7 @@ config! {
     text {
         /// Time for which a node keeps a lock that is neither extended nor released; see [`Builder::ttl`].
         ttl: Duration;
-        /// Upper limit for the ttl, the same for all clients of a deployment; see [`Builder::max_ttl`].
+        /// Upper limit for the TTL, the same for all clients of a deployment; see [`Builder::max_ttl`].
         max_ttl: Duration;
         /// How the client treats nodes that were restarted; see [`Builder::restart_guard`].
         restart_guard: RestartGuard;
@@ -127,7 +127,7 @@ config! {
         node_timeout: Duration;
         /// Maximum time to wait for a connection; see [`Builder::connect_timeout`].
         connect_timeout: Duration;
-        /// Fraction of the ttl that is subtracted from the validity; see [`Builder::drift_factor`].
+        /// Fraction of the TTL that is subtracted from the validity; see [`Builder::drift_factor`].
         drift_factor: f64;
         /// Time that is subtracted from the validity in addition to `drift_factor`; see [`Builder::drift_constant`].
         drift_constant: Duration;

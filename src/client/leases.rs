@@ -46,12 +46,13 @@ impl HeldLease {
         self.lock.class
     }
 
-    /// Returns the time from the start of the attempt that acquired the lease to this snapshot.
+    /// Returns how long the lease had been held at the time of this snapshot, measured from the start of the attempt
+    /// that acquired the lease.
     pub fn held_for(&self) -> Duration {
         self.held_for
     }
 
-    /// Returns the validity that remained at the time of this snapshot. Later extensions do not change it.
+    /// Returns the validity that remained at the time of this snapshot. Later extensions do not change this value.
     pub fn validity(&self) -> Duration {
         self.validity
     }

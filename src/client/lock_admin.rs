@@ -20,7 +20,7 @@ pub(crate) async fn status(inner: &Inner, keys: Keys) -> Status {
     Status { needed: report.needed(), nodes: each.collect() }
 }
 
-/// Deletes the lock on each node on which the key still has the value that the node reported. Makes a single attempt.
+/// Reads the value of the key on each node, and deletes the key if it still has that value. Makes a single attempt.
 pub(crate) async fn force_release(inner: &Inner, keys: Keys) -> Report {
     let nothing = || Report::new(inner.backing.quorum.needed(), Arc::new([]));
     inner.driver.force_release(keys).await.unwrap_or_else(nothing)

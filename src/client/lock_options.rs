@@ -7,13 +7,12 @@ use crate::protocol::{RetryPolicy, Ttl};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The default ttl, as in the Redlock page's examples.
+/// The default TTL, as in the Redlock page's examples.
 const TTL: Duration = Duration::from_secs(10);
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// The settings of an acquire and its lease. The builder sets the client's defaults, and each acquire can override
-/// them.
+/// Settings that the builder sets for all acquires of a client, and that each acquire can override.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
     pub(crate) ttl: Duration,

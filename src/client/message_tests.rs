@@ -107,8 +107,8 @@ fn unknown_url_parameter_is_refused() {
     }
 }
 
-/// Generates a password between two known markers, neither of which may occur in an error. If the flag is true, the
-/// password is used as the user name.
+/// Generates a password that contains the markers `hunter2` and `tail99`. The tests check that no error contains a
+/// marker. If the flag is true, the tests use the password as the user name.
 fn password() -> impl Strategy<Value = (String, bool)> {
     let reserved =
         prop::sample::select(":/?#[]@!$&'()*+,;=%\\^`{|}<>\" \t\né".chars().collect::<Vec<_>>());
@@ -147,7 +147,7 @@ proptest! {
     }
 }
 
-/// Returns texts that contain `secret` and could be passed as a node's URL. Most of them are not valid URLs.
+/// Returns texts that a user might pass as the URL of a node. Each text contains `secret`, and most are not valid URLs.
 fn texts_around(secret: &str) -> [String; 18] {
     [
         format!("10.0.0.1:6380,password={secret},ssl=True"),

@@ -1,6 +1,6 @@
 //! The public client: [`Builder`], [`Redlock`] and its methods.
 //!
-//! Methods validate their arguments, call the modules below, and convert results to public types. The
+//! Methods validate their arguments, call the lower layers, and convert results to public types. The
 //! [`coordinator`](crate::coordinator) makes all decisions.
 
 mod acquire;

@@ -24,13 +24,14 @@ impl NodeInfo {
         &self.name
     }
 
-    /// Returns whether the node is connected and replies to commands.
+    /// Returns the state of the connection to the node: whether the node is connected and replies to commands.
     pub fn state(&self) -> &NodeState {
         &self.state
     }
 
-    /// Returns whether the node's grants count towards a quorum. If they do not count, the result contains the reason,
-    /// such as a restart or an unreliable clock. It also contains the time until they count again, if known.
+    /// Returns whether the node's grants count towards a quorum. If the grants do not count, the result contains the
+    /// reason, such as a restart or an unreliable clock. If known, the result also contains the time until the grants
+    /// count again.
     pub fn eligibility(&self) -> &VoteEligibility {
         &self.eligibility
     }

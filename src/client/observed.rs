@@ -16,7 +16,7 @@ pub(super) struct AcquireEvents {
     pub(super) client: Arc<Inner>,
     pub(super) keys: Keys,
     pub(super) tag: AcquireTag,
-    /// When the acquire started. `None` if no receiver wants events, or after the last event.
+    /// Start of the acquire. `None` if no receiver wants events, or after the last event.
     started: Option<Time>,
 }
 
@@ -73,8 +73,7 @@ impl Drop for AcquireEvents {
     }
 }
 
-/// Returns the level at which `outcome` is reported. Contention is normal operation, so only a missing quorum or an
-/// internal error is a warning.
+/// Contention is normal operation, so only a missing quorum or an internal error is reported as a warning.
 fn level(outcome: AcquireOutcome) -> EventLevel {
     match outcome {
         AcquireOutcome::NoQuorum | AcquireOutcome::Internal => EventLevel::Warn,

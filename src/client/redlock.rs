@@ -264,12 +264,12 @@ impl Redlock {
     /// [`Closed`](crate::Loss::Closed). Waits until every pending release has been delivered to the nodes, including
     /// the releases of dropped leases and abandoned attempts.
     ///
-    /// Call this before a short-lived process ends. Otherwise a lock whose release is pending remains until its ttl
+    /// Call this before a short-lived process ends. Otherwise a lock whose release is pending remains until its TTL
     /// ends. Takes at most one [connect timeout](crate::Builder::connect_timeout).
     ///
     /// # Errors
     /// Returns a [`CloseError`] with the nodes that did not confirm their releases in time. The affected keys expire at
-    /// the end of their ttl.
+    /// the end of their TTL.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client remains closed and the releases continue in the

@@ -26,7 +26,7 @@ use crate::protocol::Policy;
 /// To avoid this, permit `INFO` (`+info`). If a server's machine fails without closing its
 /// connections, detection takes up to 5 s plus the node timeout.
 ///
-/// A server's age is its uptime according to `INFO`, which depends on the node's wall clock.
+/// A server's age is the uptime that `INFO` reports. This uptime depends on the node's wall clock.
 ///
 /// If a deployment grows from one node to three, or if two of its three nodes are replaced, the majority of nodes
 /// started recently. Clients then cannot acquire locks until a quarantine period has passed.

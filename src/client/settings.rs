@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAX_TTL: Duration = Duration::from_secs(60);
-/// The longest timeout that the Redlock page suggests for a ttl of 10 s.
+/// The longest timeout that the Redlock page suggests for a TTL of 10 s.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The settings of a client, validated individually and in combination.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) lock: LockOptions,
@@ -106,19 +105,19 @@ impl Settings {
 /// The maximum number of resources of one lease. A node processes no other command while its script locks them.
 const MAX_RESOURCES: usize = 1_000;
 
-/// The maximum length of a key in bytes. If a server or proxy refuses to read a longer command, it closes the
-/// connection, and all commands in flight on it fail. The smallest limit for a string that Redis accepts is 1 MB
+/// The maximum length of a key in bytes. A server or proxy that refuses a longer command closes the connection, and all
+/// commands in flight on the connection fail. The smallest limit that Redis accepts for the length of a string is 1 MB
 /// (`proto-max-bulk-len`).
 const MAX_KEY: usize = 64 << 10;
 
-/// The maximum total length of the keys of one command, in bytes. With counters, the command is three times as long. It
-/// then still fits into 1 MB, the smallest `client-query-buffer-limit` that Redis accepts.
+/// The maximum total length of the keys of one command, in bytes. With counters, the command is three times as long.
+/// The command then still fits into 1 MB, the smallest `client-query-buffer-limit` that Redis accepts.
 const MAX_KEYS: usize = 256 << 10;
 
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Returns the ttl of fencing counters: `asked`, or a default. Fails if it is shorter than `max_ttl`, because a counter
-/// could then expire before a lease that uses its token.
+/// Returns the TTL of fencing counters: `asked`, or a default. Fails if the TTL is shorter than `max_ttl`, because a
+/// counter could then expire before a lease that uses its token.
 fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, ConfigError> {
     let token_ttl = asked.unwrap_or(max_ttl.max(TOKEN_TTL));
     if token_ttl < max_ttl {

@@ -46,7 +46,7 @@ pub enum LockState {
     /// because another library uses the key, or it is a string of more than 4,200 bytes. The client does not read the
     /// value. No client can acquire the lock on this node.
     Foreign {
-        /// Remaining ttl of the key; `None` if the key does not expire.
+        /// Remaining TTL of the key; `None` if the key does not expire.
         #[cfg_attr(
             feature = "serde",
             serde(rename = "ttl_seconds", serialize_with = "crate::wire::seconds")
@@ -70,7 +70,7 @@ impl Status {
     }
 
     /// Returns the client that holds the lock on a quorum of nodes, or `None` if no quorum of nodes reported the same
-    /// holder. The holder's ttl is the time for which the lock remains on a quorum.
+    /// holder. The holder's TTL is the time for which the lock remains on a quorum.
     pub fn holder(&self) -> Option<Holder> {
         let held: Vec<&Holder> = self.nodes.iter().filter_map(NodeStatus::holder).collect();
         held.iter().find_map(|one| {

@@ -75,7 +75,7 @@ impl SettingText for f64 {
 
 /// Splits a list of URLs at commas and white space. A separator counts only if another URL or the end of the list
 /// follows. Otherwise, the function would split a password that contains a separator, and an error message could
-/// contain its second part.
+/// contain the second part of the password.
 pub(super) fn urls(list: &str) -> Vec<String> {
     let is_gap = |at: char| at == ',' || at.is_whitespace();
     let mut urls: Vec<String> = Vec::new();
@@ -96,7 +96,6 @@ fn begins_url(text: &str) -> bool {
     scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(is_part))
 }
 
-/// Deserialization of settings with serde.
 pub(super) mod deserialize {
     use super::{SettingText, urls};
     use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};

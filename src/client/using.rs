@@ -48,16 +48,16 @@ pub enum TryUsingError<T, E> {
         /// Error that the work returned.
         #[source]
         error: E,
-        /// Lock error, if the lease also ended before the work returned its error; `None` otherwise.
+        /// The lock's error, if the lease had also ended before the work returned its error. Otherwise `None`.
         lock: Option<UsingError<()>>,
     },
-    /// The lock was not acquired, or the lease ended before the work finished. The work itself did not fail. If it
-    /// finished, the error contains its output.
+    /// The lock was not acquired, or the lease ended before the work finished. The work itself did not fail. If the
+    /// work finished, the error contains its output.
     #[error(transparent)]
     Lock(#[from] UsingError<T>),
 }
 
-/// Separates the errors of fallible work from the errors of the lock under which the work ran.
+/// Separates errors of the work from errors of the lock under which the work ran.
 pub(crate) fn split_errors<T, E>(
     done: Result<Result<T, E>, UsingError<Result<T, E>>>,
 ) -> Result<T, TryUsingError<T, E>> {

@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::{fmt, iter};
 
-/// Variables that the `quorlock` command sets for its child process, without the prefix [`COMMAND`]. They are not
-/// settings and are ignored.
+/// Variables that the `quorlock` command sets for its child process, without the prefix [`COMMAND`]. These variables
+/// are not settings, so `from_env` ignores them.
 const OF_COMMAND: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
 
 const COMMAND: &str = "QUORLOCK";
 
 impl Builder {
     /// Creates a builder from the environment variables whose names begin with `prefix` followed by `_`. With the
-    /// prefix `QUORLOCK`, for example, the nodes come from `QUORLOCK_NODES` and the ttl comes from `QUORLOCK_TTL`; see
+    /// prefix `QUORLOCK`, for example, the nodes come from `QUORLOCK_NODES` and the TTL comes from `QUORLOCK_TTL`; see
     /// [`Config::from_env`]. Later calls to the builder's methods override these settings.
     ///
     /// ```
@@ -143,8 +143,8 @@ fn parse_setting(setting: &str, value: OsString) -> Result<Config, VariableError
     let invalid = |reason: &str| VariableError::Invalid(reason.to_owned());
     let value = value.into_string().map_err(|_| invalid("not valid UTF-8"))?;
     let (upper, lower) = (setting.to_uppercase(), setting.to_lowercase());
-    // A variable in lower case must not match a field. Field names are in lower case, so the name is changed to upper
-    // case.
+    // A variable whose name is in lower case must not match a setting. Field names are in lower case, so the name is
+    // converted to upper case, which matches no field.
     let field = if upper == setting { lower } else { upper };
     let config = Config::deserialize(MapDeserializer::new(iter::once((field, Text(value)))))?;
     for (at, url) in config.nodes.iter().enumerate() {
@@ -153,7 +153,7 @@ fn parse_setting(setting: &str, value: OsString) -> Result<Config, VariableError
     Ok(config)
 }
 
-/// The value of a variable, which deserializes as a setting that is present (`Some`).
+/// Deserializes the value of a variable. An optional setting deserializes as `Some`, because its variable exists.
 struct Text(String);
 
 impl<'de> Deserializer<'de> for Text {

@@ -1,4 +1,4 @@
-//! Data types of an acquire: the caller's request, the current stage, and the current attempt.
+//! The request, the stage and the current attempt of an acquire.
 
 use super::claim::Claim;
 use super::slots::{LeaseId, RoundId};
@@ -14,11 +14,11 @@ pub(crate) struct AcquireRequest {
     pub(crate) metadata: Option<Arc<str>>,
     /// The value of an existing lock that the acquire adopts (takes over). `None` to acquire a free lock.
     pub(crate) adopts: Option<Arc<Value>>,
-    /// The Redis keys that store the fencing counters. `None` if the caller requests no fencing token.
+    /// The Redis keys of the fencing counters. `None` if the caller requests no fencing token.
     pub(crate) counters: Option<Arc<CounterKeys>>,
     pub(crate) schedule: Schedule,
-    /// Whether the acquire makes only one attempt. If `deadline` is also set, nodes that refuse this attempt report the
-    /// lock's holder.
+    /// Whether the acquire makes only one attempt. If `deadline` is also set, nodes that refuse the attempt also report
+    /// the lock's holder.
     pub(crate) has_one_attempt: bool,
     /// The maximum hold time of an auto-extended lease. `None` if the lease is not extended automatically.
     pub(crate) max_hold: Option<Duration>,
@@ -27,7 +27,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) at_least: Duration,
     /// When the acquire stops waiting. `None` for a single attempt without a time limit.
     pub(crate) deadline: Option<Time>,
-    /// Whether the acquire fails as soon as a refusal shows that the lock will not expire before the deadline.
+    /// Whether the acquire fails at once if a refusal shows that the lock will not expire before the deadline.
     pub(crate) gives_up_early: bool,
     pub(crate) tag: AcquireTag,
 }
@@ -56,15 +56,14 @@ pub(super) struct Acquire {
     pub(super) terms: Terms,
     pub(super) acquisition: Acquisition,
     pub(super) stage: Stage,
-    /// When to continue the acquire if no event continues it earlier.
+    /// When to advance the acquire if no event advances it earlier.
     pub(super) timeout: Option<Time>,
     pub(super) begun: Time,
     pub(super) attempts: u32,
-    /// The round of the last refused attempt, kept to report why the acquire failed.
     pub(super) refused: Option<RoundId>,
-    /// Whether the next attempt contacts all nodes at once. Otherwise, it may contact a single node first.
+    /// Whether the next attempt must contact all nodes at once. Otherwise, it may contact a single node first.
     pub(super) asks_all: bool,
-    /// When the acquire began to wait, for the duration in wait events. `None` if no wait event was emitted.
+    /// When the acquire began to wait. `None` if no wait event was emitted.
     pub(super) wait_began: Option<Time>,
 }
 
@@ -90,12 +89,11 @@ pub(super) enum Stage {
     },
     /// Waiting behind other acquires of this client for the same key.
     Queued,
-    /// Delaying the first attempt until `until`, so that other clients can acquire the lock.
+    /// Delaying the first attempt, so that other clients can acquire the lock.
     Delaying {
         until: Time,
     },
-    /// Waiting because the client is already making the maximum number of concurrent attempts. The acquire fails at
-    /// `until`.
+    /// Waiting because the client has the maximum number of attempts in progress. The acquire fails at `until`.
     Blocked {
         until: Time,
         is_queued: bool,
@@ -106,7 +104,7 @@ pub(super) enum Stage {
     Resting {
         until: Time,
     },
-    /// The lease was delivered at `since`, but the caller has not taken it yet.
+    /// The lock was acquired at `since`, but the caller has not taken the lease yet.
     Delivered {
         lease: LeaseId,
         since: Time,
@@ -124,14 +122,13 @@ pub(super) struct Attempt {
     pub(super) phase: Phase,
     pub(super) round: RoundId,
     pub(super) confirmation: Option<RoundId>,
-    /// When the attempt stops waiting for deferred grants. A grant is deferred if the node's clock has stepped forward.
+    /// When the attempt stops waiting for deferred grants, which are grants of nodes whose clocks have stepped forward.
     pub(super) limit: Time,
-    /// Whether nodes that refuse the attempt also report the lock's holder.
     pub(super) names_holder: bool,
-    /// Whether the client was already making many other attempts when this attempt started. Slow replies are then not
-    /// the nodes' fault, because the client reads replies late.
+    /// Whether many other attempts were in progress when this attempt started. Late replies are then not the nodes'
+    /// fault, because the client itself reads replies late.
     pub(super) was_crowded: bool,
-    /// The older lease that this attempt adopts, if that lease belongs to this client.
+    /// The lease of this client that the attempt adopts, if any.
     pub(super) previous: Option<LeaseId>,
 }
 

@@ -17,16 +17,16 @@ use crate::wire::{Command, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of concurrent attempts at which the client counts as overloaded. Slow replies are then not blamed on the
-/// nodes. Unresponsive nodes do not raise the number this far, because attempts on such nodes end at once.
+/// The number of concurrent attempts from which the client counts as overloaded. Slow replies are then not blamed on
+/// the nodes. Unresponsive nodes do not raise the number this far, because attempts on such nodes end at once.
 const OVERLOAD_THRESHOLD: usize = 1 << 10;
 
 /// How long an attempt without a deadline waits for deferred grants. A grant is deferred if the node's clock has
 /// stepped forward.
 const MAX_DEFERRED_WAIT: Duration = Duration::from_secs(1);
 
-/// The maximum pause after an acquire has contacted a single node and that node has refused. The next attempt contacts
-/// all nodes.
+/// The maximum pause after an attempt that contacted a single node and was refused. The next attempt contacts all
+/// nodes.
 const CONTACT_ALL_DELAY: Duration = Duration::from_millis(3);
 
 impl Coordinator {
@@ -74,8 +74,8 @@ impl Coordinator {
     }
 
     /// Chooses the node that the next attempt contacts first. Returns `None` if the attempt must contact all nodes at
-    /// once. If nodes have reported that the key was deleted, only these nodes are candidates. All clients prefer the
-    /// same node for a key, and different keys have different preferred nodes.
+    /// once. Prefers nodes that have reported the deletion of the key. All clients choose the same node for the same
+    /// key, and different nodes for different keys.
     fn first_node(&mut self, id: AcquireId) -> Option<NodeId> {
         let acquire = self.acquires.get_mut(id)?;
         let asks_all = std::mem::take(&mut acquire.asks_all);
@@ -134,8 +134,8 @@ impl Coordinator {
         Step::Continue
     }
 
-    /// Continues the acquire after its round was decided: delivers the lease, confirms the fencing token, schedules a
-    /// retry, or fails the acquire.
+    /// Continues the acquire after its round was decided: delivers the lease, starts to confirm the fencing token,
+    /// schedules a retry, or fails the acquire.
     fn evaluate(&mut self, id: AcquireId, connected: NodeSet, now: Time) -> Step {
         let random = self.cx.random.number();
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
@@ -210,8 +210,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Delivered { lease, since: now })
     }
 
-    /// Ends a refused attempt and schedules the next one. It starts at `at`, or earlier if a node whose vote did not
-    /// count becomes eligible before that time.
+    /// Ends a refused attempt and schedules the next one for `at`. If some votes did not count and a node's vote counts
+    /// again earlier, the next attempt starts at that time.
     fn retry(&mut self, id: AcquireId, at: Time, now: Time) -> Step {
         let counts_again_at = self.end_refused(id, now);
         self.begin_wait(id, now);
@@ -223,7 +223,7 @@ impl Coordinator {
     }
 
     /// Fails the acquire with `refusal`. If `latest` is true, the error reports the nodes' replies to the current
-    /// attempt. Otherwise, it reports their replies to the last refused attempt.
+    /// attempt. Otherwise, it reports the replies to the last refused attempt.
     fn refuse(&mut self, id: AcquireId, refusal: Refusal, latest: bool, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let current = acquire.attempt().map(Attempt::current_round);
@@ -239,8 +239,8 @@ impl Coordinator {
         self.fail(id, failure, now)
     }
 
-    /// Handles an attempt that was sent only to `node` and was not granted. If the node will notify the client when the
-    /// key is deleted, the acquire waits for this push. Otherwise, the next attempt contacts all nodes.
+    /// Handles an attempt that contacted only `node` and was not granted. If the node will push the deletion of the
+    /// key, the acquire waits for the push. Otherwise, the next attempt contacts all nodes.
     fn handle_single_refusal(&mut self, id: AcquireId, node: NodeId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let Some(attempt) = acquire.attempt() else { return Step::Over };
@@ -267,8 +267,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Resting { until })
     }
 
-    /// Ends a refused attempt, and keeps its last round for error reports. Returns when the first node whose vote did
-    /// not count becomes eligible to vote. Returns `None` if no such time is known.
+    /// Ends a refused attempt, and keeps its last round for error reports. If some votes did not count, returns the
+    /// earliest time at which one of these nodes can vote again. Returns `None` if no such time is known.
     fn end_refused(&mut self, id: AcquireId, now: Time) -> Option<Time> {
         let attempt = self.acquires.get(id)?.attempt()?;
         let (round, current) = (attempt.round, attempt.current_round());
@@ -293,15 +293,15 @@ impl Coordinator {
     }
 
     /// Releases the keys that an abandoned attempt may have set. Other acquires of this client are notified, because
-    /// the attempt may have held the lock and caused their refusals.
+    /// they may have been refused while the attempt held the lock.
     pub(super) fn abandon_attempt(&mut self, attempt: &Attempt, now: Time) {
         self.end_previous(attempt, now);
         self.release_claim(&attempt.claim, None, None, now);
         self.handle_local_release(&attempt.claim, now, now);
     }
 
-    /// Ends the lease that a failed attempt tried to adopt, if the lease belongs to this client and a node may have
-    /// replaced its value. The lease must end before the attempt's keys are released, because another client can then
+    /// If the failed attempt tried to adopt a lease of this client, and a node may have replaced the lease's value,
+    /// ends that lease. The lease must end before the attempt's keys are released, because another client can then
     /// acquire the lock.
     fn end_previous(&mut self, attempt: &Attempt, now: Time) {
         // The withdrawn claim writes no further command except its release.
@@ -311,13 +311,12 @@ impl Coordinator {
         }
     }
 
-    /// Records that an attempt has ended, and wakes an acquire that waits because of the limit on concurrent attempts.
+    /// Ends an attempt, and wakes the next acquire that waits because of the limit on concurrent attempts.
     pub(super) fn end_attempt(&mut self) {
         self.attempts -= 1;
         self.pass_permit();
     }
 
-    /// Wakes the next acquire that waits because of the limit on concurrent attempts.
     pub(super) fn pass_permit(&mut self) {
         while let Some(blocked) = self.blocked.pop_front() {
             let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);

@@ -1,42 +1,41 @@
-//! The keys and the value that one attempt sets, and their state on each node.
+//! The keys and the value that one attempt sets on the nodes.
 
 use crate::protocol::{NodeId, Time, Ttl};
 use crate::wire::{CommandTarget, Counters, Keys, Value};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The keys and the value that an attempt sets on the nodes, and their state on each node. The attempt's commands and
-/// its lease share the claim.
+/// The keys and the value that an attempt sets on the nodes, and their state on each node. All commands of the attempt
+/// and of its lease share one `Claim`.
 ///
-/// Only the coordinator changes the state. The state is atomic because lease handles on other threads share the claim
-/// to read its keys and its value.
+/// Only the coordinator changes the state. The fields are atomic because lease handles on other threads share the
+/// `Claim` to read its keys and its value.
 #[derive(Debug)]
 pub(crate) struct Claim {
     keys: Keys,
     value: Value,
-    /// The fencing counters, if the caller requested a fencing token.
     fence: Option<Box<Counters>>,
-    /// The nodes to which a command that sets the keys was written. These nodes need a release, unless they refused the
+    /// Nodes to which a command that sets the keys was written. These nodes need a release, unless they refused the
     /// command.
     written: Nodes,
-    /// The nodes that refused to set the keys. These nodes hold no key of this claim and need no release.
+    /// Nodes that refused to set the keys. These nodes hold no key of this attempt and need no release.
     denied: Nodes,
-    /// The nodes that rejected an adoption, and therefore did not set the value.
+    /// Nodes that rejected an adoption, and therefore still have the lock's previous value.
     declined: Nodes,
-    /// The nodes that can still execute an unanswered command, even after the command's TTL has passed. Such a node has
+    /// Nodes that can still execute an unanswered command, even after the command's TTL has passed. Such a node has
     /// stalled, or its connection broke before the reply.
     in_doubt: Nodes,
-    /// The nodes whose first command was written at or after `late_from`, because this client was slow.
+    /// Nodes to which this client wrote the first command only at or after `late_from`.
     late: Nodes,
     late_from: Time,
-    /// Whether the keys are no longer needed. The client then writes no more commands for this claim, except its
+    /// Whether the keys are no longer needed. The client then writes no more commands with these keys, except their
     /// release.
     is_withdrawn: AtomicBool,
     is_refused: AtomicBool,
-    /// The time by which all keys written so far must have expired, in nanoseconds.
+    /// When the last of the keys written so far must have expired, in nanoseconds.
     expiry: AtomicU64,
     /// For each node, the time until which the node must keep the keys that it granted, in nanoseconds. 0 if the node
-    /// has not granted the claim or has lost the keys.
+    /// has granted no command, or has lost the keys.
     kept_until: Box<[AtomicU64]>,
 }
 
@@ -62,8 +61,8 @@ impl Nodes {
 }
 
 impl Claim {
-    /// Creates a claim for a client with `nodes` nodes. A command counts as [late](Self::is_late) if this client writes
-    /// it at or after `late_from`.
+    /// Creates the state for a client with `nodes` nodes. If the first command is written at or after `late_from`, the
+    /// command is [late](Self::is_late).
     pub(super) fn new(
         keys: Keys,
         value: Value,
@@ -104,7 +103,7 @@ impl Claim {
         CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence() }
     }
 
-    /// Cancels the claim's unwritten commands, except its release. Called when the keys are no longer needed.
+    /// Cancels all commands that were not written yet, except the release. Called when the keys are no longer needed.
     pub(super) fn withdraw(&self) {
         self.is_withdrawn.store(true, Relaxed);
     }
@@ -117,7 +116,7 @@ impl Claim {
         self.is_refused.store(true, Relaxed);
     }
 
-    /// Returns true if the claim was withdrawn because its attempt was refused.
+    /// Returns true if the keys are no longer needed because the attempt was refused.
     pub(super) fn is_refused(&self) -> bool {
         self.is_withdrawn() && self.is_refused.load(Relaxed)
     }
@@ -139,14 +138,14 @@ impl Claim {
         self.written.contains(node)
     }
 
-    /// Returns true if this client gave `node` too little time to reply. Either no command was written to `node`, or
-    /// the first command was written late.
+    /// Returns true if `node` had too little time to reply because of this client, which wrote the first command late
+    /// or not at all.
     pub(super) fn is_late(&self, node: NodeId) -> bool {
         !self.is_written(node) || self.late.contains(node)
     }
 
-    /// Records that `node` refused to set the keys. Has no effect if the node can still execute an earlier command,
-    /// which may set the keys.
+    /// Records that `node` refused to set the keys. Ignored if the node can still execute an earlier command that sets
+    /// the keys.
     pub(super) fn handle_denied(&self, node: NodeId) {
         if !self.is_in_doubt(node) {
             self.denied.insert(node);
@@ -158,7 +157,7 @@ impl Claim {
         self.denied.contains(node) && !self.is_in_doubt(node)
     }
 
-    /// Returns true if a node refused the claim, because another client competed for the keys.
+    /// Returns true if a node refused to set the keys, because another client competed for them.
     pub(super) fn has_rivals(&self) -> bool {
         self.denied.bits() != 0
     }
@@ -167,7 +166,7 @@ impl Claim {
         self.declined.insert(node);
     }
 
-    /// Returns true if a node has set the claim's value in an adoption, or can still set it.
+    /// Returns true if a node may have set the value in an adoption, or can still set it.
     pub(super) fn may_be_set(&self) -> bool {
         self.written.bits() & !self.declined.bits() != 0
     }
@@ -180,8 +179,8 @@ impl Claim {
         self.in_doubt.contains(node)
     }
 
-    /// Returns the time by which all keys written so far must have expired. Only a command that is [in
-    /// doubt](Self::is_in_doubt) can set a key that expires later.
+    /// Returns the time at which the last of the keys written so far must have expired. Only a command that is [in
+    /// doubt](Self::is_in_doubt) can still set a key that expires later.
     pub(super) fn expiry(&self) -> Time {
         Time::from_nanos(self.expiry.load(Relaxed))
     }
@@ -190,8 +189,8 @@ impl Claim {
         self.kept_until[node.index()].fetch_max(until.as_nanos(), Relaxed);
     }
 
-    /// Records that `node` no longer has the keys. Returns the time until which the node had to keep them, or `None` if
-    /// no grant of the node is recorded.
+    /// Records that `node` no longer has the keys. Returns the time until which the node should have kept them, or
+    /// `None` if no grant of the node is recorded.
     pub(super) fn take_kept(&self, node: NodeId) -> Option<Time> {
         let until = self.kept_until[node.index()].swap(0, Relaxed);
         (until > 0).then(|| Time::from_nanos(until))

@@ -1,4 +1,4 @@
-//! One command for one node. Tracks whether the node has executed the command, and whether the command must be resent.
+//! One command for one node, with the state that decides whether to resend it.
 
 use super::claim::Claim;
 use super::round_command::RoundCommand;
@@ -11,32 +11,32 @@ use crate::wire::{
 };
 use std::sync::Arc;
 
-/// A release is sent alone after this many consecutive connections have ended without a reply to it. The release itself
-/// may cause the server to close the connections.
+/// The number of consecutive connections that must end without a reply to a release before the release is sent alone.
+/// The release itself may cause the server to close the connections.
 const ISOLATED_AFTER: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct NodeCommand {
     shared: Arc<RoundCommand>,
-    /// The round in which the reply counts as the node's vote. `None` if no round needs the vote, or once the node has
+    /// The round in which this node's reply is a vote. `None` if the command belongs to no round, or after the node has
     /// voted. A node votes at most once per round (I1).
     round: Option<RoundId>,
     form: Form,
     /// The last write of the command. `None` if the command was never written, or if its only write had no effect.
     written: Option<Written>,
     unanswered: u8,
-    /// When the node was first reachable after a failure of this command. The node then replied with an error, or the
-    /// client resent the command over a new connection.
+    /// When the node was first reachable after this command had failed: either when the node replied with an error, or
+    /// when the client resent the command over a new connection.
     reached: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// Whether no earlier write of the command can have had an effect.
+    /// Whether this is the first write that can have had an effect.
     is_first: bool,
     at: Time,
-    /// The TTL of all keys after the node has granted the command. `None` if the command does not set the TTL of every
-    /// key.
+    /// The TTL that the node sets on all keys if it grants the command. `None` if the command does not set the TTL of
+    /// every key.
     ttl: Option<Ttl>,
     shape: ReplyShape,
 }
@@ -55,8 +55,7 @@ impl NodeCommand {
         &self.shared.command
     }
 
-    /// Takes the round in which the reply counts as the node's vote. Later calls return `None`, so the node votes at
-    /// most once.
+    /// Takes the round in which the reply counts as a vote. Later calls return `None`, so the node votes at most once.
     pub(super) fn take_round(&mut self) -> Option<RoundId> {
         self.round.take()
     }
@@ -65,8 +64,8 @@ impl NodeCommand {
         self.round.is_some()
     }
 
-    /// Returns true for a release that was sent more than once and whose reply still counts as a vote. If the keys are
-    /// missing, an earlier copy of the release has deleted them.
+    /// Returns true for a release that was sent more than once and whose reply still counts as a vote. If the node then
+    /// reports the keys as missing, an earlier copy of the release may have deleted them.
     fn is_repeated_release(&self) -> bool {
         let was_repeated = self.written.is_some_and(|written| !written.is_first);
         self.is_release() && self.has_round() && was_repeated
@@ -80,12 +79,12 @@ impl NodeCommand {
         matches!(self.command(), Command::Extend { .. })
     }
 
-    /// Returns true for a command that acquires free locks, as opposed to an adoption or a token confirmation.
+    /// Returns true for a command that acquires free locks. Adoptions and token confirmations are excluded.
     pub(super) fn is_plain_acquire(&self) -> bool {
         matches!(self.command(), Command::Acquire { .. })
     }
 
-    /// Returns true for a command that acquires or adopts locks, or that confirms a fencing token.
+    /// Returns true for a command of an acquire: one that acquires or adopts locks, or that confirms a fencing token.
     pub(super) fn is_acquire(&self) -> bool {
         self.kind() == Some(CommandKind::Acquire)
     }
@@ -101,21 +100,21 @@ impl NodeCommand {
         }
     }
 
-    /// Returns true if the command's pipeline must end with `TIME`. The node's clock decides whether and when a grant
-    /// of a lock or an extension counts.
+    /// Returns true if the pipeline with this command must also contain `TIME`. The reading of the node's clock decides
+    /// whether, and from when, a granted acquire or extension counts.
     pub(super) fn needs_time(&self) -> bool {
         self.is_acquire()
             || matches!(self.command(), Command::Extend { .. } | Command::Repair { .. })
     }
 
-    /// Returns true for a release that must be sent alone. Its pipeline contains no other command, and no other
-    /// pipeline is in flight on the connection.
+    /// Returns true for a release that must be sent alone: in its own pipeline, and while no other pipeline is in
+    /// flight on the connection.
     pub(super) fn is_isolated(&self) -> bool {
         self.isolated_unanswered().is_some()
     }
 
-    /// Returns the number of consecutive connections that ended without a reply to this release. Returns `None` if the
-    /// command is not an isolated release.
+    /// Returns the number of consecutive connections that ended without a reply to this isolated release. Returns
+    /// `None` for all other commands.
     pub(super) fn isolated_unanswered(&self) -> Option<u8> {
         let is_isolated = self.is_release() && self.unanswered >= ISOLATED_AFTER;
         is_isolated.then_some(self.unanswered)
@@ -125,14 +124,14 @@ impl NodeCommand {
         self.claim().keys().iter().any(|key| other.claim().keys().position(key).is_some())
     }
 
-    /// Returns true for a release that was sent only once, not counting copies that had no effect. If the keys are
-    /// missing, they were missing before the release.
+    /// Returns true for a release of which only one copy can have had an effect. If the node then reports the keys as
+    /// missing, it had lost them before the release.
     pub(super) fn is_first_release(&self) -> bool {
         self.is_release() && self.written.is_some_and(|written| written.is_first)
     }
 
-    /// Returns true if the command must not be written to `node`: its claim was withdrawn, its time limit has passed,
-    /// or the node has no key to release.
+    /// Returns true if the command must not be written to `node`. This is the case if the attempt or lease no longer
+    /// needs the command, if the command's time limit has passed, or if the node holds no key to release.
     pub(super) fn is_cancelled(&self, node: NodeId, now: Time) -> bool {
         match *self.command() {
             Command::Extend { until, .. } | Command::Repair { until } => {
@@ -145,8 +144,8 @@ impl NodeCommand {
         }
     }
 
-    /// Returns the reply to assume for a [cancelled](Self::is_cancelled) release, which is never sent to `node`.
-    /// Returns `None` for other commands.
+    /// Returns the reply to assume for a [cancelled](Self::is_cancelled) release, which is not sent. Returns `None` for
+    /// other commands.
     pub(super) fn cancelled_reply(&self, node: NodeId) -> Option<Answer> {
         self.is_release().then(|| {
             if self.claim().is_denied(node) {
@@ -174,15 +173,16 @@ impl NodeCommand {
         }
     }
 
-    /// Returns the time until which a node that grants the command must keep the keys. Returns `None` if the command
+    /// Returns the time until which the node must keep the keys if it grants the command. Returns `None` if the command
     /// was not written, or does not set the TTL of every key.
     pub(super) fn kept_until(&self, drift: Drift) -> Option<Time> {
         let written = self.written?;
         Some(valid_until(written.at, written.ttl?, drift))
     }
 
-    /// Returns true if the client must notify its own waiting acquires when a node grants this command. A node sends no
-    /// push for a change that the client's own connection makes. For this reason, returns true for:
+    /// Returns true if the client must notify its own waiting acquires when a node grants this command. Normally, the
+    /// node pushes the deletion of a key to the client. The node sends no push for a change that the client's own
+    /// connection makes, so this method returns true for:
     ///
     /// - a release that was resent as a script, because commands that follow the first copy run before the second copy;
     /// - the release of a refused attempt for several keys, because the node may have granted some of them;
@@ -224,12 +224,12 @@ impl NodeCommand {
     }
 
     /// Returns the native Redis command of the last write if `replies` show that the server does not support or permit
-    /// it. Returns `None` if the command was written as a script, or if the server accepted it.
+    /// this command. Returns `None` if the server accepted the command, or if the last write was a script.
     pub(super) fn refused_native(&self, replies: &[redis::Value]) -> Option<NativeCommand> {
         self.written?.shape.refused_native(replies)
     }
 
-    /// Switches to another encoding, such as a script, if `replies` show that the command had no effect. Returns true
+    /// If `replies` show that the command had no effect, switches to another encoding, such as a script. Returns true
     /// if the command must be resent. Returns false if `replies` are final.
     pub(super) fn fall_back(&mut self, replies: &[redis::Value]) -> bool {
         let other = self.written.and_then(|written| written.shape.other_form(replies));
@@ -246,7 +246,8 @@ impl NodeCommand {
         self.form != Form::Native
     }
 
-    /// Parses the replies of `node` to the last write. Also records in the claim if the node refused to set the keys.
+    /// Parses the replies of `node` to the last write. If the node refused to set the keys, also records the refusal in
+    /// the [`Claim`].
     pub(super) fn read(&self, node: NodeId, replies: &[redis::Value]) -> Answer {
         let Some(written) = self.written else {
             return Answer::Failed(NodeFailure::Unexpected(
@@ -279,13 +280,14 @@ impl NodeCommand {
         }
     }
 
-    /// Records that the connection ended before `node` replied. The node can still execute the command.
+    /// Records that the connection ended without a reply. `node` may still execute the command.
     pub(super) fn handle_unanswered(&mut self, node: NodeId) {
         self.unanswered = self.unanswered.saturating_add(1);
         self.handle_in_doubt(node);
     }
 
-    /// Records in the claim that `node` can still execute the unanswered command. Has no effect for a release.
+    /// Records in the [`Claim`] that `node` may still execute the unanswered command and set its keys. Has no effect
+    /// for a release, which sets no key.
     pub(super) fn handle_in_doubt(&self, node: NodeId) {
         if !self.is_release() {
             self.claim().handle_in_doubt(node);
@@ -298,7 +300,7 @@ pub(super) struct Pipeline {
     pub(super) commands: Vec<NodeCommand>,
     pub(super) written_at: Time,
     pub(super) has_time: bool,
-    /// Whether the pipeline is a release that must be sent alone. No other pipeline is written until the server
+    /// Whether the pipeline contains only an isolated release. The client writes no other pipeline until the server
     /// replies.
     pub(super) is_isolated: bool,
 }

@@ -10,22 +10,21 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) enum Completion {
-    /// The lock was acquired. The caller must [take](SharedLease::take) the lease. If this fails, the lease has ended
-    /// or was revoked, and the acquire continues.
+    /// The lock was acquired. The caller must [take](SharedLease::take) the lease. If this fails because the lease has
+    /// ended or was revoked, the acquire continues.
     Acquired {
         acquire: AcquireId,
         lease: LeaseId,
         shared: Arc<SharedLease>,
-        /// When the successful attempt started (T1). The lease's validity is measured from this time.
+        /// When the successful attempt started. The lease's validity is measured from this time.
         since: Time,
     },
     AcquireFailed {
         acquire: AcquireId,
         failure: AcquireFailure,
     },
-    /// A requested extension was decided. If `ended` is `None`, the caller must pass `replies` to
-    /// [`handle_extended`](super::Coordinator::handle_extended), which applies the extension. Otherwise, the lease has
-    /// ended.
+    /// A requested extension was decided. If `ended` is `Some`, the lease has ended. Otherwise, the caller must pass
+    /// `replies` to [`handle_extended`](super::Coordinator::handle_extended), which applies the extension.
     Extended {
         call: RoundId,
         ended: Option<LeaseStatus>,
@@ -97,12 +96,12 @@ pub(crate) enum AcquireFailure {
 /// The state of a lock on one node, as read by a status request.
 #[derive(Debug)]
 pub(crate) struct NodeLock {
-    /// The node's reply. `None` if the node did not reply, or if its reply was a grant.
+    /// `None` if the node did not reply, or if its reply was a grant.
     pub(crate) answer: Option<Answer>,
     pub(crate) eligibility: VoteEligibility,
 }
 
-/// The releases that were still pending when a close reached its time limit, as one number per node.
+/// The number of pending releases for each node when a close reached its time limit.
 #[derive(Clone, Debug)]
 pub(crate) struct UndeliveredReleases {
     pub(crate) pending_releases: Box<[usize]>,

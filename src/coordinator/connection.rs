@@ -8,24 +8,24 @@ use crate::wire::{Conversation, append_sync_check};
 use redis::{RedisError, Value};
 use std::time::Duration;
 
-/// The maximum number of unanswered pipelines on a connection. Four pipelines keep the node busy during the round
-/// trips. Under load, more commands collect for each pipeline.
+/// The maximum number of unanswered pipelines on a connection. Four pipelines keep the node busy during a round trip.
+/// Once the limit is reached, further commands collect for the next pipeline.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// From this number of waiting commands on, a pipeline is written without delay. Fewer commands wait until other
-/// callers have run, if these callers are likely to submit more commands.
+/// The number of waiting commands from which a pipeline is written without delay. Smaller pipelines are delayed while
+/// other callers are likely to submit more commands.
 const GATHER_LIMIT: usize = 32;
 
-/// The maximum number of times that the driver yields to other callers before it writes a small pipeline.
+/// The maximum number of times that the driver yields to other tasks before it writes a small pipeline.
 const MAX_YIELDS: u32 = 8;
 
-/// If the last answered pipeline is at least this old, the driver reads the connection before it writes. The server may
+/// The age of the last answered pipeline from which the driver reads the connection before it writes. The server may
 /// have closed the connection while this process was stopped. Servers close idle connections after one second at the
-/// earliest.
+/// earliest, so 100 ms is early enough.
 const READ_BEFORE_WRITE_AGE: Duration = Duration::from_millis(100);
 
 /// Extra time after the node timeout before a node counts as stalled, limited to a quarter of the node timeout. If this
-/// process was suspended for about a node timeout, replies to its last commands may still be in transit.
+/// process was suspended for about a node timeout, the replies to its last commands may still be in transit.
 const GRACE: Duration = Duration::from_millis(10);
 
 pub(super) struct Connection {
@@ -34,16 +34,14 @@ pub(super) struct Connection {
     conversation: Conversation<Pipeline>,
     spare: Vec<NodeCommand>,
     liveness: Liveness,
-    /// When the driver last yielded because a reply was overdue. `None` once the driver has read the connection again.
-    /// The node counts as stalled only after this read.
+    /// When a reply was found to be overdue. `None` once the driver has read the connection again. The node counts as
+    /// stalled only after this read.
     yielded_at: Option<Time>,
-    /// The number of commands in the last written pipeline.
     last_pipeline_len: usize,
-    /// When `TIME` was last sent. `None` if `TIME` was sent only during the set-up.
+    /// When `TIME` was last sent after the set-up.
     last_time_command_at: Option<Time>,
-    /// When the most recently answered pipeline was written.
     last_answered: Time,
-    /// Whether other waiting commands are written before the next isolated release (a release that must be sent alone).
+    /// Whether other queued commands are written before the next isolated release (a release that must be sent alone).
     pub(super) shared_first: bool,
 }
 
@@ -81,7 +79,7 @@ impl Connection {
         self.liveness.silence(now)
     }
 
-    /// Returns true if no recent pipeline was answered. The driver must then read the connection before it writes.
+    /// Returns true if the last answered pipeline is so old that the driver must read the connection before it writes.
     pub(super) fn is_quiet(&self, now: Time) -> bool {
         now.since(self.last_answered) >= READ_BEFORE_WRITE_AGE
     }
@@ -100,10 +98,10 @@ impl Connection {
         self.conversation.in_flight() == 0
     }
 
-    /// Returns true if the driver should not write the `waiting` commands yet, because callers are likely to submit
-    /// more. Either the node is busy, or the last pipeline answered several callers at once. `times` is the number of
-    /// times that the driver has already yielded to these callers. One yield is not enough, because callers may run on
-    /// another thread.
+    /// Returns true if the driver should delay the `waiting` commands because callers are likely to submit more. This
+    /// is likely if the node is busy, or if the last pipeline answered several callers at once. `times` is the number
+    /// of times that the driver has already yielded. One yield might not be enough, because callers may run on another
+    /// thread.
     pub(super) fn should_gather(&self, waiting: usize, times: u32) -> bool {
         let is_expected = match times {
             0 => self.conversation.in_flight() > 0 || self.last_pipeline_len > 1,
@@ -113,9 +111,8 @@ impl Connection {
         is_expected && waiting < GATHER_LIMIT
     }
 
-    /// Encodes `commands` as the next pipeline. The pipeline ends with `TIME` if a command [needs
-    /// it](NodeCommand::needs_time), or if `TIME` was last sent at least [`HEARTBEAT`] ago. The caller must ensure that
-    /// no command is cancelled.
+    /// Encodes `commands` as the next pipeline. Appends `TIME` if a command [needs it](NodeCommand::needs_time), or if
+    /// the last `TIME` was sent at least [`HEARTBEAT`] ago. The caller must ensure that no command is cancelled.
     pub(super) fn write(&mut self, mut commands: Vec<NodeCommand>, now: Time) {
         for command in &mut commands {
             command.write(self.id.node, now, self.peer.can, self.conversation.requests());
@@ -154,8 +151,8 @@ impl Connection {
         &mut self.conversation
     }
 
-    /// Returns the oldest unanswered pipeline and its replies. Returns `None` until all of its replies have arrived.
-    /// After an error, replies can no longer be matched with commands.
+    /// Returns the oldest unanswered pipeline and its replies. Returns `None` if some of the replies have not arrived
+    /// yet. After an error, replies can no longer be matched with commands.
     pub(super) fn poll_replies(&mut self) -> Result<Option<(Pipeline, Vec<Value>)>, RedisError> {
         let answered = self.conversation.poll_replies()?;
         if let Some((pipeline, _)) = &answered {
@@ -174,14 +171,14 @@ impl Connection {
         self.conversation.reuse(replies);
     }
 
-    /// Records that a pipeline was answered. Returns true if the node was stalled and has recovered.
+    /// Records that a pipeline was answered. Returns true if the node was stalled before.
     pub(super) fn handle_reply(&mut self, now: Time) -> bool {
         let oldest = self.unanswered_since();
         self.liveness.handle_reply(oldest, now)
     }
 
-    /// Records that the connection has more bytes to read than the driver reads in one turn. Replies are then late
-    /// because this process is slow, and not because the node is silent.
+    /// Records that the driver could not read all available bytes at once. A late reply is then the fault of this
+    /// process, not of the node.
     pub(super) fn handle_backlog(&mut self, now: Time) {
         self.yielded_at = None;
         self.liveness.handle_backlog(now);
@@ -199,9 +196,9 @@ impl Connection {
         self.yielded_at.unwrap_or_else(|| self.liveness.next_timeout())
     }
 
-    /// Returns the action that the connection needs at `now`, if any. Never returns [`Action::Yield`], which is handled
-    /// here: before a node counts as stalled, the driver must read the connection once more. `was_read` is true if the
-    /// driver has read the connection since the previous call.
+    /// Returns the action that the connection needs at `now`, if any. [`Action::Yield`] is handled here and never
+    /// returned: before the node counts as stalled, the driver must read the connection once more. `was_read` is true
+    /// if the driver has read the connection since the previous call.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,

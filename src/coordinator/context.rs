@@ -1,4 +1,4 @@
-//! State shared by all nodes of one client, with queues for their events and outputs.
+//! State that all nodes of one client share, and the queues of their events.
 
 use super::settings::Settings;
 use super::slots::RoundId;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The identifier of a connection. Identifiers are never reused.
+/// Identifies a connection. IDs are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId {
     pub(crate) node: NodeId,
@@ -22,32 +22,32 @@ pub(super) struct Context {
     pub(super) settings: Settings,
     pub(super) random: Random,
     pub(super) quarantine: Quarantine<Arc<str>>,
-    /// The run ID of each node's server process. If two nodes have the same run ID, they are the same server.
+    /// The run ID of each node's server process. If two nodes report the same run ID, they are the same server.
     run_ids: Box<[Option<Arc<str>>]>,
     health: HealthRecord,
     names: Arc<[Arc<str>]>,
-    /// The level of the events to emit. `None` if no receiver of events is installed.
+    /// The most detailed level of events to emit. `None` if no receiver of events is installed.
     observed: Option<EventLevel>,
     last_connection: u64,
-    /// Whether the client is being closed. Pending releases are then kept only for a limited time.
+    /// Whether the client is being closed, which limits how long pending releases are kept.
     pub(super) is_closing: bool,
     pub(super) outputs: VecDeque<NodeOutput>,
     pub(super) events: VecDeque<(EventLevel, Event)>,
     pub(super) closed: VecDeque<ConnectionId>,
 }
 
-/// An event at one node that affects the client's rounds, leases or waiting acquires.
+/// A change at one node that may affect the client's rounds, leases or waiting acquires.
 #[derive(Debug)]
 pub(super) enum NodeOutput {
-    /// The vote of `node` in `round`. `at` is when the reply was read, or when the command failed.
+    /// `at` is when the reply was read, or when the command failed.
     Vote { round: RoundId, node: NodeId, answer: Answer, at: Time },
-    /// The command for `node` in `round` had no effect and was cancelled before it was resent. `node` does not vote.
+    /// `node` does not vote, because its command had no effect and was cancelled before it was resent.
     NotAsked { round: RoundId, node: NodeId },
-    /// A change of `key` on `node`. `None` means that any key may have changed.
+    /// A key on `node` has changed. `None` means that any key may have changed.
     Changed { node: NodeId, key: Option<Box<[u8]>> },
-    /// A forward step of the clock of `node` by at most `ahead`.
+    /// The clock of `node` has stepped forward by at most `ahead`.
     Stepped { node: NodeId, ahead: Duration },
-    /// A change of a node's reachability, such as a new connection, a lost connection or a stall.
+    /// A node may have become reachable or unreachable.
     Connectivity,
 }
 
@@ -120,8 +120,8 @@ impl Context {
         });
     }
 
-    /// Records the run ID of the server process that `node` is connected to. Fails if another node has the same run ID,
-    /// because the two nodes must be different servers.
+    /// Records the run ID of the server process that `node` is connected to. Returns an error if another node has the
+    /// same run ID, because a quorum requires independent servers.
     pub(super) fn record_run(
         &mut self,
         node: NodeId,
@@ -161,8 +161,8 @@ impl Context {
         }
     }
 
-    /// Predicts whether the grants of each node would count if the client connected to `servers` at `now`. A server
-    /// that could not be reached is `None`. The result contains one entry per node: the reason why its grants would not
+    /// Predicts for each node whether its grants would count if the client connected to `servers` at `now`. `servers`
+    /// contains `None` for a node that cannot be reached. The result contains the reason why a node's grants would not
     /// count, or `None` if they would count.
     pub(super) fn preview(
         &self,
@@ -192,8 +192,8 @@ impl Context {
         failure(&self.quarantine, node, now)
     }
 
-    /// Returns the exclusion of `node` because its server started recently. Returns `None` if the server has run for
-    /// long enough, or if the node is excluded for another reason as well.
+    /// If the votes of `node` do not count only because its server started recently, returns that exclusion. Returns
+    /// `None` if the node is excluded for another reason or not excluded.
     pub(super) fn recent_start(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         let recent_start = self.quarantine.recent_start(node, now)?;
         self.quarantine.exclusion(node, now).is_none().then_some(recent_start)

@@ -1,5 +1,5 @@
-//! Delivered leases that their callers have not taken yet. A lease that is not taken in time is revoked, so that other
-//! acquires of the client can continue.
+//! Leases that were acquired but not yet taken by their callers. If a caller does not take its lease in time, the lease
+//! is revoked, so that other acquires of the client can continue.
 
 use super::acquire::Stage;
 use super::completion::AcquireFailure;
@@ -12,36 +12,37 @@ use crate::wire::Keys;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a delivered lease may stay untaken while other acquires of this client wait for one of its keys. The limit
-/// is long enough for a caller that uses `select!` with other, slow branches.
+/// How long a caller may leave an acquired lease untaken while other acquires of this client wait for one of its keys.
+/// A lease is taken when the caller's future returns it. Two seconds are enough for a caller that polls the future in a
+/// `select!` with other, slow branches.
 const UNTAKEN_LIMIT: Duration = Duration::from_secs(2);
 
 /// The maximum number of times that [`UNTAKEN_LIMIT`] is halved for a key. Each consecutive lease that is not taken in
-/// time halves the limit. Six halvings reduce the limit to 31 ms.
+/// time halves the limit. Six halvings reduce it from 2 s to 31 ms.
 const MAX_HALVINGS: u32 = 6;
 
-/// The interval at which the coordinator checks whether another acquire waits for a key of the untaken lease. The
-/// checks start once the untaken limit has passed.
+/// After [`UNTAKEN_LIMIT`], the interval at which the coordinator checks whether another acquire waits for a key of the
+/// lease.
 const UNTAKEN_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Coordinator {
-    /// Continues an acquire whose caller could not take the delivered lease, because the lease has ended or was
-    /// revoked. If time and retries remain, the acquire joins the end of the queue for another attempt. Otherwise, it
-    /// completes with [`Completion::AcquireFailed`](super::Completion::AcquireFailed).
+    /// Continues an acquire whose lease had ended or was revoked before the caller took it. If time and retries remain,
+    /// the acquire joins the end of the queue and makes another attempt. Otherwise, it completes with
+    /// [`Completion::AcquireFailed`](super::Completion::AcquireFailed).
     pub(crate) fn handle_untaken(&mut self, id: AcquireId, now: Time) {
         self.advance(id, now);
         self.retry_untaken(id, now);
         self.settle(now);
     }
 
-    /// Revokes a delivered lease that the caller has not taken, in one of these cases:
+    /// Revokes an acquired lease that the caller has not taken, in one of these cases:
     ///
     /// - The lease is about to end, so that it can no longer be taken.
     /// - The acquire has a deadline, and the caller has not taken the lease for [`UNTAKEN_LIMIT`] or a fraction of it.
     ///   The lease is then revoked at the deadline, or earlier if another acquire of this client waits for one of its
     ///   keys.
     ///
-    /// The next attempt starts only when the acquire's future is polled again, so that a future that is never polled
+    /// The next attempt starts only when the acquire's future is polled again. A future that is never polled therefore
     /// cannot keep the lock from other clients.
     pub(super) fn step_delivered(&mut self, id: AcquireId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
@@ -79,8 +80,8 @@ impl Coordinator {
         if waits { Step::Continue } else { self.fail_untaken(id, now) }
     }
 
-    /// Returns how long a lease on `keys` may stay untaken. The limit shrinks with each consecutive untaken lease,
-    /// because each caller that is not polled delays the next callers by one limit.
+    /// Returns how long a caller may leave a lease on `keys` untaken. The limit shrinks with each consecutive revoked
+    /// lease, because each caller that does not poll its acquire delays the callers behind it.
     fn untaken_limit(&self, keys: &Keys) -> Duration {
         let queues = keys.iter().filter_map(|key| self.queues.queues.get(key));
         let untaken = queues.map(|queue| queue.untaken).max().unwrap_or(0);
@@ -95,8 +96,8 @@ impl Coordinator {
         }
     }
 
-    /// Restores the full untaken limit for `keys` after a caller has taken a lease, or was polled after its lease was
-    /// revoked. Such a caller is slow, but still active.
+    /// Resets [`untaken_limit`](Self::untaken_limit) to its maximum for `keys`. Called when a caller has taken a lease,
+    /// or was polled after its lease was revoked: such a caller is slow but still active.
     pub(super) fn restore_untaken_limit(&mut self, keys: &Keys) {
         for key in keys.iter() {
             if let Some(queue) = self.queues.queues.get_mut(key) {

@@ -1,4 +1,4 @@
-//! Lease extensions: on the holder's request, as a scheduled renewal, or as a check whether the lease is still held.
+//! Lease extensions: requested by the holder, as a scheduled renewal, or as a check that the lease is still held.
 
 use super::completion::{Completion, Replies};
 use super::slots::{LeaseId, RoundId};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 impl Coordinator {
     /// Starts to extend the lease to `ttl`, counted from `now`. The result is reported as [`Completion::Extended`] with
-    /// the returned ID. Fails if the lease has already ended.
+    /// the returned ID. Returns an error if the lease has already ended.
     pub(crate) fn handle_extend(
         &mut self,
         id: LeaseId,
@@ -79,8 +79,8 @@ impl Coordinator {
         Ok(call)
     }
 
-    /// Handles the vote of `node` on an extension. `outcome` is `Some` if this vote decided the round. Once the
-    /// extension is won, the client also sets the keys again on nodes that have lost them.
+    /// Handles the vote of `node` on an extension. `outcome` is `Some` if this vote decided the round. Once a quorum
+    /// has granted the extension, the client also sets the keys again on nodes that have lost them.
     pub(super) fn handle_extension_vote(
         &mut self,
         call: RoundId,
@@ -128,7 +128,7 @@ impl Coordinator {
     }
 
     /// Completes an extension whose round is decided or closed. Renewals and checks take effect at once. A requested
-    /// extension takes effect only when its caller receives the result. If the caller drops its future before, the
+    /// extension takes effect only when the caller receives the result. If the caller drops the future before that, the
     /// validity does not change.
     pub(super) fn complete_extension(&mut self, call: RoundId, now: Time) {
         let Some(votes) = self.rounds.get(call) else { return };
@@ -156,8 +156,8 @@ impl Coordinator {
         self.handle_extension_end(id, extended, now);
     }
 
-    /// Applies a requested extension to its lease when the caller receives the result. If the lease no longer exists,
-    /// reports the lease as released.
+    /// Applies a requested extension when the caller receives the result. Returns [`LeaseStatus::Released`] if the
+    /// lease no longer exists.
     pub(crate) fn handle_extended(&mut self, replies: &Replies, now: Time) -> Extended {
         let released = Extended::Ended(LeaseStatus::Released);
         let Owner::Extension { lease: id, .. } = replies.votes().owner else { return released };
@@ -232,8 +232,8 @@ impl Coordinator {
         }
     }
 
-    /// Starts a check or a renewal of the lease if it is due. If the lease is watched, also handles its end and sets
-    /// its next timeout.
+    /// Starts a check or a renewal of the lease if one is due. If the coordinator must notice the lease's end, also
+    /// handles that end and sets the next timeout.
     pub(super) fn step_lease(&mut self, id: LeaseId, now: Time) {
         self.begin_check_if_due(id, now);
         let Some(lease) = self.leases.get_mut(id) else { return };
@@ -279,8 +279,8 @@ impl Coordinator {
         let _ended = self.begin_extension(id, None, Cause::Check, now).is_err();
     }
 
-    /// Handles a change that another client has made to a key of the lease on `node`. Requests a check if the lease may
-    /// have lost its quorum.
+    /// Handles a change of a key of the lease on `node` by another client. If the lease may have lost its quorum,
+    /// requests a check.
     pub(super) fn handle_lease_change(&mut self, id: LeaseId, node: NodeId, now: Time) {
         if !self.leases.get(id).is_some_and(|lease| lease.is_watched) {
             return;
@@ -291,9 +291,9 @@ impl Coordinator {
         }
     }
 
-    /// Handles a forward step of the clock of `node` by at most `ahead`. If the steps exceed the drift allowance of a
-    /// lease, its keys may expire early. The client then extends the keys until the end of the lease's validity. An
-    /// auto-extended lease is also renewed at once.
+    /// Handles a forward step of the clock of `node` by at most `ahead`. If all recent steps together exceed the drift
+    /// allowance of a lease, its keys may expire before the end of its validity. The client then extends the keys to
+    /// that end, and renews an auto-extended lease at once.
     pub(super) fn handle_clock_step(&mut self, node: NodeId, ahead: Duration, now: Time) {
         self.steps.handle_step(node, ahead, now);
         for id in self.leases.ids() {

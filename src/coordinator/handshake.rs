@@ -1,7 +1,7 @@
 //! Set-up of a new connection: login, server information, scripts and client tracking.
 //!
-//! All set-up commands are sent as one pipeline. Before the client sends any other command, it asks the server to close
-//! this client's broken connections. The server could otherwise execute delayed commands from them after newer commands
+//! The client sends all set-up commands as one pipeline. Next, it asks the server to kill this client's broken
+//! connections. Otherwise, the server could execute delayed commands from a broken connection after newer commands
 //! (I8).
 
 use super::command::Pipeline;
@@ -31,7 +31,6 @@ enum Stage {
     /// Waiting for the driver to obtain the credentials and to connect.
     Opening,
     Asking(Asked),
-    /// Waiting for the server to close this client's broken connections.
     Killing(Box<(Peer, Vec<Broken<Arc<str>>>)>),
 }
 
@@ -41,19 +40,19 @@ struct Asked {
     sent: Time,
 }
 
-/// The server at the other end of a connection, as described by its replies during the set-up.
+/// The server, as described by its replies during the set-up.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) client_id: Option<i64>,
     pub(super) info: ServerInfo,
     pub(super) asked: Time,
-    /// The reading of the server's clock, or `None` if the server does not permit `TIME`.
+    /// `None` if the server does not permit `TIME`.
     pub(super) reading: Option<Reading>,
     pub(super) can: Capabilities,
 }
 
 impl Peer {
-    /// Returns the identifiers that a later connection needs to kill this connection if it breaks.
+    /// Returns the run ID and the client ID, which a later connection needs to kill this connection if it breaks.
     pub(super) fn broken(&self) -> Broken<Arc<str>> {
         Broken { run: self.info.run_id.clone(), client_id: self.client_id }
     }
@@ -62,10 +61,9 @@ impl Peer {
 pub(super) enum Step {
     /// Some replies have not arrived yet.
     Wait,
-    /// The replies to the set-up are complete. The caller must continue with [`Handshake::kill`] or
-    /// [`Handshake::finish`].
+    /// The set-up is complete. The caller must continue with [`Handshake::kill`] or [`Handshake::finish`].
     SetUp(Peer),
-    /// The replies to the kill requests are complete. `are_killed` is true if the server refused none of the requests.
+    /// The server has replied to all `CLIENT KILL` requests. `are_killed` is false if it refused one of them.
     Killed { peer: Peer, broken: Vec<Broken<Arc<str>>>, are_killed: bool },
 }
 
@@ -127,7 +125,7 @@ impl Handshake {
         }
     }
 
-    /// Asks the server to close the `broken` connections that belong to its current run (server process). The handshake
+    /// Asks the server to kill the `broken` connections that belong to its current run (server process). The handshake
     /// then waits for the reply.
     ///
     /// The reply is needed even if no broken connection belongs to the current run, because it proves that the server
@@ -151,8 +149,8 @@ impl Handshake {
         self.conversation
     }
 
-    /// Returns the failure to report if the connection ends with `error` during the handshake. If the server sent an
-    /// error reply, the failure contains that reply instead.
+    /// Returns the failure to report if the connection ends with `error` during the handshake. If the server has sent
+    /// an error reply, the failure quotes the reply instead of `error`.
     pub(super) fn failure(&self, error: &RedisError) -> NodeFailure {
         match self.conversation.last_error() {
             Some(reply) => {

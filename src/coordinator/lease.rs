@@ -20,15 +20,14 @@ pub(super) struct Lease {
     pub(super) tag: AcquireTag,
     /// When the attempt that acquired the lease started (T1).
     pub(super) since: Time,
-    /// Whether the lease is renewed automatically until its maximum hold time.
     pub(super) is_renewed: bool,
     /// Whether the coordinator must notice the lease's end, because it renews the lease or because a caller waits for
     /// the end.
     pub(super) is_watched: bool,
-    /// The acquire that the lease was delivered to. Its state is removed together with the lease.
+    /// The acquire that created the lease. Removed together with the lease.
     pub(super) acquire_id: Option<AcquireId>,
     pub(super) acquire_round: RoundId,
-    /// The nodes that may have lost the keys since the last acquire, extension or check.
+    /// Nodes that may have lost the keys since the last acquire, extension or check.
     pub(super) suspected: SuspectedLoss,
     /// The round that acquired the lease. Nodes that grant late in this round also hold the keys. `None` after the
     /// first extension or check, whose votes are more recent.
@@ -36,8 +35,8 @@ pub(super) struct Lease {
     pub(super) checks: Checks,
     pub(super) extensions: Vec<RoundId>,
     pub(super) failures: u32,
-    /// A cool-down that keeps the resource locked after the release. At the release, the value of the cool-down
-    /// replaces the value of the lease.
+    /// A cool-down, which keeps the resource locked after the release: the release replaces the lease's value with the
+    /// value of the cool-down.
     pub(super) cooling: Option<Arc<CoolDown>>,
     pub(super) timeout: Option<Time>,
     pub(super) is_end_reported: bool,
@@ -112,8 +111,8 @@ impl Lease {
         self.suspected.handle_grant(node);
     }
 
-    /// Returns true if forward clock steps may cause the keys to expire before the lease's validity ends. `since`
-    /// returns an upper bound of the nodes' clock steps since the given time.
+    /// Returns true if the keys may expire before the lease's validity ends, because node clocks have stepped forward.
+    /// `since` returns an upper bound on the clock steps since a given time.
     pub(super) fn may_end_early(&self, drift: Drift, since: impl FnOnce(Time) -> Duration) -> bool {
         let (t1, ttl) = self.basis;
         since(t1) > drift.allowance(ttl)

@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Creates the lease of a successful attempt. If this client has an older lease on one of the keys, the older lease
-    /// is lost.
+    /// Creates the lease of a successful attempt. An older lease of this client on one of the keys is lost.
     pub(super) fn insert_lease(
         &mut self,
         acquire: AcquireId,
@@ -62,7 +61,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Starts to watch the lease for a caller, so that its end is reported as [`Completion::LeaseEnded`].
+    /// Makes the coordinator report the lease's end as [`Completion::LeaseEnded`], because a caller waits for it.
     pub(crate) fn handle_watch(&mut self, id: LeaseId, now: Time) {
         self.watch(id, now);
         self.settle(now);
@@ -110,8 +109,8 @@ impl Coordinator {
     }
 
     /// Starts the release of the lease, which completes with [`Completion::Released`]. If `cool_down` is set, the
-    /// resource stays locked for that time. Returns `None` if the lease was already released. The caller must call
-    /// [`SharedLease::end`] first.
+    /// resource stays locked for that time. The caller must call [`SharedLease::end`] first. Returns `None` if the
+    /// lease was already released.
     pub(crate) fn handle_release(
         &mut self,
         id: LeaseId,
@@ -132,7 +131,7 @@ impl Coordinator {
         Some(call)
     }
 
-    /// Starts the release of a claim that another coordinator created. The release completes with
+    /// Starts the release of keys that another coordinator has acquired. The release completes with
     /// [`Completion::Released`].
     pub(crate) fn handle_release_claim(&mut self, claim: &Arc<Claim>, now: Time) -> RoundId {
         let call = self.begin_release(now);
@@ -154,8 +153,8 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Releases a lease that its caller has never taken. The lock becomes free at once: cool-down and minimum hold time
-    /// do not apply.
+    /// Releases a lease that the caller has never taken. The lock becomes free at once, without cool-down or minimum
+    /// hold time.
     pub(super) fn drop_lease(&mut self, id: LeaseId, now: Time) {
         if let Some(lease) = self.leases.get_mut(id) {
             (lease.cooling, lease.acquire_id) = (None, None);
@@ -195,7 +194,7 @@ impl Coordinator {
         self.handle_local_release(lease.claim(), free_at, now);
     }
 
-    /// Submits the claim's release to all nodes, so that it reaches each node that may hold a key (I5).
+    /// Submits the release to all nodes, so that it reaches each node that may hold a key (I5).
     pub(super) fn release_claim(
         &mut self,
         claim: &Arc<Claim>,
@@ -208,8 +207,8 @@ impl Coordinator {
         self.submit(all, claim, Command::Release { cooling }, round, now);
     }
 
-    /// Notifies this client's waiting acquires that the keys of a released claim are free from `free_at` on. The
-    /// releases must be submitted before this call, so that the nodes execute them before later commands (I8).
+    /// Notifies this client's waiting acquires that the released keys are free from `free_at` on. The releases must be
+    /// submitted before this call, so that the nodes execute them before later commands (I8).
     pub(super) fn handle_local_release(&mut self, claim: &Arc<Claim>, free_at: Time, now: Time) {
         let (mut ready, has_rivals) = (Vec::new(), claim.has_rivals());
         for key in claim.keys().iter() {
@@ -226,7 +225,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts to release all leases that callers have taken. Returns the first key of each lease and the ID of its
+    /// Starts to release all leases that callers have taken. Returns the first key of each lease with the ID of the
     /// release, which completes with [`Completion::Released`].
     pub(crate) fn handle_release_all(&mut self, now: Time) -> Vec<(Key, RoundId)> {
         let leases: Vec<_> = self.leases.ids();
@@ -260,7 +259,7 @@ impl Coordinator {
     }
 
     /// Removes and returns the nodes' replies to the acquire of this lease. Returns `None` if the lease was released or
-    /// the replies were taken before.
+    /// the replies were already taken.
     pub(crate) fn take_lease_replies(&mut self, id: LeaseId) -> Option<Box<Replies>> {
         let round = self.leases.get(id)?.acquire_round;
         self.take_replies(round)
@@ -271,8 +270,8 @@ impl Coordinator {
         Some(Box::new(Replies::new(votes, self.cx.names().clone())))
     }
 
-    /// Records that a key of the lease has changed on `node`. Returns the number of nodes that may have lost their
-    /// keys, or `None` if the lease was released.
+    /// Records that a key of the lease has changed on `node`. Returns the number of nodes that may have lost keys of
+    /// the lease, or `None` if the lease was released.
     pub(super) fn suspected_nodes(&mut self, id: LeaseId, node: NodeId) -> Option<usize> {
         let lease = self.leases.get_mut(id)?;
         let acquired = lease.latest_votes.and_then(|round| self.rounds.get(round));

@@ -50,8 +50,8 @@ impl Node {
         self.connection_mut().filter(|connection| connection.id == id)
     }
 
-    /// Removes and returns the handshake of connection `id`. The flag is true for a second connection, which is set up
-    /// while the first connection is silent.
+    /// Removes and returns the handshake of connection `id`. The flag is true for a second connection, which the client
+    /// opens while the first connection does not reply.
     pub(super) fn take_handshake(&mut self, id: ConnectionId) -> Option<(Handshake, bool)> {
         if self.second_handshake.as_ref().is_some_and(|second| second.id == id) {
             return self.second_handshake.take().map(|second| (second, true));
@@ -95,7 +95,7 @@ impl Node {
         handshake.map_or(&[], Handshake::to_send)
     }
 
-    /// Records that the driver has taken the first `count` bytes of [`to_send`](Self::to_send) for writing.
+    /// Records that the driver has copied the first `count` bytes of [`to_send`](Self::to_send) to its write buffer.
     pub(super) fn handle_sent(&mut self, id: ConnectionId, count: usize) {
         if let Some(connection) = self.established_mut(id) {
             connection.handle_sent(count);
@@ -133,7 +133,8 @@ impl Node {
         }
     }
 
-    /// Handles a failed attempt to connect to the node. The failure of a second connection is ignored.
+    /// Handles a failed attempt to connect. If the failed connection was a second one, the node keeps its first
+    /// connection and its state.
     pub(super) fn handle_unreachable(
         &mut self,
         is_second: bool,
@@ -200,8 +201,8 @@ impl Node {
         self.handle_connect_failed(id, failure, now, cx);
     }
 
-    /// Handles the server's replies to the set-up of connection `id`. Broken connections are killed before the new
-    /// connection is established.
+    /// Handles the server's replies to the set-up of connection `id`. If earlier connections broke, the server must
+    /// kill them before the new connection is used.
     fn handle_set_up(&mut self, id: ConnectionId, peer: Peer, now: Time, cx: &mut Context) {
         let recorded = peer.info.run_id.as_ref().map(|run_id| cx.record_run(self.id, run_id));
         if let Some(Err(failure)) = recorded {
@@ -262,7 +263,7 @@ impl Node {
         cx.outputs.push_back(NodeOutput::Changed { node, key: None });
     }
 
-    /// Handles a node that has become reachable again. Pending commands may then be resent at once.
+    /// Marks the node as reachable again. The client can then resend pending commands at once.
     pub(super) fn handle_recovery(&mut self, now: Time, cx: &mut Context) {
         self.repeat_backoff.recover(now);
         self.is_silent = false;
@@ -293,9 +294,9 @@ impl Node {
         self.handle_connect_failed(id, failure, now, cx);
     }
 
-    /// Handles the loss of an established connection. A connection that had lasted is replaced at once, and commands
-    /// wait for the new connection. If the node stalled, refuses all writes, or closes connections soon after they
-    /// open, the node counts as down.
+    /// Handles the loss of an established connection. If the connection had been stable, the client replaces it at
+    /// once, and commands wait for the new connection. If the node has stalled, refuses all writes, or closes
+    /// connections soon after they open, the node counts as down.
     pub(super) fn handle_break(&mut self, failure: NodeFailure, now: Time, cx: &mut Context) {
         let cause = match &failure {
             NodeFailure::Stalled(silence) => LossCause::Hung(*silence),
@@ -317,7 +318,8 @@ impl Node {
         self.handle_state(now, cx);
     }
 
-    /// Ends the established connection. Its unanswered commands fail, but the server can still execute them.
+    /// Removes the established connection and fails its unanswered commands. The server may still execute these
+    /// commands.
     pub(super) fn lose_connection(&mut self, failure: &NodeFailure, now: Time, cx: &mut Context) {
         let link = std::mem::replace(&mut self.link, Link::Disconnected { why: None });
         let Link::Connected(mut connection) = link else { return };

@@ -2,8 +2,9 @@
 //!
 //! The [`Coordinator`] decides which commands the client sends to the nodes and which results its callers receive. It
 //! owns the state of all connections, rounds, waiting acquires, leases and pending releases. The coordinator reads no
-//! clock, never waits and never calls user code, so any thread can run it. The individual rules, such as how votes
-//! decide a round, are in [`protocol`](crate::protocol). Requests and replies are encoded in [`wire`](crate::wire).
+//! clock, never waits and never calls user code, so any thread can run it. The rules of the algorithm, such as how
+//! votes decide a round, are in [`protocol`](crate::protocol). Requests and replies are encoded in
+//! [`wire`](crate::wire).
 
 mod acquire;
 mod attempt;

@@ -62,8 +62,8 @@ fn set_refused_by_msetex_is_acquired_after_a_push() {
     }
 }
 
-/// Checks that an acquire of several keys tries again promptly, although node 2 pushes no deletion. That node refuses
-/// `MSETEX` only after the attempt has ended, so the client no longer sends the script that would request the push.
+/// Node 2 pushes no deletion: it refuses `MSETEX` only after the attempt has ended, so the client no longer sends the
+/// script that would request the push. The acquire must still try again promptly.
 #[test]
 fn set_refused_late_by_msetex_tries_once_a_quorum_may_be_free() {
     for (seed, is_deleted_first) in [(5, true), (6, false)] {

@@ -18,45 +18,42 @@ use std::sync::Arc;
 
 const MAX_COMMANDS: usize = 512;
 
-/// The minimum queue length at which cancelled commands are removed from the queue. Without a limit, cancelled commands
-/// would accumulate while commands wait for a connection (I12).
+/// The queue length from which cancelled commands are removed from the queue. Callers can submit and cancel any number
+/// of commands while the node is not connected, so the queue would otherwise grow without limit (I12).
 const PURGE_THRESHOLD: usize = 1 << 12;
 
 pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) link: Link,
-    /// The handshake of a second connection. The client opens one when the node stops replying on the current
+    /// The handshake of a second connection, which the client opens if the node stops replying on the current
     /// connection.
     pub(super) second_handshake: Option<Handshake>,
     pub(super) wants_second: bool,
     pub(super) reconnect: Reconnect,
-    /// The broken connections from which the node may still receive and execute commands.
+    /// Broken connections whose commands the server may still receive and execute.
     pub(super) stale: StaleWindow<Arc<str>>,
     pub(super) clock: NodeClock,
     pub(super) info: ServerInfo,
-    /// Whether an attempt to connect has ended, successfully or not.
+    /// Whether at least one attempt to connect has ended, successfully or not.
     pub(super) was_tried: bool,
-    /// Whether the node is unresponsive: a command was not answered within the node timeout, and the node has not
-    /// replied since.
+    /// Whether a command was not answered within the node timeout, and the node has not replied since.
     pub(super) is_silent: bool,
     pub(super) connections: usize,
     inbox: VecDeque<NodeCommand>,
     purge_at: usize,
-    /// The releases and extensions to send again. Their rounds already have a vote of this node, so later replies are
-    /// not votes.
+    /// Releases and extensions to send again. This node has already voted in their rounds, so the later replies are not
+    /// votes.
     pending: PendingCommands<NodeCommand, Value>,
-    /// The delay before pending commands are sent again.
     pub(super) repeat_backoff: Backoff,
-    /// The delay before an isolated release is sent again.
     pub(super) isolated_backoff: Backoff,
-    /// The minimum time between two reconnects that are caused by `MOVED` replies.
+    /// Limits how often a `MOVED` reply makes the client reconnect.
     pub(super) moved_backoff: Backoff,
     reported_pending: usize,
 }
 
 pub(super) enum Link {
-    /// No connection. Commands fail with the error `why`. If `why` is `None`, commands wait instead: for the first
-    /// connection, or for the replacement of a connection that had lasted for some time.
+    /// No connection. Commands fail with the error `why`. If `why` is `None`, commands wait instead, because the client
+    /// is about to open its first connection, or to replace a connection that had been stable.
     Disconnected {
         why: Option<NodeFailure>,
     },
@@ -113,8 +110,8 @@ impl Node {
         }
     }
 
-    /// Returns the error with which commands fail at once. Returns `None` if commands can be written, or can wait for a
-    /// connection.
+    /// Returns the error that new commands fail with. Returns `None` if the node is connected and responsive, or if
+    /// commands can wait for a connection.
     fn refusal(&self, now: Time) -> Option<NodeFailure> {
         match &self.link {
             Link::Connected(connection) => {
@@ -124,8 +121,8 @@ impl Node {
         }
     }
 
-    /// Submits a command. The command is written with the next pipeline, or waits for a connection. If the node is down
-    /// or stalled, the command fails at once.
+    /// Queues a command for the next pipeline, or until the node is connected. If the node is down or stalled, the
+    /// command fails at once.
     pub(super) fn submit(&mut self, command: NodeCommand, now: Time, cx: &mut Context) {
         if command.is_cancelled(self.id, now) {
             return self.cancel(command, now, cx);
@@ -209,7 +206,7 @@ impl Node {
     }
 
     /// Postpones the isolated releases that share a key with `failed`. The server closed the connection instead of
-    /// replying to `failed`, and may do the same for releases of the same keys. Other isolated releases are therefore
+    /// replying to `failed`, and may do so again for releases of the same keys. Isolated releases of other keys are
     /// sent first.
     pub(super) fn defer_like(&mut self, failed: &NodeCommand) {
         if let Some(unanswered) = failed.isolated_unanswered() {
@@ -217,8 +214,7 @@ impl Node {
         }
     }
 
-    /// Queues `commands` to be sent again, ahead of commands that were never sent. Commands that an earlier call has
-    /// queued stay in front of `commands`.
+    /// Queues `commands` to be sent again, ahead of commands that were never sent but behind earlier repeated commands.
     pub(super) fn repeat_at_once(&mut self, commands: Vec<NodeCommand>) {
         if commands.is_empty() {
             return;
@@ -243,8 +239,7 @@ impl Node {
         !self.pending.is_empty()
     }
 
-    /// Drops the commands that wait to be written. The caller must make sure that none of them is a release that is
-    /// still needed.
+    /// Drops the queued commands. The caller must ensure that none of them is a release that is still needed.
     pub(super) fn drop_waiting(&mut self) {
         self.inbox.clear();
     }
@@ -269,8 +264,8 @@ impl Node {
         self.inbox.iter().chain(unanswered).filter(|command| command.is_release())
     }
 
-    /// Returns the time at which pending commands can be sent again. Returns `None` if no command is pending, or if the
-    /// commands must first wait for a connection or for replies.
+    /// Returns the time at which the next pending command can be sent again. Returns `None` if no command is pending,
+    /// or if the node must first be connected or reply to earlier commands.
     pub(super) fn next_repeat(&self, now: Time) -> Option<Time> {
         let connection = self.connection().filter(|_| self.has_pending())?;
         if !connection.has_room() || self.awaits_replies(connection, now) {
@@ -299,9 +294,10 @@ impl Node {
         self.inbox.len()
     }
 
-    /// Returns true if the next pipeline must be an isolated release: a release that is sent alone, because servers
-    /// have closed connections instead of replying to it. It is sent once all earlier pipelines are answered, and later
-    /// commands wait for its reply. If the server closes the connection again, no other command is affected.
+    /// Returns true if the next pipeline must be an isolated release, which is a release that the client sends alone
+    /// because the server has closed connections instead of replying to it. The client sends the isolated release once
+    /// all earlier pipelines are answered, and sends later commands after its reply. If the server closes the
+    /// connection again, no other command is lost.
     fn is_isolated_next(&self, connection: &Connection, now: Time) -> bool {
         let is_due = self.pending.has_isolated() && now >= self.isolated_backoff.next_try();
         is_due && !(connection.shared_first && self.has_shared(now))
@@ -312,14 +308,14 @@ impl Node {
         is_due || !self.inbox.is_empty()
     }
 
-    /// Returns true if no pipeline may be written yet, because an isolated release is next and earlier commands are
-    /// unanswered.
+    /// Returns true if an isolated release is next and earlier commands are unanswered. No pipeline may then be
+    /// written.
     fn awaits_replies(&self, connection: &Connection, now: Time) -> bool {
         !connection.is_idle() && self.is_isolated_next(connection, now)
     }
 
-    /// Writes the next pipeline, if the connection has room for one. The pipeline is a single isolated release, or the
-    /// pending commands that are due, followed by the waiting commands.
+    /// If the connection has room, writes the next pipeline: either a single isolated release, or the pending commands
+    /// that are due followed by the queued commands.
     pub(super) fn write(&mut self, now: Time, cx: &mut Context) {
         let Some(connection) = self.connection().filter(|_| self.has_waiting()) else { return };
         if !connection.has_room() || self.awaits_replies(connection, now) {
@@ -358,7 +354,6 @@ impl Node {
         }
     }
 
-    /// Writes one isolated release. Returns false if no release was written.
     fn write_isolated(&mut self, now: Time, cx: &mut Context) -> bool {
         self.prune_pending(now, cx);
         let Some(command) = self.pending.take_isolated() else { return false };

@@ -1,4 +1,4 @@
-//! All nodes of a client, with a cache of the work that each node has for the driver.
+//! All nodes of a client, and a cache of the work that they have for the driver.
 
 use super::command::NodeCommand;
 use super::context::Context;
@@ -6,11 +6,11 @@ use super::node::Node;
 use crate::protocol::{NodeId, NodeSet, Time};
 use std::ops::{Index, IndexMut};
 
-/// The nodes of a client, indexed by [`NodeId`]. Each node's next timeout is cached, and is recomputed after mutable
-/// access to the node.
+/// The nodes of a client, indexed by [`NodeId`]. Caches the next timeout of each node. Mutable access to a node marks
+/// its cached timeout as outdated.
 pub(super) struct Nodes {
     each: Box<[Node]>,
-    /// The nodes whose cached timeout may be outdated.
+    /// Nodes whose cached timeout may be outdated.
     changed: NodeSet,
     timeouts: Box<[Option<Time>]>,
     /// Whether a node has had a connection to open or bytes to write since the last call of

@@ -1,4 +1,4 @@
-//! The state of a waiting acquire, and the queue of the acquires that wait for the same key.
+//! Waiting acquires, and the queue of the acquires that wait for the same key.
 
 use super::slots::{AcquireId, Acquires, RoundId, Rounds, SlotMap, Slots};
 use super::votes::VoteCounter;
@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a client remembers that other clients compete for a lock, even while its own queue is empty.
+/// How long a client remembers that other clients compete for a lock, even if no acquire of this client waits for the
+/// lock.
 const RIVALS_FOR: Duration = Duration::from_secs(1);
 
 pub(super) type Votes = Slots<Rounds, VoteCounter>;
@@ -17,10 +18,9 @@ pub(super) type Votes = Slots<Rounds, VoteCounter>;
 pub(super) struct Waiter {
     pub(super) waiting: Waiting,
     pub(super) keys: Keys,
-    /// The key whose queue contains the acquire, and the acquire's sequence number in that queue. `None` if the acquire
+    /// The key in whose queue the acquire waits, and the acquire's sequence number in that queue. `None` if the acquire
     /// is in no queue.
     pub(super) queue: Option<(Key, u64)>,
-    /// The round of the last attempt.
     pub(super) votes: Option<RoundId>,
 }
 
@@ -28,15 +28,14 @@ pub(super) struct Waiter {
 pub(super) struct Queue {
     pub(super) waiters: BTreeMap<u64, AcquireId>,
     pub(super) turns: Turns,
-    /// The votes of the last refused attempt of the queue's head. Other acquires that time out in the queue report
-    /// these votes.
+    /// The votes of the last refused attempt by the head of the queue. If another acquire times out in the queue, its
+    /// error reports these votes.
     pub(super) refused: Option<Arc<VoteCounter>>,
-    /// When another client last competed for the lock.
     pub(super) rivals_at: Option<Time>,
-    /// Knowledge about competing clients, which the next acquire for the key inherits.
+    /// The previous head's record of competing clients, which the next head inherits.
     pub(super) contention: Contention,
     pub(super) is_remembered: bool,
-    /// Number of consecutive leases on the key that callers did not take in time.
+    /// Number of consecutive leases on the key that were revoked because the caller did not take them in time.
     pub(super) untaken: u32,
 }
 
@@ -53,8 +52,9 @@ impl Waiter {
         self.last_votes(votes).map(VoteCounter::conflicts).unwrap_or_default()
     }
 
-    /// Returns the nodes that are assumed to have no conflicting key: the nodes that granted the last attempt. For
-    /// several keys, nodes that were not asked are included, because they would not push the deletion of a key.
+    /// Returns the nodes that are assumed to have no conflicting key: the nodes that granted the last attempt. For an
+    /// acquire of several keys, also returns the nodes that were not asked. Such a node would not push the deletion of
+    /// a key, so the acquire must not wait for its push.
     pub(super) fn free(&self, votes: &Votes) -> NodeSet {
         let Some(votes) = self.last_votes(votes) else { return NodeSet::default() };
         if self.is_set() { votes.without_conflict() } else { votes.round().granted() }
@@ -70,8 +70,8 @@ impl Queue {
         self.waiters.values().next().copied()
     }
 
-    /// Allows the head of the queue to make attempts. Returns the head, or `None` if the queue is empty or its head was
-    /// already allowed to make attempts.
+    /// Allows the head of the queue to make attempts, and returns the head. Returns `None` if the queue is empty, or if
+    /// the head was already allowed to make attempts.
     pub(super) fn promote(&self, waiters: &mut SlotMap<Acquires, Waiter>) -> Option<AcquireId> {
         let head = self.head()?;
         let waiter = waiters.get_mut(head).filter(|waiter| !waiter.waiting.is_first())?;
@@ -84,7 +84,7 @@ impl Queue {
 }
 
 /// Removes the queue if it is empty. If other clients competed for the lock recently, the empty queue is kept, and
-/// `remembered` records when to check it again.
+/// `remembered` records the time of the next check.
 pub(super) fn remove_if_over(
     mut entry: OccupiedEntry<'_, Key, Queue>,
     remembered: &mut VecDeque<(Time, Key)>,

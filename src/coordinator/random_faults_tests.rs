@@ -1,4 +1,4 @@
-//! Random faults for the runs of `random_tests`, and the invariants that are checked in each run.
+//! Random faults for the runs of `random_tests`, and the invariants that each run must satisfy.
 
 use super::random_tests::{Run, UnderWay};
 use super::world_calls_tests::{Held, keys};

@@ -24,7 +24,7 @@ const STEPS: usize = 120;
 
 const NAMES: [&[&str]; 6] = [&["a"], &["a"], &["b"], &["a", "b"], &["b", "c"], &["a", "b", "c"]];
 
-/// Words that make a faulty server close the connection if a command contains one of them.
+/// A faulty server closes the connection if a command contains one of these words.
 pub(super) const WORDS: [&str; 8] =
     ["EVALSHA", "SET", "PTTL", "EVAL\r", "EXISTS", "CACHING", "TIME", "KILL"];
 
@@ -39,14 +39,14 @@ pub(super) struct UnderWay {
 pub(super) struct Run {
     pub(super) world: World,
     pub(super) random: StdRng,
-    /// Whether mutual exclusion must hold. False if the run may adopt, flush or force-release locks, or may erase the
+    /// Whether mutual exclusion must hold. If false, the run may adopt, flush or force-release locks, or may erase the
     /// data of any number of nodes. Two clients can then hold the same lock.
     pub(super) is_safe: bool,
     /// Whether node clocks may step. A client that connects after a step cannot detect the step.
     pub(super) has_steps: bool,
     pub(super) under_way: Vec<UnderWay>,
     pub(super) calls: Vec<(usize, RoundId)>,
-    /// The processes whose client was closed, each with the time limit for the result of the close. The time limit is
+    /// Processes whose client was closed, each with the time limit for the result of the close. The time limit is
     /// `None` once the result was reported.
     pub(super) closed: Vec<(usize, Option<Time>)>,
     /// Leases whose locks were adopted by another acquire.
@@ -290,7 +290,7 @@ impl Run {
         assert!(!of_process.any(is_held), "a lease was not released");
     }
 
-    /// Runs the world for `duration`. Whenever an acquire ends, takes its lease and checks the invariants.
+    /// Whenever an acquire ends, takes its lease and checks the invariants.
     pub(super) fn run(&mut self, duration: Duration) {
         let limit = self.world.now.after(duration);
         loop {

@@ -174,7 +174,7 @@ fn lease_that_was_released_in_time_is_not_reported_as_lost() {
 }
 
 /// Runs 24 acquires of four processes, which compete for the locks `names` without faults. Returns the longest time
-/// between the release of all held locks and the next successful acquire.
+/// during which all locks were free before an acquire succeeded.
 fn longest_pause(seed: u64, names: &[&[&str]]) -> Duration {
     let mut world = World::new(5, seed);
     world.jitter = ms(1);

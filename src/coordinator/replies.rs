@@ -11,7 +11,7 @@ use crate::wire::{Answer, Grant, Invalidations, NodeFailure, verify_sync};
 use redis::Value;
 use std::time::Duration;
 
-/// The time at which the replies to a pipeline were read, and the time from which their grants count as votes. The
+/// When the replies to a pipeline were read (`at`), and from when their grants count as votes (`counts_from`). The
 /// second time is later if the node's clock has stepped forward (I15).
 #[derive(Clone, Copy)]
 pub(super) struct Received {
@@ -20,7 +20,7 @@ pub(super) struct Received {
 }
 
 impl Node {
-    /// Handles the replies to all pipelines that are completely answered. After an error, the caller must replace the
+    /// Handles the replies to all completely answered pipelines. After an error, the caller must replace the
     /// connection.
     pub(super) fn handle_replies(
         &mut self,
@@ -53,8 +53,8 @@ impl Node {
         Ok(())
     }
 
-    /// Handles the invalidation pushes that were received, including pushes that arrived just before bytes that end the
-    /// connection.
+    /// Handles the invalidation pushes that were received. Must also be called after a malformed reply, because valid
+    /// pushes may have arrived before it.
     pub(super) fn handle_pushes(&mut self, now: Time, cx: &mut Context) {
         let pushed = self.connection_mut().and_then(|it| it.conversation().poll_invalidations());
         let Some(Invalidations { keys, flushed, overflowed }) = pushed else { return };
@@ -118,9 +118,9 @@ impl Node {
         }
     }
 
-    /// Returns true if `refusal` means that the client must resolve the node's address again and reconnect. `MOVED` may
-    /// concern one key while the server still serves the others, so `MOVED` causes a reconnect at most once per backoff
-    /// delay.
+    /// Returns true if the client must reconnect because of `refusal`, and resolve the node's address again. A `MOVED`
+    /// reply may concern only one key while the server still serves the others. For this reason, `MOVED` causes at most
+    /// one reconnect per backoff delay.
     fn ends_connection(&mut self, refusal: &NodeFailure, now: Time, cx: &Context) -> bool {
         if !refusal.is_moved() {
             return true;
@@ -132,8 +132,8 @@ impl Node {
         is_due
     }
 
-    /// Handles the replies to one command. If the server could not execute the command as it was encoded, returns the
-    /// command, which the caller must send again at once with another encoding.
+    /// Handles the replies to one command. Returns the command if the server could not execute it as it was encoded.
+    /// The caller must then resend it at once, in another encoding.
     fn handle_command(
         &mut self,
         mut command: NodeCommand,
@@ -181,7 +181,7 @@ impl Node {
         None
     }
 
-    /// Handles a command whose connection ended before the reply arrived. The node may still execute the command.
+    /// Handles a command whose connection ended before the reply. The node may still execute the command.
     pub(super) fn handle_unanswered(
         &mut self,
         mut command: NodeCommand,
@@ -235,7 +235,7 @@ impl Node {
     }
 
     /// Returns the answer that counts as the node's vote on `command`. If the node has restarted or its clock is wrong,
-    /// a granted `answer` is excluded or counts only later.
+    /// a granted `answer` counts only later, or not at all.
     fn apply_guards(
         &self,
         command: &NodeCommand,
@@ -260,7 +260,7 @@ impl Node {
     }
 
     /// Records until when the node must keep the keys that it has granted. If a key is missing before that time,
-    /// reports that the node has lost the key.
+    /// reports that the node has lost data.
     fn record_kept(&self, command: &NodeCommand, answer: &Answer, now: Time, cx: &mut Context) {
         let (claim, node) = (command.claim(), self.id);
         match answer {
@@ -309,9 +309,9 @@ impl Node {
     }
 }
 
-/// Delays the vote of a node whose clock has stepped forward (I15). The key may have expired early on this node, so the
-/// lease of its former holder may still be valid. If the grant would count only after its own key has expired, the
-/// grant is excluded.
+/// Delays the vote of a node whose clock has stepped forward (I15). A key of the former holder may have expired early
+/// on this node, so the former holder's lease may still be valid. If the new key would expire before its grant counts,
+/// the grant is excluded.
 ///
 /// Grants of adopted locks, and of locks that this client already holds, count at once: other clients could not acquire
 /// these locks.

@@ -1,4 +1,4 @@
-//! The command that a round sends to several nodes, which share the encoded bytes where possible.
+//! A command that is sent to several nodes, which share the encoded bytes where possible.
 
 use super::claim::Claim;
 use crate::protocol::{NodeId, Time};
@@ -12,8 +12,8 @@ pub(super) struct RoundCommand {
     first: OnceLock<Encoding>,
 }
 
-/// The command as encoded for the first node. The bytes are reused for another node if the command is written at the
-/// same time, with the same [`Form`], and for the same server capabilities.
+/// The bytes of the command as encoded for the first node. Another node reuses the bytes if the time, the [`Form`] and
+/// the server capabilities are the same.
 #[derive(Debug)]
 struct Encoding {
     at: Time,
@@ -71,7 +71,6 @@ mod tests {
         Arc::new(Claim::new(keys, Value::of(b"v"), fence, 3, at(25)))
     }
 
-    /// Returns the command's bytes from a node that can share them, and the bytes of a separate encoding.
     fn written(
         command: &RoundCommand,
         form: Form,

@@ -1,5 +1,5 @@
-//! Handling of a runtime shutdown: the client's connections end with their runtime, and the next runtime continues the
-//! client's work.
+//! Handles a runtime shutdown: the client's connections end with their runtime, and the client continues on another
+//! runtime.
 
 use super::acquire::{Acquire, Stage};
 use super::command::NodeCommand;
@@ -22,7 +22,7 @@ impl Coordinator {
         has_calls || self.leases.iter().next().is_some() || has_releases()
     }
 
-    /// Returns true if no quorum is connected, or if a node without a connection has pending releases.
+    /// Returns true if fewer nodes than a quorum are connected, or if an unconnected node has pending releases.
     pub(crate) fn needs_connection(&self) -> bool {
         let connected = self.nodes.iter().filter(|node| node.is_connected()).count();
         let is_needed = |node: &Node| !node.is_connected() && node.has_releases();
@@ -30,8 +30,7 @@ impl Coordinator {
     }
 
     /// Handles the end of the driver's runtime, which has also ended all connections. If `is_next` is true, another
-    /// runtime follows: attempts restart, and commands wait for the connections of that runtime. Otherwise, all
-    /// commands fail.
+    /// runtime follows: attempts restart, and commands wait for new connections. Otherwise, all commands fail.
     pub(crate) fn handle_runtime_end(&mut self, is_next: bool, now: Time) {
         if self.is_closed() {
             return;
@@ -47,7 +46,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Restarts the acquire's current attempt, because the replies to its commands are lost.
+    /// Restarts the current attempt, because the replies to its commands are lost.
     fn restart_attempt(&mut self, id: AcquireId, now: Time) {
         if self.acquires.get(id).and_then(Acquire::attempt).is_none() {
             return;
@@ -64,7 +63,7 @@ impl Coordinator {
     }
 
     /// Handles the start of a runtime that replaces another one. Restarts the node timeout of each unfinished release,
-    /// because the new runtime must first open connections.
+    /// because the client must first open new connections.
     pub(crate) fn handle_new_runtime(&mut self, now: Time) {
         let close_at = now.after(self.cx.settings.node_timeout);
         for call in self.rounds.ids() {
@@ -81,7 +80,7 @@ impl Coordinator {
 }
 
 impl Node {
-    /// Returns the unanswered releases whose rounds still wait for this node's vote, so that they can be sent again on
+    /// Takes the unanswered releases whose rounds still wait for this node's vote, so that they can be sent again on
     /// the next runtime. All other unanswered commands fail.
     fn take_releases(&mut self, now: Time, cx: &mut Context) -> Vec<NodeCommand> {
         let unanswered = self.connection_mut().map(Connection::take_unanswered);
@@ -94,8 +93,7 @@ impl Node {
         kept
     }
 
-    /// Removes the node's connections, which were closed with their runtime. The loss does not count as a failure of
-    /// the node.
+    /// Removes the node's connections, which were closed with their runtime. Does not count as a failure of the node.
     fn handle_runtime_end(&mut self, is_next: bool, now: Time, cx: &mut Context) {
         self.wants_second = false;
         if let Some(second) = self.second_handshake.take() {

@@ -26,7 +26,6 @@ fn replica_is_refused() {
     world.release(&held);
 }
 
-/// Makes node 0 reply to an acquire with `MOVED`. Returns true if the client then closes the connection.
 fn is_closed_by_moved(world: &mut World, a: usize, key: &str) -> bool {
     let count = |world: &World| {
         let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });

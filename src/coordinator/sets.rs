@@ -1,20 +1,20 @@
 //! Waiting for several keys at once. An acquire of several keys is called a set.
 //!
-//! A set waits in the queue of one key: usually the key that conflicts on most nodes. Other nodes may report other
-//! conflicting keys, and keys may be deleted during an attempt. Deletions are therefore recorded per key. A refused set
-//! reads these records to find the nodes that have become free.
+//! A set waits in the queue of one key, usually the key that conflicts on most nodes. Other nodes may report other
+//! conflicting keys, and keys may be deleted during an attempt. Deletions are therefore recorded per key. After a
+//! refusal, the records show which nodes have become free since the attempt began.
 //!
-//! A set that is first in its queue also watches its other conflicting keys. When one of these keys is deleted, the
-//! first watcher that can try is notified and gets the turn for the key: only this set makes an attempt. The set passes
-//! the turn on to the next watcher when its attempt is refused, or when it stops waiting. Each watcher is checked once
-//! per node that reported the key, so the cost of a release does not grow with the number of sets.
+//! The set at the head of a queue also watches its other conflicting keys. When one of these keys is deleted, the first
+//! watching set that can try is notified and gets the turn for the key: no other watching set makes an attempt. The set
+//! passes the turn on to the next one when its attempt is refused, or when it stops waiting. Each watching set is
+//! checked once per node that reported the key, so the cost of a release does not grow with the number of sets.
 
 use super::slots::AcquireId;
 use crate::protocol::{Epoch, FreeNodes, NodeId, ReleaseLog, Time};
 use crate::wire::{Key, Keys};
 use std::collections::BTreeMap;
 
-/// The nodes that reported a conflicting key, each with the key's index in the set.
+/// The nodes that reported a conflicting key, each with the key's index in [`Keys`].
 pub(super) type Conflicts = [(NodeId, usize)];
 
 #[derive(Default)]
@@ -26,29 +26,29 @@ pub(super) struct Sets {
 
 #[derive(Default)]
 struct KeyInterest {
-    /// The number of waiting sets that contain the key.
+    /// The number of waiting multi-key acquires that contain this key.
     count: usize,
     freed: ReleaseLog,
-    /// The multi-key acquires that wait for this key, by the node that reported the conflict. For each node, they are in
-    /// the order in which they were refused.
+    /// The multi-key acquires that wait for this key, by the node that reported the conflict. For each node, the
+    /// longest-waiting acquire comes first.
     watchers: BTreeMap<NodeId, BTreeMap<Epoch, AcquireId>>,
-    /// The set that has the turn for the key: it was notified, and has not completed an attempt since.
+    /// The multi-key acquire that was notified of the key's deletion and has not completed an attempt since. No other
+    /// one is notified until then.
     notified: Option<AcquireId>,
 }
 
 struct SetState {
     keys: Keys,
     began: Epoch,
-    /// The watched keys: the node, the index into `keys`, and the start of the watch.
+    /// The keys whose deletion the acquire waits for: the node, the index into `keys`, and when the wait began.
     watches: Vec<(NodeId, usize, Epoch)>,
-    /// The keys for which the set has the turn, as indices into `keys`.
+    /// Indices into `keys` of the keys for which this acquire is [`KeyInterest::notified`].
     notified: Vec<usize>,
 }
 
-/// A set whose watched key was deleted.
+/// A multi-key acquire that waited for the deletion of a key, and can be notified now.
 pub(super) struct Candidate {
     pub(super) acquire: AcquireId,
-    /// When the key becomes free.
     pub(super) from: Time,
 }
 
@@ -70,8 +70,8 @@ impl Sets {
         self.unwatch(acquire);
     }
 
-    /// Removes an acquire that no longer waits. Returns the keys for which the acquire had the turn. The caller must
-    /// notify the next watchers of these keys.
+    /// Removes an acquire that no longer waits. Returns the keys of whose deletion it had been notified. The caller
+    /// must notify the next waiting acquires of these keys.
     pub(super) fn remove(&mut self, acquire: AcquireId) -> Vec<Key> {
         self.unwatch(acquire);
         let passed_on = self.pass_on(acquire);
@@ -101,8 +101,8 @@ impl Sets {
         }
     }
 
-    /// Returns the nodes whose conflicting key was deleted after the set's last attempt began, with the time of each
-    /// deletion.
+    /// Returns the nodes whose conflicting key was deleted after the last attempt of the acquire began, with the time
+    /// of each deletion.
     pub(super) fn free_nodes(&self, acquire: AcquireId, conflicts: &Conflicts) -> FreeNodes {
         let mut free = FreeNodes::default();
         let Some(set) = self.by_acquire.get(&acquire) else { return free };
@@ -115,8 +115,8 @@ impl Sets {
         free
     }
 
-    /// Makes a refused set watch its `conflicts`. Excludes the key `queue`, in whose queue the set already waits, and
-    /// keys that were deleted in the meantime.
+    /// Makes a refused multi-key acquire wait for the deletion of its `conflicts`. Excludes the key `queue`, in whose
+    /// queue the acquire already waits, and keys that were deleted during the attempt.
     pub(super) fn watch(&mut self, acquire: AcquireId, queue: Option<&Key>, conflicts: &Conflicts) {
         self.unwatch(acquire);
         let Some(set) = self.by_acquire.get_mut(&acquire) else { return };
@@ -141,8 +141,8 @@ impl Sets {
         }
     }
 
-    /// Removes and returns the longest-waiting watcher of `key` whose node has deleted the key. Returns `None` if no
-    /// watcher qualifies, or if a set already has the turn for `key`.
+    /// Removes and returns the longest-waiting multi-key acquire that waits for `key` on a node that has deleted `key`.
+    /// Returns `None` if no such acquire exists, or if another acquire was already notified.
     pub(super) fn next_candidate(&mut self, key: &[u8]) -> Option<Candidate> {
         let interest = self.by_key.get_mut(key).filter(|interest| interest.notified.is_none())?;
         let firsts = interest.watchers.iter().filter_map(|(node, watchers)| {
@@ -153,7 +153,8 @@ impl Sets {
         interest.take(node, since).map(|acquire| Candidate { acquire, from })
     }
 
-    /// Gives the set the turn for `key`. The turn ends with [`pass_on`](Self::pass_on).
+    /// Records that the multi-key acquire was notified of the deletion of `key`. No other one is notified until
+    /// [`pass_on`](Self::pass_on) is called.
     pub(super) fn handle_notified(&mut self, acquire: AcquireId, key: &[u8]) {
         let Some(set) = self.by_acquire.get_mut(&acquire) else { return };
         if let Some((place, interest)) = set.keys.position(key).zip(self.by_key.get_mut(key)) {
@@ -162,8 +163,8 @@ impl Sets {
         }
     }
 
-    /// Gives up the turn of a multi-key acquire for all its keys, because the acquire has completed an attempt or no
-    /// longer waits. Returns the keys for which it had the turn, so that the next waiters can try.
+    /// Allows the next waiting acquires to be notified, because this acquire has completed an attempt or no longer
+    /// waits. Returns the keys of whose deletion this acquire had been notified.
     pub(super) fn pass_on(&mut self, acquire: AcquireId) -> Vec<Key> {
         let Some(set) = self.by_acquire.get_mut(&acquire) else { return Vec::new() };
         let places = std::mem::take(&mut set.notified);

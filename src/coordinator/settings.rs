@@ -11,14 +11,15 @@ pub(crate) struct Settings {
     pub(crate) node_timeout: Duration,
     /// Maximum time to establish and set up a connection.
     pub(crate) connect_timeout: Duration,
-    /// Maximum time for the driver to open a connection. If the application supplies the credentials, this limit is
-    /// longer than `connect_timeout`. `connect_timeout` then limits the application's callback, and a timeout of the
-    /// callback can still be reported.
+    /// Maximum time for the driver to open a connection. Longer than `connect_timeout` if the application supplies the
+    /// credentials: `connect_timeout` then limits the application's callback, and the driver needs time to report that
+    /// the callback has timed out.
     pub(crate) opening_timeout: Duration,
     /// Maximum TTL that any client of these nodes uses.
     pub(crate) max_ttl: Ttl,
     pub(crate) policy: Policy,
-    /// Whether nodes that persist every write are exempt from the quarantine that follows a restart.
+    /// Whether the application trusts the nodes to persist every write. The votes of a trusted node count immediately
+    /// after a restart of the node.
     pub(crate) trusts_persistence: bool,
     pub(crate) client: ClientId,
     pub(crate) nodes: Box<[NodeSettings]>,

@@ -13,8 +13,8 @@ pub(crate) struct SharedLease {
     claim: Arc<Claim>,
     /// End of the validity, in nanoseconds.
     valid_until: AtomicU64,
-    /// The minimum remaining validity with which a caller can still take the lease. At least the margin before
-    /// `valid_until` at which the renewal ends the lease.
+    /// The remaining validity at which the lease can no longer be taken. At least the margin before `valid_until` at
+    /// which the renewal ends the lease.
     needed: Duration,
     /// The code of the loss to report once `valid_until` has passed.
     expiry: AtomicU8,
@@ -33,7 +33,7 @@ const CLAIMED: u8 = 1;
 const REVOKED: u8 = 2;
 
 impl SharedLease {
-    /// Creates the state of a held lease. `expiry` is the loss to report once `valid_until` has passed. A caller can
+    /// Creates the state of a held lease. `expiry` is the loss to report once `valid_until` has passed. The caller can
     /// take the lease while more than `needed` of its validity is left.
     pub(super) fn new(
         claim: Arc<Claim>,
@@ -55,8 +55,8 @@ impl SharedLease {
         &self.claim
     }
 
-    /// Returns the lease's status at `now`. From `valid_until` on, the lease is lost even if the coordinator has not
-    /// reported it (I10).
+    /// Returns the lease's status at `now`. After `valid_until`, the lease is lost even if the coordinator has not
+    /// reported the loss (I10).
     pub(crate) fn status(&self, now: Time) -> LeaseStatus {
         match self.end.load(Ordering::Acquire) {
             HELD => {
@@ -71,8 +71,8 @@ impl SharedLease {
         }
     }
 
-    /// Marks the lease as released. Call this before the release is submitted. Returns false if the lease has already
-    /// ended at `now`.
+    /// Marks the lease as released. Must be called before the release is submitted. Returns false if the lease has
+    /// already ended at `now`.
     pub(crate) fn end(&self, now: Time) -> bool {
         let status = self.status(now);
         if let LeaseStatus::Lost(_) = status {
@@ -83,7 +83,7 @@ impl SharedLease {
         self.set_end(RELEASED)
     }
 
-    /// Marks the lease as lost because of `loss`. Call this before the release is submitted.
+    /// Marks the lease as lost because of `loss`. Must be called before the release is submitted.
     pub(crate) fn end_as(&self, loss: Loss) {
         self.publish(LeaseStatus::Lost(loss));
     }

@@ -8,9 +8,9 @@ use crate::protocol::{Action, Time};
 use crate::wire::NodeFailure;
 
 impl Node {
-    /// Returns the next time at which the driver must call [`handle_timeout`](Self::handle_timeout), can open a
-    /// connection, or can write delayed commands. Returns `None` if no such time is known. Work that is possible now
-    /// needs no timeout.
+    /// Returns the next time at which [`handle_timeout`](Self::handle_timeout) must be called, a connection can be
+    /// opened, or pending commands can be sent again. Returns `None` if no such time is known. Ignores work that is
+    /// already possible.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
         let connection = self.connection().map(Connection::next_timeout);
         let handshake = self.handshakes().map(Handshake::deadline).min();
@@ -51,7 +51,6 @@ impl Node {
         }
     }
 
-    /// Fails the set-up of connection `id`, which has reached the connect timeout.
     fn fail_set_up(&mut self, id: ConnectionId, now: Time, cx: &mut Context) {
         let Some((handshake, is_second)) = self.take_handshake(id) else { return };
         cx.closed.push_back(id);

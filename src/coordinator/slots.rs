@@ -1,11 +1,11 @@
-//! Storage whose identifiers are never reused, so that a late reply cannot be attributed to a newer entry.
+//! A slab whose IDs are never reused, so that a late reply cannot be attributed to a newer entry.
 
 use slab::Slab;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-/// Identifier of an entry of kind `K` in [`Slots`]. Identifiers are ordered by the time of insertion.
+/// ID of an entry of kind `K` in [`Slots`]. IDs are ordered by the time of insertion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id<K> {
     serial: u64,
@@ -13,18 +13,18 @@ pub(crate) struct Id<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Identifier of an acquire. Valid until the caller has taken the lease or the acquire has failed.
+/// ID of an acquire. Valid until the caller has taken the lease or the acquire has failed.
 pub(crate) type AcquireId = Id<Acquires>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Acquires {}
 
-/// Identifier of a lease. Valid until the lease is released.
+/// ID of a lease. Valid until the lease is released.
 pub(crate) type LeaseId = Id<Leases>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Leases {}
 
-/// Identifier of a round: a command that is sent to several nodes, and their votes. Also identifies the extension,
-/// release or status request that started the round.
+/// ID of a round, in which a command is sent to several nodes and their votes are counted. Also identifies the
+/// extension, release or status request that started the round.
 pub(crate) type RoundId = Id<Rounds>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rounds {}
@@ -74,7 +74,7 @@ impl<K: Copy, T> Slots<K, T> {
         })
     }
 
-    /// Returns all identifiers in the order of insertion.
+    /// Returns all IDs, oldest entry first.
     pub(super) fn ids(&self) -> Vec<Id<K>> {
         let mut ids: Vec<_> = self.iter().map(|(id, _)| id).collect();
         ids.sort_unstable_by_key(|id| id.serial);
@@ -82,8 +82,8 @@ impl<K: Copy, T> Slots<K, T> {
     }
 }
 
-/// A map from the identifiers of [`Slots`] to values. A value is kept until it is removed, or until a value is inserted
-/// for a newer entry that reuses the slot.
+/// A map from the IDs of [`Slots`] to values. If an entry is removed from the [`Slots`], its value here is kept until
+/// it is removed as well, or replaced by the value of a newer entry in the same slot.
 pub(super) struct SlotMap<K, T> {
     values: Vec<Option<(u64, T)>>,
     kind: PhantomData<fn() -> K>,

@@ -12,14 +12,13 @@ use crate::observe::event::{AttemptOutcome, Event, LockInfo};
 use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Time};
 use std::time::Duration;
 
-/// Maximum number of concurrent attempts in one client (I12). Further acquires wait.
+/// Maximum number of concurrent attempts of one client (I12). Further acquires wait.
 const MAX_ATTEMPTS: usize = 1 << 14;
 
 /// Added to the connect timeout to obtain the maximum time that an acquire waits for the client's first connections.
 const CONNECT_MARGIN: Duration = Duration::from_millis(100);
 
 pub(super) enum Step {
-    /// Continue with the new stage at once.
     Continue,
     /// Wait until this time or an earlier event.
     Wait(Time),
@@ -27,8 +26,8 @@ pub(super) enum Step {
 }
 
 impl Coordinator {
-    /// Starts an acquire. The acquire ends with [`Completion::Acquired`] or [`Completion::AcquireFailed`], unless it is
-    /// cancelled.
+    /// Starts an acquire. Unless it is cancelled, the acquire ends with [`Completion::Acquired`] or
+    /// [`Completion::AcquireFailed`].
     pub(crate) fn handle_acquire(&mut self, mut request: AcquireRequest, now: Time) -> AcquireId {
         let settings = &self.cx.settings;
         let deadline = request.deadline.unwrap_or(Time::END);
@@ -134,7 +133,7 @@ impl Coordinator {
         Step::Continue
     }
 
-    /// Emits [`Event::WaitStarted`] if the acquire has not emitted one before.
+    /// Emits [`Event::WaitStarted`], at most once per acquire.
     pub(super) fn begin_wait(&mut self, id: AcquireId, now: Time) {
         if !self.cx.wants(EventLevel::Debug) {
             return;
@@ -149,8 +148,8 @@ impl Coordinator {
         }
     }
 
-    /// Fails an acquire whose deadline has passed. The error reports the acquire's last refused attempt, or else the
-    /// last refused attempt of the queue's head. If neither exists, the error is a timeout.
+    /// Fails an acquire whose deadline has passed. The error reports the last refused attempt of the acquire. If there
+    /// was none, the error reports the last refused attempt by the head of the queue, or else a timeout.
     pub(super) fn fail_out_of_time(&mut self, id: AcquireId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let own = acquire.refused.and_then(|round| self.rounds.get(round));
@@ -193,7 +192,7 @@ impl Coordinator {
         self.fail(id, AcquireFailure::Overloaded { report }, now)
     }
 
-    /// Fails an acquire because the client is closed. A lease that the caller has not taken yet is released.
+    /// Fails an acquire because the client is closed. Releases a lease that the caller has not taken yet.
     fn fail_closed(&mut self, id: AcquireId, now: Time) -> Step {
         match self.acquires.get(id).map(|acquire| &acquire.stage) {
             None => Step::Over,

@@ -1,4 +1,4 @@
-//! The [`Coordinator`]: the state of one client, and the handling of its nodes' output.
+//! The [`Coordinator`]: the state of one client, and the handling of events from its nodes.
 
 use super::acquire::Acquire;
 use super::closing::Closing;
@@ -35,9 +35,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 ///
 /// # Order of calls
 ///
-/// In each turn, the driver submits requests, passes all bytes that were read, and calls `poll_transmit` once for each
-/// connection. When the alarm fires, the driver takes a turn, unless another thread is taking one. The driver then
-/// calls `handle_timeout` if a timeout has passed.
+/// In each turn (one pass over all connections), the driver submits requests, passes all bytes that were read, and
+/// calls `poll_transmit` once for each connection. When the alarm fires, the driver takes a turn, unless another thread
+/// is taking one. The driver then calls `handle_timeout` if a timeout has passed.
 ///
 /// The driver reads the clock for `now` after it has read the bytes that it passes to `handle_bytes` (I3), and before
 /// it writes the bytes of `poll_transmit` (I4). `now` never goes back. A node is declared stalled only in the second of
@@ -51,23 +51,23 @@ pub(crate) struct Coordinator {
     pub(super) leases: Slots<Leases, Lease>,
     pub(super) leases_by_key: HashMap<Key, LeaseId>,
     pub(super) steps: ClockSteps,
-    /// Status requests and forced releases, by the identifier of their first round. Callers use the same identifier.
+    /// Status requests and forced releases, by the ID of their first round. Callers identify the request by the same
+    /// ID.
     pub(super) surveys: BTreeMap<RoundId, Survey>,
     pub(super) timers: Timers<Timeout>,
     pub(super) lease_timers: Timers<LeaseId>,
-    /// Number of attempts in progress.
     pub(super) attempts: usize,
-    /// Total number of attempts that needed a second round to confirm their fencing token.
+    /// Number of attempts so far that needed a second round to confirm the fencing token.
     pub(super) confirmations: u64,
-    /// Acquires that wait because the maximum number of attempts is in progress.
+    /// Acquires that wait until fewer attempts are in progress.
     pub(super) blocked: VecDeque<AcquireId>,
-    /// Acquires that can continue, to be advanced by [`settle`](Self::settle).
+    /// Acquires that [`settle`](Self::settle) will advance.
     pub(super) ready: VecDeque<AcquireId>,
     pub(super) completions: VecDeque<Completion>,
-    /// The highest value of a fencing counter that a node has reported.
+    /// The highest fencing counter that a node has reported. The next acquire requests a higher token.
     pub(super) highest_number: u64,
-    /// The last reading of the wall clock, for fencing tokens: when the clock was read, and the microseconds since
-    /// 1970.
+    /// The last reading of the wall clock: the time of the reading, and the microseconds since 1970. Used to choose
+    /// fencing tokens.
     pub(super) wall_clock: (Time, u64),
     /// Whether [`is_warm`](Self::is_warm) has returned true. Never reset.
     pub(super) is_warm: bool,
@@ -105,14 +105,13 @@ impl Coordinator {
         }
     }
 
-    /// Sets which events are emitted. `level` is the most detailed level that a receiver wants, or `None` if no
-    /// receiver is installed.
+    /// Sets the most detailed level of events to emit. `None` disables events, because no receiver is installed.
     pub(crate) fn observe(&mut self, level: Option<EventLevel>) {
         self.cx.observe(level);
     }
 
-    /// Records that the wall clock showed `wall_us` microseconds since 1970 at `now`. Without a reading, fencing tokens
-    /// start at 1.
+    /// Records that the wall clock showed `wall_us` microseconds since 1970 at `now`. Fencing tokens are derived from
+    /// the wall clock. Without a reading, they start at 1.
     pub(crate) fn set_wall_clock(&mut self, wall_us: u64, now: Time) {
         self.wall_clock = (now, wall_us);
     }
@@ -148,8 +147,8 @@ impl Coordinator {
         }
     }
 
-    /// Completes the operation that started the decided `round`: an extension, a release, a status request or a forced
-    /// release. Rounds of acquires are ignored.
+    /// Completes the extension, release, status request or forced release that started the decided `round`. Ignores
+    /// rounds of acquires, which handle their own outcome.
     pub(super) fn handle_decision(&mut self, round: RoundId, now: Time) {
         match self.rounds.get(round).map(|votes| votes.owner) {
             Some(Owner::Extension { .. }) => self.complete_extension(round, now),
@@ -161,7 +160,7 @@ impl Coordinator {
         }
     }
 
-    /// Handles the queued output of the nodes and advances ready acquires, until both queues are empty.
+    /// Handles all queued node events and advances all acquires that can continue, until both queues are empty.
     pub(super) fn settle(&mut self, now: Time) {
         if self.closing == Closing::Open && self.cx.outputs.is_empty() && self.ready.is_empty() {
             return;
@@ -219,8 +218,8 @@ impl Coordinator {
         }
     }
 
-    /// Requests a [`Completion::Ready`], which is reported once a quorum is connected, or at once if the client is
-    /// closing.
+    /// Requests a [`Completion::Ready`]. The coordinator reports it once a quorum is connected, or at once if the
+    /// client is closing.
     pub(crate) fn handle_ready(&mut self, now: Time) {
         if self.is_closing() {
             return self.completions.push_back(Completion::Ready);
@@ -244,8 +243,8 @@ impl Coordinator {
         }
     }
 
-    /// Returns true once an attempt can be useful. A quorum must be connected, or the client must have tried to connect
-    /// to every node. The client must also know which nodes' votes count.
+    /// Returns true once an attempt can succeed. For this, a quorum must be connected, or the client must have tried to
+    /// connect to every node. The client must also know which nodes' votes count.
     pub(super) fn is_warm(&self, now: Time) -> bool {
         if self.is_warm {
             return true;
@@ -263,8 +262,8 @@ impl Coordinator {
         self.leases.get(id).map(|lease| lease.lock_info(self.cx.settings.prefix))
     }
 
-    /// Returns each kind of state that is left, with its count. The result is empty once all operations have ended and
-    /// no node has commands left.
+    /// Returns the kinds of state that are left, each with the number of entries. Empty once all operations have ended
+    /// and all commands are answered.
     #[cfg(test)]
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
         let nodes = self.nodes.iter().filter(|node| !node.is_done()).count();

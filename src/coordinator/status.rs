@@ -66,8 +66,9 @@ impl Coordinator {
         Arc::new(Claim::new(keys, value, None, nodes, Time::END))
     }
 
-    /// Completes a status request or a forced release, or starts the second round of a forced release. The call has no
-    /// effect until the round is decided: all nodes have voted, or the node timeout has passed.
+    /// Once the round is decided, completes a status request or a forced release, or starts the second round of a
+    /// forced release. The round is decided when all nodes have voted or the node timeout has passed. An earlier call
+    /// has no effect.
     pub(super) fn complete_survey(&mut self, round: RoundId, now: Time) {
         if self.rounds.get(round).is_none_or(|votes| votes.round().outcome().is_none()) {
             return;
@@ -94,8 +95,8 @@ impl Coordinator {
         }
     }
 
-    /// Starts the second round of a forced release, which asks each node that reported a value to delete that value.
-    /// For the other nodes, the reply to the first round is used again.
+    /// Starts the second round of a forced release, in which each node that reported a value must delete that value.
+    /// For the other nodes, the reply to the first round counts again.
     fn delete_holders(&mut self, call: RoundId, keys: &Keys, found: &VoteCounter, now: Time) {
         let round = self.insert_survey_round(Owner::Deletion { call }, now);
         let mut claims = Vec::new();

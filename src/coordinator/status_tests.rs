@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns the number of nodes that granted the forced release, if the release has ended.
+/// The number of nodes that granted the forced release, once it has ended.
 fn force_released(world: &World, process: usize) -> Option<usize> {
     world.processes[process].completions.iter().find_map(|it| match it {
         Completion::ForceReleased { report, .. } => Some(report.granted()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub(super) struct Survey {
     pub(super) round: RoundId,
-    /// Claims whose unsent commands are cancelled once the round is over.
+    /// The [`Claim`]s of the current round. Once the round is over, their unsent commands are cancelled.
     pub(super) claims: Vec<Arc<Claim>>,
     /// The keys to delete in the second round of a forced release. `None` for the second round itself, and for status
     /// requests.

@@ -1,19 +1,20 @@
 //! A queue of timeouts, used for acquires, leases and rounds.
 //!
-//! A timeout is not removed when it is cancelled or moved. Instead, each method takes a predicate `is_current`, and
-//! drops the outdated timeouts that it finds.
+//! A timeout that is cancelled or moved stays in the queue. Each method takes a predicate `is_current` and drops the
+//! outdated timeouts that it finds.
 
 use crate::protocol::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Minimum number of timeouts at which the queue is compacted. A compaction removes all outdated timeouts.
+/// Minimum number of timeouts at which outdated timeouts are removed from the queue.
 const MIN_COMPACTED: usize = 1 << 10;
 
 #[derive(Debug)]
 pub(super) struct Timers<K> {
     timeouts: BinaryHeap<Reverse<(Time, K)>>,
-    /// Number of timeouts at which the next compaction runs: at least twice the number that the last compaction left.
+    /// Number of timeouts at which outdated timeouts are next removed: at least twice the number that the last removal
+    /// left.
     compact_at: usize,
 }
 
@@ -40,7 +41,8 @@ impl<K: Copy + Ord> Timers<K> {
         None
     }
 
-    /// Removes the earliest current timeout and returns its key. Returns `None` if the timeout has not passed at `now`.
+    /// Removes the earliest current timeout and returns its key. Returns `None` if that timeout has not passed at
+    /// `now`.
     pub(super) fn pop(&mut self, now: Time, is_current: impl Fn(Time, K) -> bool) -> Option<K> {
         self.next(is_current).filter(|at| *at <= now)?;
         self.timeouts.pop().map(|Reverse((_, key))| key)

@@ -1,4 +1,4 @@
-//! Tests of fencing tokens: counters that differ between nodes, and the minimum that a client requests for the
+//! Tests of fencing tokens: counters that differ between nodes, and the minimum that a client requests from the
 //! counters.
 
 use super::AcquireRequest;
@@ -21,8 +21,8 @@ fn token(held: &Held) -> u64 {
     held.shared.claim().fence().and_then(Counters::token).expect("a token")
 }
 
-/// Acquires and releases the lock, then sets the fencing counter of each host to the token plus the host's number in
-/// `ahead`. Returns the token.
+/// Acquires and releases the lock, then sets the fencing counter of each host to the returned token plus the host's
+/// number in `ahead`.
 fn set_counters(world: &mut World, process: usize, ahead: &[u64]) -> u64 {
     let held = world.lock(process, fenced(&["k"]));
     world.release(&held);
@@ -35,7 +35,6 @@ fn set_counters(world: &mut World, process: usize, ahead: &[u64]) -> u64 {
     token(&held)
 }
 
-/// Returns the number of attempts that needed a second round to confirm their fencing token.
 fn confirmations(world: &World, process: usize) -> usize {
     let is_confirmed =
         |event: &&Event| matches!(event, Event::AttemptFinished { confirmation: Some(_), .. });

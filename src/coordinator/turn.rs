@@ -1,4 +1,4 @@
-//! The coordinator's interface for the driver: connections, bytes, timeouts, outputs and getters.
+//! The coordinator's interface for its driver: connections, bytes, timeouts, outputs and getters.
 
 use super::closing::Closing;
 use super::completion::Completion;
@@ -14,13 +14,12 @@ use crate::wire::{NodeFailure, ServerInfo};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
-/// Maximum number of acquire and round timeouts that one call of [`Coordinator::handle_timeout`] handles.
+/// Maximum number of timeouts of acquires and rounds that one call of [`Coordinator::handle_timeout`] handles.
 const MAX_TIMEOUTS: usize = 64;
 
 impl Coordinator {
-    /// Returns the next connection that the driver has to open. The driver obtains the credentials, opens the stream,
-    /// and calls [`handle_connected`](Self::handle_connected) or
-    /// [`handle_connect_failed`](Self::handle_connect_failed).
+    /// Returns the next connection to open. The driver must obtain the credentials, open the stream, and call
+    /// [`handle_connected`](Self::handle_connected) or [`handle_connect_failed`](Self::handle_connect_failed).
     pub(crate) fn poll_connect(&mut self, now: Time) -> Option<ConnectionId> {
         if self.closing == Closing::Closed {
             return None;
@@ -35,14 +34,14 @@ impl Coordinator {
         self.nodes[connection.node].is_open(connection)
     }
 
-    /// Returns true if the driver must take a turn, because a connection had to be opened or bytes had to be written
-    /// since the last call. The call resets this state, so that each reason is reported once.
+    /// Returns true if the driver must now open connections or write bytes. Each call resets the state, so that the
+    /// same reason is reported only once.
     pub(crate) fn poll_turn(&mut self, now: Time) -> bool {
         self.nodes.take_due(now) && self.closing != Closing::Closed
     }
 
     /// Returns true if commands were submitted since the last call. The driver must then call
-    /// [`poll_transmit`](Self::poll_transmit) again, including for connections that had no bytes to write.
+    /// [`poll_transmit`](Self::poll_transmit) again for all connections, even if a connection had no bytes before.
     pub(crate) fn take_submitted(&mut self) -> bool {
         self.nodes.take_submitted()
     }
@@ -60,7 +59,7 @@ impl Coordinator {
         self.cx.settings.node_timeout
     }
 
-    /// Returns the number of acquires without a delivered lease, and the number of attempts in progress.
+    /// Returns the number of acquires that have no lease yet, and the number of attempts in progress.
     #[cfg_attr(not(feature = "test-util"), allow(dead_code))]
     pub(crate) fn acquires(&self) -> (usize, usize) {
         let waiting = self.acquires.iter().filter(|(_, acquire)| !acquire.is_delivered());
@@ -103,15 +102,15 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Handles `bytes` that the driver has read from `connection`. The caller must read the clock for `now` after it
+    /// Handles `bytes` that the driver has read from `connection`. The driver must read the clock for `now` after it
     /// has read the bytes (I3).
     pub(crate) fn handle_bytes(&mut self, connection: ConnectionId, bytes: &[u8], now: Time) {
         self.nodes[connection.node].handle_bytes(connection, bytes, now, &mut self.cx);
         self.settle(now);
     }
 
-    /// Records that `connection` has more bytes to read than the driver reads in one turn. The node is therefore not
-    /// declared stalled.
+    /// Records that the driver could not read all available bytes of `connection` at once. The missing reply may be
+    /// among the unread bytes, so the node is not declared stalled.
     pub(crate) fn handle_backlog(&mut self, connection: ConnectionId, now: Time) {
         let known = self.nodes[connection.node].connection_mut();
         if let Some(known) = known.filter(|known| known.id == connection) {
@@ -129,7 +128,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Returns the bytes to write to `connection`, which can be empty. The caller must read the clock for `now` before
+    /// Returns the bytes to write to `connection`, which may be empty. The driver must read the clock for `now` before
     /// it writes the bytes (I4).
     pub(crate) fn poll_transmit(&mut self, connection: ConnectionId, now: Time) -> &[u8] {
         let node = &mut self.nodes[connection.node];
@@ -140,21 +139,21 @@ impl Coordinator {
         self.nodes[connection.node].to_send(connection)
     }
 
-    /// Records that the driver has taken the first `count` bytes of [`poll_transmit`](Self::poll_transmit), in order to
-    /// write them.
+    /// Records that the driver has copied the first `count` bytes of [`poll_transmit`](Self::poll_transmit) to its
+    /// write buffer.
     pub(crate) fn handle_sent(&mut self, connection: ConnectionId, count: usize) {
         self.nodes[connection.node].handle_sent(connection, count);
     }
 
-    /// Records that the last `count` bytes taken by the driver are still unwritten, because the stream did not accept
-    /// them.
+    /// Records that the last `count` bytes that the driver copied are still unwritten, because the stream did not
+    /// accept them.
     pub(crate) fn handle_unsent(&mut self, connection: ConnectionId, count: usize) {
         self.nodes[connection.node].handle_unsent(connection, count);
     }
 
-    /// Returns true if the driver must read `connection` before the next write, without waiting until the runtime
-    /// reports the connection as readable. The server may have closed the connection while this process was stopped, or
-    /// may have replied while the runtime was blocked.
+    /// Returns true if the driver must read `connection` before the next write, even if the runtime has not reported
+    /// the connection as readable. The server may have closed the connection while this process was stopped, or may
+    /// have replied while the runtime was blocked.
     ///
     /// Returns false if no command is waiting or unanswered.
     pub(crate) fn must_read_first(&self, connection: ConnectionId, now: Time) -> bool {
@@ -198,9 +197,9 @@ impl Coordinator {
         [nodes, others, lease].into_iter().flatten().min()
     }
 
-    /// Handles the timeouts that have passed at `now`: first the ends and renewals of leases, then at most
-    /// [`MAX_TIMEOUTS`] others. The remaining timeouts are left for the next call, so that the driver can notify the
-    /// holders of ended leases between two calls.
+    /// Handles the timeouts that have passed at `now`: first all ends and renewals of leases, then at most
+    /// [`MAX_TIMEOUTS`] other timeouts. The next call handles the remaining ones, so that the driver can notify the
+    /// holders of ended leases in between.
     ///
     /// `was_read` is true if the driver has read all connections since the previous call. If `was_read` is false, no
     /// node is declared stalled.
@@ -266,9 +265,9 @@ impl Coordinator {
         &self.nodes[node].info
     }
 
-    /// Predicts which nodes' grants would not count if new connections reached `servers` at `now`. Returns the reason
-    /// for each node, or `None` if the node's grants would count. An entry of `servers` is `None` if the connection
-    /// failed.
+    /// Predicts for each node whether its grants would count if new connections reached `servers` at `now`. An entry of
+    /// `servers` is `None` if the connection failed. The result contains the reason why a node's grants would not
+    /// count, or `None` if they would count.
     pub(crate) fn preview_guard(
         &self,
         servers: &[Option<ServerInfo>],

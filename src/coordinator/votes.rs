@@ -11,14 +11,14 @@ use std::time::Duration;
 /// If a round is closed later than planned by more than this time, the process is assumed to have been paused.
 const LATE: Duration = Duration::from_millis(5);
 
-/// How much longer a round stays open after a pause of the process, so that replies that arrived during the pause are
-/// read.
+/// How much longer a round stays open after a pause of the process. The client can then read replies that arrived
+/// during the pause.
 const PROLONGED_BY: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Acquire(AcquireId),
-    /// An extension of `lease`. The nodes that grant the extension keep the keys until `until`.
+    /// An extension of `lease`. Nodes that grant the extension keep the keys until `until`.
     Extension {
         lease: LeaseId,
         cause: Cause,
@@ -37,7 +37,7 @@ pub(super) enum Owner {
 pub(super) enum Cause {
     Requested,
     Renewal,
-    /// A check whether the lease is still held, after a key changed or a node's clock stepped.
+    /// Checks that the lease is still held, after a key has changed or a node's clock has stepped.
     Check,
 }
 
@@ -49,39 +49,37 @@ pub(super) struct VoteCounter {
     t1: Time,
     round: Round,
     replies: Box<[Option<Reply>]>,
-    /// Whether the round was already kept open longer because of a pause of the process.
     was_prolonged: bool,
-    /// How long the round was open when it was closed before all nodes had voted. `None` if the votes decided the
-    /// round.
+    /// Time from the start of the round to its close, if the round was closed before the votes decided it.
     closed_after: Option<Duration>,
     unconnected: NodeSet,
-    /// The connected nodes to which the command was not sent in time.
+    /// Connected nodes to which the command was not sent in time.
     unsent_to: NodeSet,
-    /// Whether the client read replies late, because many attempts were in progress.
+    /// Whether the client may have read replies late, because many attempts were in progress.
     is_crowded: bool,
-    /// Nodes to which the command was not written, because the round had already been decided. They hold no key of it.
+    /// Nodes to which the command was not written, because the round had already been decided. These nodes hold no key
+    /// of this attempt.
     not_asked: NodeSet,
 }
 
-/// A node's reply. Grants are stored without a box, to save memory: each lease keeps the replies to its acquire.
+/// A node's reply. Grants are stored without a box to save memory, because each lease keeps the replies to its acquire.
 #[derive(Clone, Debug)]
 struct Reply {
-    /// When the reply was read, in nanoseconds. The time is never zero, so an `Option<Reply>` needs no extra space.
+    /// When the reply was read, in nanoseconds. `NonZeroU64` lets an `Option<Reply>` use no extra space.
     at: NonZeroU64,
-    /// The answer, or `None` for a grant that counts at once.
+    /// `None` for a grant that counts at once.
     content: Option<Box<Content>>,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// A grant that counts as a vote only from this time on, because the node's clock has stepped forward (I15).
+    /// A grant that counts only from this time on, because the node's clock has stepped forward (I15).
     Deferred(Time),
     Other(Answer),
 }
 
 impl VoteCounter {
-    /// Creates the vote counter for `round`. `t1` must be read from the clock before the first command of the round is
-    /// sent.
+    /// `t1` must be read from the clock before the first command of the round is sent.
     pub(super) fn new(owner: Owner, round: Round, t1: Time, close_at: Time) -> Self {
         Self {
             owner,
@@ -103,7 +101,7 @@ impl VoteCounter {
     }
 
     /// Returns true if the round must be closed at `now`. If the process was paused and nodes in `connected` have not
-    /// voted, the round is first kept open a little longer, at most once.
+    /// voted, first keeps the round open for [`PROLONGED_BY`], at most once.
     pub(super) fn is_due(&mut self, connected: NodeSet, now: Time) -> bool {
         if now < self.close_at {
             return false;
@@ -123,7 +121,7 @@ impl VoteCounter {
     }
 
     /// Records the reply of `node`, which was read at `now`, and counts its vote. Returns the outcome if this vote
-    /// decided the round. Further replies of the same node are ignored (I1).
+    /// decided the round. Only the first reply of each node counts (I1).
     pub(super) fn handle_reply(
         &mut self,
         node: NodeId,
@@ -168,8 +166,8 @@ impl VoteCounter {
         outcome
     }
 
-    /// If the round was closed without all votes, records the nodes that have not voted and for which `is_held_up`
-    /// returns true: they did not receive their command in time. `is_crowded` is true if many attempts were in
+    /// If the round was closed before all nodes had voted, records the missing nodes to which this client did not send
+    /// the command in time. `is_held_up` returns true for these nodes. `is_crowded` is true if many attempts were in
     /// progress.
     pub(super) fn record_held_up(&mut self, is_crowded: bool, is_held_up: impl Fn(NodeId) -> bool) {
         self.is_crowded = is_crowded;
@@ -178,13 +176,13 @@ impl VoteCounter {
         }
     }
 
-    /// Records the nodes that had received no command when the attempt was decided.
+    /// Records the nodes to which the command had not been written when the attempt was decided.
     pub(super) fn record_not_asked(&mut self, is_not_asked: impl Fn(NodeId) -> bool) {
         self.not_asked = self.silent().filter(|node| is_not_asked(*node)).collect();
     }
 
-    /// Records that the command for `node` was cancelled after the decision. The node may have no conflicting key, and
-    /// will send no push.
+    /// Records that the command for `node` was cancelled because the round had been decided. The node may hold no
+    /// conflicting key, and will push no deletion.
     pub(super) fn handle_not_asked(&mut self, node: NodeId) {
         self.not_asked.insert(node);
     }
@@ -204,8 +202,8 @@ impl VoteCounter {
         self.round.quorum().ids().filter(move |node| !votes.contains(*node))
     }
 
-    /// Returns true if the round failed because this client was overloaded: it sent commands or read replies too late.
-    /// Returns false if the nodes that failed for other reasons had already made a quorum impossible.
+    /// Returns true if the round failed because this client was overloaded, so that it sent commands or read replies
+    /// too late. Returns false if too many nodes failed for other reasons for a quorum to be possible.
     pub(super) fn is_overloaded(&self) -> bool {
         let silent: NodeSet = self.silent().collect();
         let has_failed = |node: NodeId| match self.reply(node) {
@@ -221,8 +219,8 @@ impl VoteCounter {
         self.round.granted().contains(node)
     }
 
-    /// Returns when the conflicting key on `node` expires. Returns `None` if the node reported no expiry, or if it will
-    /// not push the key's deletion.
+    /// Returns the time at which the conflicting key on `node` expires. Returns `None` if the node reported no expiry,
+    /// or if it will not push the key's deletion.
     pub(super) fn pushed_expiry(&self, node: NodeId) -> Option<Time> {
         let reply = self.reply(node)?;
         match reply.conflict()? {
@@ -241,8 +239,8 @@ impl VoteCounter {
         holders.all(|other| other == Some(holder)).then_some(holder)
     }
 
-    /// Returns the earliest time at which the vote of one more node will count. Considers only nodes whose grants did
-    /// not count in this round.
+    /// Of the nodes whose grants did not count in this round, returns the earliest time at which the vote of one counts
+    /// again.
     pub(super) fn counts_again_at(&self) -> Option<Time> {
         let again = |node: NodeId| {
             let reply = self.reply(node)?;
@@ -259,21 +257,21 @@ impl VoteCounter {
         self.round.quorum().ids().filter_map(again).min()
     }
 
-    /// Returns the nodes that reported a conflicting key, each with the key's index in the claim.
+    /// Returns the nodes that reported a conflicting key, each with the key's index in the acquire.
     pub(super) fn conflicts(&self) -> Vec<(NodeId, usize)> {
         let ids = self.round.quorum().ids();
         ids.filter_map(|node| Some((node, self.reply(node)?.conflict()?.key_index))).collect()
     }
 
-    /// Returns the index of the conflicting key that most nodes reported. In a tie, the key that the node with the
-    /// lowest index reported is chosen.
+    /// Returns the index of the conflicting key that most nodes reported. In a tie, returns the key reported by the
+    /// node with the lowest index.
     pub(super) fn main_conflict(&self) -> Option<usize> {
         let places: Vec<_> = self.conflicts().into_iter().map(|(_, place)| place).collect();
         let count = |place: &usize| places.iter().filter(|other| *other == place).count();
         places.iter().rev().max_by_key(|place| count(place)).copied()
     }
 
-    /// Returns the reply of `node`, or `None` if the node has granted the command or has not replied.
+    /// Returns the reply of `node`. Returns `None` if the node has granted the command or has not replied.
     pub(super) fn refusal(&self, node: NodeId) -> Option<&Answer> {
         self.reply(node)?.other()
     }
@@ -297,7 +295,7 @@ impl VoteCounter {
         Report::new(self.round.quorum().needed(), nodes).with_retry_after(retry_after)
     }
 
-    /// Returns why `node` had not replied when the round was closed.
+    /// Returns the reason for which `node` had not replied when the round was closed, `after` its start.
     fn missing_reply_cause(&self, node: NodeId, after: Duration) -> NodeFailure {
         if self.unconnected.contains(node) {
             NodeFailure::Connecting(after)
@@ -314,7 +312,7 @@ impl VoteCounter {
 }
 
 impl Reply {
-    /// Creates a reply. Drops the fencing counter of a grant, which the round has already recorded.
+    /// Drops the fencing counter of a grant, which the round has already recorded.
     fn new(answer: Answer, now: Time) -> Self {
         let content = match answer {
             Answer::Granted(Grant { counts_from, .. }) => counts_from.map(Content::Deferred),
@@ -349,8 +347,8 @@ impl Reply {
         Some(Holder::new(value.clone()?, remaining.and_then(RemainingTtl::duration)))
     }
 
-    /// Returns the vote to show in a report. `is_uncounted_grant` is true for a deferred grant that did not begin to
-    /// count before the round ended.
+    /// Returns the vote to show in a report. `is_uncounted_grant` is true for a deferred grant whose time to count had
+    /// not come when the round ended.
     fn node_vote(&self, is_uncounted_grant: bool) -> NodeVote {
         match self.content.as_deref() {
             Some(Content::Deferred(from)) if is_uncounted_grant => {

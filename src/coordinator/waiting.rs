@@ -16,8 +16,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum delay between the deletion of a key and the attempt of the set that gets the turn for the key. If a set can
-/// try only later, the next watcher is notified as well.
+/// Maximum delay between the deletion of a key and the attempt of the multi-key acquire that was notified. If the
+/// acquire must wait longer, the next waiting acquire is notified as well.
 const PROMPT: Duration = Duration::from_millis(5);
 
 pub(super) struct WaitQueues {
@@ -26,9 +26,9 @@ pub(super) struct WaitQueues {
     pub(super) queues: HashMap<Key, Queue>,
     sets: Sets,
     last_place: u64,
-    /// Number of checks whether a waiting acquire can try again.
+    /// Counts the checks whether a waiting acquire can try again, for tests of the cost of a release.
     pub(super) checks: u64,
-    /// Empty queues that are kept because other clients compete for their keys, each with the time of its next check.
+    /// Empty queues that are kept because other clients compete for their keys, each with the time of the next check.
     remembered: VecDeque<(Time, Key)>,
 }
 
@@ -70,7 +70,8 @@ impl WaitQueues {
         queue.promote(&mut self.waiters);
     }
 
-    /// Removes the acquire from its queue. If the queue gets a new head, adds the head to `ready`.
+    /// Removes the acquire from its queue. If another acquire becomes the head of the queue, adds that acquire to
+    /// `ready`.
     fn exit(&mut self, acquire: AcquireId, now: Time, ready: &mut Vec<AcquireId>) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         let Some((key, place)) = waiter.queue.take() else { return };
@@ -90,7 +91,7 @@ impl WaitQueues {
         remove_if_over(entry, &mut self.remembered, now);
     }
 
-    /// Removes the empty queues that are no longer needed, because no other client has competed for their keys
+    /// Removes empty queues that were kept because of competing clients, if no other client has competed for the key
     /// recently.
     fn forget_rivals(&mut self, now: Time) {
         while self.remembered.front().is_some_and(|(at, _)| *at <= now)
@@ -127,7 +128,7 @@ impl WaitQueues {
         }
     }
 
-    /// Records that the acquire has won its attempt. The caller must call [`leave`](Self::leave) next.
+    /// Records that the attempt of the acquire was granted. The caller must then call [`leave`](Self::leave).
     pub(super) fn handle_win(&mut self, acquire: AcquireId) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         waiter.waiting.handle_win();
@@ -135,8 +136,8 @@ impl WaitQueues {
         self.sets.pass_on(acquire);
     }
 
-    /// Handles a refused attempt. Moves the acquire to the queue of the key that conflicts on most nodes, and schedules
-    /// its next attempt.
+    /// Handles a refused attempt: moves the acquire to the queue of the key that conflicts on most nodes, and schedules
+    /// the next attempt.
     pub(super) fn handle_refusal(
         &mut self,
         acquire: AcquireId,
@@ -178,7 +179,7 @@ impl WaitQueues {
         }
     }
 
-    /// Handles the refusal of an attempt that only `node` received. The node sends a push when the key is deleted.
+    /// Handles the refusal of an attempt that contacted only `node`, which will push the deletion of the key.
     pub(super) fn handle_single_refusal(
         &mut self,
         acquire: AcquireId,
@@ -194,8 +195,8 @@ impl WaitQueues {
         waiter.waiting.handle_single_refusal(node, self.quorum, now, random);
     }
 
-    /// Makes a refused set watch all conflicting keys that nodes have reported so far. Returns true if enough nodes are
-    /// free for another attempt.
+    /// Makes a refused multi-key acquire wait for the deletion of all conflicting keys that nodes have reported so far.
+    /// Returns true if enough nodes are already free for another attempt.
     pub(super) fn handle_conflicts(
         &mut self,
         acquire: AcquireId,
@@ -288,8 +289,8 @@ impl WaitQueues {
         true
     }
 
-    /// Handles the end of this client's lease on `key`, after the lease's releases were submitted. The key is free from
-    /// `at` onwards. `has_rivals` is true if another client tried to acquire the key.
+    /// Handles the end of this client's lease on `key`. The lease's releases must already be submitted. The key is free
+    /// from `at` onwards. `has_rivals` is true if another client tried to acquire the key.
     pub(super) fn handle_release(
         &mut self,
         key: &Key,
@@ -320,8 +321,9 @@ impl WaitQueues {
         self.notify_sets(key, votes, now, ready);
     }
 
-    /// Schedules attempts of the sets that watch the deleted `key`, longest-waiting set first. Stops at the first set
-    /// that can try within [`PROMPT`], which gets the turn for the key.
+    /// Schedules attempts of the multi-key acquires that wait for the deleted `key`, longest-waiting acquire first.
+    /// Stops at the first acquire that can try within [`PROMPT`]. Only that acquire may then try to get the key, until
+    /// its attempt ends.
     fn notify_sets(&mut self, key: &[u8], votes: &Votes, now: Time, ready: &mut Vec<AcquireId>) {
         while let Some(Candidate { acquire, from }) = self.sets.next_candidate(key) {
             let is_first = self.waiters.get(acquire).is_some_and(|it| it.waiting.is_first());
@@ -344,21 +346,21 @@ impl WaitQueues {
         self.waiters.get(acquire)?.waiting.try_at()
     }
 
-    /// Returns the time before which the acquire must not start an attempt, because it lost a race or because this
+    /// Returns the time before which the acquire must not start an attempt, because it has lost a race or because this
     /// client held the lock last.
     pub(super) fn rests_until(&self, acquire: AcquireId) -> Option<Time> {
         self.waiters.get(acquire).map(|waiter| waiter.waiting.rests_until())
     }
 
-    /// Returns the nodes that reported the deletion of the key, if the next attempt must contact a single node first.
-    /// Returns `None` if the attempt contacts all nodes at once.
+    /// If the next attempt must contact a single node first, returns the nodes that have reported the deletion of the
+    /// key. Returns `None` if the attempt contacts all nodes at once.
     pub(super) fn asks_one_of(&self, acquire: AcquireId) -> Option<NodeSet> {
         // For several keys, nodes can report different conflicts.
         let waiter = self.waiters.get(acquire).filter(|waiter| !waiter.is_set())?;
         waiter.waiting.asks_one_first().then(|| waiter.waiting.freed())
     }
 
-    /// Returns the votes of the last refused attempt of the head of the acquire's queue.
+    /// Returns the votes of the last refused attempt by the head of the acquire's queue.
     pub(super) fn refused(&self, acquire: AcquireId) -> Option<&Arc<VoteCounter>> {
         let (key, _) = self.waiters.get(acquire)?.queue.as_ref()?;
         self.queues.get(key)?.refused.as_ref()

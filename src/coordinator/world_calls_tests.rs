@@ -1,4 +1,4 @@
-//! Methods of the simulated [`World`] that inject faults, and that make calls for its processes.
+//! Methods of the simulated [`World`] that inject faults, and that acquire and release locks in its processes.
 
 use super::world_tests::{Delivery, HostState, World, ms};
 use super::{
@@ -57,8 +57,8 @@ fn is_to(delivery: &Delivery, host: usize) -> bool {
 }
 
 impl World {
-    /// Changes the state of the host. A `Down` host closes its connections. A host that is `Up` again handles the bytes
-    /// that arrived while it was hung.
+    /// A `Down` host closes its connections. A host that is `Up` again handles the bytes that arrived while it was
+    /// hung.
     pub(super) fn set_state(&mut self, host: usize, state: HostState) {
         self.hosts[host].state = state;
         if state == HostState::Down {
@@ -76,8 +76,7 @@ impl World {
         }
     }
 
-    /// Breaks all connections of the host for the clients. The server still executes the commands that were sent
-    /// before.
+    /// The server still executes the commands that were sent before.
     pub(super) fn cut(&mut self, host: usize) {
         let peers: Vec<_> = self.hosts[host].peers.values().copied().collect();
         for (process, connection) in peers {
@@ -119,7 +118,7 @@ impl World {
         self.deliveries.retain(|_, delivery| !is_to(delivery, host));
     }
 
-    /// Returns the number of commands of this `kind` that were sent by `process` and were answered or have failed.
+    /// Counts commands that were answered or have failed.
     pub(super) fn finished(&self, process: usize, kind: CommandKind) -> usize {
         let is_one = |event: &&Event| matches!(event, Event::CommandFinished { command, .. } if *command == kind);
         self.processes[process].events.iter().filter(is_one).count()
@@ -134,7 +133,7 @@ impl World {
         self.hosts[host].server.set_trouble(trouble);
     }
 
-    /// Kills the host's server and starts it again without its data.
+    /// The server loses its data.
     pub(super) fn restart(&mut self, host: usize) {
         let state = self.hosts[host].state;
         self.set_state(host, HostState::Down);
@@ -206,7 +205,6 @@ impl World {
         (0..self.hosts.len()).filter(|node| count(node) > 1).count()
     }
 
-    /// Returns the number of hosts on which `key` exists.
     pub(super) fn copies(&self, key: &str) -> usize {
         let has_key = |host: &usize| {
             let keys = self.hosts[*host].server.keys(self.wall_us(*host));
@@ -241,7 +239,6 @@ impl World {
         }
     }
 
-    /// Runs the world until the acquire has ended. Takes and returns the lease, or returns the error.
     pub(super) fn acquired(
         &mut self,
         process: usize,
@@ -285,7 +282,6 @@ impl World {
         self.processes[process].events.iter().filter_map(lost).collect()
     }
 
-    /// Asserts that no process has any state left. All its operations must have ended.
     pub(super) fn assert_idle(&mut self) {
         for (place, process) in self.processes.iter().enumerate() {
             let left = process.coordinator.left();

@@ -1,5 +1,4 @@
-//! A simulated world for tests: several coordinators and in-process model servers, in one thread and on a virtual
-//! clock.
+//! A simulated world: several coordinators and in-process model servers, in one thread and on a virtual clock.
 
 use super::{Completion, ConnectionId, Coordinator, NodeSettings, RoundId, Settings};
 use crate::observe::EventLevel;
@@ -13,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Wall-clock time of all servers at the origin of the virtual clock, in microseconds.
+/// Wall-clock time at the origin of the virtual clock, in microseconds.
 const WALL_US: u64 = 1_700_000_000_000_000;
 
 const UPTIME: Duration = Duration::from_secs(1_000);
@@ -28,34 +27,31 @@ pub(super) struct World {
     pub(super) now: Time,
     pub(super) hosts: Vec<Host>,
     pub(super) processes: Vec<Process>,
-    /// One-way delay between a client and a server.
     pub(super) delay: Duration,
-    /// Maximum additional random delay.
     pub(super) jitter: Duration,
-    /// Whether some writes and reads are split into smaller parts.
+    /// Whether some writes and reads are split at random.
     pub(super) splits: bool,
     pub(super) random: StdRng,
     pub(super) deliveries: BTreeMap<(Time, u64), Delivery>,
     pub(super) serial: u64,
-    /// Connections whose bytes the network drops, in both directions.
+    /// Connections whose bytes are lost in both directions.
     pub(super) dead: Vec<(usize, ConnectionId)>,
 }
 
 pub(super) struct Host {
     pub(super) server: Server,
-    /// How far the host's wall clock is ahead of the virtual clock, in microseconds.
+    /// How far the host's wall clock is ahead of the virtual clock.
     pub(super) ahead_us: u64,
     /// Drift of the host's wall clock, in microseconds per second.
     pub(super) gains_us: i64,
     pub(super) state: HostState,
-    /// Bytes that arrived while the host was hung, to be handled once the host is `Up` again.
+    /// Bytes that arrived while the host was hung.
     pub(super) held: VecDeque<Delivery>,
     pub(super) peers: BTreeMap<ConnId, (usize, ConnectionId)>,
     pub(super) trouble: Option<Trouble>,
-    /// If a command contains this word, the server or a proxy in front of it closes the connection. Empty to disable
-    /// this fault.
+    /// If a command contains this word, the server closes the connection. Empty to disable this fault.
     pub(super) closes_on: &'static str,
-    /// Commands that contain this word are dropped before they reach the server. Empty to disable this fault.
+    /// Commands that contain this word do not reach the server. Empty to disable this fault.
     pub(super) drops_commands_with: &'static str,
 }
 
@@ -70,16 +66,15 @@ pub(super) enum HostState {
 pub(super) struct Process {
     pub(super) coordinator: Coordinator,
     pub(super) streams: BTreeMap<ConnectionId, ConnId>,
-    /// For each connection and direction, the arrival time of the last bytes sent so far. `true` is the direction to
-    /// the server.
+    /// When the last bytes sent so far arrive, for each connection and direction. `true` is the direction to the
+    /// server.
     pub(super) arrivals: BTreeMap<(ConnectionId, bool), Time>,
     pub(super) completions: Vec<Completion>,
     pub(super) extended: Vec<(RoundId, Extended)>,
     pub(super) drops_extensions: bool,
     pub(super) events: Vec<Event>,
-    /// Number of writes to connections.
     pub(super) sent: u64,
-    /// Whether the last turn wrote only a part of the available bytes.
+    /// Whether the process wrote only a part of the available bytes when it last ran.
     pub(super) writes_on: bool,
     pub(super) frozen_until: Time,
 }
@@ -93,8 +88,7 @@ pub(super) enum Delivery {
 }
 
 impl World {
-    /// Creates a world of `count` servers, which have run for longer than the quarantine period. The votes of all
-    /// servers therefore count.
+    /// All servers have run for long enough that their votes count.
     pub(super) fn new(count: usize, seed: u64) -> Self {
         let host = |place: usize| {
             let run_id = format!("{place:040}");
@@ -174,7 +168,6 @@ impl World {
         self.processes.len() - 1
     }
 
-    /// Starts a process, and runs the world until the client of the process is ready. Returns the index of the process.
     pub(super) fn connected(&mut self) -> usize {
         let process = self.process();
         self.processes[process].coordinator.handle_ready(self.now);
@@ -200,7 +193,7 @@ impl World {
         self.processes[process].frozen_until > self.now
     }
 
-    /// Returns the time at which a frozen process can handle `delivery`. Returns `None` if the process is not frozen.
+    /// Returns the time at which a frozen process can handle `delivery`, or `None` if the process is not frozen.
     fn postponed(&self, delivery: &Delivery) -> Option<Time> {
         let (Delivery::Connect { process, .. }
         | Delivery::ToClient { process, .. }
@@ -309,8 +302,7 @@ impl World {
         delivery.into_iter().chain(timeouts).chain(expiry).min()
     }
 
-    /// Runs the world until `is_done` returns true, but at most until `limit`. Returns whether `is_done` has returned
-    /// true.
+    /// Returns false if the world has reached `limit` before `is_done` returned true.
     pub(super) fn run_until(&mut self, limit: Time, is_done: impl Fn(&Self) -> bool) -> bool {
         let (mut turns, mut spins) = (0_u32, 0_u32);
         loop {

@@ -1,4 +1,4 @@
-//! Handling of a client's alarm: timeouts, and turns in place of a task that its runtime runs late.
+//! Handles a client's alarm: timeouts, and the I/O of a task that its runtime does not run in time.
 
 use super::lateness::LATE_TASK_INTERVAL;
 use super::shared::{Engine, IDLE, State, Thread};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Delay before the alarm fires again if it could not take a turn, because another thread was taking one.
+/// Delay before the alarm fires again if another thread was using the connections.
 const RETRY_DELAY: Duration = Duration::from_millis(1);
 
 impl OnAlarm for Engine {
@@ -30,8 +30,9 @@ impl Engine {
         self.handle_timeout(turn.is_some())
     }
 
-    /// Handles the timeouts that have passed. Returns when the alarm must fire next, or `None` if the client is closed.
-    /// `was_read` is true if all connections were read before this call and no other thread may still be reading them.
+    /// Handles the timeouts that have passed. Returns the time at which the alarm must fire next, or `None` if the
+    /// client is closed. `was_read` is true if all connections were read before this call and no other thread may still
+    /// be reading them.
     fn handle_timeout(&self, was_read: bool) -> Option<Time> {
         let (next, late) = self.with_state(Thread::Timer, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {

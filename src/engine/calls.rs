@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// A future that resolves to the completion of a request. Resolves to `None` if the request was to release a lease that
-/// the coordinator no longer has. Dropping the future cancels an acquire, a status request or a forced release. Other
-/// operations continue.
+/// was already released. Dropping the future cancels an acquire, a status request or a forced release. Other operations
+/// continue.
 pub(crate) struct Call {
     engine: Arc<Engine>,
     slot: Arc<CallSlot>,
-    /// Whether the call has not been polled yet. The first poll follows the submission, so it skips the check for a
-    /// fork.
+    /// Whether the call was never polled. The first poll skips the check for a fork, because the submission has just
+    /// made it.
     is_new: bool,
     is_over: bool,
 }
@@ -30,8 +30,8 @@ impl Call {
 }
 
 impl Engine {
-    /// Submits a request, and returns the call that awaits its completion. `submit` returns `None` if the coordinator
-    /// has no lease to release. The caller must have checked that the engine is usable.
+    /// Submits a request, and returns the [`Call`] that awaits the completion. `submit` returns `None` if the lease to
+    /// release was already released. The caller must have checked that the engine is usable.
     pub(crate) fn call(
         self: &Arc<Self>,
         submit: impl FnOnce(&mut Coordinator, Time) -> Option<CallId> + Send + 'static,
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// Submits the release of a lease without waiting for the result. Calls `keep` with the nodes' replies to the
-    /// acquire of the lease, if the coordinator still has them.
+    /// lease's acquire, if the coordinator still has these replies.
     pub(crate) fn request_drop(
         &self,
         lease: LeaseId,
@@ -79,8 +79,7 @@ impl Engine {
         });
     }
 
-    /// Submits the release of every lease. Returns the first key of each lease, and the call that awaits the completion
-    /// of the release.
+    /// Submits the release of every lease. Returns the first key of each lease, and the call that awaits the release.
     pub(super) fn release_all(self: &Arc<Self>) -> Vec<(Key, Call)> {
         let calls = self.with_usable_state(|state, now| {
             let released = state.coordinator.handle_release_all(now);

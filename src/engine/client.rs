@@ -1,4 +1,4 @@
-//! The operations of a client, which its engine executes.
+//! The operations of a client, which the engine executes.
 
 use super::calls::Call;
 use super::failure::EngineFailure;
@@ -22,8 +22,8 @@ use std::time::Duration;
 /// The state that a client's handles and leases share. The connections are closed after the last handle and the last
 /// lease are dropped.
 ///
-/// If the coordinator panics or the process is forked, the next call creates a new engine. The protection against
-/// restarted nodes treats the new engine as a new client.
+/// If the coordinator panics or the process is forked, the next call creates a new engine. The restart guard treats the
+/// new engine as a new client.
 pub(crate) struct Client {
     first: Arc<Engine>,
     new_engine: Box<dyn Fn() -> Arc<Engine> + Send + Sync>,
@@ -41,7 +41,7 @@ pub(crate) struct AcquiredLease {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: LeaseId,
     pub(crate) shared: Arc<SharedLease>,
-    /// When the successful attempt started (T1). The lease's validity is measured from this time.
+    /// When the successful attempt started. The lease's validity is measured from this time.
     pub(crate) since: Time,
 }
 
@@ -57,7 +57,8 @@ impl Client {
         Self { first, new_engine: Box::new(new_engine), is_closed: AtomicBool::new(false) }
     }
 
-    /// Returns the current engine. If the last engine has panicked or belongs to the parent process, creates a new one.
+    /// Returns the current engine. Creates a new engine if the last one has panicked or belongs to the parent of a
+    /// forked process.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         let mut engine = &self.first;
         while !engine.is_usable() {
@@ -72,7 +73,7 @@ impl Client {
         engine
     }
 
-    /// Returns the current engine without creating one. Returns `None` if no usable engine exists.
+    /// Returns the current engine, or `None` if no usable engine exists.
     fn known_engine(&self) -> Option<&Arc<Engine>> {
         let mut engine = &self.first;
         while !engine.is_usable() {
@@ -107,7 +108,7 @@ impl Client {
         Ok(PendingAcquire { engine: engine.clone(), call, is_renewed })
     }
 
-    /// Submits a request and waits for its completion. Returns `None` if the coordinator panics.
+    /// Submits a request and waits for the completion. Returns `None` if the coordinator panics.
     async fn call(
         &self,
         submit: impl FnOnce(&mut Coordinator, Time) -> RoundId + Send + 'static,
@@ -139,13 +140,13 @@ impl Client {
         }
     }
 
-    /// Submits the release of `claim`, whose lease was acquired by another engine of this client.
+    /// Submits the release of keys that another engine of this client has acquired.
     pub(crate) fn release_claim(&self, claim: Arc<Claim>) -> Call {
         self.engine().call(move |it, now| Some(CallId::Round(it.handle_release_claim(&claim, now))))
     }
 
-    /// Releases all leases and waits for the results. Returns the first key of each lease with the completion of its
-    /// release, or `None` if the coordinator panics.
+    /// Releases all leases and waits for the results. Returns the first key of each lease with the completion of the
+    /// release, or with `None` if the coordinator has panicked.
     pub(crate) async fn release_all(&self) -> Vec<(Key, Option<Completion>)> {
         let mut ended = Vec::new();
         for (key, call) in self.engine().release_all() {

@@ -1,4 +1,4 @@
-//! The alarm of a client. It is set when the client's first task starts, and cancelled when the client is closed.
+//! The alarm of a client. The first task of the client sets the alarm, and closing the client cancels it.
 
 use crate::protocol::Time;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use crate::time::Alarm;
 
 pub(super) struct ClientAlarm {
     alarm: Mutex<Option<Alarm>>,
-    /// The next time at which the alarm fires, in nanoseconds. `u64::MAX` until that time is known.
+    /// When the alarm fires next, in nanoseconds. `u64::MAX` until that time is known.
     at: AtomicU64,
 }
 
@@ -18,8 +18,8 @@ impl Default for ClientAlarm {
 }
 
 impl ClientAlarm {
-    /// Creates the alarm by calling `set`, unless the alarm exists. `set` must create an alarm that fires at once. This
-    /// first firing determines when the alarm fires next.
+    /// Creates the alarm by calling `set`, unless the alarm exists. `set` must create an alarm that fires at once.
+    /// Handling this first firing determines the next one.
     pub(super) fn set(&self, set: impl FnOnce() -> Alarm) {
         let mut alarm = lock(&self.alarm);
         if alarm.is_none() {
@@ -33,7 +33,6 @@ impl ClientAlarm {
         drop(alarm);
     }
 
-    /// Ensures that the alarm fires at `at` or earlier.
     pub(super) fn fire_by(&self, at: Time) {
         // Usually, the alarm is already set to an earlier time, and the load suffices.
         if at.as_nanos() < self.at.load(Ordering::SeqCst)
@@ -44,7 +43,7 @@ impl ClientAlarm {
         }
     }
 
-    /// Records that the alarm is firing. Later calls of [`fire_by`](Self::fire_by) schedule the next firing.
+    /// Records that the alarm is firing, so that later calls of [`fire_by`](Self::fire_by) schedule the next firing.
     pub(super) fn handle_firing(&self) {
         self.at.store(u64::MAX, Ordering::SeqCst);
     }

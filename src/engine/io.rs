@@ -8,13 +8,13 @@ use std::io;
 use std::ops::Range;
 use tokio::task::AbortHandle;
 
-/// Number of bytes after which a turn stops reading a connection. The next turn reads the rest.
+/// Number of bytes after which the driver stops reading a connection to serve the others. The remaining bytes are read
+/// when the task runs again.
 pub(super) const MAX_READ: usize = 64 << 10;
 
 pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
 
-/// A client's open connections, the connections that are being opened, and the input that was not passed to the
-/// coordinator yet.
+/// A client's connections, and the input that was not yet passed to the coordinator.
 #[derive(Default)]
 pub(super) struct Io {
     pub(super) opening: Vec<Opening>,
@@ -37,9 +37,8 @@ pub(super) struct OpenConnection {
     pub(super) stream: Box<dyn Stream>,
     pub(super) unsent: Vec<u8>,
     pub(super) budget: usize,
-    /// Whether the current turn reads the socket directly, without waiting until the runtime reports it as readable.
+    /// Whether the socket is read directly, without waiting until the runtime reports it as readable.
     pub(super) is_direct: bool,
-    /// Number of times that the task has yielded to callers since the last read.
     pub(super) yields: u32,
 }
 

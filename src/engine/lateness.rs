@@ -1,19 +1,19 @@
-//! Detects that a runtime runs the client's task late, because the runtime is blocked or its owner does not drive it.
+//! Detects that a runtime does not run the client's task in time, because the runtime is blocked or its owner does not
+//! drive it.
 
 use crate::protocol::Time;
 use std::time::Duration;
 
-/// Time within which a runtime should run a task that was woken. If the task has not run after this time, it is late.
+/// Time within which a runtime must run a task that was woken. After this time, the task is late.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// Interval at which the alarm takes turns in place of a late task, while a node's reply is expected.
+/// Interval at which the alarm polls the connections in place of a late task, while a node's reply is expected.
 pub(super) const LATE_TASK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Minimum time between two replacements of the client's task.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Lateness {
-    /// Time after its wake-up at which a task counts as late: [`LIMIT`] or half the node timeout, whichever is shorter.
     limit: Duration,
     /// Whether the client is pinned to one runtime. The tasks of a pinned client are not replaced.
     is_pinned: bool,

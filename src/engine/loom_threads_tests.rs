@@ -42,8 +42,7 @@ impl Wake for Thread {
     }
 }
 
-/// Runs `future` on this thread, which sleeps between wake-ups. If a wake-up is missing, loom reports that the thread
-/// sleeps indefinitely.
+/// If a wake-up is missing, loom reports that the thread sleeps indefinitely.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let thread = Arc::<Thread>::default();
     let waker = Waker::from(thread.clone());
@@ -65,7 +64,7 @@ pub(super) fn serve(client: &MemoryClient) -> bool {
     true
 }
 
-/// Returns the handle of a runtime that is never driven, so that it runs no tasks.
+/// A runtime that is never driven, so that it runs no tasks.
 pub(super) fn runtime() -> Handle {
     static RUNTIME: LazyLock<Runtime> =
         LazyLock::new(|| tokio::runtime::Builder::new_current_thread().build().expect("a runtime"));

@@ -60,7 +60,7 @@ struct Node {
     unread: BTreeMap<ConnId, Unread>,
 }
 
-/// Bytes that the node has sent and the client has not read yet, and the waker of the reading task.
+/// Bytes that the node has sent and the client has not read yet.
 #[derive(Default)]
 struct Unread {
     bytes: VecDeque<u8>,
@@ -170,7 +170,7 @@ impl MemoryClient {
         assert_eq!(self.engine.with(|it, now| it.is_ready(now)), Some(true));
     }
 
-    /// Takes enough turns to exchange all bytes with the node.
+    /// Exchanges all bytes with the node.
     pub(crate) fn run(&self) {
         for _ in 0..8 {
             self.turn();

@@ -1,8 +1,8 @@
 //! The driver of the [coordinator](crate::coordinator): sockets, timers, and the completion of calls.
 //!
-//! Each client has one [`Engine`], which has a task on a runtime. The task works in turns: in each turn, it reads and
-//! writes the connections of all nodes. Any other thread of the client can take a turn in place of the task. Client
-//! handles submit requests to the engine and await their completion.
+//! Each client has one [`Engine`] and one task on a runtime. The task works in turns: in each turn, it reads and writes
+//! the connections of all nodes. If the runtime does not run the task in time, another thread of the client can take a
+//! turn. Client handles submit requests to the engine and await their completion.
 
 mod alarm;
 mod calls;
@@ -36,21 +36,18 @@ pub(crate) use slot::CallId;
 use crate::coordinator::LeaseId;
 use std::any::Any;
 
-/// A receiver of events that concern the leases of a client.
+/// Receives events that concern the leases of a client.
 pub(crate) trait LeaseListener: Any + Send + Sync {
-    /// Handles the end of `lease`, as reported by the coordinator.
     fn handle_end(&self, lease: LeaseId);
 
-    /// Handles the release of `lease` by its holder.
     fn handle_release(&self, lease: LeaseId);
 
-    /// Handles the close of the client, which releases all leases.
     fn handle_close(&self);
 
-    /// Handles a panic of the coordinator: all leases are lost.
+    /// Handles a panic of the coordinator, after which all leases are lost.
     fn handle_failure(&self);
 
-    /// Wakes all tasks that wait for the end of a lease. The first task that is polled then starts a new task for the
-    /// client.
+    /// Wakes all callers that wait for the end of a lease. The first caller that is polled then starts a new task for
+    /// the client.
     fn wake_all(&self);
 }

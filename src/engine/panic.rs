@@ -1,4 +1,4 @@
-//! Engines that have become unusable, because their coordinator has panicked or because the process was forked.
+//! Engines that have become unusable, because the coordinator has panicked or because the process was forked.
 
 use super::failure::EngineFailure;
 use super::shared::{Engine, State};
@@ -8,13 +8,13 @@ use std::process;
 
 impl Engine {
     /// Returns the reason why the engine is not usable, or `None` if it is usable. The caller must not lock a mutex of
-    /// an unusable engine: in a forked process, the mutex may be locked by a thread that exists only in the parent.
+    /// an unusable engine: in a forked process, a thread that exists only in the parent may hold the lock.
     pub(crate) fn failure(&self) -> Option<EngineFailure> {
         let forked = || (self.process != process::id()).then_some(EngineFailure::Forked);
         self.panic_failure().or_else(forked)
     }
 
-    /// Returns the failure if the coordinator has panicked. Skips the check for a fork, which takes a system call.
+    /// Returns the failure if the coordinator has panicked. Skips the check for a fork, which needs a system call.
     pub(super) fn panic_failure(&self) -> Option<EngineFailure> {
         let message = self.panic.get()?;
         Some(EngineFailure::Panicked(message.clone()))

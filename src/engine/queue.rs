@@ -25,7 +25,6 @@ impl<S> RequestQueue<S> {
         self.has_requests.store(true, Ordering::SeqCst);
     }
 
-    /// Takes all requests, oldest first.
     pub(super) fn take(&self) -> Vec<Request<S>> {
         if !self.has_requests() {
             return Vec::new();

@@ -1,5 +1,5 @@
-//! Requests of callers. A caller does not wait for the coordinator: the client's task executes the request in its next
-//! turn.
+//! Requests of callers. A caller does not wait for the coordinator: the client's task executes the request when it next
+//! runs.
 
 use super::shared::{Engine, State, Thread};
 use crate::protocol::Time;
@@ -7,16 +7,15 @@ use crate::sync::atomic::{Ordering, fence};
 use crate::sync::try_lock;
 
 impl Engine {
-    /// Submits `request`, which is executed after all requests that were submitted before. Usually, the client's task
-    /// is woken and executes `request`. Another thread that uses the coordinator earlier executes `request` instead. If
-    /// the client has no task, `request` is executed at once. If the coordinator has panicked, `request` is dropped.
-    /// The caller must have checked that the engine belongs to this process.
+    /// Submits `request`. Requests are executed in the order of submission. Usually, this method wakes the client's
+    /// task, which executes `request`. If another thread uses the coordinator before that, it executes `request`
+    /// instead. If the client has no task, `request` is executed at once. If the coordinator has panicked, `request` is
+    /// dropped. The caller must have checked that the engine belongs to this process.
     pub(super) fn request(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
         self.submit(request, false);
     }
 
-    /// Submits `request` in the same way as [`request`](Self::request), but executes it at once if no other thread is
-    /// using the coordinator.
+    /// Like [`request`](Self::request), but executes `request` at once if no other thread is using the coordinator.
     pub(super) fn request_now(&self, request: impl FnOnce(&mut State, Time) + Send + 'static) {
         self.submit(request, true);
     }
@@ -38,8 +37,8 @@ impl Engine {
         }
     }
 
-    /// Executes the queued requests. A thread that unlocks the mutex must call this method afterwards, unless the
-    /// client has a task to execute the requests. If another thread has locked the mutex again, that thread makes the
+    /// Executes the queued requests. Unless the client has a task to execute the requests, each thread that unlocks the
+    /// mutex must call this method afterwards. If another thread has locked the mutex again, that thread makes the
     /// call.
     pub(super) fn execute_requests(&self) {
         loop {
@@ -53,8 +52,8 @@ impl Engine {
         }
     }
 
-    /// Wakes the task so that it takes a turn. Also sets the alarm, in case the runtime runs the task late. If the task
-    /// is already known to be late, the alarm fires at once.
+    /// Wakes the task. Also sets the alarm, in case the runtime does not run the task in time. If the task is already
+    /// known to be late, the alarm fires at once.
     pub(super) fn wake_task(&self, now: Time, thread: Thread) {
         self.task.wake(now);
         // On the timer thread, the alarm has already done its part. Only the task can open connections.

@@ -65,7 +65,7 @@ impl Wake for Wakes {
     }
 }
 
-/// Creates an engine that is marked as having a task. Requests therefore wait for the next user of the coordinator.
+/// Creates an engine that is marked as having a task, so that requests wait for the next user of the coordinator.
 fn served() -> Arc<Engine> {
     let engine = engine();
     engine.is_served.store(true, Ordering::SeqCst);

@@ -26,7 +26,7 @@ use tokio::runtime::Id;
 /// Interval at which the alarm of an idle client fires.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
-/// Minimum number of registered calls at which calls without a caller are removed.
+/// Number of registered calls from which dropped calls are removed.
 const PURGE_THRESHOLD: usize = 1 << 10;
 
 pub(crate) struct Engine {
@@ -36,26 +36,25 @@ pub(crate) struct Engine {
     pub(super) opened: Mutex<Vec<(ConnectionId, Opened)>>,
     pub(super) task: TaskSignal,
     pub(super) alarm: ClientAlarm,
-    /// Time after its wake-up at which the task counts as late.
+    /// Time after the wake-up of the task at which the task counts as late.
     pub(super) late_after: Duration,
-    /// Whether the task was late when the alarm last fired and has not taken a turn since. The alarm takes turns in
-    /// place of a late task.
+    /// Whether the task was late when the alarm last fired and has not run since. The alarm then polls the connections
+    /// in place of the task.
     pub(super) has_late_task: AtomicBool,
     pub(super) events: Arc<EventQueue>,
-    /// Effects of the task's current turn, which are applied after the turn.
+    /// Effects to apply after the task has unlocked the connections.
     delayed: Mutex<Vec<Effects>>,
-    /// Whether a thread could not take a turn because another thread was taking one. The other thread then wakes the
-    /// task.
+    /// Whether a thread could not poll the connections because another thread was polling them. The other thread then
+    /// wakes the task.
     pub(super) was_busy: AtomicBool,
     pub(super) leases: Arc<dyn LeaseListener>,
     pub(super) pool: Arc<Pool>,
     pub(super) this: Weak<Self>,
-    /// Whether the client has a task.
     pub(super) is_served: AtomicBool,
-    /// Whether the runtime has run the task late, so that a caller on another runtime can replace the task.
+    /// Whether the runtime did not run the task in time. A caller on another runtime can then replace the task.
     pub(super) is_late: AtomicBool,
     pub(super) panic: OnceLock<Arc<str>>,
-    /// ID of the process that the engine belongs to.
+    /// ID of the process that created the engine. Differs from the current process ID after a fork.
     pub(super) process: u32,
     /// The replacement of this engine, created once this engine is not usable.
     pub(super) successor: OnceLock<Arc<Self>>,
@@ -66,11 +65,11 @@ pub(super) struct State {
     /// Calls in progress. The entry of an acquire is kept after the caller has taken the lease, until the next purge.
     pub(super) calls: HashMap<CallId, Arc<CallSlot>>,
     pub(super) purge_at: usize,
-    /// Wakers of callers that wait until a quorum is connected.
+    /// Callers that wait until a quorum is connected.
     pub(super) ready: Vec<Waker>,
     /// Wakers of callers and tasks, to be woken after the mutex is unlocked, even if the coordinator panics.
     pub(super) wakers: Vec<Waker>,
-    /// Wakers of callers that wait for the end of a close. `closed` is the result of the close.
+    /// Callers that wait for the end of a close. `closed` is the result of the close.
     pub(super) closing: Vec<Waker>,
     pub(super) closed: Option<Result<(), UndeliveredReleases>>,
     pub(super) served_by: Option<Id>,
@@ -82,15 +81,12 @@ pub(super) struct State {
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Thread {
-    /// A thread that uses a handle.
     Caller,
-    /// The client's task during a turn, which does all work on the connections.
     Turn,
-    /// The thread of the alarm.
     Timer,
 }
 
-/// The consequences of a change of the coordinator's state. They are applied after the mutex is unlocked.
+/// Consequences of a change of the coordinator's state, which are applied after the mutex is unlocked.
 #[derive(Default)]
 pub(super) struct Effects {
     now: Time,
@@ -155,7 +151,6 @@ impl State {
         self.wakers.extend(slot.and_then(|slot| slot.complete(completion)));
     }
 
-    /// Registers `slot` for the completion of call `id`.
     pub(super) fn insert_call(&mut self, id: CallId, slot: Arc<CallSlot>) {
         if self.calls.len() >= self.purge_at {
             self.calls.retain(|_, slot| Arc::strong_count(slot) > 1);
@@ -228,8 +223,8 @@ impl Engine {
         self.environment().clock.now()
     }
 
-    /// Runs `call` on the coordinator, and applies the effects. Reads `now` with the mutex held, so `now` never goes
-    /// back. Returns `None` if the engine is not usable.
+    /// Runs `call` on the coordinator, and applies the effects. Reads the clock while the mutex is locked, so `now`
+    /// never goes back. Returns `None` if the engine is not usable.
     pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Coordinator, Time) -> T) -> Option<T> {
         self.with_usable_state(|state, now| call(&mut state.coordinator, now))
     }
@@ -263,7 +258,7 @@ impl Engine {
         result
     }
 
-    /// Executes the queued requests and then `call` on the locked `state`, which is unlocked afterwards. Returns `None`
+    /// Executes the queued requests and then `call` on the locked `state`. Unlocks `state` afterwards. Returns `None`
     /// if the coordinator has panicked.
     pub(super) fn with_locked<T>(
         &self,
@@ -341,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Applies the effects that the steps of a turn have delayed. Must be called after the connections are unlocked.
+    /// Applies the effects that the task has delayed. Must be called after the connections are unlocked.
     pub(super) fn apply_delayed(&self) {
         for effects in std::mem::take(&mut *lock(&self.delayed)) {
             self.apply(effects, Thread::Caller);

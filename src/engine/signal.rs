@@ -8,10 +8,10 @@ use std::task::Waker;
 #[derive(Default)]
 pub(super) struct TaskSignal {
     waker: Mutex<Option<Waker>>,
-    /// When the task was woken, in nanoseconds; 0 if the task has run since.
+    /// When the task was woken, in nanoseconds. 0 if the task has run since.
     woken_at: AtomicU64,
     /// The number of tasks that have ended or were replaced, which identifies the current task. Changes only while the
-    /// mutex of the engine is held.
+    /// mutex of the engine is locked.
     generation: AtomicU64,
 }
 
@@ -58,14 +58,13 @@ impl TaskSignal {
         }
     }
 
-    /// Records that a task starts at `now`. Returns the generation of the task.
     pub(super) fn handle_start(&self, now: Time) -> u64 {
         self.woken_at.store(now.as_nanos().max(1), Ordering::SeqCst);
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Records that the current task has ended or is replaced. Returns the task's waker. The caller must wake a
-    /// replaced task, which then ends.
+    /// Records that the current task has ended or is replaced, and returns its waker. The caller must wake a replaced
+    /// task, which then ends.
     pub(super) fn handle_end(&self) -> Option<Waker> {
         self.generation.fetch_add(1, Ordering::SeqCst);
         lock(&self.waker).take()

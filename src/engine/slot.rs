@@ -21,7 +21,7 @@ struct CallState {
     id: Option<CallId>,
     waker: Option<Waker>,
     completion: Option<Completion>,
-    /// Whether the call has ended without a completion, because the coordinator has no lease to release.
+    /// Whether the call has ended without a completion, because the lease to release was already released.
     is_void: bool,
     /// Whether the request was dropped before it was executed, because the coordinator has panicked.
     is_dropped: bool,
@@ -30,7 +30,7 @@ struct CallState {
 pub(super) enum Polled {
     Over(Option<Completion>),
     Dropped,
-    /// The lease has ended or was revoked before the caller took it. The acquire with this identifier must continue.
+    /// The lease has ended or was revoked before the caller took it. The acquire must continue.
     Untaken(AcquireId),
     Pending,
 }
@@ -48,7 +48,7 @@ impl CallSlot {
         lock(&self.0).waker.take()
     }
 
-    /// Stores the completion. Returns the waker of the caller.
+    /// Stores the completion, and returns the caller's waker.
     pub(super) fn complete(&self, completion: Completion) -> Option<Waker> {
         let mut state = lock(&self.0);
         let earlier = state.completion.replace(completion);
@@ -58,22 +58,22 @@ impl CallSlot {
         waker
     }
 
-    /// Completes the call without a result, because the coordinator has no lease to release. Returns the waker of the
-    /// caller.
+    /// Ends the call without a completion, because the lease to release was already released. Returns the caller's
+    /// waker.
     pub(super) fn make_void(&self) -> Option<Waker> {
         let mut state = lock(&self.0);
         state.is_void = true;
         state.waker.take()
     }
 
-    /// Ends a delivered lease as lost after a panic of the coordinator, if the caller has not taken the lease.
+    /// After a panic of the coordinator, ends an acquired lease as lost if the caller has not taken it.
     pub(super) fn handle_panic(&self) {
         if let Some(Completion::Acquired { shared, .. }) = &lock(&self.0).completion {
             shared.end_as(Loss::Internal);
         }
     }
 
-    /// Takes the completion if the call has ended. Otherwise, registers `waker`, the waker of the caller.
+    /// Takes the completion if the call has ended. Otherwise, registers the caller's `waker`.
     pub(super) fn poll(&self, waker: &Waker, now: impl FnOnce() -> Time) -> Polled {
         let mut state = lock(&self.0);
         let polled = match state.completion.take() {

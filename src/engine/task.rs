@@ -1,4 +1,4 @@
-//! The task of a client: its start, its end, and its replacement if its runtime runs it late.
+//! Starts and ends the task of a client, and replaces a task that its runtime does not run in time.
 
 use super::shared::{Engine, State, Thread};
 use super::turn::TurnTask;
@@ -16,19 +16,19 @@ use tokio::runtime::{Handle, Id};
 /// library's own runtime starts the task.
 const HAND_OVER: Duration = Duration::from_millis(20);
 
-/// Time after which the library's own runtime replaces a late task, if the client needs connections. Before that, the
-/// alarm takes turns, which can use connections but cannot open them.
+/// Time after which the library's own runtime replaces a late task, if the client needs new connections. Until then,
+/// the alarm polls the existing connections but cannot open any.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct TaskReplacement {
-    /// The wakers of all callers. Each caller can replace the task.
+    /// The wakers of all callers, any of which can replace the task.
     pub(super) callers: Vec<Waker>,
-    /// Whether the library's own runtime must replace the task, even if no caller does.
+    /// Whether the library's own runtime must replace the task if no caller does.
     pub(super) needs_runtime: bool,
 }
 
-/// A task that takes turns until the client is closed. If the task is dropped before, another task takes over the
-/// client.
+/// A task that reads and writes the client's connections until the client is closed. If a runtime drops the task before
+/// that, another task takes over the client.
 pub(super) struct ClientTask {
     engine: Arc<Engine>,
     generation: u64,
@@ -86,8 +86,9 @@ impl Engine {
         (Some(next), late)
     }
 
-    /// Ensures that the client has a task that runs in time. Starts a missing task on the pinned runtime or the current
-    /// one. Replaces the task if another runtime runs it late. Returns an error if no runtime can run the task.
+    /// Ensures that the client has a task that runs in time. If the task is missing, starts one on the pinned runtime
+    /// or the current one. If another runtime runs the task late, replaces it. Returns an error if no runtime can run
+    /// the task.
     pub(crate) fn ensure_task(&self) -> Result<(), NoRuntime> {
         let is_missing = !self.is_served();
         if !(is_missing || self.is_late.load(Ordering::Acquire)) || !self.is_usable() {
@@ -131,7 +132,7 @@ impl Engine {
         Ok(Some(ClientTask { engine, generation, runtime }))
     }
 
-    /// Handles the end of the task of `generation`, whose connections end with its runtime. Wakes all callers, so that
+    /// Handles the end of the task of `generation`, whose connections end with the runtime. Wakes all callers, so that
     /// one of them starts another task. If no caller does, the library's own runtime does the remaining work.
     fn handle_task_end(&self, generation: u64) {
         let mut io = lock(&self.io);
@@ -159,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// Starts a task on the library's own runtime after `delay`, unless a caller on another runtime has started one.
+    /// After `delay`, starts a task on the library's own runtime, unless a caller on another runtime has started one.
     pub(super) fn serve_by_own_runtime(&self, delay: Duration) {
         let Some((engine, runtime)) = self.this.upgrade().zip(self.pool.own_runtime()) else {
             return;
@@ -170,7 +171,8 @@ impl Engine {
         });
     }
 
-    /// Ends the task if a runtime other than `here` runs it late. The next turn closes the streams of the task.
+    /// Ends the task if a runtime other than `here` runs it late. The thread that next polls the connections closes the
+    /// streams of the ended task.
     pub(super) fn end_late_task(&self, here: Id) {
         if !self.is_late.load(Ordering::Acquire) {
             return;
@@ -194,7 +196,7 @@ impl Engine {
         state.coordinator.handle_runtime_end(is_next, now);
     }
 
-    /// Wakes all callers, so that one caller starts the missing task or replaces the late task of another runtime.
+    /// Wakes all callers, so that one of them starts the missing task or replaces the late task of another runtime.
     pub(super) fn wake_callers(&self, wakers: Vec<Waker>) {
         catch_panic(|| self.leases.wake_all());
         for waker in wakers {

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 
 const READ: usize = 8 << 10;
 
-/// The task that takes a turn.
+/// The client's task, as passed to [`Engine::take_turn`].
 pub(super) struct TurnTask<'a> {
     pub(super) generation: u64,
     pub(super) runtime: &'a Handle,
@@ -26,20 +26,19 @@ pub(super) struct TurnTask<'a> {
 #[derive(Default)]
 struct Next {
     connect: Vec<ConnectionId>,
-    /// Whether the task must yield to other tasks and then take another turn.
+    /// Whether the task must yield to other tasks and then run again.
     yields: bool,
-    /// Whether a connection must be read before it is written to.
     reads: bool,
     is_closed: bool,
 }
 
 impl Engine {
-    /// Takes a turn: reads and writes all connections that are ready. `task` is the client's task, or `None` if the
-    /// alarm or another thread takes the turn. Without `task`, the turn opens no connection, and streams keep the waker
-    /// of the task.
+    /// Reads and writes all connections that are ready. `task` is the client's task, or `None` if the alarm or another
+    /// thread calls this method. Without `task`, no connection is opened, and the streams continue to wake the client's
+    /// task.
     ///
-    /// Returns true if the client is closed or the task was replaced. Returns `None` if another thread is already
-    /// taking a turn.
+    /// Returns true if the client is closed or the task was replaced. Returns `None` if another thread is using the
+    /// connections.
     pub(super) fn take_turn(
         &self,
         cx: &mut Context<'_>,
@@ -63,7 +62,7 @@ impl Engine {
         Some(is_over)
     }
 
-    /// Locks the connections. Returns `None` if another thread is taking a turn. That thread wakes the task afterwards.
+    /// Locks the connections. Returns `None` if another thread is using them. That thread wakes the task afterwards.
     fn try_lock_io(&self) -> Option<MutexGuard<'_, Io>> {
         if let Some(io) = try_lock(&self.io) {
             return Some(io);
@@ -74,8 +73,8 @@ impl Engine {
         try_lock(&self.io)
     }
 
-    /// Starts a task that obtains the credentials and opens a connection. A separate task ensures that a blocking
-    /// callback delays no other connection.
+    /// Starts a task that obtains the credentials and opens a connection. In a separate task, a blocking callback
+    /// delays no other connection.
     fn open(&self, id: ConnectionId, runtime: &Handle) -> Opening {
         let (node, engine) = (self.shared(id.node).clone(), self.this.clone());
         let task = runtime.spawn(self.environment().task(async move {
@@ -242,7 +241,7 @@ impl Io {
         is_full
     }
 
-    /// Writes the bytes that the streams accept. Returns true if a stream has failed or has accepted only a part of its
+    /// Writes the bytes that the streams accept. Returns true if a stream has failed or has accepted only some of the
     /// bytes.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
         let mut has_more = false;

@@ -55,24 +55,24 @@ pub enum ConfigError {
         /// Name of the missing setting.
         missing: &'static str,
     },
-    /// A ttl is shorter than 1 ms or longer than 100 years.
+    /// A TTL is shorter than 1 ms or longer than 100 years.
     #[error("invalid {setting} {ttl:?}: must be between 1 ms and 100 years")]
     BadTtl {
-        /// Name of the setting: `ttl`, `max_ttl` or `token_ttl`. An invalid ttl of an extension is reported as `ttl`.
+        /// Name of the setting: `ttl`, `max_ttl` or `token_ttl`. An invalid TTL of an extension is reported as `ttl`.
         setting: &'static str,
-        /// The requested ttl.
+        /// The requested TTL.
         ttl: Duration,
     },
-    /// The ttl of a lock or of an extension exceeds `max_ttl`. The restart guard excludes a restarted node only for the
-    /// duration of `max_ttl`, so no lock may have a longer ttl.
+    /// The TTL of a lock or of an extension exceeds `max_ttl`. The restart guard excludes a restarted node only for the
+    /// duration of `max_ttl`, so no lock may have a longer TTL.
     #[error(
         "ttl {ttl:?} exceeds max_ttl {max_ttl:?}: reduce the ttl, or first increase \
          max_ttl() on all clients of these nodes"
     )]
     TtlExceedsMax {
-        /// The requested ttl.
+        /// The requested TTL.
         ttl: Duration,
-        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
+        /// Maximum TTL for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
     /// A call to [`ensure`](crate::LeaseRef::ensure) requested a longer validity than `max_ttl` allows.
@@ -83,11 +83,11 @@ pub enum ConfigError {
     EnsureExceedsMax {
         /// The requested validity.
         validity: Duration,
-        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). The longest possible
-        /// validity is this ttl minus the drift allowance.
+        /// Maximum TTL for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). The longest possible
+        /// validity is this TTL minus the drift allowance.
         max_ttl: Duration,
     },
-    /// `at_least` exceeds the ttl. If the holder crashed, the lock would expire before `at_least` has elapsed.
+    /// `at_least` exceeds the TTL. If the holder crashed, the lock would expire before `at_least` has elapsed.
     #[error(
         "at_least({at_least:?}) exceeds ttl {ttl:?}: increase ttl(), so that the lock \
          also lasts this long if its holder crashes"
@@ -95,7 +95,7 @@ pub enum ConfigError {
     AtLeastExceedsTtl {
         /// Argument passed to [`at_least`](crate::Acquire::at_least).
         at_least: Duration,
-        /// The ttl of the acquire.
+        /// The TTL of the acquire.
         ttl: Duration,
     },
     /// `token_ttl` is shorter than `max_ttl`, so a fencing counter could expire before the lease that uses its token.
@@ -104,9 +104,9 @@ pub enum ConfigError {
          token_ttl(), for example to one day; counters must outlive leases"
     )]
     TokenTtlBelowMax {
-        /// The requested ttl of the fencing counters.
+        /// The requested TTL of the fencing counters.
         token_ttl: Duration,
-        /// Maximum ttl of a lease; see [`max_ttl`](crate::Builder::max_ttl).
+        /// Maximum TTL of a lease; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
     /// The drift factor is negative, not less than 1, or not a number.
@@ -115,15 +115,15 @@ pub enum ConfigError {
         /// The requested drift factor.
         factor: f64,
     },
-    /// The ttl is not longer than its drift allowance, so the lease would have no validity.
+    /// The TTL is not longer than its drift allowance, so the lease would have no validity.
     #[error(
         "ttl {ttl:?} must exceed its drift allowance {drift:?}: increase ttl(), or reduce \
          drift_factor() or drift_constant()"
     )]
     DriftExceedsTtl {
-        /// The requested ttl.
+        /// The requested TTL.
         ttl: Duration,
-        /// Drift allowance for this ttl.
+        /// Drift allowance for this TTL.
         drift: Duration,
     },
     /// The node timeout is not shorter than the validity, so waiting for a single slow node could use up the validity.
@@ -134,9 +134,9 @@ pub enum ConfigError {
     NodeTimeoutExceedsValidity {
         /// Node timeout of the client.
         node_timeout: Duration,
-        /// The requested ttl.
+        /// The requested TTL.
         ttl: Duration,
-        /// Validity of a lease with this ttl: the ttl minus the drift allowance.
+        /// Validity of a lease with this TTL: the TTL minus the drift allowance.
         validity: Duration,
     },
     /// `max_hold` is not longer than the node timeout, so the lease could end while it is being acquired.
@@ -233,8 +233,8 @@ pub enum ConfigError {
         /// Key prefix, escaped, and truncated if it is long.
         prefix: String,
     },
-    /// A fencing token was requested, but the resource's key cannot have a counter in the same cluster slot, because it
-    /// is empty or has braces that form no hash tag.
+    /// A fencing token was requested, but the resource's key cannot have a counter in the same cluster slot, because
+    /// the key is empty or has braces that form no hash tag.
     #[error(
         "no fencing token for the resource \"{resource}\": its key is empty, or has braces that \
          form no hash tag, so its counter cannot be in the same cluster slot; remove the braces, or \
@@ -288,7 +288,7 @@ pub enum ConfigError {
     CoolDownExceedsMax {
         /// The requested cool-down.
         cool_down: Duration,
-        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
+        /// Maximum TTL for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
     /// The margin of [`stop_before`](crate::Acquire::stop_before) leaves no time to work. The work would be stopped

@@ -37,9 +37,9 @@ impl AcquireError {
     ///
     /// - [`Contended`](Self::Contended): the shortest time after which a quorum of nodes can be free, provided that the
     ///   holders neither extend nor release the lock. `None` if an existing key has no expiry, or if the nodes did not
-    ///   report the ttl of the existing keys. [`acquire`](crate::Redlock::acquire) requests the ttl, even with
+    ///   report the TTL of the existing keys. [`acquire`](crate::Redlock::acquire) requests the TTL, even with
     ///   [`max_attempts(1)`](crate::Acquire::max_attempts), and so does every attempt to lock several resources.
-    ///   [`try_acquire`](crate::Redlock::try_acquire) of a single resource does not request the ttl.
+    ///   [`try_acquire`](crate::Redlock::try_acquire) of a single resource does not request the TTL.
     /// - [`NoQuorum`](Self::NoQuorum): the time after which enough nodes for a quorum have a vote again. `None` unless
     ///   enough nodes are excluded only for a limited time, for example because they were restarted.
     /// - All other errors: `None`.

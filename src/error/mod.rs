@@ -44,7 +44,7 @@ pub enum AcquireError {
         report: Box<Report>,
     },
     /// A quorum granted the lock, but only after the validity had expired. The nodes, the network or this process were
-    /// too slow for the ttl.
+    /// too slow for the TTL.
     #[error("quorum reached after the validity had expired: {report}")]
     Expired {
         /// Report of the last completed attempt.
@@ -135,7 +135,7 @@ pub enum ExtendError {
         /// The nodes' replies.
         report: Box<Report>,
     },
-    /// The requested ttl or validity is invalid.
+    /// The requested TTL or validity is invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
@@ -192,7 +192,7 @@ impl From<NoRuntime> for ClientError {
 
 /// Error returned if a release could not be confirmed, or if the requested cool-down is too long. In both cases, the
 /// lease has ended. Nodes that did not reply receive the release as soon as possible, and the keys expire at the end of
-/// their ttl.
+/// their TTL.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -222,7 +222,7 @@ impl CloseError {
     }
 
     /// Returns the address of each node with pending releases, and the number of its pending releases. The keys of
-    /// these releases expire at the end of their ttl.
+    /// these releases expire at the end of their TTL.
     pub fn undelivered(&self) -> &[(String, usize)] {
         &self.undelivered
     }

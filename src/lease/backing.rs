@@ -56,15 +56,15 @@ impl Backing {
         Lease::guard(LeaseRef::new(state))
     }
 
-    /// Predicts the decision of the restart guard if the client now connected to `servers`. A
-    /// server that could not be reached is `None`. The result has one entry per node: the reason
-    /// why its grants would not count towards the quorum, or `None` if they would.
+    /// Predicts how the restart guard would treat the nodes if the client connected to `servers`
+    /// now. An entry of `servers` is `None` if the node could not be reached. For each node, the
+    /// result contains the reason why the node's grants would not count towards the quorum, or
+    /// `None` if they would count.
     pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
         self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
     }
 
-    /// Releases all leases of the client. Returns the first resource of each lease, and the outcome
-    /// of its release.
+    /// Returns the first resource of each lease, and the outcome of the lease's release.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         self.registry().handle_close();
         let released = self.client.release_all().await;
@@ -74,7 +74,7 @@ impl Backing {
     }
 }
 
-/// Returns the registry of one engine. A client whose engine was replaced has several registries.
+/// Returns the registry of `engine`. A client whose engine was replaced has several registries.
 fn registry(engine: &Engine) -> Arc<LeaseRegistry> {
     let leases: Arc<dyn Any + Send + Sync> = engine.leases().clone();
     leases.downcast().unwrap_or_default()

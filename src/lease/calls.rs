@@ -11,12 +11,13 @@ use crate::protocol::{Extended, LeaseStatus, Loss, Outcome, Time, Ttl};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of times that a release is retried on another engine after its engine has ended.
+/// Maximum number of retries of a release whose engine has ended. Each retry uses the client's
+/// current engine.
 const MAX_REPEATS: usize = 3;
 
 impl LeaseState {
-    /// Extends the lease to `ttl`. The returned report is `None` if the extension succeeded and at
-    /// least `least` of the validity remains. Returns an error if the lease had already ended.
+    /// Extends the lease to `ttl`. The returned report is `None` if the extension succeeded and the
+    /// remaining validity is at least `least`. Returns an error if the lease had already ended.
     pub(super) async fn extend_to(
         self: &Arc<Self>,
         ttl: Ttl,
@@ -73,8 +74,8 @@ impl LeaseState {
                 Err(_) => None,
             };
         }
-        // The lease's engine has ended, or belongs to the parent process. The next engine can end
-        // as well.
+        // The lease's engine has ended, or belongs to the parent process. The next engine may also
+        // end.
         for _ in 0..MAX_REPEATS {
             if completion.is_none() {
                 let call = client.client.release_claim(self.claim().clone());
@@ -101,8 +102,8 @@ impl LeaseState {
     }
 }
 
-/// Converts the completion of a release to its outcome. If `completion` is `None`, the coordinator
-/// panicked in every attempt, and the result is an error.
+/// Returns the outcome of a release. If `completion` is `None`, the coordinator panicked in every
+/// attempt, and the outcome is an error.
 pub(crate) fn release_outcome(
     completion: Option<Completion>,
     now: Time,

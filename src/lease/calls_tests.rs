@@ -1,5 +1,4 @@
-//! Checks that an extension reports a loss that precedes its result, and that a release completes even if the coordinator
-//! panics.
+//! An extension reports a loss that precedes its result. A release completes even if the coordinator panics.
 
 use super::*;
 use crate::engine::memory_tests::MemoryClient;
@@ -14,11 +13,10 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-/// The ttl and the node timeout of [`MemoryClient`].
+/// The TTL and the node timeout of [`MemoryClient`].
 const TTL: Duration = Duration::from_secs(10);
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A held lease, and a client whose engine ends with a panic of the coordinator.
 struct HeldLease {
     lease: Arc<LeaseState>,
     client: Arc<Client>,

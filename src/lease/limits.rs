@@ -6,8 +6,6 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Maximum ttl of every client of these nodes; see
-    /// [`Builder::max_ttl`](crate::Builder::max_ttl).
     pub(crate) max_ttl: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) drift: Drift,
@@ -32,7 +30,7 @@ impl Limits {
         Ok(ttl)
     }
 
-    /// Returns the ttl of an extension after which at least `validity` remains. The ttl includes
+    /// Returns the TTL of an extension after which at least `validity` remains. The TTL includes
     /// one node timeout for the duration of the extension itself, but is limited to `max_ttl`.
     /// Returns an error if `validity` requires more than `max_ttl` even without the node timeout.
     pub(crate) fn ttl_for(&self, validity: Duration) -> Result<Ttl, ConfigError> {
@@ -60,7 +58,7 @@ impl Limits {
     }
 
     /// Returns an error if the margin of [`stop_before`](crate::Acquire::stop_before) is too long:
-    /// it would stop the work before the work could begin, or before each renewal.
+    /// such a margin would stop the work before the work could begin, or before each renewal.
     pub(crate) fn check_margin(
         &self,
         margin: Option<Duration>,
@@ -75,9 +73,9 @@ impl Limits {
         }
     }
 
-    /// Returns the ttl of the key that keeps the resource locked after a release: `asked`, limited
-    /// to `max_ttl`. The ttl is `None` if `asked` is below 1 ms. The `Result` is an error if
-    /// `asked` exceeds `max_ttl`.
+    /// Returns the TTL of the key that keeps the resource locked after a release. The TTL is
+    /// `asked`, or `None` if `asked` is below 1 ms. If `asked` exceeds `max_ttl`, returns `max_ttl`
+    /// and an error.
     pub(crate) fn check_cool_down(
         &self,
         asked: Duration,

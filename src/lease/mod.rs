@@ -35,7 +35,7 @@ use std::time::Duration;
 /// Dropping a lease releases the lock in the background. The drop never blocks and never panics,
 /// with or without a runtime. The client's [runtime](crate::Builder::runtime) must keep running to
 /// deliver the release. In a short-lived process, use [`release`](Self::release) or
-/// [`Redlock::close`](crate::Redlock::close). Otherwise the lock may remain held until its ttl
+/// [`Redlock::close`](crate::Redlock::close). Otherwise the lock may remain held until its TTL
 /// ends.
 ///
 /// A lease belongs to the process that acquired it. After a fork, the child process has a copy of
@@ -66,13 +66,13 @@ impl Lease {
         self.lease.clone()
     }
 
-    /// Releases the lock on all nodes, and returns whether the lease held it until then. A lock
+    /// Releases the lock on all nodes, and returns whether the lease still held the lock. A lock
     /// that has expired is an outcome, not an error. The outcome is determined in a single round,
     /// without retries.
     ///
     /// Returns as soon as a quorum has deleted the key, and takes at most one node timeout. If the
-    /// runtime that delivers the release is shut down during the call, it takes at most one more
-    /// node timeout. An unresponsive node receives the release once it responds again.
+    /// runtime that delivers the release is shut down during the call, the call takes at most one
+    /// more node timeout. An unresponsive node receives the release once it responds again.
     ///
     /// # Errors
     /// [`NoQuorum`](ReleaseError::NoQuorum): too few nodes replied to determine the outcome.

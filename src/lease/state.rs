@@ -21,8 +21,8 @@ pub(super) struct LeaseClient {
     pub(super) engine: Arc<Engine>,
 }
 
-/// Clock, event receivers and limits that all leases of a client share. Does not keep the client or
-/// its connections alive.
+/// Clock, event receivers and limits that all leases of a client share. This value does not keep
+/// the client or its connections alive.
 pub(crate) struct LeaseContext {
     pub(super) clock: Clock,
     pub(super) observers: Observers,
@@ -37,13 +37,12 @@ pub(crate) struct LeaseState {
     /// `None` after the release, so that a remaining view does not keep the client and its
     /// connections alive.
     client: Mutex<Option<LeaseClient>>,
-    /// Engine that stores the replies to the acquire. After the end of the lease, they remain
-    /// available from the engine until it executes the release.
+    /// Engine that stores the replies to the acquire until it executes the release of the lease.
     engine: Weak<Engine>,
     context: Arc<LeaseContext>,
     ttl: Ttl,
     tag: AcquireTag,
-    /// T1 of the acquire: the time just before its first command was sent.
+    /// Time just before the client sent the first command of the acquire (T1).
     since: Time,
     guards: AtomicUsize,
     is_watched: AtomicBool,
@@ -126,7 +125,7 @@ impl LeaseState {
         lock(&self.client).clone()
     }
 
-    /// Returns the limits for durations of this client's leases, or `None` after the release.
+    /// Returns the client's limits for durations, or `None` after the release.
     pub(super) fn limits(&self) -> Option<Limits> {
         self.client().map(|_| self.context.limits)
     }
@@ -179,8 +178,8 @@ impl LeaseState {
     /// Ensures that tasks waiting for the end of the lease are notified.
     pub(crate) fn watch(self: &Arc<Self>) {
         let Some(LeaseClient { engine, .. }) = self.client() else { return };
-        // An error means that no runtime is available here. A task on another runtime may still
-        // serve the nodes.
+        // An error means that this call has no runtime. A task on another runtime may still serve
+        // the nodes.
         let _no_runtime = engine.ensure_task().is_err();
         if !self.is_watched.swap(true, Ordering::AcqRel) {
             engine.with(|it, now| it.handle_watch(self.id, now));

@@ -70,7 +70,7 @@ impl LeaseRef {
         self.state.claim().value().as_str()
     }
 
-    /// Returns the remaining validity of the lease: T1 + ttl - drift - now. T1 is the time just
+    /// Returns the remaining validity of the lease: T1 + TTL - drift - now. T1 is the time just
     /// before the client sent the first command of the acquire or extension that determines the
     /// validity. Returns zero once the lease has ended. Does no I/O.
     pub fn validity(&self) -> Duration {
@@ -163,8 +163,8 @@ impl LeaseRef {
     }
 
     /// Ensures that at least `validity` remains when the call returns. If enough validity remains
-    /// already, the call does no I/O. Otherwise the call extends the lease once, to the ttl with
-    /// which the lease was acquired, or to a longer ttl if `validity` requires one.
+    /// already, the call does no I/O. Otherwise the call extends the lease once, to the TTL with
+    /// which the lease was acquired, or to a longer TTL if `validity` requires one.
     ///
     /// Use it for work that consists of steps of known duration:
     ///
@@ -191,7 +191,7 @@ impl LeaseRef {
     ///   confirmed it so late that less than `validity` remains. The error contains the remaining
     ///   validity.
     /// - [`Lost`](ExtendError::Lost) or [`Released`](ExtendError::Released): the lease has ended.
-    /// - [`Invalid`](ExtendError::Invalid): `validity` requires a ttl above
+    /// - [`Invalid`](ExtendError::Invalid): `validity` requires a TTL above
     ///   [`max_ttl`](crate::Builder::max_ttl).
     ///
     /// # Cancel safety
@@ -213,8 +213,8 @@ impl LeaseRef {
         }
     }
 
-    /// Extends the lease to `ttl`. Returns an error if the extension fails, or if less than `least`
-    /// of the validity remains afterwards.
+    /// Extends the lease to `ttl`. Returns an error if the extension fails, or if the remaining
+    /// validity is then shorter than `least`.
     async fn extend_to(&self, ttl: Ttl, least: Duration) -> Result<(), ExtendError> {
         self.limits()?;
         let extended = self.state.extend_to(ttl, least).await;

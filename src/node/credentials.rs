@@ -79,7 +79,8 @@ impl CredentialSource {
 pub(crate) struct Login {
     /// User, password and database from the node's URL.
     by_address: RedisConnectionInfo,
-    /// The callback whose result replaces the user and the password from the URL, if the application set one.
+    /// Callback whose result replaces the user and the password from the URL. `None` if the application set no
+    /// callback.
     source: Option<CredentialSource>,
     /// Permits that bound the number of concurrent calls of the callback (I12). A call that blocks keeps its permit.
     asking: Arc<Semaphore>,
@@ -95,8 +96,8 @@ impl Login {
         Self { by_address, source, asking }
     }
 
-    /// Returns the credentials for a new connection to the node `name`, and the time that is then left of `limit`.
-    /// Fails if the callback returns an error, panics or exceeds `limit`.
+    /// Returns the credentials for a new connection to the node `name`, and the time that remains of `limit`. Fails if
+    /// the callback returns an error, panics or exceeds `limit`.
     ///
     /// # Cancel safety
     /// Dropping the future drops the callback's future.
@@ -134,8 +135,8 @@ impl Login {
         Err(NodeFailure::Unreachable(format!("no credentials: {why}").into()))
     }
 
-    /// Awaits `asking`, the future of the callback, on a thread for blocking code, because the callback may block.
-    /// Returns `None` if the callback panics.
+    /// Awaits `asking`, the callback's future, on a thread for blocking code, because the callback may block. Returns
+    /// `None` if the callback panics.
     ///
     /// # Cancel safety
     /// If this future is dropped, the callback's future is dropped as soon as it is not blocking its thread.

@@ -15,10 +15,9 @@ pub(crate) struct Environment {
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     pub(crate) observers: Observers,
-    /// Whether the client is a blocking client, whose tasks must not run on the current runtime. If only the calling
-    /// thread drives that runtime, the tasks would not run while the call waits.
+    /// True for a blocking client, whose tasks must not run on the current runtime. If only the calling thread drives
+    /// that runtime, the tasks would not run while the call waits.
     pub(crate) is_blocking: bool,
-    /// The hook with which a simulation decides when the client's tasks are polled.
     #[cfg(feature = "test-util")]
     pub(crate) gates: Option<Arc<dyn Gates>>,
 }
@@ -30,7 +29,7 @@ pub(crate) trait Gates: Send + Sync {
 }
 
 impl Environment {
-    /// Returns the task to spawn in place of `task`. In a simulation, its hook decides when `task` is polled.
+    /// Returns the task to spawn in place of `task`. In a simulation, the gates decide when `task` is polled.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // Only a simulation reads `self`.
     pub(crate) fn task(
         &self,

@@ -10,7 +10,6 @@ use crate::time::Clock;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The nodes of one client, its environment, and the runtime to which it is pinned, if any.
 pub(crate) struct Pool {
     nodes: Box<[Arc<Node>]>,
     pinned: Option<Handle>,
@@ -73,8 +72,8 @@ impl Pool {
         Handle::try_current().is_ok_and(|current| is_own(&current))
     }
 
-    /// Returns the library's own runtime. Returns `None` if the runtime cannot be started, or for a simulated client
-    /// that is not a blocking client.
+    /// Returns the library's own runtime. Returns `None` if the runtime cannot be started. Also returns `None` for a
+    /// simulated client, unless it is a blocking client.
     pub(crate) fn own_runtime(&self) -> Option<Handle> {
         let has_own = self.is_blocking() || !self.environment.is_simulated();
         if has_own { own_runtime() } else { None }

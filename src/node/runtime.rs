@@ -14,12 +14,11 @@ pub(crate) enum Driver {
     Time,
 }
 
-/// The error if no runtime can run a client's tasks. The pinned runtime has ended or lacks a driver, or the library's
-/// own runtime could not be started.
+/// Error returned if no runtime can run a client's tasks. The pinned runtime has ended or lacks a driver, or the
+/// library's own runtime could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRuntime;
 
-/// The reason why the client cannot reach any node.
 pub(crate) enum Unready {
     Closed,
     NoRuntime(NoRuntime),

@@ -21,7 +21,6 @@ pub(crate) struct Timings {
 
 pub(crate) struct Node {
     pub(crate) id: NodeId,
-    /// The node's address, for display.
     pub(crate) name: Arc<str>,
     pub(crate) timings: Timings,
     pub(crate) login: Login,
@@ -47,7 +46,7 @@ impl Node {
         (self.address.hint_if_closed(), self.address.hint_if_silent())
     }
 
-    /// Returns the credentials for a new connection, and the time that is then left of the connect timeout.
+    /// Returns the credentials for a new connection, and the time that remains of the connect timeout.
     ///
     /// # Cancel safety
     /// Dropping the future drops the future of the credential callback.

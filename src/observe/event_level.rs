@@ -3,7 +3,6 @@
 /// Log level of an event. An event is built only if a receiver wants events of its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventLevel {
-    /// An event that is logged at debug level.
     Debug,
     /// An event that may be logged at warn level, depending on its content.
     Warn,

@@ -43,7 +43,7 @@ impl From<Holder> for SerializedHolder {
     }
 }
 
-/// Displays the problem of a lock whose TTL exceeds the contained `max_ttl`: the possible causes and the remedies.
+/// Displays the warning for a lock whose TTL exceeds the contained `max_ttl`, with possible causes and remedies.
 pub(crate) struct ExceedsMaxTtl(pub(crate) Duration);
 
 impl Holder {

@@ -16,8 +16,8 @@ impl HealthRecord {
     }
 
     /// Records the health of `node` at `now`. Returns `None` if the health has not changed. Otherwise returns the
-    /// previous health, how long the node had it (zero for the first change), and the number of nodes whose grants now
-    /// count towards the quorum.
+    /// previous health, its duration (zero for the first change), and the number of nodes whose grants now count
+    /// towards the quorum.
     pub(crate) fn handle(
         &mut self,
         node: NodeId,

@@ -53,8 +53,8 @@ impl Observers {
         self.0.receivers.iter().any(|receiver| receiver.is_enabled() && (receiver.wants)(level))
     }
 
-    /// Calls `event` to build an event, and delivers it to every receiver that wants events of `level`. If
-    /// no receiver does, `event` is not called. The caller must not hold a mutex, because receivers may call methods of
+    /// Calls `event` to build an event, and delivers it to every receiver that wants events of `level`. If no receiver
+    /// wants the event, `event` is not called. The caller must not hold a mutex, because receivers may call methods of
     /// the client.
     pub(crate) fn emit(&self, level: EventLevel, event: impl FnOnce() -> Event) {
         if !self.wants(level) {

@@ -23,8 +23,8 @@ impl RateLimit {
     }
 
     /// Decides whether to write a log line at `now`. Returns `None` if the line must be suppressed. Otherwise returns
-    /// the number of lines suppressed before it, and the same two durations as [`poll`](Self::poll). A new burst begins
-    /// if no line was written for twice the pause, and for at least 2 min.
+    /// the number of lines suppressed before this line, and the two durations that [`poll`](Self::poll) also returns. A
+    /// new burst begins if no line was written for twice the pause, and for at least 2 min.
     pub(super) fn handle(&mut self, now: Time) -> Option<(u64, Duration, Duration)> {
         if now.since(self.last).as_secs() >= (2 * self.pause_secs()).max(120) {
             (self.lines, self.first) = (0, now);

@@ -81,9 +81,8 @@ impl Report {
         self.retry_after
     }
 
-    /// Returns the time until the grants of enough nodes count for a quorum. Only nodes that granted the request and
-    /// nodes that are temporarily excluded are taken into account. Returns `None` if too few nodes are in these two
-    /// groups.
+    /// Returns the time until the grants of enough nodes count for a quorum. Considers only nodes that granted the
+    /// request and nodes that are temporarily excluded. Returns `None` if these nodes are too few for a quorum.
     pub(crate) fn counts_in(&self) -> Option<Duration> {
         let waits = self.nodes.iter().filter_map(|node| match &node.vote {
             NodeVote::Granted => Some(Duration::ZERO),

@@ -36,7 +36,6 @@ enum SpanKind {
     Release,
 }
 
-/// Kind of warning. Each kind has its own rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WarningKind {
     ClockUnreadable,
@@ -58,7 +57,7 @@ impl WarningKind {
     }
 }
 
-/// Displays the previous health of a node, and how long the node had this health.
+/// Displays a node's previous health, for example `was down for 5.0s`.
 struct Before(NodeHealth, Duration);
 
 impl fmt::Display for Before {
@@ -105,7 +104,8 @@ impl Spans {
     }
 
     /// Applies the rate limit to a warning of this `kind`. Returns `None` if the warning must be suppressed. Otherwise
-    /// returns the end of its log line, which contains the number of warnings suppressed before it.
+    /// returns a suffix for the log line. If warnings were suppressed before this one, the suffix contains their
+    /// number.
     ///
     /// Also writes a summary for each other kind of warning that has suppressed lines and whose pause has passed.
     fn rate_limited(&self, kind: WarningKind) -> Option<String> {

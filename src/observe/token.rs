@@ -16,7 +16,7 @@ use thiserror::Error;
 ///
 /// Tokens convert from and into `u64`. For databases with signed integers, such as `bigint` of `PostgreSQL`, they also
 /// convert from and into `i64`. The token of every lease fits into an `i64`; a token created with [`new`](Self::new)
-/// may not.
+/// might not fit.
 ///
 /// ```
 /// use quorlock::FencingToken;

@@ -96,8 +96,8 @@ pub fn has_rung_alarms() -> bool {
 pub struct Clock(Arc<ShiftedClock>);
 
 impl Clock {
-    /// Advances the clock by the given duration. Shortly after the call returns, expired leases are
-    /// lost and their holders notified, and waits whose deadline has passed end.
+    /// Advances the clock by the given duration. Shortly after the call returns, expired leases are lost and their
+    /// holders are notified. Waits end if their deadline has passed.
     pub fn advance(&self, by: Duration) {
         self.0.advance(by);
     }
@@ -147,7 +147,7 @@ pub struct PendingWork {
     pub leases: usize,
     /// Number of acquires in the queues of this client, including those at the head of a queue.
     pub waiters: usize,
-    /// Number of acquire attempts that wait for votes of the nodes.
+    /// Number of acquire attempts that are waiting for the nodes' votes.
     pub rounds: usize,
     /// Number of pending releases, summed over all nodes.
     pub releases: usize,

@@ -23,14 +23,14 @@ pub(crate) struct TcpAddress {
 }
 
 impl Address {
-    /// Returns a suffix for the error message if the server closes the connection without a reply. Redis with TLS
-    /// closes a plain TCP connection in this way.
+    /// Returns a suffix for the error message about a server that closes the connection without a reply. Redis with TLS
+    /// does so for a plain TCP connection.
     pub(crate) fn hint_if_closed(&self) -> &'static str {
         if matches!(self, Self::Tcp(_)) { "; if it speaks TLS, use rediss://" } else { "" }
     }
 
-    /// Returns a suffix for the error message if the server sends no reply. Redis without TLS does not reply to a TLS
-    /// handshake, because it waits for the end of a line.
+    /// Returns a suffix for the error message about a server that sends no reply. Redis without TLS does not reply to a
+    /// TLS handshake, because it waits for the end of a line.
     pub(crate) fn hint_if_silent(&self) -> &'static str {
         match self {
             #[cfg(feature = "tls-rustls")]

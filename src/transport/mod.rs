@@ -28,7 +28,6 @@ use futures::future::BoxFuture;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Opens byte streams to nodes.
 pub(crate) trait Transport: Send + Sync {
     /// Opens a stream to a node.
     ///

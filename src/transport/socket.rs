@@ -12,8 +12,8 @@ use tokio::net::UnixStream;
 #[cfg(feature = "tls-rustls")]
 use tokio_rustls::client::TlsStream;
 
-/// A tokio socket that can also be read directly. A direct read does not change tokio's readiness state. If it returns
-/// bytes that tokio has not noticed, tokio may later wake the task when no bytes are left.
+/// A tokio socket that can also be read directly. A direct read does not change tokio's readiness state, so tokio may
+/// later wake the task for bytes that a direct read has already returned.
 pub(super) struct Socket<S> {
     inner: S,
     is_direct: bool,

@@ -20,7 +20,6 @@ use rustls::ClientConfig;
 #[cfg(feature = "rustls-0-23")]
 use std::sync::Arc;
 
-/// The default transport of a client: sockets of the operating system.
 #[derive(Default)]
 pub(crate) struct Sockets {
     #[cfg(feature = "tls-rustls")]
@@ -30,10 +29,9 @@ pub(crate) struct Sockets {
 #[cfg(feature = "tls-rustls")]
 #[derive(Clone)]
 pub(crate) enum Tls {
-    /// A rustls configuration from the application.
     #[cfg(feature = "rustls-0-23")]
     Config(Arc<ClientConfig>),
-    /// PEM files. The client reads them again for each new connection.
+    /// PEM files, which the client reads again for each new connection.
     Files(TlsFiles),
 }
 

@@ -27,7 +27,6 @@ pub(crate) struct TlsFiles {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// The error for a PEM file that cannot be used.
 #[derive(Debug)]
 pub(crate) struct BadFile {
     pub(crate) setting: &'static str,

@@ -13,8 +13,8 @@ pub use quorlock::test_util::{
 };
 pub use server_model::Trouble;
 
-/// The server model behind [`Nodes`], and streams to it, for quorlock's simulation and for the tests
-/// that compare the model with real servers. This module is not part of the public API.
+/// For quorlock's simulation, and for the tests that compare the server model with real servers.
+/// Not part of the public API.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::nodes::OpenGate;

@@ -55,8 +55,8 @@ pub struct Wire<C: Carrier> {
     connection: usize,
 }
 
-/// Result of a poll, and the previous waker, which the poll replaced. The caller must drop this
-/// waker after it has released the carrier's lock, because dropping a waker can run arbitrary code.
+/// Result of a poll, and the waker that the poll replaced. The caller must release the carrier's
+/// lock before it drops this waker, because dropping a waker can run arbitrary code.
 type PollResult = (Poll<io::Result<()>>, Option<Waker>);
 
 impl StreamEnd {
@@ -94,13 +94,13 @@ impl StreamEnd {
 }
 
 impl<C: Carrier> Wire<C> {
-    /// Creates a stream that uses the client's end of `connection`.
+    /// Creates the client's stream for `connection`.
     pub fn new(carrier: Arc<C>, connection: usize) -> Self {
         Self { carrier, connection }
     }
 
-    /// Polls until the connection is established. Returns the error `ConnectionRefused` if the
-    /// connection cannot be established.
+    /// Polls for the connection to be established. Fails with `ConnectionRefused` if the connection
+    /// is refused or broken.
     pub fn poll_open(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let (polled, _replaced) = self.with(|end| end.poll_open(cx))?;
         polled

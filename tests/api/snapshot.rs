@@ -11,8 +11,8 @@ use std::process::Command;
 /// The rustdoc version whose JSON format `public-api` can read.
 const RUST: &str = "rustdoc 1.95.";
 
-/// Text that marks a line to omit from the snapshots. These lines are about standard-library traits and methods that
-/// programs cannot name.
+/// A line that contains one of these texts is omitted from the snapshots. Such lines are about standard-library traits
+/// and methods that programs cannot name.
 const INTERNAL: [&str; 5] = [
     "::Freeze for",
     "::UnsafeUnpin for",

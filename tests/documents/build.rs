@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Text in the documents that is replaced for the test machine, with its replacement: addresses, timeouts and ports.
 const REPLACEMENTS: [(&str, &str); 4] = [
     (r#"["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]"#, "crate::urls()"),
     (
@@ -22,10 +21,10 @@ const REPLACEMENTS: [(&str, &str); 4] = [
     (".install()?", ".with_http_listener(crate::listener()).install()?"),
 ];
 
-/// Words after a code block's opening fence with which rustdoc treats the block as Rust.
+/// Attributes of a code block that rustdoc treats as Rust.
 const RUST: [&str; 5] = ["rust", "no_run", "ignore", "should_panic", "compile_fail"];
 
-/// Words after a code block's opening fence with which rustdoc does not run the block.
+/// Attributes of a code block that rustdoc does not run.
 const NOT_RUN: [&str; 3] = ["no_run", "ignore", "compile_fail"];
 
 fn main() {
@@ -94,7 +93,6 @@ fn rust_blocks(text: &str, is_in_rustdoc: bool) -> Vec<String> {
     blocks
 }
 
-/// Returns the name of the block's first function, or `None` if the block has no function or the function is `main`.
 fn function(block: &str) -> Option<String> {
     let mut lines = block.lines().map(|line| line.trim_start_matches("async "));
     let name = lines.find_map(|line| line.strip_prefix("fn ")?.split(['(', '<']).next())?;

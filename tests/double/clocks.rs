@@ -10,16 +10,16 @@ fn client(nodes: &Nodes) -> Redlock {
     nodes.client().ttl(secs(30)).build().expect("valid settings")
 }
 
-/// Lets `client` observe the nodes' clocks by acquiring and releasing another lock. The replies include the nodes'
-/// times.
+/// Acquires and releases another lock. The replies tell `client` the nodes' current times.
 async fn observe_clocks(client: &Redlock) {
     let lease = client.acquire("other").await.expect("the lock is free");
     lease.release().await.expect("nodes are up");
 }
 
-/// Returns how long the leases of two clients overlap after a clock step. Waits for `hours`, then the first client
-/// acquires the lock and the nodes' clocks step by `step`. The result is the first lease's remaining validity when the
-/// second client acquires the lock. If `queries` is true, both clients regularly query the status of another lock.
+/// Returns how long the leases of two clients overlap after the nodes' clocks step by `step`. The first client acquires
+/// the lock after `hours`, just before the step. The result is the remaining validity of the first lease at the time at
+/// which the second client acquires the lock. If `queries` is true, both clients regularly query the status of another
+/// lock.
 async fn overlap(hours: u64, step: Duration, queries: bool) -> Duration {
     let nodes = Nodes::start(3);
     let (first_client, second_client) = (client(&nodes), client(&nodes));
@@ -54,7 +54,7 @@ async fn status_queries_detect_a_step_like_an_idle_client() {
     }
 }
 
-/// Waits until `lease` is valid for only 20 ms more. Returns the number of nodes that hold the key at that time.
+/// Sleeps until `lease` is valid for only 20 ms more. Returns the number of nodes on which the key still exists.
 async fn holders_before_expiry(nodes: &Nodes, lease: &Lease) -> usize {
     sleep(lease.validity().saturating_sub(ms(20))).await;
     assert!(lease.is_valid());

@@ -1,4 +1,4 @@
-//! The five nodes of a scenario, which are real or in-process. Contains actions on the nodes, and observations as text.
+//! The five nodes of a scenario, real or in-process. Contains actions on the nodes, and observations as text.
 
 use crate::{SOON, eventually, ms, secs};
 use kit::{Cluster, Direction, Proxy, Server};
@@ -14,7 +14,7 @@ const COUNT: usize = 5;
 const OTHER_VALUE: &str = "00000000000000000000000000000000:somebody else";
 
 pub(crate) enum Fixture {
-    /// Real servers, each behind a proxy.
+    /// Real servers, each behind a proxy that can delay requests.
     Real(Cluster, Vec<Proxy>),
     Double(Nodes),
 }
@@ -31,13 +31,13 @@ pub(crate) enum Action {
     StepAhead(Duration),
 }
 
-/// Runs `scenario` on real nodes and on in-process nodes. Asserts that the observations are the same.
+/// Runs `scenario` on real nodes and on in-process nodes. Asserts that both runs return the same observations.
 #[allow(clippy::needless_pass_by_value, reason = "callers pass a closure")]
 pub(crate) fn assert_same_observations(scenario: impl AsyncFn(&Fixture) -> Vec<String>) {
     assert_same_observations_on(Cluster::start(COUNT), &scenario);
 }
 
-/// As [`assert_same_observations`], but the real nodes have clocks that the test can step.
+/// Like [`assert_same_observations`], but the real nodes have clocks that the test can step.
 #[cfg(target_os = "linux")]
 #[allow(clippy::needless_pass_by_value, reason = "callers pass a closure")]
 pub(crate) fn assert_same_observations_with_clocks(
@@ -75,7 +75,8 @@ impl Fixture {
         settings(builder)
     }
 
-    /// Returns a client builder that supports delayed requests. Real nodes are connected through their proxies.
+    /// Returns a builder for a client whose requests [`Action::Delay`] can delay. Real nodes are reached through their
+    /// proxies.
     pub(crate) fn delayable_builder(&self) -> Builder {
         match self {
             Self::Real(_, proxies) => {

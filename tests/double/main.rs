@@ -10,7 +10,6 @@ mod work;
 
 use std::time::Duration;
 
-/// How long to wait for a condition that becomes true within milliseconds on an idle machine.
 const SOON: Duration = Duration::from_secs(20);
 
 const fn ms(ms: u64) -> Duration {
@@ -21,7 +20,6 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Waits until `condition` returns true. The runtime runs other tasks between two calls.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = tokio::time::Instant::now();
     while !condition() {

@@ -9,7 +9,6 @@ use quorlock_test::pending_work;
 
 const R: &str = "r";
 
-/// Connects to all nodes by acquiring and releasing a lock.
 async fn connect(fixture: &Fixture, redlock: &Redlock) {
     fixture.lease(redlock, "warmup").await.release().await.expect("nodes are up");
     fixture.wait_until_gone("warmup").await;

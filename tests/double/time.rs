@@ -1,4 +1,4 @@
-//! Tests of the in-process nodes' time: while it runs, is paused or is advanced, with and without a runtime.
+//! Tests of the in-process nodes' time: running, paused or advanced, with and without a runtime.
 
 use crate::{SOON, eventually, ms, secs};
 use quorlock::{Loss, ReleaseOutcome};

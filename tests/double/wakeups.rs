@@ -7,15 +7,13 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// The delay between retries. A notification must arrive earlier, so that a retry cannot be mistaken for it.
+/// So long that a test cannot mistake a retry for a notification, which must arrive within a second.
 const RETRY_DELAY: Duration = secs(20);
 
 fn client(nodes: &Nodes) -> Redlock {
     nodes.client().build().expect("valid settings")
 }
 
-/// Spawns a task that waits for the lock and retries every [`RETRY_DELAY`]. The task returns the time at which it
-/// acquired the lock.
 async fn spawn_waiter(redlock: &Redlock) -> JoinHandle<Instant> {
     let acquire = redlock.acquire("r").wait(secs(45)).retry(RetryPolicy::fixed(RETRY_DELAY));
     let waiting = tokio::spawn(async move {

@@ -26,7 +26,7 @@ fn long_wait(scenario: &Scenario) -> Acquire {
     scenario.redlock.acquire(R).wait(LONG)
 }
 
-/// Gives the lock to another holder, and starts an acquire of this client that waits for the lock.
+/// Lets another client hold the lock, and starts an acquire of the client under test that waits for the lock.
 async fn queue_up(scenario: &Scenario) {
     scenario.warm_up().await;
     scenario.nodes.hold_by_other();

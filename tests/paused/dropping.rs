@@ -46,7 +46,7 @@ pub(crate) fn drop_at_every_point<F: Future>(least: usize, setup: impl AsyncFn(&
     });
 }
 
-/// Runs `future` up to drop point `last`, and drops it there. Returns false if the future completes earlier.
+/// Runs `future` up to drop point `last`, and drops the future there. Returns false if the future completes earlier.
 async fn run_to(scenario: &Scenario, future: impl Future, last: usize) -> bool {
     let mut future = pin!(future);
     let (flag, mut steps) = (WakeFlag::woken(), Steps::default());
@@ -66,7 +66,6 @@ async fn run_to(scenario: &Scenario, future: impl Future, last: usize) -> bool {
     true
 }
 
-/// A guard that prints the drop point if the test panics.
 struct Label(usize);
 
 impl Drop for Label {

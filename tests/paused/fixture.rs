@@ -13,23 +13,24 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 
-/// The number of consecutive turns without a poll of a task after which the clocks advance. The client can connect to a
-/// node and query it within this many turns.
+/// The clocks advance after this number of consecutive turns in which no task was polled. In a turn, all ready tasks
+/// are polled, and the nodes reply. Within this many turns, the client can connect to a node and query it.
 const QUIET_TURNS: usize = 8;
 
-/// The maximum number of polls in a turn. Without this limit, a task that wakes itself in each poll would never let the
-/// turn end.
+/// The maximum number of polls in a turn. Without this limit, a task that always wakes itself would keep the turn from
+/// ending.
 const MAX_POLLS: usize = 61;
 
 /// The number of turns between two clock steps. The client can send a request and receive the reply within this many
 /// turns.
 const TURNS_PER_STEP: usize = 2;
 
-/// The number of idle [steps](STEP) after which steps become longer, so that a test reaches the end of a lease.
+/// Clock steps become longer after this number of [steps](STEP) without progress, so that a test reaches the end of a
+/// lease.
 const SHORT_STEPS: usize = 12;
 const MAX_STEP: Duration = Duration::from_secs(10);
 
-/// Locked by the running test. Tests cannot run concurrently, because all of them share quorlock's clock.
+/// Held by the running test, because all tests share quorlock's clock.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub(crate) struct Fixture {
@@ -50,7 +51,7 @@ impl Fixture {
         Self { runtime, nodes: Rc::new(Nodes::start()), _turn: turn }
     }
 
-    /// Runs `test`. The clocks only advance when the test calls [`advance`].
+    /// Runs `test` on a runtime whose clock only advances when the test calls [`advance`].
     pub(crate) fn run<T>(&self, test: impl AsyncFnOnce(&Rc<Nodes>) -> T) -> T {
         self.runtime.block_on(async {
             // Tokio advances a paused clock automatically while all tasks wait, even for a reply. A running
@@ -65,13 +66,13 @@ impl Fixture {
     }
 }
 
-/// Advances the clocks of Tokio and quorlock.
 pub(crate) async fn advance(by: Duration) {
     quorlock_test::advance(by);
     tokio::time::advance(by).await;
 }
 
-/// Polls tasks until none is ready, and waits for the replies to their commands. Does not advance the clocks.
+/// Runs one turn: polls tasks until none is ready, and waits for the replies to their commands. The clocks do not
+/// advance.
 pub(crate) async fn poll_until_idle(nodes: &Nodes) {
     let (mut tasks, mut polls) = (Tasks::default(), 0);
     while polls < MAX_POLLS && tasks.poll_next().await {
@@ -90,7 +91,6 @@ fn wait_for_others(nodes: &Nodes) {
     }
 }
 
-/// A driver that polls the tasks of the runtime one at a time.
 #[derive(Default)]
 struct Tasks {
     /// A marker task. It is queued after all tasks that were ready when it was spawned.
@@ -98,7 +98,6 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Polls the next ready task. Returns false if no task is ready.
     async fn poll_next(&mut self) -> bool {
         loop {
             let is_new = self.last.is_none();
@@ -115,20 +114,18 @@ impl Tasks {
     }
 }
 
-/// A driver that runs everything except the future under test, in the smallest possible steps. A step polls one task.
-/// If no task is ready, a step advances the clocks instead.
+/// Runs everything except the future under test, in the smallest possible steps. A step polls one task. If no task is
+/// ready, a step advances the clocks instead.
 #[derive(Default)]
 pub(crate) struct Steps {
     tasks: Tasks,
-    /// The number of consecutive turns without a poll of a task.
     quiet: usize,
     pub(crate) passed: usize,
-    /// The number of clock steps since the last call of [`handle_progress`](Self::handle_progress).
     idle: usize,
 }
 
 impl Steps {
-    /// Runs one step. Returns without a step if no task is ready and `is_woken` returns true.
+    /// Runs one step. If no task is ready and `is_woken` returns true, returns without a step.
     pub(crate) async fn next(&mut self, nodes: &Nodes, is_woken: impl Fn() -> bool) {
         while !self.tasks.poll_next().await {
             if is_woken() {
@@ -146,7 +143,7 @@ impl Steps {
         self.quiet = 0;
     }
 
-    /// Resets the clock steps to their short length, because the future was polled or the test changed something.
+    /// Makes the clock steps short again, because the future was polled or the test changed something.
     pub(crate) fn handle_progress(&mut self) {
         (self.quiet, self.idle) = (0, 0);
     }
@@ -158,8 +155,8 @@ fn length(idle: usize) -> Duration {
     (STEP * (1 << doublings)).min(MAX_STEP)
 }
 
-/// Runs one turn. Then advances the clocks if at least [`QUIET_TURNS`] turns had no progress. `quiet` is the number of
-/// such turns.
+/// Runs one turn, after `quiet` turns without progress. If `quiet` is at least [`QUIET_TURNS`], also advances the
+/// clocks.
 pub(crate) async fn tick(nodes: &Nodes, quiet: usize) {
     poll_until_idle(nodes).await;
     if let Some(steps) = quiet.checked_sub(QUIET_TURNS) {
@@ -181,7 +178,6 @@ pub(crate) async fn eventually(nodes: &Nodes, mut problem: impl FnMut() -> Optio
     }
 }
 
-/// Runs turns until `problem` returns `None`, without advancing the clocks.
 pub(crate) async fn eventually_without_time(
     nodes: &Nodes,
     mut problem: impl FnMut() -> Option<String>,
@@ -208,7 +204,6 @@ pub(crate) async fn finish<F: Future>(nodes: &Nodes, future: F) -> F::Output {
     }
 }
 
-/// A waker that records whether a manually polled future was woken.
 pub(crate) struct WakeFlag(AtomicBool);
 
 impl WakeFlag {

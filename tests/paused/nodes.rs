@@ -10,10 +10,10 @@ use std::net::TcpStream;
 
 pub(crate) const R: &str = "r";
 
-/// The key of [`R`]'s fencing counter. The key remains after a release.
+/// The key of [`R`]'s fencing counter. A release does not delete this key.
 const COUNTER: &str = "r#quorlock:token:{r}";
 
-/// The value of the keys of the other holder. The client must not delete them.
+/// The value of the other holder's keys, which the client must not delete.
 const OTHER_VALUE: &[u8] = b"other";
 
 pub(crate) struct Nodes {
@@ -47,7 +47,6 @@ impl Nodes {
         self.cluster.urls()
     }
 
-    /// Suspends the process of a node, so that the node becomes unresponsive.
     pub(crate) fn stop(&self, node: usize) {
         self.cluster[node].stop();
         self.connections[node].health.set(Health::Hung);
@@ -59,7 +58,6 @@ impl Nodes {
         self.connections[node].stream.take();
     }
 
-    /// Resumes suspended nodes, and restarts killed nodes. A restarted node has no keys.
     pub(crate) fn heal(&self) {
         for (connection, node) in self.connections.iter().zip(&self.cluster) {
             match connection.health.replace(Health::Up) {
@@ -76,14 +74,15 @@ impl Nodes {
             .for_each(|(connection, node)| assert_eq!(connection.ask(node, "FLUSHALL"), "+OK"));
     }
 
-    /// Waits until the healthy nodes have replied to all earlier commands. A server replies in order, so its reply to a
-    /// PING is the last one.
+    /// Waits until the healthy nodes have replied to all earlier commands. A server replies in order, so its reply to
+    /// `PING` is the last one.
     pub(crate) fn wait_for_replies(&self) {
         self.healthy()
             .for_each(|(connection, node)| assert_eq!(connection.ask(node, "PING"), "+PONG"));
     }
 
-    /// Sets the fencing counters to very different values ahead of all clocks, so that a token needs a second round.
+    /// Gives each node a different fencing counter, ahead of all clocks. An acquire with a token then needs a second
+    /// round.
     pub(crate) fn spread_counters(&self) {
         for (place, (_, node)) in self.healthy().enumerate() {
             node.set(COUNTER, (4_000_000_000_000_000 + 1_000 * place).to_string());
@@ -105,8 +104,7 @@ impl Nodes {
         }
     }
 
-    /// Deletes the other holder's key if that holder has the lock. Also checks that the client under test has not
-    /// changed this key.
+    /// Deletes the other holder's key, if any. First checks that the client under test has not changed this key.
     pub(crate) fn release_by_other(&self) {
         if self.is_held_by_other.take() {
             for (_, node) in self.healthy() {
@@ -120,8 +118,6 @@ impl Nodes {
         }
     }
 
-    /// Returns a description of a key that the client under test has left on a healthy node, or `None` if no key is
-    /// left.
     pub(crate) fn leftover_key(&self) -> Option<String> {
         self.healthy().filter(|(connection, node)| connection.ask(node, "DBSIZE") != ":0").find_map(
             |(_, node)| {
@@ -135,7 +131,6 @@ impl Nodes {
         )
     }
 
-    /// Returns a description of a healthy node that does not hold `lease`, or `None` if all healthy nodes hold it.
     pub(crate) fn node_without_lease(&self, lease: &Lease) -> Option<String> {
         let has =
             |node: &Server| node.get(lease.resource()).as_deref() == Some(lease.value().as_bytes());
@@ -152,7 +147,6 @@ impl Nodes {
 }
 
 impl Connection {
-    /// Sends a command and returns the first line of the reply.
     fn ask(&self, node: &Server, command: &str) -> String {
         let mut stream = self.stream.borrow_mut();
         let stream = stream.get_or_insert_with(|| {

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// A scenario that begins with a new client and healthy nodes without keys.
+/// One repetition of a test, with a new client and with healthy nodes that have no keys.
 pub(crate) struct Scenario {
     pub(crate) nodes: Rc<Nodes>,
     pub(crate) redlock: Redlock,
@@ -38,14 +38,12 @@ impl Scenario {
         Self { nodes: nodes.clone(), redlock, kept, waiters, actions }
     }
 
-    /// Connects the client to all nodes.
     pub(crate) async fn warm_up(&self) {
         drop(self.lease(self.redlock.try_acquire("warm-up")).await);
         let problem = || self.unready_problem().or_else(|| self.nodes.leftover_key());
         eventually(&self.nodes, problem).await;
     }
 
-    /// Waits until `acquire` succeeds and all healthy nodes hold the lease. Returns the lease.
     pub(crate) async fn lease(&self, acquire: Acquire) -> Lease {
         let lease = finish(&self.nodes, acquire).await.expect("the lock is free");
         eventually(&self.nodes, || self.nodes.node_without_lease(&lease)).await;
@@ -57,8 +55,8 @@ impl Scenario {
         self.lease(self.redlock.try_acquire(R)).await
     }
 
-    /// Keeps `lease` after the future is dropped, so [`Self::check_and_close`] can check that the lease is still held.
-    /// Returns a handle for the future.
+    /// Stores `lease`, so that [`Self::check_and_close`] can check that the lease is still held after the future is
+    /// dropped. Returns a handle for the future.
     pub(crate) fn keep(&self, lease: Lease) -> Rc<Lease> {
         let until = Instant::now() + lease.validity();
         let lease = Rc::new(lease);
@@ -66,7 +64,7 @@ impl Scenario {
         lease
     }
 
-    /// Spawns an acquire of [`R`] by the same client that waits for the lock. This acquire must succeed before the
+    /// Spawns an acquire of [`R`] by the same client. The acquire waits for the lock, and must succeed before the
     /// scenario ends.
     pub(crate) fn spawn_waiter(&self) {
         let acquire = self.redlock.acquire(R).wait(LONG);
@@ -79,7 +77,6 @@ impl Scenario {
         self.actions.borrow_mut().push((steps, Box::new(action)));
     }
 
-    /// Runs the actions that are due after `passed` clock steps. Returns true if an action ran.
     pub(crate) fn run_due_actions(&self, passed: usize) -> bool {
         let due = |action: &mut (usize, Action)| action.0 <= passed;
         let due: Vec<_> = self.actions.borrow_mut().extract_if(.., due).collect();
@@ -90,8 +87,8 @@ impl Scenario {
         is_due
     }
 
-    /// Ends the scenario and checks that nothing is left: no lock, no waiter, and no task other than those of an idle
-    /// client. `idle_tasks` is the number of these tasks.
+    /// Ends the scenario, and checks that no lock and no waiter are left. Also checks that only the tasks of an idle
+    /// client are left. Their number is `idle_tasks`.
     pub(crate) async fn check_and_close(self, is_dropped: bool, idle_tasks: usize) {
         let nodes = &*self.nodes;
         // The dropped future has left its queue and returned its permit.
@@ -159,7 +156,6 @@ impl Kept {
     }
 }
 
-/// Returns the number of tasks of an idle client with all nodes up.
 pub(crate) async fn idle_tasks(nodes: &Rc<Nodes>) -> usize {
     let scenario = Scenario::new(nodes);
     scenario.warm_up().await;

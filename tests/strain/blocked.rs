@@ -12,15 +12,14 @@ use tokio::time::sleep;
 
 const TTL: Duration = ms(2_000);
 
-/// Acquires a lease with auto-extension. Returns it when its key is on all nodes.
 async fn acquire_lease(redlock: &Redlock, cluster: &Cluster) -> Lease {
     let lease = redlock.acquire("r").wait(SOON).auto_extend_forever().await.expect("a free lock");
     eventually("the key is on all nodes", || cluster.all_have("r")).await;
     lease
 }
 
-/// Checks that a lease stays valid, and that another client cannot acquire the lock, while the only thread of `runtime`
-/// is blocked. The thread is blocked for three TTLs.
+/// Blocks the only thread of `runtime` for three TTLs. Checks that a lease stays valid during this time, and that
+/// another client cannot acquire the lock.
 fn assert_lease_kept(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluster) {
     // Renewals must not depend on the node timeout: with 1.8 s, replies that are read only at the timeout are
     // too late.

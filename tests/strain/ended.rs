@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// A TTL longer than the tests, so that no key expires.
+/// Longer than the tests, so that no key expires.
 const TTL: Duration = Duration::from_mins(10);
 
-/// Spawns tasks on `runtime`. 1,000 tasks hold leases, 100 wait for held locks, and 100 repeatedly acquire free locks.
+/// Spawns 1,000 tasks that hold leases, 100 that wait for held locks, and 100 that repeatedly acquire free locks.
 fn occupy(runtime: &Runtime, redlock: &Redlock) {
     runtime.block_on(async {
         let acquire = |n| redlock.acquire(format!("held/{n}")).wait(SOON).auto_extend_forever();
@@ -34,7 +34,6 @@ fn occupy(runtime: &Runtime, redlock: &Redlock) {
     runtime.block_on(async { tokio::time::sleep(ms(100)).await });
 }
 
-/// Acquires and releases a lock until `is_over` returns true. Returns the longest duration of an acquire.
 async fn cycles(redlock: &Redlock, is_over: impl Fn() -> bool) -> Duration {
     let mut longest = Duration::ZERO;
     while !is_over() {
@@ -70,8 +69,7 @@ fn runtime_shutdown_leaves_no_keys_and_affects_no_client() {
     }
 }
 
-/// Checks that a static client works in a test program. The program's 200 tests run concurrently, each on its own
-/// runtime.
+/// Checks that a static client works in a test program whose 200 tests run concurrently, each on its own runtime.
 #[test]
 fn static_client_serves_200_runtimes_at_the_same_time() {
     static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start(5));
@@ -102,7 +100,7 @@ fn static_client_serves_200_runtimes_at_the_same_time() {
     CLUSTER.servers().iter().for_each(Server::kill);
 }
 
-/// Checks that a release is delivered to a restarted node although the client's runtime is no longer polled, as after
+/// Checks that a release reaches a restarted node even if the client's runtime is no longer polled, as after
 /// `block_on`.
 #[test]
 fn release_on_a_restarted_node_needs_no_polled_runtime() {

@@ -49,7 +49,6 @@ async fn all_operations(redlock: Redlock) {
     redlock.close().await.expect("nodes are up");
 }
 
-/// Returns Tokio runtimes that lack the time driver, the I/O driver, or both.
 fn without_drivers() -> [Runtime; 3] {
     let build = |builder: &mut runtime::Builder| builder.build().expect("a runtime");
     [

@@ -27,7 +27,6 @@ impl Observer for HealthRecorder {
     }
 }
 
-/// Spawns 2,000 tasks. Half of them acquire and release locks, and the other half only yield.
 fn work(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     for n in 0..2_000 {
         let (redlock, is_over) = (redlock.clone(), is_over.clone());
@@ -42,7 +41,6 @@ fn work(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     }
 }
 
-/// Spawns 100 tasks, each of which repeatedly connects a new client.
 fn reconnect(builder: &Builder, is_over: &Arc<AtomicBool>) {
     for _ in 0..100 {
         let (builder, is_over) = (builder.clone(), is_over.clone());
@@ -57,7 +55,7 @@ fn reconnect(builder: &Builder, is_over: &Arc<AtomicBool>) {
     }
 }
 
-/// Spawns a task that repeatedly reads a value of 64 MB.
+/// Repeatedly reads the value of the lock `long`, which has 64 MB.
 fn read_long_reply(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     let (redlock, is_over) = (redlock.clone(), is_over.clone());
     tokio::spawn(async move {
@@ -68,7 +66,6 @@ fn read_long_reply(redlock: &Redlock, is_over: &Arc<AtomicBool>) {
     });
 }
 
-/// Sends PING to the nodes, on the test's own connections, until `is_over` is set. Returns the longest time to a reply.
 fn slowest_reply(cluster: &Cluster, is_over: &AtomicBool) -> Duration {
     let mut slowest = Duration::ZERO;
     while !is_over.load(Ordering::Relaxed) {
@@ -83,8 +80,8 @@ fn slowest_reply(cluster: &Cluster, is_over: &AtomicBool) -> Duration {
     slowest
 }
 
-/// Waits until the loss of each lease is reported. Returns, for each lease, the time from the end of its validity to
-/// the report.
+/// Waits until every lease has reported its loss. Returns how long after the end of its validity each lease reported
+/// the loss.
 async fn loss_delays(leases: &[Lease]) -> Vec<Duration> {
     let each = leases.iter().map(|lease| async {
         let valid_until = lease.valid_until();

@@ -21,14 +21,13 @@ use quorlock::{Builder, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-/// How long to wait for an event that normally takes milliseconds. It is long enough for the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Returns client settings with a node timeout that a busy machine does not exceed.
+/// Returns client settings with a node timeout that is long enough for a busy machine.
 fn builder(cluster: &Cluster) -> Builder {
     builder_of(cluster.urls())
 }
@@ -55,7 +54,6 @@ fn multi_thread(threads: usize) -> Runtime {
     builder.worker_threads(threads).enable_all().build().expect("a runtime")
 }
 
-/// Waits until `condition` returns true, without blocking the runtime.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
 
-/// A `tracing` subscriber. While it is armed, it blocks at each event of the library.
 struct BlockingSubscriber {
     barrier: Arc<Barrier>,
     is_armed: Arc<AtomicBool>,

@@ -89,7 +89,6 @@ fn blocking_credentials_callback_delays_only_its_connection() {
     }
 }
 
-/// An observer. While it is armed, it blocks the calling thread at each event for which `blocks` returns true.
 struct Blocking {
     barrier: Arc<Barrier>,
     is_armed: AtomicBool,
@@ -104,7 +103,7 @@ impl Observer for Blocking {
     }
 }
 
-/// Acquires ten leases with auto-extension for each of `clients`. Returns the leases when all nodes are up.
+/// Acquires ten auto-extended leases for each of `clients`. Returns the leases when all nodes are up.
 pub(crate) async fn acquire_leases(clients: &[Redlock]) -> Vec<Lease> {
     let mut leases = Vec::new();
     for (number, redlock) in clients.iter().cycle().take(10 * clients.len()).enumerate() {
@@ -115,8 +114,8 @@ pub(crate) async fn acquire_leases(clients: &[Redlock]) -> Vec<Lease> {
     leases
 }
 
-/// Checks that no lease is lost while user code blocks. The code is blocked, for three TTLs, once `is_blocked` returns
-/// true. `unblock` ends the block.
+/// Checks that no lease is lost while user code blocks for three TTLs. This time begins when `is_blocked` returns true.
+/// `unblock` ends the block.
 pub(crate) fn assert_leases_kept(
     case: &str,
     runtime: &Runtime,
@@ -143,8 +142,8 @@ pub(crate) fn assert_leases_kept(
     });
 }
 
-/// Checks that two clients keep their leases after `cause`: one with an observer that blocks at events for which
-/// `blocks` returns true, and one without an observer.
+/// Checks that two clients keep their leases after `cause`. The observer of one client blocks at events for which
+/// `blocks` returns true. The other client has no observer.
 fn assert_blocking_observer_keeps_leases(
     blocks: fn(&Event) -> bool,
     runtime: &Runtime,

@@ -22,7 +22,6 @@ fn cycles(imports: &Imports) -> BTreeSet<Cycle> {
     cycles
 }
 
-/// Returns the files that `file` imports, directly or indirectly.
 fn reachable<'a>(imports: &'a Imports, file: &Path) -> BTreeSet<&'a Path> {
     let mut found = BTreeSet::new();
     let mut next: Vec<_> = imports[file].keys().collect();

@@ -30,7 +30,6 @@ fn tests_by_file() -> Vec<(PathBuf, Vec<String>)> {
     all_sources().map(tests).collect()
 }
 
-/// Returns true if a file or directory called `module` contains the test `name`.
 fn has_test(module: &str, name: &str, files: &[(PathBuf, Vec<String>)]) -> bool {
     let is_module = |part: &str| {
         let stem = part.trim_end_matches(".rs");
@@ -42,7 +41,7 @@ fn has_test(module: &str, name: &str, files: &[(PathBuf, Vec<String>)]) -> bool 
     })
 }
 
-/// Returns the last cell of each row of those tables whose last column lists tests.
+/// Returns the last cell of each row in the tables whose last column lists tests.
 fn test_cells(text: &str) -> Vec<&str> {
     let mut cells = Vec::new();
     let mut has_tests = false;

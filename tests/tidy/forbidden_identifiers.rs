@@ -60,8 +60,8 @@ fn protocol_does_no_io() {
     assert!(impure.is_empty(), "clock, randomness, I/O, waiting or logging: {impure:#?}");
 }
 
-/// Impure identifiers that the coordinator may use: values and errors of the `redis` crate, the state of the nodes'
-/// clocks, and UUIDs from the coordinator's own source of randomness.
+/// Identifiers that the coordinator may use although they are in [`IMPURE`]: values and errors of the `redis` crate,
+/// the state of the nodes' clocks, and UUIDs from the coordinator's own source of randomness.
 const PERMITTED_IN_COORDINATOR: [&str; 4] = ["redis", "io", "clock", "uuid"];
 
 #[test]

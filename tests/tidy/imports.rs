@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 /// The segments of a path in the code. The path of a module does not include `crate`.
 type Segments = Vec<String>;
 
-/// The imports of each file. Maps each imported file to the first import of it, as text, such as `src/node/a.rs:3:
-/// super::b::B`.
+/// For each file, the files that it imports. Each imported file is mapped to its first import as text, such as
+/// `src/node/a.rs:3: super::b::B`.
 pub(crate) type Imports = BTreeMap<PathBuf, BTreeMap<PathBuf, String>>;
 
-/// The modules of a crate by path. Test modules are not included.
 pub(crate) struct Modules<'a> {
     files: &'a BTreeMap<PathBuf, String>,
     modules: BTreeMap<Segments, Module>,
@@ -25,14 +24,12 @@ struct Module {
     file: PathBuf,
     /// The names that `use` declarations introduce, each with the path of the imported item.
     names: BTreeMap<String, Segments>,
-    /// The paths in the code and in private `use` declarations, each with its line. Re-exports are not included,
-    /// because they do not count as imports of the file that contains them.
+    /// The paths in the code and in private `use` declarations, each with its line. A re-export does not count as an
+    /// import of the file that contains it.
     paths: Vec<(Segments, usize)>,
 }
 
 impl<'a> Modules<'a> {
-    /// Finds the modules that `lib.rs` in the directory `src` declares, directly or indirectly. `files` contains the
-    /// text of each file.
     pub(crate) fn new(src: &str, files: &'a BTreeMap<PathBuf, String>) -> Self {
         let mut this = Self { files, modules: BTreeMap::new() };
         this.add_file(Vec::new(), &Path::new(src).join("lib.rs"));
@@ -70,7 +67,6 @@ impl<'a> Modules<'a> {
         self.modules.insert(module.path.clone(), module);
     }
 
-    /// Returns the file of the module `name`. The file `parent` declares this module with `mod name;`.
     fn file_of(&self, parent: &Path, name: &syn::Ident) -> PathBuf {
         let is_root = parent.ends_with("lib.rs") || parent.ends_with("mod.rs");
         let dir = if is_root { parent.with_file_name("") } else { parent.with_extension("") };
@@ -129,7 +125,7 @@ impl<'a> Modules<'a> {
         Some(absolute)
     }
 
-    /// Returns the module that defines the item at an absolute path. Re-exports are followed. Returns `None` if the
+    /// Returns the module that defines the item at an absolute path, after following re-exports. Returns `None` if the
     /// path leads to a module or to an item of another crate.
     fn definition(&self, path: &[String]) -> Option<&Module> {
         let mut module = &self.modules[&Segments::new()];
@@ -198,8 +194,8 @@ fn collect_leaves(tree: &syn::UseTree, prefix: &[String], found: &mut Vec<(Segme
     }
 }
 
-/// Appends the paths in `tokens` to `found`, each with its line. `prefix` is put before each path. For example, `a::{b,
-/// c}` contains two paths.
+/// Appends the paths in `tokens`, with `prefix` and their lines, to `found`. For example, `a::{b, c}` contains two
+/// paths.
 fn collect_paths(tokens: TokenStream, prefix: &[String], found: &mut Vec<(Segments, usize)>) {
     let tokens: Vec<_> = tokens.into_iter().collect();
     let mut place = 0;
@@ -235,8 +231,8 @@ fn collect_paths(tokens: TokenStream, prefix: &[String], found: &mut Vec<(Segmen
     }
 }
 
-/// Returns true if an identifier that follows the tokens `before` begins a path. It does not if it follows `::`, if it
-/// is a field, method or lifetime, or if it is the new name in `prefix::{name as new}`.
+/// Returns true if an identifier after the tokens `before` begins a path. Fields, methods, lifetimes and identifiers
+/// after `::` do not, and neither does the new name in `prefix::{name as new}`.
 fn begins_path(before: &[TokenTree], prefix: &[String]) -> bool {
     match before {
         [.., TokenTree::Ident(last)] => prefix.is_empty() || last != "as",

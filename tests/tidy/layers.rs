@@ -30,17 +30,16 @@ const LAYERS: [&str; 16] = [
     "test_util",
 ];
 
-/// The top-level modules of the crate `quorlock-test`, lowest layer first.
 const TEST_LAYERS: [&str; 3] = ["server_model", "stream", "nodes"];
 
 /// The files in `src` that belong to no layer: the crate root and the guides.
 const OUTSIDE_LAYERS: [&str; 2] = ["lib", "_docs"];
 
-/// The modules that may import public items from the crate root. All other modules are below these modules.
+/// The only modules that may import public items from the crate root, because they are above all other modules.
 const TOP_LAYERS: [&str; 2] = ["blocking", "test_util"];
 
-/// Appends the names that `tokens` import from the crate root to `found`, with their lines. Examples of such imports
-/// are `crate::node` and `crate::{node, wire}`.
+/// Finds imports from the crate root, such as `crate::node` and `crate::{node, wire}`. Appends the imported names, with
+/// their lines, to `found`.
 fn imports(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
     let mut path = Vec::new();
     for token in tokens {

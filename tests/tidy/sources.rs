@@ -20,7 +20,6 @@ impl Source {
         Self { path, text, file }
     }
 
-    /// Returns the name of the file's top-level module, such as `node`.
     pub(crate) fn module(&self) -> String {
         let mut parts = self.path.iter().skip_while(|part| *part != "src").skip(1);
         let first = parts.next().and_then(|part| part.to_str()).expect("a name");
@@ -40,7 +39,6 @@ fn parse(path: &Path, text: &str) -> syn::File {
     syn::parse_file(text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns all Rust files in the directory `dir` of this package, sorted by path.
 pub(crate) fn sources(dir: &str) -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();

@@ -29,8 +29,8 @@ fn count(tokens: TokenStream) -> usize {
     total
 }
 
-/// Returns the tokens after the doc attribute at the start of `tokens`, such as `#[doc = "text"]` or `#![doc =
-/// "text"]`. Returns `None` if `tokens` do not begin with a doc attribute.
+/// Returns the tokens after a doc attribute, such as `#[doc = "text"]` or `#![doc = "text"]`. Returns `None` if
+/// `tokens` do not begin with a doc attribute.
 fn after_doc_attribute(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
     let is = |token: &TokenTree, expected| matches!(token, TokenTree::Punct(mark) if mark.as_char() == expected);
     let after = match tokens {

@@ -24,7 +24,7 @@ cycle, and the cost of waiting for held locks.
 pub(crate) struct Args {
     pub(crate) slice: Duration,
     pub(crate) rounds: usize,
-    /// The name of the scenario to run, or text that the names of several scenarios contain.
+    /// The name of one scenario, or text that the names of several scenarios contain.
     pub(crate) only: Option<String>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) svg: Option<PathBuf>,
@@ -67,8 +67,8 @@ impl Args {
         WAITING_SCENARIOS.iter().filter(|scenario| self.matches(scenario.name))
     }
 
-    /// Returns true if the scenario `name` is selected by `--only`. If `--only` is not the exact name of any scenario,
-    /// every scenario whose name contains it is selected.
+    /// Returns true if `--only` selects the scenario `name`. If `--only` is no scenario's exact name, it selects every
+    /// scenario whose name contains it.
     fn matches(&self, name: &str) -> bool {
         let only = self.only.as_deref().unwrap_or_default();
         if names().any(|name| name == only) { name == only } else { name.contains(only) }
@@ -94,7 +94,6 @@ impl fmt::Display for Args {
     }
 }
 
-/// Parses a positive whole number.
 fn number(input: &mut Arguments, name: &'static str, default: u64) -> Result<u64, String> {
     let value = input.opt_value_from_str(name).map_err(|error| error.to_string())?;
     match value.unwrap_or(default) {

@@ -1,4 +1,4 @@
-//! The minimum cost of a lock on five connections: one thread writes, waits and reads, without a runtime.
+//! The minimum cost of a lock on five connections: one thread writes, waits and reads, without an async runtime.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -18,19 +18,19 @@ use crate::usage::Usage;
 /// The timeout of `poll` in milliseconds.
 const PAUSE_MS: u16 = 100;
 
-/// A contender that sends the same commands as [`RawFanOut`](crate::raw_fan_out::RawFanOut), but without a runtime, a
-/// client library, tasks or wakers. Its tasks are entries of a table.
+/// Sends the same commands as [`RawFanOut`](crate::raw_fan_out::RawFanOut), but without a runtime, a client library,
+/// tasks or wakers. Its tasks are entries of a table.
 pub(crate) struct BareLoop {
     nodes: Vec<Node>,
     release_sha: String,
-    /// The number of rounds so far. A round sends one command to all nodes.
+    /// The number of rounds that have started. A round sends one command to all nodes.
     rounds: u64,
 }
 
 struct Node {
     stream: TcpStream,
     to_send: Vec<u8>,
-    /// The received bytes that do not form a complete line yet.
+    /// Received bytes that do not form a complete line yet.
     received: Vec<u8>,
     /// The task and the round of each unanswered command, oldest first.
     unanswered: VecDeque<(usize, u64)>,
@@ -39,7 +39,7 @@ struct Node {
 struct Task {
     key: String,
     value: String,
-    /// The number of the current round. Replies to earlier rounds are ignored.
+    /// The current round. Replies to earlier rounds are ignored.
     round: u64,
     is_held: bool,
     granted: usize,
@@ -59,7 +59,7 @@ impl BareLoop {
         Ok(Self { nodes, release_sha, rounds: 0 })
     }
 
-    /// Starts the task's next round. Sends a release if the task holds its lock, and an acquire otherwise.
+    /// Starts the task's next round: a release if the task holds its lock, and an acquire otherwise.
     fn start_round(&mut self, index: usize, task: &mut Task) {
         self.rounds += 1;
         (task.round, task.granted, task.refused) = (self.rounds, 0, 0);
@@ -77,8 +77,8 @@ impl BareLoop {
         }
     }
 
-    /// Waits until a connection is readable or writable, then reads and writes. Returns, for each reply, the task, the
-    /// round, and true if the command succeeded.
+    /// Waits until a connection is readable or writable, then reads and writes. For each reply, returns the task, the
+    /// round, and whether the command succeeded.
     fn turn(&mut self) -> Result<Vec<(usize, u64, bool)>, String> {
         let interest = |node: &Node| {
             let sends =
@@ -100,8 +100,8 @@ impl BareLoop {
         Ok(replies)
     }
 
-    /// Handles a reply to the task's current round. The reply that decides the round starts the next one: the release,
-    /// or a new cycle if `goes_on` is true.
+    /// Handles a reply to the task's current round. Once the replies decide the round, starts the next one: the
+    /// release, or a new cycle if `goes_on` is true.
     fn handle(
         &mut self,
         index: usize,
@@ -204,7 +204,7 @@ impl Node {
         Ok(())
     }
 
-    /// Reads the available bytes and appends a reply per line. The lines `+OK` and `:1` mean success.
+    /// Reads the available bytes and appends one reply per line. The lines `+OK` and `:1` mean success.
     fn receive(&mut self, replies: &mut Vec<(usize, u64, bool)>) -> Result<(), String> {
         let mut chunk = [0; 1 << 14];
         match self.stream.read(&mut chunk) {

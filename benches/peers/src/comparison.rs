@@ -1,4 +1,4 @@
-//! Runs one scenario. The contenders take turns on the same servers.
+//! Runs one scenario, in which the contenders alternate on the same servers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::worker_pool::WorkerPool;
 
 pub(crate) struct Outcome {
     pub(crate) scenario: &'static Scenario,
-    /// The measurements of each contender, with its name. The first contender is the base of all ratios.
+    /// The name and the measurements of each contender. The first contender is the base of all ratios.
     pub(crate) measured: Vec<(&'static str, Measurements)>,
 }
 
 /// Runs one scenario on new servers and a new runtime. `counter` is the path of the library that counts allocations and
-/// system calls, or `None` if it is not available.
+/// system calls, or `None` if they cannot be counted.
 pub(crate) fn run_scenario(
     scenario: &'static Scenario,
     args: &Args,
@@ -89,7 +89,7 @@ impl<'a> ContenderState<'a> {
         Ok(Self { name: setup.name, clients, slices: 0, tally: Measurements::new() })
     }
 
-    /// Runs one slice with keys that no earlier slice has used.
+    /// Each call uses new keys, because an aborted task may leave keys.
     fn slice(&mut self, length: Duration, warm_up: bool) -> Result<(), String> {
         let key_prefix = format!("{}:{}", self.name, self.slices);
         self.slices += 1;
@@ -100,7 +100,7 @@ impl<'a> ContenderState<'a> {
 }
 
 trait Clients {
-    /// Runs a slice. Returns the measurements of each process, and the usage of the nodes.
+    /// Returns the measurements of each process, and the usage of the nodes.
     fn run(
         &mut self,
         length: Duration,

@@ -1,4 +1,4 @@
-//! The libraries that are compared, behind a common trait.
+//! The compared libraries, behind a common trait.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,12 +11,12 @@ pub(crate) const TTL: Duration = Duration::from_secs(10);
 /// How long quorlock waits for a contended key. rslock has no such limit.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The ttl of locks that are held throughout a slice with waiters.
+/// The TTL of locks that another client holds during the whole measurement of waiting tasks.
 const LONG: Duration = Duration::from_hours(1);
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A library that is compared. The main process sends this value to its worker processes.
+/// A compared library. The main process sends this value to its worker processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Library {
     Rslock,
@@ -28,8 +28,7 @@ pub(crate) enum Library {
 
 /// A library that can lock and unlock a key on a majority of the nodes.
 ///
-/// Errors are sentences that the report prints. The report counts errors by kind, and prints the first error of each
-/// kind.
+/// Errors are sentences for the report, which counts them by kind and prints the first error of each kind.
 pub(crate) trait Contender: Sized + Send + Sync + 'static {
     const NAME: &'static str;
 
@@ -40,7 +39,7 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
     /// Acquires `key`, which no other client holds.
     fn lock(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send;
 
-    /// Acquires `key`, and waits while other clients hold it.
+    /// Acquires `key`, and waits while another client holds it.
     fn lock_waiting(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
         self.lock(key)
     }
@@ -51,7 +50,6 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
         async { Err(format!("{} has no tokens", Self::NAME)) }
     }
 
-    /// Acquires all of `keys`, or none.
     fn lock_several(
         &self,
         _keys: &[String],
@@ -59,13 +57,12 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
         async { Err(format!("{} locks one key at a time", Self::NAME)) }
     }
 
-    /// Extends a lock to its full ttl from now on.
+    /// Extends a lock to its full TTL, starting now.
     fn extend(&self, _lock: &mut Self::Lock) -> impl Future<Output = Result<(), String>> + Send {
         async { Err(format!("{} does not extend", Self::NAME)) }
     }
 
-    /// Connects a client for the scenarios with long waits. The client can [`hold`](Self::hold) locks for an hour, and
-    /// its tasks can wait for an hour.
+    /// Connects a client whose tasks can hold locks and wait for an hour.
     fn connect_patient(urls: &[String]) -> impl Future<Output = Result<Self, String>> + Send {
         Self::connect(urls)
     }
@@ -88,8 +85,8 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
     }
 }
 
-/// rslock with one shared manager, as in its README, with its default retries (3, each after up to 200 ms) and its own
-/// connections. rslock was no faster with `TCP_NODELAY`, and slower at 512 tasks.
+/// rslock as in its README: one shared manager, its own connections, and the default of 3 retries, each after up to 200
+/// ms. rslock was no faster with `TCP_NODELAY`, and slower at 512 tasks.
 pub(crate) struct Rslock {
     manager: rslock::LockManager,
 }
@@ -127,7 +124,7 @@ impl Contender for Rslock {
 }
 
 /// rslock with retries after up to 10 ms instead of 200 ms. The retry delay is rslock's only setting, and this
-/// contender shows its effect on waiting.
+/// contender shows how the setting affects waiting.
 pub(crate) struct EagerRslock(Rslock);
 
 impl Contender for EagerRslock {
@@ -153,7 +150,8 @@ impl Contender for EagerRslock {
     }
 }
 
-/// quorlock with one shared client, the common ttl and [`NODE_TIMEOUT`]. Other settings have their defaults.
+/// quorlock with one shared client, the TTL of all contenders, and [`NODE_TIMEOUT`]. Other settings have their
+/// defaults.
 pub(crate) struct Quorlock {
     redlock: quorlock::Redlock,
 }

@@ -11,12 +11,11 @@ pub(crate) struct ContenderSetup<'a> {
     pub(crate) library: Library,
     pub(crate) scenario: &'static Scenario,
     pub(crate) work: Work,
-    /// The number of clients that the tasks share.
     pub(crate) clients: usize,
     pub(crate) nodes: &'a Nodes,
 }
 
-/// Returns the contenders of a scenario. The first one is the base of the ratios.
+/// The first contender is the base of the ratios.
 pub(crate) fn contender_setups<'a>(
     scenario: &'static Scenario,
     nodes: &'a Nodes,

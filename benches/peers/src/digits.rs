@@ -1,12 +1,12 @@
 //! Formats numbers for printing.
 
-/// Converts an integer to a float. The conversion is exact below 2^53, far above all counts and times here.
+/// Exact below 2^53, far above all numbers and times here.
 #[expect(clippy::cast_precision_loss, reason = "the values are far below 2^53")]
 pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// Formats a number with about three significant digits. All digits before the decimal point are kept.
+/// Formats a number with about three significant digits, but with all digits before the decimal point.
 pub(crate) fn digits(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! Computes the printed figures of a contender in a scenario from its measurements.
+//! The printed figures of one contender in one scenario.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::tally::{Measurements, Sample};
 
 pub(crate) struct Figures {
     cycles: u64,
-    /// The median rate over the slices, in cycles per second.
+    /// The median rate in cycles per second.
     pub(crate) rate: f64,
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
@@ -20,11 +20,11 @@ pub(crate) struct Figures {
     pub(crate) cpu_us: Option<f64>,
     /// The CPU time per node and cycle, in microseconds.
     pub(crate) node_us: Option<f64>,
-    /// The time that a node spends on commands per cycle, in microseconds, according to the node's own statistics.
+    /// The time that a node spends on the commands of one cycle, in microseconds, according to its `INFO commandstats`.
     pub(crate) server_us: Option<f64>,
     /// The number of commands per node and cycle.
     pub(crate) commands: Option<f64>,
-    /// The number of voluntary context switches of the clients' threads per cycle.
+    /// The number of voluntary context switches per cycle, summed over the clients' threads.
     pub(crate) context_switches: Option<f64>,
     /// The number of instructions per cycle that the clients execute outside the kernel.
     pub(crate) instructions: Option<f64>,
@@ -64,7 +64,7 @@ impl Figures {
         }
     }
 
-    /// Returns the figures as a JSON object whose names contain the units. Unknown values are `null`.
+    /// Returns the figures as a JSON object. Its names contain the units, and unknown values are `null`.
     pub(crate) fn json(&self, tally: &Measurements) -> Value {
         let failures = tally.failures.iter();
         let failures: BTreeMap<_, _> =
@@ -91,7 +91,7 @@ impl Figures {
     }
 }
 
-/// Returns `sum` divided by `cycles`, or `None` if no cycle was completed.
+/// Returns `None` if no cycle was completed.
 fn per(sum: f64, cycles: u64) -> Option<f64> {
     (cycles > 0).then(|| sum / float(cycles))
 }

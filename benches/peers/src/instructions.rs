@@ -4,13 +4,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 static COUNTER: OnceLock<Option<Mutex<imp::Counter>>> = OnceLock::new();
 
-/// Starts counting for this thread and for threads that it starts later. Must be called before other threads are
-/// started.
+/// Starts to count the instructions of this thread and of threads that it starts later. Threads that are already
+/// running are not counted.
 pub(crate) fn begin() {
     COUNTER.get_or_init(|| imp::open().map(Mutex::new));
 }
 
-/// Returns the number of instructions so far, outside the kernel. Returns `None` if instructions are not counted.
+/// Returns the number of instructions outside the kernel since [`begin`]. Returns `None` if the system does not count
+/// them.
 pub(crate) fn count() -> Option<u64> {
     let counter = COUNTER.get()?.as_ref()?;
     imp::read(&mut counter.lock().unwrap_or_else(PoisonError::into_inner))
@@ -23,8 +24,7 @@ mod imp {
     pub(super) use perf_event::Counter;
     use perf_event::events::{Event, Hardware};
 
-    /// Opens the counter. Returns `None` if counting is not permitted, or if the processor has no counter, as on most
-    /// virtual machines.
+    /// Returns `None` if counting is not permitted, or if the processor has no counter, as on most virtual machines.
     pub(super) fn open() -> Option<Counter> {
         count(Hardware::INSTRUCTIONS).ok()
     }
@@ -45,7 +45,7 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    /// A counter that never exists, because other systems do not support counting.
+    /// Never exists, because other systems do not support counting.
     pub(super) enum Counter {}
 
     pub(super) fn open() -> Option<Counter> {

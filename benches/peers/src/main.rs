@@ -1,7 +1,7 @@
 //! Compares quorlock with rslock on the same five redis-server processes.
 //!
-//! The contenders alternate in short slices, so the noise of a shared machine affects all of them. A ratio compares
-//! neighbouring slices. `--help` lists the arguments.
+//! The contenders alternate in short measurements, called slices, so the noise of a shared machine affects all of them.
+//! A ratio compares the slices of the same round. `--help` lists the arguments.
 
 mod args;
 mod bare_loop;

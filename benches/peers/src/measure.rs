@@ -1,4 +1,5 @@
-//! Runs one slice of the clients in one process. Measures cycles, latencies, resource usage and failures.
+//! Runs the clients of one process for the length of one measurement (a slice). Records cycles, latencies, resource
+//! usage and failures.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,16 +16,16 @@ use crate::usage::Usage;
 /// How long a task may run after the end of a slice before it is aborted.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// The idle time after a slice, which keeps the slice's last packets out of the next slice.
+/// The idle time after a slice. Without it, the last packets of a slice would be measured in the next one.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slice {
     pub(crate) tasks: usize,
-    /// The number of the first task in this process, if several processes share the tasks.
+    /// The number of this process's first task. Processes that share the tasks have different numbers.
     pub(crate) first: usize,
     pub(crate) work: Work,
-    /// The time, from the start of the slice, after which no new cycle starts.
+    /// No new cycle starts after this time.
     pub(crate) length: Duration,
     /// The prefix of the keys. Each slice needs a new prefix, because an aborted task may leave keys.
     pub(crate) key_prefix: String,
@@ -60,7 +61,7 @@ pub(crate) async fn run<C: Contender>(slice: &Slice, clients: &[Arc<C>]) -> Meas
     summarize(&logs, elapsed, usage)
 }
 
-/// Combines the logs of the tasks. A task that was aborted counts as a failure.
+/// Combines the logs of the tasks. An aborted task counts as a failure.
 fn summarize(logs: &[Arc<TaskLog>], elapsed: Duration, usage: Usage) -> Measured {
     let mut measured = Measured { elapsed, usage, ..Measured::default() };
     for log in logs {
@@ -91,7 +92,7 @@ fn shared_now_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The log of one task. The log remains available after the task is aborted.
+/// The log of one task, which remains available if the task is aborted.
 #[derive(Default)]
 struct TaskLog(Mutex<Entries>);
 
@@ -112,14 +113,14 @@ impl TaskLog {
 struct Task<C> {
     client: Arc<C>,
     key: String,
-    /// The keys that are locked together.
+    /// The keys that the task locks together.
     keys: Vec<String>,
     work: Work,
     log: Arc<TaskLog>,
 }
 
 impl<C: Contender> Task<C> {
-    /// Runs cycles until `length` has passed since `start`. The time is only checked between cycles.
+    /// Starts new cycles until `length` has passed since `start`.
     async fn run(self, start: Instant, length: Duration) {
         let mut extended = None;
         while start.elapsed() < length {
@@ -144,7 +145,7 @@ impl<C: Contender> Task<C> {
         }
     }
 
-    /// Extends `lock` once. Acquires it first if `lock` is `None`. Returns the duration of the extension.
+    /// Extends `lock`, and returns the duration of the extension. If `lock` is `None`, acquires the lock first.
     async fn extend(&self, lock: &mut Option<C::Lock>) -> Result<Duration, String> {
         let lock = match lock {
             Some(lock) => lock,
@@ -155,7 +156,7 @@ impl<C: Contender> Task<C> {
         Ok(start.elapsed())
     }
 
-    /// Runs one cycle. Returns the latency that is measured for this task's work.
+    /// Runs one cycle and returns its latency. [`Work`] defines which time counts as the latency.
     async fn once(&self) -> Result<Duration, String> {
         let start = Instant::now();
         match self.work {

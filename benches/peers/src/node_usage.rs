@@ -11,13 +11,12 @@ use crate::scenario::Work;
 /// The commands that scripts run and that clients also send directly.
 const SCRIPT_COMMANDS: [&str; 5] = ["get", "set", "del", "pttl", "pexpire"];
 
-/// The commands that the release scripts run and that an acquire does not send.
+/// The commands that release scripts run and that an acquire does not send.
 const RELEASE_COMMANDS: [&str; 2] = ["get", "del"];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeUsage {
     pub(crate) cpu: Duration,
-    /// The commands that clients have sent and the nodes have executed.
     pub(crate) commands: Commands,
     pub(crate) nodes: usize,
 }
@@ -26,20 +25,19 @@ pub(crate) struct NodeUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Commands {
     pub(crate) calls: u64,
-    /// The duration of the commands in microseconds, as measured by the servers.
+    /// The processing time of the commands in microseconds, as measured by the servers.
     pub(crate) usec: u64,
 }
 
 impl NodeUsage {
-    /// Reads the usage before a measurement.
     pub(crate) fn before(cluster: &Cluster, work: Work) -> Self {
         let commands = commands(cluster, work);
         let (cpu, nodes) = cpu(cluster);
         Self { cpu, commands, nodes }
     }
 
-    /// Reads the usage after a measurement. CPU time and commands are read in the opposite order to `before`, so the
-    /// commands of the readings are not included.
+    /// Reads the usage after a measurement. `before` reads the commands first, and `after` reads them last, so that the
+    /// nodes' work for these readings is not included in the CPU time.
     pub(crate) fn after(cluster: &Cluster, work: Work) -> Self {
         let (cpu, nodes) = cpu(cluster);
         Self { cpu, commands: commands(cluster, work), nodes }
@@ -86,7 +84,7 @@ fn running(cluster: &Cluster) -> impl Iterator<Item = &kit::Server> {
 }
 
 impl Commands {
-    /// Parses `INFO commandstats`. The server counts a command of a script twice: in the script's time and under its
+    /// Parses `INFO commandstats`. The server counts a command in a script twice: in the script's time and under its
     /// own name.
     fn of(stats: &BTreeMap<String, String>, work: Work) -> Self {
         let inner = if work.is_scripted() { &SCRIPT_COMMANDS[..] } else { &RELEASE_COMMANDS[..] };

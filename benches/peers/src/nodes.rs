@@ -6,7 +6,7 @@ use crate::scenario::{Fault, Scenario};
 
 pub(crate) struct Nodes {
     cluster: Cluster,
-    /// The proxies in front of delayed nodes, each with the index of its node.
+    /// The proxies in front of delayed nodes, with the indices of their nodes.
     proxies: Vec<(usize, Proxy)>,
 }
 
@@ -26,7 +26,7 @@ impl Nodes {
         &self.cluster
     }
 
-    /// Returns the URLs of the nodes. Delayed nodes are reached through their proxies.
+    /// Returns the URLs of the nodes, or of their proxies if the nodes are delayed.
     pub(crate) fn urls(&self) -> Vec<String> {
         let mut urls = self.cluster.urls();
         for (index, proxy) in &self.proxies {
@@ -35,7 +35,7 @@ impl Nodes {
         urls
     }
 
-    /// Injects the fault into the middle node. A fault of several nodes also affects the nodes after it.
+    /// Injects the fault into the middle node. If the fault affects several nodes, the next nodes are also affected.
     pub(crate) fn inject(&self, fault: Fault) {
         let victims = || self.cluster.iter().skip(self.cluster.len() / 2);
         match fault {

@@ -10,7 +10,7 @@ use crate::ratio;
 /// The size of the chart in pixels.
 const SIZE: (u32, u32) = (760, 360);
 
-/// The colours of the bars. Colour-blind readers can distinguish them.
+/// Colour-blind readers can distinguish these colours.
 const COLOURS: [RGBColor; 4] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0x00, 0x72, 0xb2),
@@ -87,7 +87,7 @@ fn draw(groups: &[Group], path: &Path) -> Result<(), Box<dyn std::error::Error>>
     Ok(())
 }
 
-/// Returns the label below a group, which is its number of tasks. Other positions have no label.
+/// Returns the label below a group, which is its number of tasks. Positions without a group have no label.
 fn name_of(groups: &[Group], at: f64) -> String {
     let is_here = |left: u32| (at - f64::from(left) - 0.5).abs() < 1e-6;
     let here = (0_u32..).zip(groups).find(|(left, _)| is_here(*left));

@@ -8,12 +8,12 @@ use crate::tally::{Measurements, Sample};
 /// The ratio of a contender's rate to the base's rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Ratio {
-    /// Statistics of the ratios of all rounds. Each ratio compares the two rates of one round.
+    /// Statistics of one ratio per round. Each ratio compares the two rates of the same round.
     Paired { median: f64, min: f64, max: f64 },
-    /// The ratio of the mean rates. It is used if the base completed no cycle in some round.
+    /// The ratio of the mean rates, which is used if the base completed no cycle in some round.
     Means(f64),
-    /// A lower bound of the ratio, because the base completed no cycle. The value is the ratio that one completed cycle
-    /// would give.
+    /// A lower limit, because the base completed no cycle. It is the ratio that one completed cycle of the base would
+    /// give.
     MoreThan(f64),
     /// Neither contender completed a cycle.
     Unknown,
@@ -63,7 +63,7 @@ impl Ratio {
     }
 }
 
-/// Returns the median rate over the slices, in cycles per second.
+/// Returns the median rate in cycles per second.
 pub(crate) fn rate(tally: &Measurements) -> f64 {
     median(tally.samples.iter().map(|sample| sample.rate).collect())
 }

@@ -1,4 +1,4 @@
-//! The lower bound of the cost of a lock: the network and the servers, without any safety.
+//! The lower limit of the cost of a lock: the network and the servers, without any safety.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,11 +9,10 @@ use redis::{AsyncConnectionConfig, Cmd, Value};
 
 use crate::contender::{Contender, TTL, nodelay_client};
 
-/// A script that deletes KEYS\[1\] if its value is ARGV\[1\], and returns the number of deleted keys.
+/// Deletes KEYS\[1\] if its value is ARGV\[1\], and returns the number of deleted keys.
 pub(crate) const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
-/// A contender that sends each command to all nodes and returns at the quorum, over one multiplexed connection per
-/// node.
+/// Sends each command to all nodes and returns when a quorum has replied. Each node has one multiplexed connection.
 ///
 /// This is not a lock: it has no clean-up, validity, timeouts or reconnects.
 pub(crate) struct RawFanOut {
@@ -67,8 +66,8 @@ impl Contender for RawFanOut {
 }
 
 impl RawFanOut {
-    /// Sends `command` to all nodes. Returns when a majority has replied with `expected`, and fails if that is no
-    /// longer possible.
+    /// Sends `command` to all nodes. Returns when a majority has replied with `expected`, and fails once that has
+    /// become impossible.
     async fn at_quorum(&self, command: &Cmd, expected: &Value) -> Result<(), String> {
         let mut replies: FuturesUnordered<_> = self
             .nodes

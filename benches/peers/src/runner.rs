@@ -1,4 +1,4 @@
-//! Runs slices in this process: as tasks that use a library, or in the bare loop.
+//! Runs the clients in this process: as tasks that use a library, or in the bare loop.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ pub(crate) trait Runner {
     fn run(&mut self, slice: &Slice) -> Measured;
 }
 
-/// Connects `clients` clients of `library` to the nodes at `urls`. Some libraries only open their connections in the
-/// first cycle.
+/// Connects `clients` clients of `library` to the nodes. Some libraries open their connections only in the first cycle.
 pub(crate) fn runner<'a>(
     library: Library,
     clients: usize,

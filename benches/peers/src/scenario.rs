@@ -1,4 +1,4 @@
-//! The scenarios of the comparison. Each scenario has several rows in the table.
+//! The scenarios of the comparison. In the table, a scenario has one row per contender.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ pub(crate) enum Fault {
     Stopped(usize),
     /// One node is stopped before the clients connect. The scenario has no warm-up.
     StoppedBefore,
-    /// The replies of one node are delayed by this duration after the warm-up.
+    /// After the warm-up, a proxy delays the replies of one node by this time.
     Slow(Duration),
-    /// The replies of all nodes are delayed by this time after the warm-up.
+    /// After the warm-up, proxies delay the replies of all nodes by this time.
     Distant(Duration),
 }
 
-/// The work that a task repeats.
+/// The work that a task repeats, which also determines the measured latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// Acquires and releases the task's own key. The latency is the duration of the cycle.
     OwnKey,
     /// Acquires, holds and releases a key that all tasks share. The latency is the duration of the acquire.
     SharedKey {
-        /// The time for which a task holds the lock. With tokio's timer, 1 ms becomes 1 to 2 ms.
+        /// How long a task holds the lock. With tokio's timer, 1 ms becomes 1 to 2 ms.
         hold: Duration,
     },
     /// Extends the task's own lock again and again. The latency is the duration of one extension.
@@ -38,8 +38,8 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Returns true if scripts do all of the work. Acquiring one key needs no script, so other kinds of work also send
-    /// commands directly.
+    /// Returns true if scripts do all of the work. Other work acquires single keys, for which clients send commands
+    /// directly.
     pub(crate) fn is_scripted(self) -> bool {
         matches!(self, Self::Extend | Self::Fenced | Self::Several(2..))
     }
@@ -52,7 +52,7 @@ pub(crate) enum Base {
     Rslock,
     /// quorlock with one key per task.
     Plain,
-    /// quorlock without the fault of the scenario, and with the same work and number of nodes.
+    /// quorlock without the scenario's fault, and with the same work and number of nodes.
     Healthy,
     /// quorlock with the same work and one client for all tasks.
     OneClient,
@@ -61,11 +61,10 @@ pub(crate) enum Base {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExtraContenders {
     None,
-    /// The raw fan-out.
     FanOut,
-    /// Two contenders that send the same commands without a lock library: tasks on tokio, and a loop on one thread.
+    /// The same commands without a lock library: from tasks on tokio, and from a loop on one thread.
     FanOutAndBareLoop,
-    /// rslock with a retry delay for short holds.
+    /// rslock with a retry delay that suits short holds.
     EagerRslock,
 }
 
@@ -76,21 +75,20 @@ pub(crate) struct Scenario {
     pub(crate) tasks: usize,
     /// The number of clients that the tasks share: one, or one per task.
     pub(crate) clients: usize,
-    /// The number of worker processes, which share the tasks and clients evenly. If it is 0, all tasks run in this
-    /// process.
+    /// The number of worker processes, which share the tasks and clients evenly. If 0, all tasks run in this process.
     pub(crate) processes: usize,
     pub(crate) work: Work,
     pub(crate) fault: Fault,
-    /// The factor by which the slices are longer than `--slice-ms`. A slow contender needs time for a few cycles.
+    /// Multiplies `--slice-ms`, so that a slow contender has time for a few cycles.
     pub(crate) slice_factor: u32,
-    /// The maximum number of rounds, even if `--rounds` is greater.
+    /// An upper limit of `--rounds` for this scenario.
     pub(crate) rounds_max: usize,
     pub(crate) extra: ExtraContenders,
     pub(crate) base: Base,
 }
 
 impl Scenario {
-    /// Returns true if the scenario differs from the first scenario only in the number of tasks.
+    /// Returns true if the scenario differs from the first one only in the number of tasks.
     pub(crate) fn is_plain(&self) -> bool {
         self.nodes == PLAIN.nodes
             && self.base == PLAIN.base
@@ -99,7 +97,6 @@ impl Scenario {
     }
 }
 
-/// The settings that scenarios share unless they override them.
 const PLAIN: Scenario = Scenario {
     name: "",
     nodes: 5,
@@ -114,7 +111,6 @@ const PLAIN: Scenario = Scenario {
     base: Base::Rslock,
 };
 
-/// The fault of a node whose replies are delayed by 20 ms.
 const SLOW: Fault = Fault::Slow(Duration::from_millis(20));
 
 const DISTANT_0_5_MS: Fault = Fault::Distant(Duration::from_micros(500));
@@ -215,11 +211,11 @@ pub(crate) const SCENARIOS: [Scenario; 40] = [
     Scenario { name: "set of 16, 64 tasks", tasks: 64, work: Work::Several(16), ..BESIDE_PLAIN },
 ];
 
-/// The settings of scenarios in which many tasks use one key.
+/// Many tasks use one key.
 const SHARED: Scenario = Scenario { work: HOLD_1_MS, extra: ExtraContenders::EagerRslock, ..PLAIN };
 
-/// The settings of scenarios that compare quorlock with and without a fault.
+/// Compares quorlock with and without a fault.
 const OWN: Scenario = Scenario { base: Base::Healthy, ..PLAIN };
 
-/// The settings of scenarios that compare a feature of quorlock with its plain lock.
+/// Compares a feature of quorlock with its plain lock.
 const BESIDE_PLAIN: Scenario = Scenario { base: Base::Plain, ..PLAIN };

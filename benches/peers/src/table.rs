@@ -1,4 +1,4 @@
-//! A plain-text table whose text is also a Markdown table.
+//! A plain-text table that is also valid Markdown.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates a table with these headings. The first `left_columns` columns contain text.
+    /// The first `left_columns` columns contain text.
     pub(crate) fn new(headings: &[&str], left_columns: usize) -> Self {
         let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
         Self { rows: vec![headings], left_columns }
     }
 
-    /// Adds a row. Panics if the row does not have one cell per heading.
+    /// Panics if the row does not have one cell per heading.
     pub(crate) fn push(&mut self, row: Vec<String>) {
         assert_eq!(row.len(), self.rows[0].len(), "one cell per heading");
         self.rows.push(row);

@@ -1,4 +1,4 @@
-//! Sums the measurements of a contender's slices.
+//! Sums the measurements of a contender.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,14 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::node_usage::NodeUsage;
 use crate::usage::Usage;
 
-/// The shortest and longest latency that can be recorded, in nanoseconds: 1 us and 2 min. Latencies have three
-/// significant digits.
+/// The range of the latency histogram in nanoseconds: 1 us to 2 min. Latencies have three significant digits.
 const LATENCY_NS: (u64, u64) = (1_000, 120_000_000_000);
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// The cycles per second: the sum of the rates of all tasks. A task's rate is its number of cycles divided by the
-    /// time until its last cycle ended.
+    /// The sum of the tasks' rates, in cycles per second. A task's rate is its number of cycles divided by the time
+    /// until its last cycle ended.
     pub(crate) rate: f64,
     /// The time from the start until the last task ended or was aborted.
     pub(crate) elapsed: Duration,
@@ -24,7 +23,7 @@ pub(crate) struct Measured {
     pub(crate) usage: Usage,
     pub(crate) latencies_ns: Vec<u64>,
     pub(crate) failures: Failures,
-    /// The start and end of each hold of the shared lock, in nanoseconds. All processes share the clock.
+    /// The start and end of each hold of the shared lock, in nanoseconds on a clock that all processes share.
     pub(crate) holds_ns: Vec<(u64, u64)>,
 }
 
@@ -41,16 +40,16 @@ pub(crate) struct Sample {
 }
 
 pub(crate) struct Measurements {
-    /// The measured slices, without the warm-up.
+    /// The measurements after the warm-up.
     pub(crate) samples: Vec<Sample>,
     pub(crate) latency: Histogram<u64>,
-    /// The failures by kind. Failures in the warm-up are included.
+    /// The failures, including those in the warm-up.
     pub(crate) failures: Failures,
-    /// The slice in which allocations and system calls were counted. `None` if they were not.
+    /// A separate measurement in which allocations and system calls were counted. `None` if they cannot be counted.
     pub(crate) counted: Option<Sample>,
 }
 
-/// The failures by kind. The kind is the text of the message before its first colon or comma.
+/// The failures by kind. The kind is the message up to its first colon or comma.
 pub(crate) type Failures = BTreeMap<String, Failure>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +59,6 @@ pub(crate) struct Failure {
     pub(crate) example: String,
 }
 
-/// Counts a failure under its kind.
 pub(crate) fn fail(failures: &mut Failures, example: String) {
     let kind = example.split([':', ',']).next().unwrap_or_default().to_owned();
     add(failures, kind, Failure { count: 1, example });
@@ -80,7 +78,7 @@ impl Measurements {
         Self { samples: Vec::new(), latency, failures: Failures::new(), counted: None }
     }
 
-    /// Adds the measurements of a slice. If the slice was a warm-up, only its failures are added.
+    /// Adds the measurements of one slice. In the warm-up, adds only the failures.
     pub(crate) fn absorb(&mut self, measured: Vec<Measured>, nodes: NodeUsage, warm_up: bool) {
         let mut holds: Vec<_> = measured.iter().flat_map(|one| one.holds_ns.clone()).collect();
         for _ in 0..overlaps(&mut holds) {

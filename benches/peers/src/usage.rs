@@ -1,4 +1,4 @@
-//! Readings of the resource usage of a process. The difference of two readings is the usage of a slice.
+//! Readings of the resource usage of a process. The difference of two readings is the usage in between.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::counts::Counts;
 use crate::instructions;
 
-/// The resource usage of a process, over all its threads.
+/// The resource usage of all threads of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// The user and system time.
     pub(crate) cpu: Duration,
-    /// The number of voluntary context switches. Each one means that a thread went to sleep.
+    /// The number of voluntary context switches. In each of them, a thread went to sleep.
     pub(crate) context_switches: u64,
     /// The number of instructions outside the kernel. `None` if the system does not count them.
     pub(crate) instructions: Option<u64>,
@@ -53,7 +53,7 @@ impl Sub for Usage {
     }
 }
 
-/// Adds the usage of two processes. The sum of a value is `None` if the value is unknown for one of them.
+/// Adds the usage of two processes. If a value is unknown for one of them, the sum is `None`.
 impl Add for Usage {
     type Output = Self;
 

@@ -4,7 +4,7 @@ use std::thread::available_parallelism;
 
 use kit::Cluster;
 
-/// The lock file that contains the exact versions of this program's dependencies.
+/// Contains the exact versions of this program's dependencies.
 const LOCK_FILE: &str = include_str!("../Cargo.lock");
 
 pub(crate) fn describe(cluster: &Cluster) -> String {

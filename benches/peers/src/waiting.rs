@@ -1,4 +1,4 @@
-//! Measures the cost of many tasks that wait for locks. Another client holds the locks for the whole time.
+//! Measures the cost of many tasks that wait for locks, which another client holds throughout.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ const WAITERS: usize = 10_000;
 
 const BATCH: usize = 500;
 
-/// The number of slices in the warm-up, and also in the measurement. At the end of the warm-up, all tasks wait without
-/// sending commands.
+/// The length of the warm-up, and of the measurement, in units of `--slice-ms`. When the warm-up ends, all tasks wait
+/// without sending commands.
 const SLICES: u32 = 10;
 
 const HOLD_LIMIT: Duration = Duration::from_mins(1);
@@ -29,7 +29,7 @@ const HOLD_LIMIT: Duration = Duration::from_mins(1);
 /// [`Work::is_scripted`].
 const WORK: Work = Work::OwnKey;
 
-/// A waiting scenario: a number of held locks, and [`WAITERS`] tasks that wait for these locks.
+/// [`WAITERS`] tasks wait for `keys` locks that another client holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingScenario {
     pub(crate) name: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct WaitResult {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// The number of tasks that are still waiting at the end, with neither a lock nor an error.
+    /// The number of tasks that are still waiting at the end. The others have acquired a lock or failed.
     pub(crate) waiting: usize,
     pub(crate) lasted: Duration,
     pub(crate) usage: Usage,
@@ -58,12 +58,12 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Returns the user and system time of the client, as a share of one core.
+    /// Returns the user and system time of the client, in cores.
     pub(crate) fn cores(&self) -> f64 {
         self.usage.cpu.div_duration_f64(self.lasted)
     }
 
-    /// Returns the user and system time per node, as a share of one core.
+    /// Returns the user and system time per node, in cores.
     pub(crate) fn node_cores(&self) -> f64 {
         self.nodes.each(self.nodes.cpu.div_duration_f64(self.lasted))
     }
@@ -79,7 +79,7 @@ impl Cost {
     }
 }
 
-/// Measures both libraries, one after the other. Each has servers of its own.
+/// Measures both libraries, one after the other, each on its own servers.
 pub(crate) fn wait(scenario: &'static WaitingScenario, args: &Args) -> [WaitResult; 2] {
     [result::<Rslock>(scenario, args), result::<Quorlock>(scenario, args)]
 }
@@ -118,7 +118,6 @@ fn key(number: usize) -> String {
     format!("lock/{number}")
 }
 
-/// Acquires `keys` locks in batches.
 async fn hold<C: Contender>(holder: &C, keys: usize) -> Result<Vec<C::Lock>, String> {
     let all = async {
         let mut held = Vec::with_capacity(keys);

@@ -1,4 +1,4 @@
-//! A worker process of the comparison, which is this program again. A worker reads one command per line.
+//! A worker process of the comparison, which executes this program again. A worker reads one command per line.
 //!
 //! The first line is a [`Setup`], to which the worker replies with [`READY`]. Every other line is a [`Slice`], to which
 //! the worker replies with its [`Measured`](crate::tally::Measured). The worker exits when its stdin ends.
@@ -17,7 +17,7 @@ use crate::runner::runner;
 /// The argument that makes this program a worker.
 pub(crate) const ARGUMENT: &str = "as-a-worker";
 
-/// The reply that the clients have connected.
+/// The worker's reply when its clients have connected.
 pub(crate) const READY: &str = "ready";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,7 +27,6 @@ pub(crate) struct Setup {
     pub(crate) urls: Vec<String>,
 }
 
-/// Executes commands until the end of stdin.
 pub(crate) fn work() -> Result<(), String> {
     let mut lines = stdin().lines();
     let Some(line) = lines.next() else { return Ok(()) };

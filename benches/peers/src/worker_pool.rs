@@ -1,4 +1,4 @@
-//! The clients of a contender, in worker processes that run this program again.
+//! The clients of a contender, in worker processes that execute this program again.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,8 +31,8 @@ struct WorkerProcess {
 }
 
 impl<'a> WorkerPool<'a> {
-    /// Starts the scenario's worker processes, at least one. Each process preloads the library at the path `preloaded`,
-    /// unless it is `None`.
+    /// Starts the scenario's worker processes, at least one. If `preloaded` is a path, each process preloads the
+    /// library at that path.
     pub(crate) fn start(
         contender: &ContenderSetup<'a>,
         preloaded: Option<&Path>,
@@ -58,7 +58,7 @@ impl<'a> WorkerPool<'a> {
         Ok(Self { processes, cluster: contender.nodes.cluster(), work: contender.work, tasks })
     }
 
-    /// Runs a slice in all processes at the same time. Returns the measurements of each process, and the usage of the
+    /// Runs one slice in all processes at the same time. Returns the measurements of each process, and the usage of the
     /// nodes.
     pub(crate) fn run(
         &mut self,
@@ -84,7 +84,7 @@ impl<'a> WorkerPool<'a> {
         Ok((measured.map_err(|error| format!("a worker's reply: {error}"))?, nodes))
     }
 
-    /// Runs a slice in which the preloaded library counts allocations and system calls.
+    /// Runs one slice in which the preloaded library counts allocations and system calls.
     pub(crate) fn count(&mut self, length: Duration, key_prefix: &str) -> Result<Sample, String> {
         let (measured, nodes) = self.run(length, key_prefix)?;
         Ok(Sample::of(&measured, nodes))

@@ -1,9 +1,9 @@
 //! Runs a command under a lease, and terminates it before the lease expires.
 //!
-//! - Without `--foreground`, the command leads a separate process group. When the command ends, quorlock terminates the
-//!   rest of the group.
-//! - When the remaining validity falls below the grace, the group receives TERM, and later KILL before the validity
-//!   ends. The lease's own clock determines both times, even if all nodes are unresponsive or quorlock was stopped.
+//! - Without `--foreground`, the command leads a process group of its own. When the command ends, quorlock terminates
+//!   the other processes of the group.
+//! - When the remaining validity falls below the grace, the group receives TERM, and KILL shortly before the validity
+//!   ends. Both times are computed locally, so they hold even if no node replies or quorlock was stopped.
 //! - Signals to quorlock are forwarded to the group.
 //! - A [shim](shim) executes the command. On Linux, the kernel kills the command if quorlock dies first.
 //!
@@ -33,16 +33,16 @@ use tokio::process::Child;
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
-/// The time reserved between KILL and the end of the validity. The kernel needs this time to schedule quorlock and to
-/// end the killed processes. A shorter time is used if the ttl is short.
+/// How long before the end of the validity KILL is sent. The kernel needs this time to schedule quorlock and to end the
+/// killed processes. If the TTL is short, the margin is a tenth of the TTL.
 const KILL_MARGIN: Duration = Duration::from_millis(500);
 
-/// The maximum time to wait for killed processes to end. In a container whose process 1 reaps no orphans, killed
-/// processes remain as zombies.
+/// The maximum time to wait for killed processes to end. If process 1 of a container reaps no orphans, killed processes
+/// remain as zombies.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The tolerance for recognising that `--max-hold` ended the lease. The limit counts from the request for the lock,
-/// which precedes the start of the command.
+/// The tolerance for recognising that `--max-hold` ended the lease. The limit is measured from the request for the
+/// lock, but `started` is the later start of the command.
 const START_DELAY: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -51,9 +51,9 @@ pub(crate) struct Guard<'a> {
     command: &'a [OsString],
     environment: LockEnvironment,
     on_lost: OnLost,
-    /// The time before the end of the validity at which TERM is sent.
+    /// The time between TERM and the end of the validity.
     grace: Duration,
-    /// True if the command stays in quorlock's process group, in the foreground of the terminal.
+    /// Whether the command stays in quorlock's process group, in the foreground of the terminal.
     foreground: bool,
     ttl: Duration,
     max_hold: Duration,
@@ -76,7 +76,7 @@ struct Running<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// Creates a guard. Fails if an option is invalid, so that the error is reported before the lock is acquired.
+    /// Fails if an option is invalid, so that the error is reported before the lock is acquired.
     pub(crate) fn new(
         client: &Client,
         resources: &[&[u8]],
@@ -98,8 +98,7 @@ impl<'a> Guard<'a> {
         })
     }
 
-    /// Runs the command until it ends or the lease is lost. When this method returns, all processes of the group have
-    /// ended.
+    /// Runs the command until it ends or the lease is lost. Returns after all processes of the group have ended.
     pub(crate) async fn run(&self, lease: &Lease, signals: &mut Signals) -> Result<End, Failure> {
         let child = shim::spawn(self, lease).map_err(|error| {
             Failure::new(
@@ -148,7 +147,7 @@ impl Running<'_> {
         Ok(End::Lost)
     }
 
-    /// Returns the reason why the command is terminated while `left` of the validity remains.
+    /// Describes why the command is terminated. `left` is the remaining validity.
     fn cause(&self, left: Duration) -> String {
         let seconds = left.as_secs_f64();
         match self.lease.loss() {
@@ -162,8 +161,8 @@ impl Running<'_> {
         }
     }
 
-    /// Waits until the command ends, and returns its exit status. Returns `None` if at most `margin` of the validity
-    /// remains before that.
+    /// Waits until the command ends, and returns its exit status. If the remaining validity falls to `margin` first,
+    /// returns `None`.
     async fn exit_status(
         &mut self,
         margin: Duration,
@@ -185,8 +184,8 @@ impl Running<'_> {
         }
     }
 
-    /// Waits until the processes of the group have ended after `signal`. Sends KILL to processes that are still running
-    /// after the grace, or shortly before the validity ends.
+    /// Waits until all processes of the group have ended. After the grace, or shortly before the validity ends, sends
+    /// KILL to the remaining processes. `signal` is the signal that was already sent.
     async fn await_end(&mut self, signal: Signal) {
         let (kill_margin, grace) = (self.guard.kill_margin(), self.guard.grace);
         let lease = self.lease;
@@ -219,7 +218,7 @@ impl Running<'_> {
     }
 }
 
-/// Returns the command's exit code, or the code for the signal that killed the command.
+/// Returns the command's exit code. If a signal killed the command, returns the code that shells report for the signal.
 fn code_of(status: ExitStatus) -> Code {
     let of_signal =
         || Code::of_signal(status.signal().and_then(|it| it.try_into().ok()).unwrap_or(0));

@@ -1,5 +1,5 @@
-//! Detects that a `quorlock` process requests a lock that an outer `quorlock` process holds. Such a request would
-//! deadlock.
+//! Detects requests for a lock that an outer `quorlock` process holds. They would deadlock, because the outer process
+//! waits for its command.
 
 use crate::exit::{Code, Failure};
 use crate::nodes::{self, Client};
@@ -11,11 +11,11 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 
-/// The environment variable that contains the locks of the outer `quorlock` processes, as JSON.
+/// This environment variable contains the locks of the outer `quorlock` processes, as JSON.
 const HELD: &str = "QUORLOCK_HELD";
 
-/// A lock of an outer `quorlock` process. The lock may already have been released, because a daemon can outlive the
-/// lock under which it was started.
+/// A lock of an outer `quorlock` process. It may already have been released, because a daemon can outlive the lock
+/// under which it was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct HeldLock {
     /// The addresses of the nodes with their database numbers, sorted.
@@ -29,19 +29,18 @@ struct HeldLock {
 #[derive(Debug)]
 pub(crate) struct LockEnvironment {
     inherited: Vec<HeldLock>,
-    /// The requested lock. Its value is unknown until the lock is acquired.
+    /// The requested lock. Its value is empty until the lock is acquired.
     own: HeldLock,
     /// The names of the requested resources, one per line.
     names: OsString,
 }
 
 impl LockEnvironment {
-    /// Creates the environment. Contacts the nodes only if this process was started under a lock on one of the
-    /// `resources`.
+    /// Contacts the nodes only if this process was started under a lock on one of the `resources`.
     ///
     /// # Errors
-    /// Fails with the exit code `conflict` if an outer `quorlock` process still holds one of the `resources` on the
-    /// same nodes.
+    /// If an outer `quorlock` process still holds one of the `resources` on the same nodes, fails with the exit code
+    /// `conflict`.
     pub(crate) async fn new(
         client: &Client,
         resources: &[&[u8]],

@@ -1,5 +1,5 @@
-//! Reaps orphans if quorlock is process 1, for example in a container. The kernel makes orphaned processes children of
-//! process 1.
+//! Reaps orphans if quorlock is process 1, for example in a container. The kernel makes process 1 the parent of all
+//! orphans.
 
 use crate::exit::{Code, Failure};
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The process ID of the guarded command, whose exit status tokio reads. The mutex is locked while the command is
-/// started, so that `reap_ended` never reaps the command.
+/// The process ID of the guarded command, which must be left to tokio to reap. The mutex stays locked while the command
+/// is started, so that `reap_ended` never reaps the command.
 static COMMAND: Mutex<Option<Pid>> = Mutex::new(None);
 
 fn command() -> MutexGuard<'static, Option<Pid>> {
@@ -24,13 +24,13 @@ pub(super) fn spawn(command_line: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Records that the guarded command has been reaped. From then on, the kernel may reuse the command's process ID for an
+/// Must be called after the guarded command was reaped, because the kernel may reuse the command's process ID for an
 /// orphan.
 pub(super) fn forget_command() {
     *command() = None;
 }
 
-/// Spawns a task that reaps orphans, if quorlock is process 1.
+/// If quorlock is process 1, spawns a task that reaps orphans.
 pub(crate) fn reap() -> Result<(), Failure> {
     if !getpid().is_init() {
         return Ok(());
@@ -56,8 +56,7 @@ fn reap_ended() {
     }
 }
 
-/// Returns the ended children of process 1. `waitpid` for any child is not an alternative, because it would also reap
-/// the guarded command.
+/// Returns the ended children of process 1. A `waitpid` for any child would also reap the guarded command.
 fn zombies() -> impl Iterator<Item = Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -67,8 +66,7 @@ fn zombies() -> impl Iterator<Item = Pid> {
     })
 }
 
-/// Returns true if `stat`, the content of `/proc/ID/stat`, describes a zombie child of process 1. The process name, in
-/// parentheses, can contain spaces and parentheses.
+/// Parses `stat`, the content of `/proc/ID/stat`. The process name, in parentheses, can contain spaces and parentheses.
 fn is_zombie_of_init(stat: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with("Z 1 "))
 }

@@ -14,9 +14,9 @@ use tokio::process::Child;
 pub(super) struct ProcessGroup {
     /// The process ID of the command, which leads the group. `None` if the command ended before its ID was read.
     leader: Option<Pid>,
-    /// True if the command shares quorlock's process group. Signals are then sent to the command only.
+    /// Whether the command shares quorlock's process group. Signals are then sent only to the command.
     foreground: bool,
-    /// True if the command was reaped. The kernel can reuse the process ID of a reaped command.
+    /// Whether the command was reaped. The kernel may then reuse its process ID.
     is_reaped: bool,
 }
 
@@ -31,7 +31,8 @@ impl ProcessGroup {
         self.is_reaped = true;
     }
 
-    /// Returns true if other processes of the group are running. The kernel does not reuse the group ID until they end.
+    /// Returns true if other processes of the group are running. Until they end, the kernel does not reuse the group
+    /// ID.
     pub(super) fn has_other_members(&self) -> bool {
         let Some(leader) = self.leader.filter(|_| !self.foreground) else { return false };
         // As process 1 (in a container), quorlock must reap ended orphans of the group. Otherwise the orphans count as
@@ -40,7 +41,7 @@ impl ProcessGroup {
         test_kill_process_group(leader).is_ok()
     }
 
-    /// Sends a signal to the group. Ignores errors, because an error only means that the processes have ended.
+    /// Sends a signal to the group. Errors are ignored, because they only mean that the processes have ended.
     pub(super) fn signal(&self, signal: Signal) {
         let Some(leader) = self.leader else { return };
         if !self.foreground {
@@ -50,7 +51,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Forwards a signal that quorlock received to the group, unless the terminal has already sent it to the command.
+    /// Forwards a signal that quorlock has received, unless the terminal has already sent the signal to the command.
     pub(super) fn forward(&self, signal: Signal) {
         // The terminal sends INT and QUIT to the whole foreground group, including the command.
         if self.foreground && matches!(signal, Signal::INT | Signal::QUIT) && is_at_terminal() {

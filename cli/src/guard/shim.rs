@@ -1,5 +1,5 @@
-//! Starts the command through a second `quorlock` process, the shim. The shim asks the kernel for a parent death signal
-//! and then executes the command, so the kernel kills the command when quorlock dies.
+//! Starts the command through a second `quorlock` process, the shim. The shim requests a parent death signal and then
+//! executes the command. If quorlock dies, the kernel therefore kills the command.
 //!
 //! The signal remains set after `exec`, except for a setuid program. Child processes of the command do not inherit it.
 //! Only Linux supports the signal. On other systems, the command keeps running after `kill -9` of quorlock, and the
@@ -17,16 +17,16 @@ use std::path::PathBuf;
 use std::process::Command;
 use tokio::process::Child;
 
-/// The hidden subcommand that the shim runs: it executes the command.
+/// The hidden subcommand of the shim, which executes the command.
 pub(crate) const EXEC_VERB: &str = "__exec";
 
-/// The hidden subcommand that runs a client process of a torture run.
+/// The hidden subcommand of a client process in a torture run.
 pub(crate) const TORTURE_CLIENT_VERB: &str = "__client";
 
 const TOKEN: &str = "QUORLOCK_TOKEN";
 
-/// Starts the shim. The calling thread must live as long as the command, because the kernel sends the parent death
-/// signal when this thread ends.
+/// Starts the shim. When the calling thread ends, the kernel sends the parent death signal, so the thread must live as
+/// long as the command.
 pub(super) fn spawn(guard: &Guard<'_>, lease: &Lease) -> io::Result<Child> {
     let mut command = Command::new(own_program()?);
     command
@@ -56,8 +56,7 @@ fn own_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { env::current_exe() }
 }
 
-/// Replaces this process with `command`. Fails if the process `parent` has died. Only returns if the command was not
-/// executed.
+/// Replaces this process with `command`, unless the process `parent` has died. Returns only in case of an error.
 pub(crate) fn exec(parent: u32, command: &[OsString]) -> Failure {
     #[cfg(target_os = "linux")]
     if let Err(error) =

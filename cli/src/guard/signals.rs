@@ -1,4 +1,4 @@
-//! Handlers for the signals that quorlock receives.
+//! Handles the signals that quorlock receives.
 
 use crate::exit::{Code, Failure};
 use rustix::process::{Signal, getpid, kill_process};
@@ -12,7 +12,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 const ENDING: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
-/// The signals of job control. The terminal sends them to a command in the foreground.
+/// The signals of job control. With `--foreground`, they are not handled, because the terminal also sends them to the
+/// command.
 const STOPPING: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
 /// The received signals, in order of arrival.
@@ -53,7 +54,7 @@ impl Signals {
     /// Waits for the next signal.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no signal.
+    /// If the future is dropped, no signal is lost.
     pub(crate) async fn next(&mut self) -> Signal {
         match self.receiver.recv().await {
             Some(signal) => signal,
@@ -61,7 +62,7 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal that ends the process. On TSTP, stops this process until CONT arrives.
+    /// Waits for a signal that ends the process. If TSTP arrives first, stops this process until CONT.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -93,8 +94,7 @@ fn forward(kind: Signal, sender: UnboundedSender<Signal>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the bit mask of the signals that this process ignores. Reads `/proc` on Linux, and returns 0 on other
-/// systems.
+/// Returns the bit mask of ignored signals, which Linux reports in `/proc`. Returns 0 on other systems.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

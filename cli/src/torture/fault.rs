@@ -1,4 +1,4 @@
-//! Faults that the user injects. Each fault has a command that applies it and a command that mends it.
+//! The user's faults. One command applies a fault, and another command mends it.
 
 use crate::exit::Failure;
 use harness::process::Process;
@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time limit of a fault's command.
+/// The time limit of a command.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// The number of attempts at a command on which the run depends. `PAUSE` is the time between two attempts.
+/// The number of attempts at a command without which the run cannot continue. `PAUSE` is the time between two attempts.
 pub(super) const TRIES: usize = 3;
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// The maximum number of bytes kept from a command's stderr.
 const MAX_OUTPUT: usize = 2_000;
-/// How long to wait for the rest of stderr after a command has ended.
+/// How long to wait for more stderr after a command has ended.
 const OUTPUT_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Fault {
     ///
     /// # Errors
     /// Fails if the command fails or exceeds `LIMIT`. The error contains the stderr of a failed command. The fault may
-    /// have been applied in part.
+    /// nevertheless be partly in effect.
     pub(super) fn apply(&self) -> Result<(), String> {
         run(&self.command)
     }
@@ -102,7 +102,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Runs a shell command. The command has a separate process group, so Control-C in the terminal does not interrupt it.
+/// Runs a shell command in a process group of its own, so Control-C in the terminal does not interrupt it.
 fn run(command: &str) -> Result<(), String> {
     let failed = |why: String| Err(format!("`{command}` {why}"));
     let mut shell = Command::new("sh");
@@ -141,7 +141,7 @@ impl Stderr {
         stderr
     }
 
-    /// Waits up to `OUTPUT_DELAY` for the rest of stderr, and returns the text on one line.
+    /// Waits up to `OUTPUT_DELAY` for the end of stderr, and returns the text on one line.
     fn text(&self) -> String {
         let begun = Instant::now();
         while !self.lock().1 && begun.elapsed() < OUTPUT_DELAY {

@@ -1,4 +1,4 @@
-//! Runs the workload and the checks of [`harness`] on the user's nodes, with faults from the user's commands.
+//! Runs the workload and the checks of [`harness`] on the user's nodes, with the user's faults.
 
 pub(crate) mod fault;
 mod plan;
@@ -26,16 +26,16 @@ use tokio::time::sleep;
 
 /// The time limit for the clients to connect to all nodes.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// The time without faults before the first fault and after the last fault.
+/// The time without faults at the start and at the end of the run.
 const FAULT_FREE_TIME: Duration = Duration::from_secs(1);
-/// The upper limit of a run: a hundred years. The limit prevents an overflow of `Instant`.
+/// The maximum duration of a run: a hundred years. The limit prevents an overflow of `Instant`.
 const LONGEST_RUN: Duration = Duration::from_secs(100 * 366 * 86_400);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(4);
 /// The time limit for all nodes to grant a lock after the last fault.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
-/// The time to wait for votes that arrive after the quorum. Also the pause between two attempts.
+/// How long to wait for votes that arrive after the quorum, and between two attempts.
 const VOTE_DELAY: Duration = Duration::from_millis(50);
-/// The client number of the final check that all nodes have recovered. No client process has this number.
+/// The client number for `check_recovery`. No client process has this number.
 const PROBE_CLIENT: u16 = u16::MAX - 1;
 
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct Torture {
     pub(crate) out: PathBuf,
     pub(crate) command: String,
     pub(crate) server: String,
-    /// The findings that were reported when the nodes were checked before the run.
+    /// The dangerous settings that the check of the nodes found before the run.
     pub(crate) dangers: Vec<String>,
 }
 
@@ -74,14 +74,13 @@ impl Torture {
         u16::try_from(self.nodes.urls.len()).unwrap_or(u16::MAX)
     }
 
-    /// Returns the maximum number of nodes that may have a fault at the same time. Inside the supported limits, this is
-    /// a minority.
+    /// Returns how many nodes may have a fault at the same time. Within Redlock's guarantee, this is a minority.
     pub(crate) fn max_faulted(nodes: u16, is_inside: bool) -> u16 {
         if is_inside { nodes.saturating_sub(1) / 2 } else { nodes }
     }
 
-    /// Executes the whole run, and blocks the calling thread until its end. If the run ends early, active faults are
-    /// still mended, clients ended and keys deleted.
+    /// Blocks the calling thread until the run has ended. If the run ends early, faults are still mended, clients ended
+    /// and keys deleted.
     pub(crate) fn run(&self, stop: &Receiver<Signal>) -> Result<Code, Failure> {
         if let Some(signal) = trial::trial(&self.faults, plan::REST.0, stop)? {
             return Ok(guard::code(signal));
@@ -146,7 +145,7 @@ impl Torture {
         })
     }
 
-    /// Checks that a new client can acquire a lock from all nodes. Returns a finding if it cannot.
+    /// Checks that a new client can acquire a lock from all nodes, and describes the failure if it cannot.
     fn check_recovery(&self, failed_mends: usize) -> Option<String> {
         Handle::current().block_on(async {
             let redlock = match self.nodes.client(PROBE_CLIENT) {
@@ -203,7 +202,7 @@ impl Torture {
 }
 
 impl FaultInjector<'_> {
-    /// Applies and mends faults until the run's time has elapsed. Returns the reason if the run ends early.
+    /// Applies and mends faults for the duration of the run. If the run must end early, returns the reason.
     fn run(&mut self) -> Option<Stop> {
         let Torture { faults, run_part, lasts, is_inside, .. } = self.torture;
         let until = Instant::now() + (*lasts).min(LONGEST_RUN);
@@ -219,8 +218,8 @@ impl FaultInjector<'_> {
         stopped.or_else(|| self.wait_until(Instant::now() + FAULT_FREE_TIME))
     }
 
-    /// Applies the faults of a wave, and mends them after the wave's duration or an early end. A fault that cannot be
-    /// applied is recorded as skipped.
+    /// Applies several faults together, and mends them after the planned duration or when a signal arrives. Faults that
+    /// cannot be applied are recorded as skipped. `until` is the end of the run.
     fn run_wave(&mut self, wave: &plan::Wave, until: Instant) -> Option<Stop> {
         let faults: Vec<_> =
             wave.faults.iter().map(|one| (*one, &self.torture.faults[*one])).collect();
@@ -273,7 +272,7 @@ impl FaultInjector<'_> {
         self.wait_until(Instant::now() + wave.rest)
     }
 
-    /// Records the start of a fault. `run_wave` records its end.
+    /// Records the start of a fault. `run_wave` adds the end.
     fn record_start(&mut self, number: usize, fault: &Fault) {
         self.applied.push(record::Fault {
             nemesis: fault.command.clone(),
@@ -287,7 +286,7 @@ impl FaultInjector<'_> {
         });
     }
 
-    /// Waits until `until`, and prints progress. Returns early, with the reason, if a signal arrives.
+    /// Prints progress until `until`. If a signal arrives, returns early with the signal.
     fn wait_until(&mut self, until: Instant) -> Option<Stop> {
         loop {
             let next = until.min(self.last_progress + PROGRESS_INTERVAL);
@@ -307,14 +306,12 @@ impl FaultInjector<'_> {
         }
     }
 
-    /// Returns the time since the start of the run, in nanoseconds.
     fn now(&self) -> u64 {
         boot::now() - self.torture.run_part.origin
     }
 }
 
-/// Returns the exit code of a run. `is_empty` is true if no lock was ever acquired, and `is_bad` if the checks have
-/// findings.
+/// `is_empty` is true if no client acquired a lock, and `is_bad` if the checks have findings.
 fn exit_code(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
     match stopped {
         // If no lock was acquired, other findings mean little.
@@ -326,7 +323,7 @@ fn exit_code(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
     }
 }
 
-/// Returns the reason why a fault was not applied. If its mending command failed too, that error is appended.
+/// Appends the error of the mending command, if it failed, to the reason why the fault was not applied.
 fn with_failed_mend(why: String, mended: Result<(), String>) -> String {
     match mended {
         Ok(()) => why,

@@ -1,5 +1,4 @@
-//! The schedule of faults: the waves of faults that are applied together, their durations, and the pauses between them.
-//! The schedule depends only on the seed.
+//! The schedule of faults, which depends only on the seed. Each wave is a group of faults that are applied together.
 
 use super::fault::Fault;
 use harness::choice::mix_seeds;
@@ -8,11 +7,10 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 
-/// The shortest and longest duration of a fault. The range begins below the workload's shortest ttl and ends above its
-/// longest.
+/// The shortest and longest duration of a fault. The workload's TTLs lie within this range.
 const LASTS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// The shortest and longest pause after a wave. A restarted node has a vote again after 3.04 s: the longest ttl of 2 s,
-/// the drift allowance, and one second. Clients then reconnect to the node within a second.
+/// The shortest and longest pause after a wave. In this time, a restarted node regains its vote (after the longest TTL
+/// of 2 s, the drift allowance, and one second: 3.04 s). Clients then reconnect to the node within a second.
 pub(super) const REST: (Duration, Duration) =
     (Duration::from_millis(4_500), Duration::from_secs(6));
 
@@ -24,9 +22,10 @@ pub(super) struct Wave {
     pub(super) rest: Duration,
 }
 
-/// An endless iterator of waves. Every fault is applied once before any fault is repeated.
+/// Yields waves without end. Every fault is applied once before any fault is repeated.
 pub(super) struct Plan {
-    /// For each fault, the number of its node. A fault without a node gets a unique number.
+    /// The number of each fault's node. A fault without a node gets a unique number, so it can be combined with any
+    /// other.
     nodes: Vec<u16>,
     max_faulted: usize,
     /// The faults that have not been applied since the list was last refilled.

@@ -1,5 +1,4 @@
-//! A trial of each fault before the clients start. A broken command then causes an error, instead of a run without
-//! faults.
+//! Tries each fault before the clients start. A broken command then causes an error, instead of a run without faults.
 
 use super::fault::{Fault, PAUSE, TRIES};
 use super::with_failed_mend;
@@ -8,10 +7,10 @@ use rustix::process::Signal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Applies and mends each fault in turn, then waits for `rest`. Returns early if a signal arrives.
+/// Applies and mends each fault in turn, then waits for `rest`. If a signal arrives first, returns the signal.
 ///
 /// # Errors
-/// Fails if a command fails `TRIES` times. The fault is mended first, because it may have been applied in part.
+/// Fails if a command fails `TRIES` times. Even then, the fault is mended first, because it may be partly in effect.
 pub(super) fn trial(
     faults: &[Fault],
     rest: Duration,
@@ -38,8 +37,8 @@ pub(super) fn trial(
     Ok(signal_within(rest, stop))
 }
 
-/// Applies a fault in up to `TRIES` attempts, because commands can fail occasionally on a busy machine. Returns early
-/// if a signal arrives.
+/// Applies a fault in up to `TRIES` attempts, because commands can fail occasionally on a busy machine. If a signal
+/// arrives first, returns the signal.
 fn apply(fault: &Fault, stop: &Receiver<Signal>) -> Result<Option<Signal>, String> {
     let mut applied = fault.apply();
     for _ in 1..TRIES {
@@ -58,7 +57,7 @@ fn failure(why: &str) -> Failure {
     Failure::new(Code::FAILED, format!("{why}; no client was started"))
 }
 
-/// Waits for at most `time`. Returns early if a signal arrives.
+/// Waits for `time`. If a signal arrives first, returns the signal.
 fn signal_within(time: Duration, stop: &Receiver<Signal>) -> Option<Signal> {
     match stop.recv_timeout(time) {
         Ok(signal) => Some(signal),

@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Holding<'a> {
     resources: Vec<String>,
-    /// The argument of `release --value`.
+    /// The argument that `release --value` expects.
     value: &'a str,
     token: Option<FencingToken>,
     validity_seconds: f64,

@@ -53,8 +53,8 @@ impl Verb {
     }
 }
 
-/// Runs `work` on this thread. Background tasks, such as renewals, have two worker threads of their own, so `work` does
-/// not delay them.
+/// Runs `work` on this thread. Background tasks, such as renewals, run on two other threads, so `work` does not delay
+/// them.
 fn on_runtime(work: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime =

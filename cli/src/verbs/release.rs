@@ -57,7 +57,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     ended
 }
 
-/// Adopts the lock, which verifies that the lock has this value, and then releases it.
+/// Adopts the lock before the release. The adoption fails if the lock does not have this value.
 async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Failure> {
     let holder = client.redlock.status(name).await?.holder();
     let shown = resource::display_name(name);

@@ -57,9 +57,8 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Computes the verdict from the nodes' replies. The lock is free if a majority of the nodes reports this. The lock
-    /// is held if a majority reports the same holder, or if no majority could be free even if all nodes that failed
-    /// were.
+    /// The lock is free if a majority of the nodes reports this. It is held in two cases: a majority reports the same
+    /// holder, or no majority can be free even if all nodes that failed are.
     fn of(status: &Status) -> Self {
         let count = |is: fn(&LockState) -> bool| {
             status.nodes().iter().filter(|node| is(node.state())).count()
@@ -118,7 +117,6 @@ impl<'a> Answer<'a> {
         format!("{}{}", self.summary(), nodes.collect::<String>())
     }
 
-    /// Formats the time, the summary and the nodes on one line.
     fn line(&self) -> String {
         let nodes = self.status.nodes().iter().map(ToString::to_string).collect::<Vec<_>>();
         let at = self.at.as_deref().unwrap_or_default();
@@ -209,8 +207,8 @@ async fn watch(client: &Client, name: &[u8], is_json: bool) -> Result<Code, Fail
     }
 }
 
-/// The properties of a node's status whose changes are printed: the kind of state, the holder's hint, and true if the
-/// node has a vote. Other changes, such as the remaining ttl, are ignored.
+/// What `--watch` compares for each node: the kind of state, the holder's shortened value, and whether the node's vote
+/// counts. Other changes, such as the remaining TTL, are not printed.
 type Comparable = (Discriminant<LockState>, Option<String>, bool);
 
 fn comparable(status: &Status) -> Vec<Comparable> {

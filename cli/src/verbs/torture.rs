@@ -23,10 +23,10 @@ use tokio::task::spawn_blocking;
 
 /// The default node timeout of [`quorlock::Builder`].
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-/// The longest node timeout that `torture` supports. A longer timeout would leave no validity for the workload's
-/// shortest ttl, 300 ms.
+/// The longest node timeout that `torture` supports. With a longer one, the workload's shortest TTL of 300 ms would
+/// leave no validity.
 const LONGEST_NODE_TIMEOUT: Duration = Duration::from_millis(250);
-/// The expiry of fencing counters, which matters if the run cannot delete them.
+/// The TTL of fencing counters. If the run cannot delete the counters, they expire after this time.
 const TOKEN_TTL: Duration = Duration::from_secs(60);
 
 /// Test locking on your nodes with competing clients and injected faults
@@ -159,7 +159,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     }
 }
 
-/// Returns the nodes and settings of the client processes. The key prefix is unique to the run.
+/// Returns the nodes and settings of the client processes, with a key prefix that is unique to the run.
 fn workload(config: &Config, arguments: &Arguments, seed: u64) -> Result<Nodes, Failure> {
     let other_urls = match &arguments.also_nodes_file {
         Some(file) => nodes::read("--also-nodes-file", file)?.nodes,
@@ -197,7 +197,7 @@ fn workload(config: &Config, arguments: &Arguments, seed: u64) -> Result<Nodes, 
     Ok(nodes)
 }
 
-/// Creates the directory `out` and checks that it is writable, before the run depends on it.
+/// Creates the directory `out` and checks that it is writable, before a long run depends on it.
 fn check_writable(out: &Path) -> Result<(), Failure> {
     let probe = out.join(format!(".quorlock-{}", std::process::id()));
     let tried = fs::create_dir_all(out).and_then(|()| fs::write(&probe, ""));
@@ -206,7 +206,7 @@ fn check_writable(out: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Checks that all nodes reply. An unreachable node would be a fault that the run cannot mend.
+/// Checks that all nodes reply. The run could not mend an unreachable node.
 fn check_reachable(nodes: &[NodeCheck]) -> Result<(), Failure> {
     let unreachable = nodes.iter().find_map(|node| {
         let mut findings = node.findings().iter();
@@ -219,7 +219,7 @@ fn check_reachable(nodes: &[NodeCheck]) -> Result<(), Failure> {
     unreachable.map_or(Ok(()), |why| Err(Failure::new(Code::NO_QUORUM, why)))
 }
 
-/// Returns the findings whose severity is danger. Each of them makes locks on the nodes unsafe.
+/// Returns the findings that make locks on the nodes unsafe.
 fn dangers(nodes: &[NodeCheck]) -> Vec<String> {
     let each = nodes.iter().flat_map(|node| {
         let findings = node.findings().iter();
@@ -229,13 +229,13 @@ fn dangers(nodes: &[NodeCheck]) -> Vec<String> {
     each.collect()
 }
 
-/// Returns the server version of the first node that reports a version.
+/// Returns the first version that a node reports.
 fn server(nodes: &[NodeCheck]) -> String {
     let version = nodes.iter().find_map(|node| node.version().map(str::to_owned));
     version.unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Returns the shell command that repeats the run. The command contains no password, because `--node` rejects URLs with
+/// Returns the shell command that repeats the run. It contains no password, because `--node` rejects URLs with
 /// passwords.
 fn command(words: Vec<String>, seed: Option<u64>) -> String {
     let mut command = "quorlock".to_owned();

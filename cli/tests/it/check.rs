@@ -25,8 +25,7 @@ fn exit_code_depends_on_fail_on() {
     session.compare_with("check.txt");
 }
 
-/// Checks that a wrong password is reported even though the server replies. Clients without the password cannot set a
-/// lock.
+/// The server replies to the check, but clients without the password cannot set a lock.
 #[test]
 fn wrong_password_is_reported_as_such() {
     let nodes = Cluster::start_with(1, &Server::builder().password("right"));

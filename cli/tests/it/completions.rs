@@ -1,4 +1,4 @@
-//! Tests of `completions`: the scripts, and completion in a bash that uses its script.
+//! Tests of `completions`: the scripts, and completion in bash.
 
 use crate::shell_session::{Ended, ShellSession};
 use std::fs;

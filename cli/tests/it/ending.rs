@@ -1,4 +1,4 @@
-//! Tests that all processes of `run`'s command end before the lock expires.
+//! Tests that all processes of the command end before the lock of `run` expires.
 
 use crate::running::{Running, ScriptFiles, eventually, is_alive, lock};
 use crate::shell_session::{Ended, ShellSession};
@@ -140,7 +140,7 @@ fn command_gets_term_before_kill_unless_on_lost_is_kill() {
     assert!(hard.err.contains("sending KILL to CMD"), "{}", hard.err);
 }
 
-/// Checks that the default `--grace` of 3 s is reduced if `--max-hold` is not longer.
+/// If `--max-hold` is not longer than the default `--grace` of 3 s, the grace is reduced.
 #[test]
 fn short_max_hold_leaves_time_for_the_command() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
@@ -150,7 +150,7 @@ fn short_max_hold_leaves_time_for_the_command() {
     assert_eq!((ended.code, &*ended.err), (0, ""));
 }
 
-/// Checks that a stopped command is continued, because a stopped process handles TERM only after CONT.
+/// A stopped process handles TERM only after CONT.
 #[test]
 fn stopped_command_is_continued_to_handle_term() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
@@ -163,8 +163,7 @@ fn stopped_command_is_continued_to_handle_term() {
     assert!(dir.has("ready") && dir.has("told"), "{}", ended.err);
 }
 
-/// Checks that the command is not started if its parent has died before the parent death signal is set. The command
-/// would run without a lock.
+/// If the parent dies before the parent death signal is set, the command would run without a lock.
 #[test]
 fn command_of_a_dead_parent_is_not_started() {
     let dir = ScriptFiles::new();

@@ -96,8 +96,7 @@ fn hold_while_stdin_ends_with_its_input() {
     assert_eq!(apart.end().code, 0);
 }
 
-/// Checks that `hold --while-stdin` ends when the process that uses it is killed. The kernel closes the pipe of a dead
-/// process, even after `kill -9`.
+/// The kernel closes the pipe of a killed process, even after `kill -9`.
 #[test]
 fn hold_while_stdin_ends_with_a_killed_user() {
     let (nodes, session) = ShellSession::start(3);
@@ -152,7 +151,7 @@ fn next_leader_has_a_higher_token() {
     assert_eq!(ended.code, 8, "the exit code of the command: {}", ended.err);
 }
 
-/// Checks that the message names the flush and not a restart, because the nodes were only flushed.
+/// The nodes were flushed but not restarted, so the message must not mention a restart.
 #[test]
 fn waiting_after_a_flush_names_the_flush() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());

@@ -1,4 +1,4 @@
-//! Tests of requests for a lock from a command that runs under the same lock.
+//! Tests of commands that run under a lock and request the same lock again.
 
 use crate::running::{Running, ScriptFiles, eventually};
 use crate::shell_session::{Ended, ShellSession};
@@ -57,7 +57,7 @@ fn nested_request_on_other_nodes_is_allowed() {
     assert_eq!(run(&urls, ""), 0, "other databases");
 }
 
-/// Checks that two names with different bytes are distinguished in `QUORLOCK_HELD`, which contains names as text.
+/// `QUORLOCK_HELD` contains names as text. Names with different bytes must remain different there.
 #[test]
 fn names_that_are_not_utf8_are_distinguished() {
     let (_nodes, session) = ShellSession::start(1);
@@ -77,8 +77,8 @@ fn names_that_are_not_utf8_are_distinguished() {
     assert_eq!(again(b"b").code, 1);
 }
 
-/// Checks that a daemon, such as tmux or dockerd, can acquire the lock under which it was started, after that lock was
-/// released.
+/// A daemon, such as tmux or dockerd, can outlive the lock under which it was started. After the release, the daemon
+/// can acquire the lock.
 #[test]
 fn daemon_of_an_earlier_lock_can_acquire_it_again() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
@@ -110,7 +110,7 @@ fn daemon_of_an_earlier_lock_can_acquire_it_again() {
     assert_eq!(dir.number("free"), 0, "{}", dir.read("err"));
 }
 
-/// Checks that a lock counts as held if a minority of the nodes reports it, because the other nodes may be unreachable.
+/// The other nodes may be unreachable, so one node that reports the lock is sufficient.
 #[test]
 fn lock_on_a_minority_that_answers_is_still_held() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());

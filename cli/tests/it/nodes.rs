@@ -1,4 +1,4 @@
-//! Tests of the sources of node URLs, and of errors in these sources.
+//! Tests of the options, files and variables that contain node URLs, and of errors in them.
 
 use crate::shell_session::ShellSession;
 use kit::Cluster;
@@ -113,8 +113,8 @@ fn invalid_variables_are_named() {
     session.compare_with("nodes-variables.txt");
 }
 
-/// Checks how a list of nodes is split. Without white space before it, a `#` belongs to the URL. The text after this
-/// `#` may be a password, so error messages must not contain it.
+/// A `#` without white space before it is a part of the URL. The text after the `#` may be a password, so error
+/// messages must not contain this text.
 #[test]
 fn node_lists_accept_commas_and_comments() {
     let files = Files::new();
@@ -135,8 +135,7 @@ fn node_lists_accept_commas_and_comments() {
     session.compare_with("nodes-list.txt");
 }
 
-/// Checks that `--node` overrides `QUORLOCK_NODES`. The lock exists on the first node only, so the exit code of
-/// `status` shows which node the command used.
+/// The lock exists only on the first node, so the exit code of `status` shows which node the command used.
 #[test]
 fn option_overrides_the_variable_with_nodes() {
     let [first, second] = [Cluster::start(1), Cluster::start(1)];

@@ -61,8 +61,7 @@ fn hold_fails_if_the_socket_does_not_exist() {
     assert_eq!(holding.end().code, 0, "an empty variable counts as unset");
 }
 
-/// Checks that `run` and `lead` pass `NOTIFY_SOCKET` to the command. The command is the service, so it sends the
-/// notifications itself.
+/// The command is the service and sends the notifications itself, so it needs the variable.
 #[test]
 fn run_and_lead_pass_the_socket_to_the_command() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());

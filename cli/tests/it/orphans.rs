@@ -1,5 +1,5 @@
-//! Tests of `run`, `lead` and `hold` as process 1, as in a container. The kernel makes orphaned processes children of
-//! process 1.
+//! Tests of `run`, `lead` and `hold` as process 1, for example in a container. The kernel makes process 1 the parent of
+//! all orphans.
 
 use crate::running::{ScriptFiles, variables, wrapped};
 use crate::shell_session::{Ended, ShellSession};
@@ -9,11 +9,10 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The environment variable that passes the script to `exec_quorlock_as_subreaper`.
+/// This environment variable passes the script to `exec_quorlock_as_subreaper`.
 const SCRIPT: &str = "QUORLOCK_TEST_ORPHANS";
 
-/// Executes `quorlock` in a process that adopts orphaned descendants (a child subreaper). This function is a helper,
-/// not a test.
+/// A helper instead of a test: executes `quorlock` in a process that adopts orphaned descendants (a child subreaper).
 #[test]
 #[ignore = "it is run by the test of this file, in a process of its own"]
 fn exec_quorlock_as_subreaper() {
@@ -25,7 +24,7 @@ fn exec_quorlock_as_subreaper() {
 }
 
 /// Returns a command that runs `command` as process 1 of a new PID namespace. Returns `None` if this user may not
-/// create a namespace.
+/// create namespaces.
 fn as_process_1(command: &Command) -> Option<Command> {
     const NAMESPACE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let tried = Command::new("unshare").args(NAMESPACE).arg("true").output();
@@ -36,7 +35,7 @@ fn as_process_1(command: &Command) -> Option<Command> {
     Some(wrapped("unshare", &NAMESPACE, command))
 }
 
-/// A script that creates 100 orphans, each in a new session. After all of them have ended, the script writes the number
+/// A script that creates 100 orphans, each in a new session. When all of them have ended, the script writes the number
 /// of remaining zombies to a file.
 const ORPHANS: &str =
     "i=0; while [ $i -lt 100 ]; do (setsid sh -c 'echo x >> $D/ended' &); i=$((i+1)); done
@@ -75,8 +74,7 @@ fn process_1_reaps_orphans_while_it_holds_a_lock() {
     assert_eq!(dir.number("zombies"), 0);
 }
 
-/// Checks that the command's exit code is returned if orphans end at the same time. The orphans wake the reaper, which
-/// must leave the command's exit status to tokio.
+/// The orphans end together with the command and wake the reaper, which must leave the command's exit status to tokio.
 #[test]
 fn process_1_returns_the_exit_code_of_a_command_with_orphans() {
     let (nodes, dir) = (Cluster::start(1), ScriptFiles::new());

@@ -15,8 +15,8 @@ async fn client(nodes: &Cluster) -> Redlock {
     client
 }
 
-/// Waits until no key is left after a release. A holder that has not noticed the loss may restore a key, but deletes it
-/// when its lease is dropped.
+/// Waits until no key is left after a forced release. A holder that has not noticed the loss may restore a key, but
+/// dropping the lease deletes it.
 async fn await_loss(lease: Lease, nodes: &Cluster) {
     lease.lost().await;
     drop(lease);

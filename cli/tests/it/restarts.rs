@@ -7,15 +7,15 @@ use rustix::process::{Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
-/// A time longer than the period for which a restarted node is excluded by default.
+/// By default, a restarted node is excluded for a shorter time than this.
 const AGE: Duration = Duration::from_secs(120);
 
-/// Creates a session without `QUORLOCK_RESTART_GUARD`, so that the default guard applies.
+/// Removes `QUORLOCK_RESTART_GUARD`, so that the default guard applies.
 fn by_default(nodes: &[Server]) -> ShellSession {
     ShellSession::on(nodes).without("QUORLOCK_RESTART_GUARD")
 }
 
-/// Starts nodes whose reported uptime is longer than the period for which a restarted node is excluded.
+/// Starts nodes that report an uptime of `AGE`, so they are not excluded as recently started.
 fn aged(count: usize) -> Cluster {
     let nodes = Cluster::start_with(count, &Server::builder().clock());
     nodes.iter().for_each(|node| node.clock().jump(AGE));
@@ -45,8 +45,7 @@ fn acquire_on_new_nodes_is_refused_with_the_way_out() {
     assert_eq!(code(&observed, &["hold", "-n", "--restart-guard", "strict", "r"]), 69);
 }
 
-/// Checks that the message names the missing permission. Without permission for `INFO`, a client treats a node as
-/// restarted at each connection.
+/// Without permission for `INFO`, a client treats a node as restarted after each connection.
 #[test]
 fn acquire_without_info_permission_names_the_permission() {
     let nodes = Cluster::start(1);
@@ -57,7 +56,7 @@ fn acquire_without_info_permission_names_the_permission() {
     assert!(ended.err.contains("permit INFO (+info)"), "{}", ended.err);
 }
 
-/// Checks that each subcommand that waits for new nodes prints the reason before it waits.
+/// The reason must be printed before the wait begins.
 #[test]
 fn waiting_for_new_nodes_is_announced_by_each_subcommand() {
     let nodes = Cluster::start(3);
@@ -75,7 +74,7 @@ fn waiting_for_new_nodes_is_announced_by_each_subcommand() {
     }
 }
 
-/// Checks that a new client cannot acquire a lock that all nodes lost in a restart while its holder keeps running.
+/// All nodes lose the lock in a restart while its holder keeps running. A new client must not acquire the lock.
 #[test]
 fn second_holder_after_restart_of_all_nodes_is_refused() {
     let nodes = aged(3);
@@ -128,7 +127,7 @@ fn status_and_check_report_restarted_nodes() {
     assert_eq!(json["nodes"][2]["eligibility"]["kind"], "excluded", "{json}");
 }
 
-/// Checks that a lock can be released by value on restarted nodes. The restart guard only applies to acquires.
+/// The restart guard applies only to acquires.
 #[test]
 fn release_by_value_ignores_restarts() {
     let nodes = Cluster::start(3);

@@ -1,4 +1,4 @@
-//! Helpers that run commands and processes, and manage the files of test scripts.
+//! Helpers that run commands, inspect processes, and manage the files of test scripts.
 
 use crate::shell_session::{Ended, ShellSession};
 use kit::{Child, Pipes, Server};
@@ -12,7 +12,7 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// The time limit for events without a deadline of their own.
+/// The time limit for events without a specific deadline.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A running `quorlock` process. Dropping a `Running` kills the process, and the kernel then kills the guarded command.
@@ -90,7 +90,7 @@ impl Running {
     }
 }
 
-/// Returns a command that runs `command` with default signal handling. Background jobs of a shell ignore INT and QUIT.
+/// Runs `command` with default signal handling, because background jobs of a shell ignore INT and QUIT.
 pub(crate) fn with_default_signals(command: &Command) -> Command {
     by_env("--default-signal=HUP,INT,QUIT,USR1,USR2,TERM", command)
 }
@@ -111,7 +111,7 @@ pub(crate) fn variables(command: &Command) -> impl Iterator<Item = (&OsStr, &OsS
     command.get_envs().filter_map(|(name, value)| Some((name, value?)))
 }
 
-/// Returns a command that runs `command` with these signals ignored, as nohup(1) does.
+/// Runs `command` with these signals ignored, as nohup(1) does for HUP.
 pub(crate) fn with_ignored_signals(signals: &str, command: &Command) -> Command {
     by_env(&format!("--ignore-signal={signals}"), command)
 }
@@ -140,8 +140,8 @@ pub(crate) fn threads(id: u32) -> Vec<PathBuf> {
     tasks.flatten().map(|task| task.path()).collect()
 }
 
-/// Stops a process with SIGSTOP and waits until all its threads are stopped. If the process group becomes orphaned
-/// earlier, the kernel does not continue the process.
+/// Stops a process with SIGSTOP and waits until all its threads are stopped. If its process group becomes orphaned
+/// before that, the kernel does not continue the process.
 #[track_caller]
 pub(crate) fn stop(id: u32) {
     kill_process(pid(id), Signal::STOP).expect("it runs");
@@ -150,14 +150,13 @@ pub(crate) fn stop(id: u32) {
     eventually("all threads are stopped", || threads(id).iter().all(is_stopped));
 }
 
-/// Returns true if the process exists and is not a zombie.
 pub(crate) fn is_alive(id: u32) -> bool {
     state(id).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 pub(crate) const WEB: &str = "0123456789abcdef0123456789abcdef:web-1:4711";
 
-/// Sets the key of a lock that `holder` holds, with a ttl of one minute.
+/// Sets the key of a lock that `holder` holds, with a TTL of one minute.
 pub(crate) fn lock(node: &Server, key: &str, holder: &str) {
     node.cmd(&["SET", key, holder, "PX", "60000"]);
 }
@@ -167,7 +166,7 @@ pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
     kit::eventually(SOON, what, condition);
 }
 
-/// A directory for the files of a test's shell scripts. The variable `$D` contains its path.
+/// A directory for the files of a test's shell scripts, to which `$D` refers.
 pub(crate) struct ScriptFiles(TempDir);
 
 impl ScriptFiles {
@@ -204,8 +203,8 @@ impl ScriptFiles {
         fs::write(self.path(name), "").expect("it is written");
     }
 
-    /// Copies a program with cp(1). If this process wrote the copy itself, a child process that another test starts at
-    /// the same time would inherit the open file, and the copy could not be executed.
+    /// Copies a program with cp(1). If this process wrote the copy, a child process of a concurrent test would inherit
+    /// the open file, and the copy could not be executed (`ETXTBSY`).
     pub(crate) fn copy(&self, program: &str, name: &str) -> PathBuf {
         let copied = Command::new("cp").arg(program).arg(self.path(name)).status();
         assert!(copied.expect("cp").success());
@@ -217,7 +216,7 @@ impl ScriptFiles {
         fs::metadata(path).and_then(|it| it.modified()).expect("it was written")
     }
 
-    /// Waits until the file contains a complete line. Returns the number on this line.
+    /// Waits until the file contains a complete line, and returns the number on this line.
     #[track_caller]
     pub(crate) fn number(&self, name: &str) -> u32 {
         eventually(name, || self.read(name).ends_with('\n'));

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 
-/// Returns the JSON that `hold` prints, and the remaining ttl of the key on `node` in milliseconds.
+/// Returns the JSON that `hold` prints, and the remaining TTL of the key on `node` in milliseconds.
 fn held(session: &ShellSession, node: &Server, options: &[&str]) -> (Value, i64) {
     let mut holding = Running::of(&mut session.command(&[&["hold"], options, &["r"]].concat()));
     let json = holding.json_line();
@@ -51,8 +51,7 @@ fn metadata_of_option_overrides_variable_and_default() {
     assert!(!held(&anonymous, &nodes[0], &[]).0["value"].as_str().expect("text").contains(':'));
 }
 
-/// Checks that other clients cannot acquire the lock before `--at-least` has elapsed, although the command ends
-/// earlier.
+/// Checks that the delay also applies if the command ends earlier.
 #[test]
 fn at_least_delays_other_clients() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());

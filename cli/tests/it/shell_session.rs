@@ -9,8 +9,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// Text that differs between runs: a name and a pattern. In each match, the text between the two groups of the pattern
-/// is replaced with the name. Patterns are applied in order.
+/// Text that differs between runs: a placeholder and a pattern. In each match, the text between the two groups of the
+/// pattern is replaced with the placeholder. The patterns are applied in order.
 const VARIABLE: [(&str, &str); 7] = [
     // If a vote is missing, the report depends on which nodes reply first.
     ("[REPORT]", r"(: )[0-2]/3 granted [^\n]*()"),
@@ -32,7 +32,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Runs a command until it ends. Panics if the command takes longer than `LIMIT`.
+    /// Runs a command until it ends. Panics after `LIMIT`.
     #[track_caller]
     pub(crate) fn of(command: &mut Command) -> Self {
         let (child, Pipes { stdout, stderr, .. }) = Child::spawn(command);
@@ -51,19 +51,18 @@ fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     })
 }
 
-/// A simulated shell session: environment variables, the transcript, and the names that replace text that differs
-/// between runs.
+/// A simulated shell session: its environment variables, its transcript, and placeholders for text that differs between
+/// runs.
 #[derive(Default)]
 pub(crate) struct ShellSession {
     variables: Vec<(String, String)>,
     names: Vec<(&'static str, String)>,
-    /// True if the transcript contains output of real nodes, so the patterns in `VARIABLE` apply.
+    /// Whether the transcript contains output of real nodes. If so, the patterns in `VARIABLE` apply.
     is_live: bool,
     transcript: String,
 }
 
 impl ShellSession {
-    /// Starts `nodes` servers, and creates a session that uses them.
     #[track_caller]
     pub(crate) fn start(nodes: usize) -> (Cluster, Self) {
         let nodes = Cluster::start(nodes);
@@ -125,7 +124,6 @@ impl ShellSession {
         ended
     }
 
-    /// Runs the command as [`run`](Self::run) does, with one additional environment variable.
     pub(crate) fn run_with(&mut self, name: &str, value: &str, arguments: &[&str]) {
         let ended = Ended::of(self.command(arguments).env(name, value));
         self.write(&format!("{name}={value} "), arguments, &ended);

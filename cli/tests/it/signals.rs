@@ -50,8 +50,7 @@ fn ignored_signals_stay_ignored() {
     assert_eq!(running.end().code, 6);
 }
 
-/// Checks the exit code if quorlock inherited an ignored CHLD. With CHLD ignored, the kernel discards the exit statuses
-/// of child processes.
+/// If a process ignores CHLD, the kernel discards the exit statuses of its children. quorlock may inherit this setting.
 #[test]
 fn exit_code_is_known_although_sigchld_was_ignored() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
@@ -63,7 +62,7 @@ fn exit_code_is_known_although_sigchld_was_ignored() {
     }
 }
 
-/// Checks that INT and QUIT are forwarded to a command in the foreground if there is no terminal to send them.
+/// Without a terminal, no other process sends INT and QUIT to the command.
 #[test]
 fn foreground_signals_are_forwarded_without_a_terminal() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());

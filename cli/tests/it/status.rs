@@ -56,7 +56,7 @@ fn json_has_one_object_per_line() {
     session.compare_with("status-json.txt");
 }
 
-/// Checks that control characters in metadata and names do not reach the terminal.
+/// Control characters in metadata and names must not reach the terminal.
 #[cfg(unix)]
 #[test]
 fn names_and_metadata_are_printed_escaped() {
@@ -73,7 +73,7 @@ fn names_and_metadata_are_printed_escaped() {
     assert_eq!(output.split_inclusive('\n').next(), Some(head), "{output}");
 }
 
-/// Checks that a new client waits for the connections to all nodes, including slow ones.
+/// A new client must wait until it has connected to all nodes, even if one is slow.
 #[test]
 fn status_waits_for_a_slow_connection() {
     let nodes = Cluster::start(3);

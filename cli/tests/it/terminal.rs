@@ -1,4 +1,4 @@
-//! Tests of the behaviour on a terminal: progress during a wait, and job control.
+//! Tests on a terminal: progress during a wait, and job control.
 
 use crate::running::{
     SOON, ScriptFiles, WEB, eventually, is_alive, lock, stat, state, variables,
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A pseudo terminal with the command that runs on it. Dropping a `Terminal` closes the terminal and kills the command.
+/// A pseudo terminal and the command that runs on it. Dropping a `Terminal` closes the terminal and kills the command.
 pub(crate) struct Terminal {
     keyboard: File,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -26,7 +26,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a command on a new terminal. The command only leads a session if it is started by setsid(1).
+    /// Runs a command on a new terminal. The command leads a session only if setsid(1) starts it.
     pub(crate) fn run(mut command: Command) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&controller).and_then(|()| unlockpt(&controller)).expect("permission");
@@ -83,7 +83,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Returns a command that runs `command` as the leader of a session on the terminal.
+/// Runs `command` as the leader of a session on the terminal.
 fn in_session(command: &Command) -> Command {
     let mut setsid = wrapped("setsid", &["--ctty", "--wait"], &with_default_signals(command));
     setsid.env("PATH", "/usr/bin:/bin");
@@ -138,8 +138,7 @@ fn foreground_command_reads_from_the_terminal() {
     assert_eq!(terminal.end().code, 0);
 }
 
-/// Checks that Control-C sends INT only once to a command in the foreground. The terminal sends INT to the whole
-/// foreground group, so quorlock must not forward it.
+/// The terminal sends INT to the whole foreground group, so quorlock must not forward the signal again.
 #[test]
 fn foreground_command_gets_control_c_only_from_the_terminal() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());

@@ -1,4 +1,4 @@
-//! Tests of nodes with TLS, with certificate files from options, variables and a settings file.
+//! Tests of nodes with TLS. The certificate files come from options, variables or a settings file.
 
 use crate::shell_session::ShellSession;
 use kit::{Server, TlsFiles};

@@ -42,8 +42,8 @@ impl TortureFixture {
         Ended::of(&mut self.command(options))
     }
 
-    /// Returns the options for a fault that stops a node, and for the command that mends it. The file `hangs-NODE`
-    /// exists while the fault is active. Each application of the fault adds a line to the file `tries`.
+    /// Returns the options for a fault that stops a node, and for the command that mends it. While the fault is active,
+    /// the file `hangs-NODE` exists. Each application of the fault adds a line to the file `tries`.
     fn hang(&self, node: usize) -> [String; 4] {
         let (pid, mark) = (self.nodes[node].pid(), self.text(&format!("hangs-{node}")));
         let tries = self.text("tries");
@@ -52,7 +52,7 @@ impl TortureFixture {
         ["--fault".to_owned(), fault, "--mend".to_owned(), mend]
     }
 
-    /// Returns how many lines the commands of faults have added to the file `tries`.
+    /// Returns how often faults have been applied.
     fn tries(&self) -> usize {
         fs::read_to_string(self.path("tries")).unwrap_or_default().lines().count()
     }
@@ -314,7 +314,7 @@ fn finding_after_a_failed_mend_mentions_the_failure() {
     fixture.assert_restored();
 }
 
-/// Checks that a Redis user can run `torture` if it may only use keys with the prefix and may not list keys.
+/// The Redis user may only use keys with the prefix, and may not list keys.
 #[test]
 fn keys_have_the_prefix_and_are_deleted_without_listing() {
     let fixture = TortureFixture::new();

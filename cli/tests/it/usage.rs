@@ -1,11 +1,11 @@
-//! Tests of usage errors: exit code 2 and advice, before the command contacts any node.
+//! Tests of usage errors. The command exits with code 2 and prints advice before it contacts any node.
 
 use crate::shell_session::ShellSession;
 use regex::Regex;
 use std::fs;
 use std::path::Path;
 
-/// URLs whose ports have no server.
+/// No server listens on these ports.
 const NODES: &str = "redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3";
 
 #[test]
@@ -133,8 +133,7 @@ fn invalid_resource_names_are_refused() {
     session.compare_with("usage-names.txt");
 }
 
-/// Checks that messages about settings name no builder method. The library's messages do, but builder methods do not
-/// exist in a shell.
+/// The library's messages name builder methods, which do not exist in a shell.
 #[test]
 fn messages_about_settings_name_no_rust_method() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -157,6 +156,6 @@ fn messages_about_settings_name_no_rust_method() {
     assert!(named >= UNREACHABLE.len(), "only {named} variants name a method");
 }
 
-/// The names of errors that the library never returns for the calls that the command makes.
+/// Errors that the library never returns for the calls of the command.
 const UNREACHABLE: [&str; 5] =
     ["EnsureExceedsMax", "NoResources", "AdoptsSet", "CoolDownExceedsMax", "MarginTooLong"];

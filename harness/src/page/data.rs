@@ -1,4 +1,4 @@
-//! Data for the script of the page: compact JSON that is safe inside a `<script>` element.
+//! The data for the page's script: compact JSON that is safe inside a `<script>` element.
 
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::record::{End, Hold, Stretch};
 
-/// Nanoseconds per microsecond. All times in the data are in microseconds: finer than a screen can
-/// show, and a third shorter than nanoseconds.
+/// The data contains times in microseconds. This is finer than a screen can show, and a third
+/// shorter than nanoseconds.
 const MICROSECOND: u64 = 1_000;
-/// A flag in the `end` of a hold. It shows that the library renewed the lease in the background.
+/// A flag in the end code of a hold: the library renewed the lease in the background.
 const RENEWED: u64 = 4;
 
 #[derive(Serialize)]
@@ -21,14 +21,14 @@ struct Data<'a> {
     end: u64,
     nemeses: Vec<NemesisData<'a>>,
     targets: Vec<TargetData<'a>>,
-    /// Two numbers for each part of the run: the number of nodes, and the start. Empty if the run
-    /// has only one part.
+    /// For each part of the run, the number of nodes and the start. Empty if the run has only one
+    /// part.
     changes: Vec<u64>,
-    /// Two numbers for each holder: the client and the task.
+    /// For each holder, the client and the task.
     who: Vec<u16>,
     rows: Vec<RowData>,
-    /// Six numbers for each overlap: the row, the index in the findings, the start, the duration,
-    /// and the start and duration of the two holds together.
+    /// For each overlap, six numbers: row, index in the findings, start, duration, and the start
+    /// and duration of both holds together.
     overlaps: Vec<u64>,
 }
 
@@ -44,19 +44,19 @@ struct NemesisData<'a> {
 struct TargetData<'a> {
     name: &'a str,
     lanes: usize,
-    /// Four numbers for each fault: the index of its kind, the lane, the start, and the duration.
+    /// For each fault, four numbers: index of its kind, lane, start, and duration.
     faults: Vec<u64>,
 }
 
 #[derive(Serialize)]
 struct RowData {
     resource: u16,
-    /// Four numbers for each hold: the start relative to the start of the previous hold, the
-    /// duration, the index of the holder in `who`, and the end.
+    /// For each hold, four numbers: start relative to the previous hold's start, duration, index in
+    /// `who`, and end code.
     holds: Vec<u64>,
 }
 
-/// Serializes the data as JSON. The JSON contains no `<`, so its text cannot close the script element.
+/// Serializes the data. The JSON contains no `<`, so no text in it can close the script element.
 pub(super) fn json(layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) -> String {
     let holds = layout.rows.iter().flat_map(|row| &row.holds);
     let who: BTreeSet<_> = holds.map(|hold| (hold.client, hold.task)).collect();
@@ -78,8 +78,8 @@ fn kind<'a>(nemesis: &'a Nemesis<'a>) -> NemesisData<'a> {
     NemesisData { name, letter, color: *color, promised: *is_guaranteed }
 }
 
-/// Returns the start and the duration in microseconds. Both ends are rounded down, so that disjoint
-/// spans remain disjoint.
+/// Returns the start and the duration in microseconds. Rounds both ends down, so that disjoint
+/// spans stay disjoint.
 fn span(from: u64, until: u64) -> (u64, u64) {
     let from_micros = from / MICROSECOND;
     (from_micros, (until / MICROSECOND).saturating_sub(from_micros))

@@ -1,5 +1,4 @@
-//! The fencing section of the page: writes after the end of a lease, and whether the cells refused
-//! them.
+//! The fencing section: writes after the end of a lease, and how many of them the cells refused.
 
 use super::{
     findings::{holder, more},
@@ -45,7 +44,7 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     out.raw("</section>\n");
 }
 
-/// Writes how many fencing violations are not findings, and the reason.
+/// Writes how many violations of fencing are not findings, and why.
 fn excused(out: &mut Html, run: &Run, refused: u64) {
     if refused > 0 {
         out.put(format_args!(

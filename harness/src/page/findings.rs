@@ -1,4 +1,4 @@
-//! The findings section of the page: the findings and the results of all checks.
+//! The findings section: the result of each check, and the details of the findings.
 
 use super::{
     html::{Html, Text},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::record::{BreachKind, Call, End, Findings, Hold, Overlap, Run};
 
-/// The maximum number of listed findings of each kind. The timeline marks all overlaps.
+/// The maximum number of findings per kind that the page lists. The timeline marks all overlaps.
 const MOST_LISTED: usize = 200;
 const MOST_CALLS: usize = 10;
 
@@ -102,7 +102,7 @@ pub(super) fn more(out: &mut Html, len: usize, listed: usize) {
     }
 }
 
-/// Returns for how long both clients held the lock, in nanoseconds.
+/// Returns how long both clients held the lock at the same time, in nanoseconds.
 pub(super) fn length(overlap: &Overlap) -> u64 {
     overlap.first.until.min(overlap.second.until).saturating_sub(overlap.second.from)
 }
@@ -146,7 +146,6 @@ fn picture(out: &mut Html, overlap: &Overlap) {
     ));
 }
 
-/// Writes the table of the calls that exceeded their time limit the most.
 fn overdue(out: &mut Html, run: &Run) {
     if run.findings.overdue_calls == 0 {
         return;

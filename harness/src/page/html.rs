@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 #[derive(Default)]
 pub(super) struct Html(String);
 
-/// Text whose special characters are escaped when it is written.
+/// Escapes the special characters of the text when it is written.
 pub(super) struct Text<T>(pub(super) T);
 
 struct Escape<'a, 'b>(&'a mut fmt::Formatter<'b>);
@@ -22,13 +22,12 @@ impl Html {
         self.0.push_str(part);
     }
 
-    /// Appends a term and its value as an entry of a `dl` element.
     pub(super) fn define(&mut self, term: &str, what: impl Display) {
         self.put(format_args!("<div><dt>{}</dt><dd>{}</dd></div>", Text(term), Text(what)));
     }
 
-    /// Begins a table in a box that scrolls if the table is too wide. The first `texts` columns
-    /// contain text, and the other columns contain numbers.
+    /// Begins a table that scrolls if it is too wide. The first `texts` columns contain text, and
+    /// the others contain numbers.
     pub(super) fn begin_table(&mut self, caption: &str, texts: usize, columns: &[&str]) {
         self.put(format_args!(
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\

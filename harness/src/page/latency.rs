@@ -1,4 +1,4 @@
-//! The latency section of the page: percentiles and histograms of the calls' durations.
+//! The latency section: percentiles and histograms of the calls' durations.
 
 use super::{
     html::Html,
@@ -7,7 +7,7 @@ use super::{
 use crate::record::{Call, Verb};
 
 const VERBS: [Verb; 3] = [Verb::Acquire, Verb::Extend, Verb::Release];
-/// The lower limits of the ten bins of a decade, in hundredths of the decade's start.
+/// The lower limits of the ten bins of a decade, as percentages of the start of the decade.
 const STEPS: [u64; 10] = [100, 126, 158, 200, 251, 316, 398, 501, 631, 794];
 const BIN_WIDTH: usize = 6;
 const HEIGHT: u32 = 90;
@@ -72,8 +72,8 @@ fn row(out: &mut Html, name: &str, took_sorted: &[u64]) {
     out.raw("</tr>");
 }
 
-/// Returns a percentile by the nearest-rank method. This is the smallest value that is at least as
-/// large as `permille` thousandths of the values.
+/// Returns the smallest value that is at least as large as `permille` thousandths of the values
+/// (nearest-rank method).
 pub(super) fn percentile(sorted: &[u64], permille: usize) -> u64 {
     let rank = (sorted.len() * permille).div_ceil(1_000).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)

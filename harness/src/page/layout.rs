@@ -6,7 +6,7 @@ use super::nemeses::Nemesis;
 use crate::record::{Fault, Hold, Overlap, Run, Stretch};
 
 pub(super) struct Layout<'a> {
-    /// The end of the time axis, which is at least one nanosecond.
+    /// The end of the time axis in nanoseconds. Never 0, because the page divides by it.
     pub(super) end: u64,
     pub(super) targets: Vec<Target<'a>>,
     /// The parts of the run. Empty if the number of nodes does not change.
@@ -16,7 +16,7 @@ pub(super) struct Layout<'a> {
 
 pub(super) struct Target<'a> {
     pub(super) name: &'a str,
-    /// The maximum number of faults that are active on the target at the same time.
+    /// The number of lanes that the target's overlapping faults need.
     pub(super) lanes: usize,
     pub(super) faults: Vec<Placed<'a>>,
 }
@@ -30,9 +30,8 @@ pub(super) struct Placed<'a> {
 #[derive(Default)]
 pub(super) struct Row<'a> {
     pub(super) resource: u16,
-    /// The holds, sorted by their start.
     pub(super) holds: Vec<&'a Hold>,
-    /// The overlaps. Each has an index in the findings.
+    /// The overlaps with their indices in the findings.
     pub(super) overlaps: Vec<(usize, &'a Overlap)>,
 }
 
@@ -79,7 +78,7 @@ fn targets<'a>(faults: &'a [Fault], nemeses: &[Nemesis<'_>]) -> Vec<Target<'a>> 
         .collect()
 }
 
-/// Returns a sort key that puts nodes before other targets, and `node 2` before `node 10`.
+/// Sorts nodes before other targets, and `node 2` before `node 10`.
 fn order(target: &str) -> (Reverse<bool>, &str, u64, &str) {
     let name = target.trim_end_matches(|char: char| char.is_ascii_digit());
     let number = target[name.len()..].parse().unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! The faults section of the page. For each kind of fault (nemesis), it shows how often and how
-//! long the fault was active, and the acquires and overlaps during that time.
+//! The faults section. For each kind of fault (nemesis), it shows how often and how long the fault
+//! was active, and the acquires and overlaps during that time.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,11 @@ pub(super) struct Nemesis<'a> {
     pub(super) name: &'a str,
     /// A label for readers who cannot distinguish the colors.
     pub(super) letter: String,
-    /// The index of the color in the style sheet.
     pub(super) color: usize,
-    /// Whether all faults of this kind are within Redlock's guarantee.
+    /// Whether Redlock's guarantee covers all faults of this kind.
     pub(super) is_guaranteed: bool,
     times: u64,
-    /// Disjoint intervals in which a fault of this kind was active, in order.
+    /// The disjoint intervals in which a fault of this kind was active, in order.
     spans: Vec<(u64, u64)>,
 }
 
@@ -44,7 +43,7 @@ pub(super) fn of(run: &Run) -> Vec<Nemesis<'_>> {
         .collect()
 }
 
-/// Returns the label with the index `nth` of the sequence A … Z, AA, AB, …
+/// Returns item `nth` of the sequence A … Z, AA, AB, …
 fn letter(mut nth: usize) -> String {
     let mut letters = Vec::new();
     loop {
@@ -72,7 +71,7 @@ fn time(spans: &[(u64, u64)]) -> u64 {
     spans.iter().map(|(from, until)| until - from).sum()
 }
 
-/// Returns the number of moments that lie within the spans. `moments` must be sorted.
+/// Counts the moments that lie within the spans. `moments` must be sorted.
 fn within(moments: &[u64], spans: &[(u64, u64)]) -> u64 {
     let before = |time: u64| moments.partition_point(|moment| *moment < time);
     spans.iter().map(|(from, until)| number(before(*until) - before(*from))).sum()
@@ -137,8 +136,8 @@ fn skipped(out: &mut Html, run: &Run) {
     out.raw("</ul>\n");
 }
 
-/// Writes a table row. The cells in `first` are HTML. The other cells show the acquires and
-/// overlaps during `time`.
+/// Writes a table row. The cells in `first` are already HTML. `acquired` and `overlaps` are the
+/// numbers of acquires and overlaps within `time`.
 fn row(out: &mut Html, first: [&str; 3], time: u64, lasted: u64, acquired: u64, overlaps: u64) {
     let [name, promise, times] = first;
     let rate = u128::from(acquired) * 1_000_000_000 / u128::from(time.max(1));
@@ -156,7 +155,6 @@ fn row(out: &mut Html, first: [&str; 3], time: u64, lasted: u64, acquired: u64, 
     ));
 }
 
-/// Returns the legend key for a kind of fault: its color and letter.
 pub(super) fn legend_key(nemesis: &Nemesis<'_>) -> String {
     format!("<span class=\"key f{}\" aria-hidden=\"true\">{}</span>", nemesis.color, nemesis.letter)
 }

@@ -1,4 +1,4 @@
-//! The outcomes section of the page: how often each kind of call had each outcome.
+//! The outcomes section: how often each kind of call had each outcome.
 
 use std::{
     cmp::Reverse,

@@ -81,7 +81,6 @@ pub(super) fn clean(holds: u64, faults: u64) -> Run {
     run
 }
 
-/// Returns a run outside the guarantee, with three parts and refused late writes.
 pub(super) fn fenced() -> Run {
     let mut run = clean(3_000, 60);
     run.setting.mode = "outside".into();
@@ -110,7 +109,6 @@ pub(super) fn fenced() -> Run {
     run
 }
 
-/// Returns a run within the guarantee, with findings of several kinds.
 pub(super) fn dirty() -> Run {
     let mut run = clean(8_000, 120);
     let mut dice = Dice(1);

@@ -1,4 +1,4 @@
-//! The settings section of the page: the settings of a run, and the command that repeats it.
+//! The settings section: the settings of a run, and the command that repeats it.
 
 use super::html::{Html, Text};
 use crate::record::Setting;

@@ -11,16 +11,17 @@ use super::{
 
 const GUTTER: u64 = 96;
 const PLOT: u64 = 1_024;
-/// The number of time bins. Each bin is two units wide.
+/// The number of time bins. Each is two SVG units wide.
 const BINS: usize = 512;
 const AXIS: u64 = 22;
 const LANE: u64 = 11;
 const ROW: u64 = 16;
-/// The maximum number of rows. If the run has more resources, several resources share a row.
+/// If the run has more resources than this, several resources share a row.
 const MOST_ROWS: usize = 48;
 /// The maximum number of faults with tooltips. More tooltips would make the page too large.
 const MOST_TITLES: usize = 2_000;
-/// The number of shades. A shade shows for which share of a bin the resources were held.
+/// The number of shades. A darker shade means that the resources were held for more of the bin's
+/// time.
 const SHADES: usize = 4;
 
 pub(super) fn picture(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) {
@@ -53,7 +54,7 @@ pub(super) fn picture(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_
     out.raw("</svg>\n</div>\n");
 }
 
-/// Returns the x coordinate of a time, in tenths of a unit.
+/// Returns the x coordinate of a time, in tenths of an SVG unit.
 fn x(time: u64, end: u64) -> u64 {
     let tenths = u128::from(time.min(end)) * u128::from(PLOT) * 10 / u128::from(end);
     GUTTER * 10 + u64::try_from(tenths).unwrap_or(0)
@@ -87,7 +88,7 @@ fn axis(out: &mut Html, end: u64, height: u64) {
     }
 }
 
-/// Draws a labelled line wherever the number of nodes changes.
+/// Draws a labelled line at each change of the number of nodes.
 fn changes(out: &mut Html, layout: &Layout<'_>, height: u64) {
     for Stretch { nodes, from } in layout.changes {
         let x = tenths(x(*from, layout.end));
@@ -148,7 +149,7 @@ fn short(name: &str) -> String {
     name.chars().take(14).chain(['…']).collect()
 }
 
-/// Returns for how long the resources of the rows were held in each bin, in nanoseconds.
+/// Returns how long the rows' resources were held in each bin, in nanoseconds.
 fn held(rows: &[Row<'_>], end: u64) -> Vec<u64> {
     let width = end.div_ceil(number(BINS)).max(1);
     let mut bins = vec![0; BINS];
@@ -166,7 +167,7 @@ fn held(rows: &[Row<'_>], end: u64) -> Vec<u64> {
     bins
 }
 
-/// Draws the holds as one path for each shade. Adjacent bins of equal shade form one rectangle.
+/// Draws the holds as one path per shade. Adjacent bins of equal shade form one rectangle.
 fn shades(out: &mut Html, end: u64, groups: &[&[Row<'_>]], top: u64) {
     let mut paths = std::array::from_fn::<Html, SHADES, _>(|_| Html::default());
     for (nth, rows) in groups.iter().enumerate() {

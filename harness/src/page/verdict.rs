@@ -1,4 +1,4 @@
-//! The verdict section of the page: the result of a run in one sentence, and key figures.
+//! The verdict section: the result of a run in one sentence, and key figures.
 
 use super::{
     html::{Html, Text},
@@ -8,13 +8,12 @@ use crate::record::{BreachKind, Findings, Run};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// A run without findings.
     Clean,
     /// A run outside the guarantee whose only findings are overlaps and lost updates.
     Expected,
-    /// A run with findings that must not occur.
+    /// The run has findings that must not occur.
     Found,
-    /// A run in which no client acquired a lock.
+    /// No client acquired a lock.
     Empty,
 }
 
@@ -76,7 +75,8 @@ impl Verdict {
         }
     }
 
-    /// Returns an SVG icon with a distinct shape, for readers who cannot distinguish the colors.
+    /// Returns an SVG icon. The icons differ in shape, for readers who cannot distinguish the
+    /// colors.
     fn sign(self) -> &'static str {
         match self {
             Self::Clean => "<path d=\"M7 12.5l3.5 3.5L17 9\"/>",
@@ -113,13 +113,12 @@ fn found(findings: &Findings) -> String {
     listed(&parts)
 }
 
-/// Returns the number of nodes as text. A run with three parts has a list, such as `1, 3 and 5`.
+/// Lists the numbers of nodes of the run's parts, such as `1, 3 and 5`.
 fn nodes(run: &Run) -> String {
     let nodes: Vec<_> = run.stretches.iter().map(|part| part.nodes.to_string()).collect();
     if nodes.is_empty() { run.setting.nodes.to_string() } else { listed(&nodes) }
 }
 
-/// Writes the top of the page: the verdict and the key figures of the run.
 pub(super) fn section(out: &mut Html, run: &Run) {
     let (verdict, setting) = (Verdict::of(run), &run.setting);
     out.put(format_args!(

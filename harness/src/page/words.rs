@@ -10,7 +10,7 @@ pub(super) fn number(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// Formats a number with thousands separators, such as `48,211`.
+/// Inserts thousands separators, as in `48,211`.
 pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -23,7 +23,7 @@ pub(super) fn count(n: u64) -> String {
     out
 }
 
-/// Formats a number and its noun, such as `1 overlap` or `3 overlaps`.
+/// Formats a number with its noun, such as `1 overlap` or `3 overlaps`.
 pub(super) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
@@ -48,7 +48,7 @@ pub(super) fn took(nanos: u64) -> String {
     }
 }
 
-/// Formats a time since the start of the run to the microsecond, such as `12.345678 s`.
+/// Formats a time since the start of the run, such as `12.345678 s`.
 pub(super) fn at(nanos: u64) -> String {
     format!("{}.{:06} s", nanos / SECOND, nanos % SECOND / MICROSECOND)
 }

@@ -28,7 +28,7 @@ pub struct Resources {
     prefix: usize,
 }
 
-/// Identifier and class of an acquire. Together with the keys, they form the [`LockInfo`] of the acquire's events.
+/// Identifier and class of an acquire, for the [`LockInfo`] of its events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AcquireTag {
     pub(crate) id: u64,

@@ -123,7 +123,6 @@ impl Family {
     }
 }
 
-/// Counters of one metric, one for each value of a label.
 pub(super) struct Counters<K>(Box<[(K, Counter)]>);
 
 impl<K: PartialEq> Counters<K> {

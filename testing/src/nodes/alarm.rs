@@ -18,9 +18,9 @@ const AFTER_PANIC: Duration = Duration::from_millis(10);
 /// `None` to end the alarm.
 pub(super) type Callback = Box<dyn Fn(Duration) -> Option<Duration> + Send + Sync>;
 
-/// State of one alarm. The alarm waits in a task of the runtime in which it was set. If the clock
-/// of this runtime is paused, the runtime therefore advances the clock to the alarm. Without a
-/// runtime, or after the runtime's shutdown, the task runs on [`BACKGROUND`].
+/// State of one alarm. The alarm waits in a task of the runtime in which it was set, so a runtime
+/// with a paused clock advances the clock to the alarm. Without a runtime, or after the runtime's
+/// shutdown, the task runs on [`BACKGROUND`].
 pub(super) struct AlarmState {
     time: Arc<AdvancedTime>,
     callback: Callback,

@@ -6,7 +6,7 @@ use super::lock::lock;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// Time of the wall clock at [`START`], since the Unix epoch: 1 January 2026, 00:00 UTC.
+/// Wall-clock time at [`START`], since the Unix epoch: 1 January 2026, 00:00 UTC.
 const START_WALL: Duration = Duration::from_secs(1_767_225_600);
 
 pub(super) struct RuntimeClock {
@@ -32,7 +32,7 @@ impl RuntimeClock {
         self.time.now()
     }
 
-    /// Returns the time of the shared wall clock, since the Unix epoch.
+    /// Returns the shared wall-clock time, since the Unix epoch.
     pub(super) fn wall(&self) -> Duration {
         START_WALL + self.now().saturating_sub(START)
     }

@@ -1,12 +1,12 @@
-//! Implements the faults and the other actions that a test applies to a node.
+//! Faults and other actions that a test applies to a node.
 
 use super::host::{Condition, NodeHost, run_id};
 use super::network::{Network, NetworkAccess, NetworkEvent};
 use crate::server_model::{Config, Fsync, Output, Trouble};
 use std::time::Duration;
 
-/// Value of the lock that `hold` sets on behalf of another client. It has the format of a client's
-/// lock value, with metadata.
+/// Value of a lock that [`Nodes::hold`](crate::Nodes::hold) gives to another client. It has the
+/// format of a client's lock value, with metadata.
 const OTHER_VALUE: &[u8] = b"00000000000000000000000000000000:somebody else";
 
 impl Network {

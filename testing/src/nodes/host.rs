@@ -1,4 +1,4 @@
-//! A simulated host with its server, its wall clock and its queued packets.
+//! A simulated host: its server, its wall clock and its queued packets.
 
 use super::alarm::AlarmHandle;
 use super::clock::RuntimeClock;
@@ -6,7 +6,7 @@ use crate::server_model::{Config, ConnId, Server};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Uptime of the nodes at the start of a test: one day, so that the restart guard excludes no node.
+/// Uptime of the nodes at the start of a test. After a day, the restart guard excludes no node.
 const UP_FOR_US: u64 = 86_400 * 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +39,11 @@ pub(super) struct NodeHost {
     pub(super) number: usize,
     pub(super) server: Server,
     pub(super) condition: Condition,
-    /// Time that a packet takes from a client to this host.
+    /// Network delay from clients to this host.
     pub(super) delay: Duration,
-    /// Offset of this host's wall clock from the clock of all nodes, in microseconds.
+    /// Offset of this host's wall clock from the shared wall clock, in microseconds.
     pub(super) ahead_us: i64,
-    /// Number of times that the server process was restarted.
+    /// Number of restarts of the server process.
     pub(super) runs: u64,
     pub(super) persists: bool,
     /// Packets that arrived while the host was hung, each with its connection number.

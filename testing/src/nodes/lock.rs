@@ -1,8 +1,7 @@
-//! Mutexes that survive panics.
+//! Locks mutexes regardless of poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`, even if a thread panicked while holding the lock.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -33,7 +33,6 @@ struct Connection {
     /// The server's end of the connection. `None` until the opening packet arrives, and after the
     /// server has closed the connection.
     server: Option<ConnId>,
-    /// Packets in transit to the node, with their arrival times.
     in_transit: VecDeque<(Duration, Packet)>,
     last_arrival: Duration,
     arrival: Option<Planned>,
@@ -47,16 +46,16 @@ pub(super) enum NetworkEvent {
     Expiry(usize),
 }
 
-/// Gate that never delays a task: it polls the task whenever the runtime does.
+/// A gate that never delays a task: the task is polled whenever the runtime polls the gate.
 pub struct OpenGate;
 
-/// Exclusive access to the network while one action runs.
+/// Exclusive access to the network during one call of [`Network::with`].
 pub(super) struct NetworkAccess<'a> {
     network: &'a Network,
     pub(super) hosts: &'a mut Vec<NodeHost>,
     connections: &'a mut BTreeMap<usize, Connection>,
     last_connection: &'a mut usize,
-    /// Wakers that the network wakes after it has released its lock.
+    /// Tasks to wake after the network's lock is released.
     woken: Vec<Waker>,
 }
 
@@ -184,7 +183,8 @@ impl NetworkAccess<'_> {
         self.network.clock.now()
     }
 
-    /// Returns the wall clock of a host whose clock was never stepped, in microseconds.
+    /// Returns the time of a wall clock that was never stepped, in microseconds since the Unix
+    /// epoch.
     pub(super) fn wall_us(&self) -> u64 {
         self.network.clock.wall_us()
     }
@@ -193,8 +193,8 @@ impl NetworkAccess<'_> {
         self.network.plan(at, event)
     }
 
-    /// Opens a connection to `node` and returns the connection's number. Returns `None` if the node
-    /// is down. A stalled server also gets the connection, because the host's kernel accepts it.
+    /// Opens a connection to `node`. Returns the connection's number, or `None` if the node is
+    /// down. A stalled node accepts connections, too, because its kernel does.
     fn connect(&mut self, node: usize) -> Option<usize> {
         self.hosts.get(node).filter(|host| host.condition != Condition::Down)?;
         *self.last_connection += 1;
@@ -212,8 +212,8 @@ impl NetworkAccess<'_> {
         Some(connection)
     }
 
-    /// Sends a packet to the node. Packets of a connection arrive in order, even if the delay has
-    /// been reduced.
+    /// Sends a packet to the node. Packets of a connection arrive in order, even if the delay was
+    /// reduced between them.
     fn send(&mut self, connection: usize, packet: Packet) {
         let now = self.now();
         let Some(it) = self.connections.get_mut(&connection) else { return };
@@ -277,7 +277,7 @@ impl NetworkAccess<'_> {
         }
     }
 
-    /// Delivers the output of the node's server to the clients without a delay.
+    /// Delivers the server's output to the clients immediately. Only packets to a node are delayed.
     pub(super) fn put_out(&mut self, node: usize, outputs: Vec<Output>) {
         for output in outputs {
             let peers = &mut self.hosts[node].peers;

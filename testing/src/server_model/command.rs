@@ -1,5 +1,5 @@
-//! Table of the server's commands. It contains each command's arity and the states in which a
-//! server refuses the command.
+//! The server's command table: each command's arity, and the states in which the server refuses the
+//! command.
 
 use crate::server_model::command_context::CommandContext;
 use crate::server_model::commands::{client, configuration, info, keys, login, strings};
@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 pub(crate) struct CommandSpec {
     /// Name in lower case, with the subcommand if any: `set`, `script|load`.
     pub(crate) name: &'static str,
-    /// Number of arguments, including the name and the subcommand. A negative number `-n` means at
-    /// least `n` arguments.
+    /// Number of arguments, including the name and the subcommand. As in Redis, a negative number
+    /// `-n` means at least `n` arguments.
     pub(crate) arity: i64,
     flags: u8,
     since: (u32, u32),
@@ -24,15 +24,15 @@ pub(crate) struct CommandSpec {
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;
-/// Flag of commands that may allocate memory.
+/// Refused when the server is out of memory.
 const MEMORY: u8 = 4;
-/// Flag of commands that are allowed while the server loads its data set.
+/// Allowed while the server loads its data set.
 const LOADING: u8 = 8;
-/// Flag of commands that are allowed on a replica that has lost its master.
+/// Allowed on a replica that has lost its master.
 const STALE: u8 = 16;
-/// Flag of commands that are allowed while a script exceeds its time limit.
+/// Allowed while a script exceeds its time limit.
 const BUSY: u8 = 32;
-/// Flag of commands that are allowed before authentication.
+/// Allowed before authentication.
 const NO_AUTH: u8 = 64;
 const ALWAYS: u8 = LOADING | STALE;
 
@@ -149,8 +149,8 @@ static COMMANDS: [CommandSpec; 39] = [
     spec("flushdb", -1, WRITE, keys::flushdb),
 ];
 
-/// Finds the command to execute for a request, given the request's words. Returns the error reply
-/// if this version has no such command.
+/// Looks up the command for a request. `arguments` contains all words of the request. Returns the
+/// error reply if this server version has no such command.
 pub(crate) fn find(
     arguments: &[Vec<u8>],
     version: &Version,

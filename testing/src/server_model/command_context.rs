@@ -52,7 +52,7 @@ impl CommandContext<'_> {
 
     /// Sends invalidations for a key that has changed or expired. Before Redis 7.0, neither an
     /// expiry nor a change by a script counts as the connection's own change, so `NOLOOP` does not
-    /// apply.
+    /// suppress the invalidation.
     fn touch(&mut self, key: &[u8], is_expired: bool) {
         let is_own = self.server.config.version.has((7, 0)) || !is_expired && !self.is_in_script;
         self.server.invalidate(key, is_own.then_some(self.conn));

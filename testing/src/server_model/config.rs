@@ -11,8 +11,8 @@ pub struct Config {
     pub run_id: String,
     /// The product (Redis or Valkey) and its version.
     pub version: Version,
-    /// User and password that a client must send. `AUTH` without a user means `default`. `None` if
-    /// clients need no password.
+    /// The user name and password with which clients must authenticate, or `None` if clients need
+    /// no password. `AUTH` without a user name means the user `default`.
     pub password: Option<(String, String)>,
     /// Whether the server is a replica whose master is unreachable. Such a replica refuses writes and
     /// serves reads.
@@ -27,7 +27,7 @@ pub struct Config {
     pub appendfsync: Fsync,
     /// Whether the server skips syncing the append-only file during a rewrite or a snapshot.
     pub no_appendfsync_on_rewrite: bool,
-    /// Schedule of snapshots in the format of `CONFIG GET save`. Empty if the server saves none.
+    /// Snapshot schedule, as `CONFIG GET save` returns it. Empty if the server takes no snapshots.
     pub save: String,
     /// Memory limit in bytes, or 0 for no limit. The model only reports the limit: it neither counts
     /// memory nor evicts keys.
@@ -103,8 +103,8 @@ impl Config {
         self.forbidden.contains(command) || self.forbidden.contains(container)
     }
 
-    /// Returns true if the user and password are valid. Without a configured password, only the user
-    /// `default` is valid, with any password.
+    /// Returns true if the user name and password are valid. If no password is configured, the user
+    /// `default` can log in with any password, and other users cannot log in.
     pub(crate) fn authenticates(&self, user: &[u8], password: &[u8]) -> bool {
         match &self.password {
             Some((name, secret)) => user == name.as_bytes() && password == secret.as_bytes(),
@@ -155,8 +155,9 @@ impl Version {
         self.valkey.is_some_and(|[major, minor, _]| (major, minor) >= since)
     }
 
-    /// Returns the words of this version's command that deletes `key` if it has a given value. The
-    /// caller appends the value. Returns `None` if this version has no such command.
+    /// Returns the command that deletes `key` only if it has a given value: `DELIFEQ` on Valkey or
+    /// `DELEX` on Redis. The caller appends the value. Returns `None` if this version has neither
+    /// command.
     pub fn conditional_delete(&self, key: &str) -> Option<Vec<String>> {
         let words = if self.valkey_has((9, 0)) {
             vec!["DELIFEQ", key]

@@ -1,5 +1,4 @@
-//! Execution of commands: the checks before each command, in the same order as in Redis, and the
-//! reply.
+//! Executes commands, after the same checks in the same order as in Redis.
 
 use crate::server_model::command::{self, CommandSpec};
 use crate::server_model::command_context::CommandContext;
@@ -12,9 +11,9 @@ use crate::server_model::trouble::{
 };
 
 impl Server {
-    /// Processes bytes from a connection, which may be split anywhere. Executes all complete
-    /// commands, and keeps an incomplete command until the next call. Ignores the bytes if the
-    /// server has closed the connection.
+    /// Processes bytes that a client has sent. Executes every complete command. An incomplete
+    /// command is kept until the next call, so the bytes can be split anywhere. If the server has
+    /// closed the connection, the bytes are ignored.
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8], wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         if let Some(session) = self.sessions.get_mut(&conn) {
@@ -74,8 +73,8 @@ impl CommandContext<'_> {
     }
 
     /// Executes a command that has passed its checks. If the command reads keys and the connection
-    /// tracks its reads, records `keys` for later invalidations. `keys` may include all keys of the
-    /// calling script.
+    /// tracks its reads, `keys` are recorded for later invalidations. For a command in a script,
+    /// `keys` may be all keys of the script.
     pub(crate) fn run(
         &mut self,
         command: &CommandSpec,
@@ -91,8 +90,8 @@ impl CommandContext<'_> {
         reply
     }
 
-    /// Checks whether the server refuses the command. Returns the error reply, or `None` if the
-    /// command may run. The checks have the same order as in `processCommand` of Redis.
+    /// Returns the error reply if the server refuses the command, or `None` if the command may run.
+    /// Makes the checks in the same order as `processCommand` in Redis.
     fn refusal(&mut self, command: &CommandSpec, arguments: &[Vec<u8>]) -> Option<String> {
         let is_unauthenticated = self.session().user.is_none();
         if is_unauthenticated
@@ -133,9 +132,9 @@ impl CommandContext<'_> {
         Some(refusal.to_owned())
     }
 
-    /// Checks whether the server refuses a command that a script calls. Returns the error reply, or
-    /// `None` if the command may run. If the script has already written a key, only a missing
-    /// permission is an error, because scripts are atomic.
+    /// Returns the error reply if the server refuses a command that a script calls, or `None` if
+    /// the command may run. Scripts are atomic, so after a script's first write only a missing
+    /// permission is an error.
     pub(crate) fn refusal_in_script(
         &mut self,
         command: &CommandSpec,

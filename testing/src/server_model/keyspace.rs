@@ -7,28 +7,30 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Kind {
     /// A string, such as the value of a lock.
     String(Vec<u8>),
-    /// A set. Locks do not use sets.
+    /// A set. Only other programs store sets.
     Set(BTreeSet<Vec<u8>>),
-    /// A list, from head to tail. Locks do not use lists.
+    /// A list, from head to tail. Only other programs store lists.
     List(Vec<Vec<u8>>),
 }
 
-/// Content and expiry of a key, for users of the model.
+/// A key's content and expiry, as returned by [`Server::keys`](super::Server::keys).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// Number of the database.
     pub db: u32,
     /// Type and content of the key.
     pub kind: Kind,
-    /// The first microsecond of the server's wall clock at which the key no longer exists. `None` if
-    /// the key has no TTL. A key still exists during the millisecond of its expiry time.
+    /// Expiry in microseconds since the Unix epoch, or `None` if the key has no TTL. This is the
+    /// first microsecond at which the key no longer exists. Redis keeps a key until the millisecond
+    /// of its expiry time has passed.
     pub expires_at_us: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
-    /// The last millisecond in which the key exists. `None` if the key has no TTL.
+    /// Expiry in milliseconds since the Unix epoch, or `None` if the key has no TTL. The key still
+    /// exists in this millisecond.
     pub(crate) expires_ms: Option<i64>,
 }
 
@@ -67,7 +69,7 @@ impl Keyspace {
         self.0.iter().filter(|(_, keys)| keys.contains_key(key)).map(|(db, _)| *db).collect()
     }
 
-    /// Returns the expired keys in the order of their expiry.
+    /// Returns the expired keys, sorted by expiry time.
     pub(crate) fn expired(&self, now_ms: i64) -> Vec<(u32, Vec<u8>)> {
         let expired = self.all().filter(|(_, _, entry)| entry.is_expired(now_ms));
         let mut expired: Vec<_> =

@@ -2,8 +2,8 @@
 //! byte.
 //!
 //! The [in-process nodes](crate::Nodes) and the simulation use this model. The model shares no code
-//! with the client, so that a defect of one cannot hide a defect of the other. It only compares
-//! scripts with the sources of the client's scripts, to recognise them.
+//! with the client, so that a defect of one cannot hide a defect of the other. The model only compares
+//! scripts with the sources of the client's scripts, to recognize them.
 //!
 //! The model is deterministic. It reads no clock, uses no random numbers and does no I/O: the caller
 //! passes the time of the server's wall clock, and transports the bytes.

@@ -4,12 +4,12 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub(super) u64);
 
-/// An action of the server on one connection. The caller must perform the actions in the returned
-/// order.
+/// An action for the caller to perform on a connection. The caller must perform the actions in the
+/// order in which the server returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Sends bytes to the client.
+    /// Send these bytes to the client.
     Bytes(ConnId, Vec<u8>),
-    /// Closes the connection after all bytes that were sent before this action.
+    /// Close the connection after sending all earlier bytes.
     Close(ConnId),
 }

@@ -1,7 +1,7 @@
 //! Reader of commands from a byte stream that may be split anywhere.
 
 const UNAUTHENTICATED_ARGUMENTS: i64 = 10;
-/// Maximum length of an argument from an unauthenticated client, in bytes.
+/// Maximum length of an argument before authentication, in bytes, as in Redis.
 const UNAUTHENTICATED_BYTES: i64 = 16_384;
 const MOST_ARGUMENTS: i64 = i32::MAX as i64;
 const MOST_BYTES: i64 = 512 * 1024 * 1024;
@@ -39,8 +39,7 @@ impl RequestReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Removes and returns the next command from the received bytes. Like Redis, this method skips
-    /// empty commands.
+    /// Takes the next command from the received bytes. Skips empty commands, as Redis does.
     pub(crate) fn next(&mut self, is_unauthenticated: bool) -> Next {
         loop {
             let mut cursor = Cursor { bytes: &self.bytes[self.read..], at: 0 };

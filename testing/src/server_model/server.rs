@@ -1,4 +1,4 @@
-//! The server model: its state, and the methods for users of the model.
+//! The state of the server model, and the model's public methods.
 
 use crate::server_model::config::Config;
 use crate::server_model::keyspace::{Entry, Keyspace, Kind, Stored};
@@ -24,8 +24,9 @@ pub struct Server {
     pub(crate) tracking: Tracking,
     pub(crate) scripts: Scripts,
     pub(crate) sessions: BTreeMap<ConnId, ClientSession>,
-    /// Invalidations for the connection whose command is running, sent before or after the reply.
-    /// Each entry is the invalidated key, or `None` for a flush.
+    /// Invalidations for the connection whose command is running. Whether they are sent before or
+    /// after the reply depends on the version. Each entry is an invalidated key, or `None` if all
+    /// keys were flushed.
     pub(crate) own_pushes: Vec<Option<Vec<u8>>>,
     outbox: Vec<Output>,
     next_conn: u64,
@@ -33,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server without keys at time `wall_us`.
+    /// Starts an empty server at time `wall_us`.
     pub fn new(config: Config, wall_us: u64) -> Self {
         Self {
             trouble: None,
@@ -61,13 +62,14 @@ impl Server {
         conn
     }
 
-    /// Closes a connection on behalf of the client. Commands in transit are never executed.
+    /// Closes a connection from the client's side. Commands that are still in transit are never
+    /// executed.
     pub fn disconnect(&mut self, conn: ConnId) {
         self.sessions.remove(&conn);
     }
 
-    /// Deletes expired keys, as a real server does periodically, and returns the invalidations. A
-    /// replica and a busy or loading server delete no keys.
+    /// Deletes expired keys, as a real server does periodically. Returns the resulting
+    /// invalidations. A replica, a busy server and a loading server delete no keys.
     pub fn expire(&mut self, wall_us: u64) -> Vec<Output> {
         self.now_us = wall_us;
         if self.deletes_expired_keys() {
@@ -85,8 +87,8 @@ impl Server {
         self.keyspace.next_end_us().filter(|_| self.deletes_expired_keys())
     }
 
-    /// Replaces the server process with a new one. All connections and scripts are lost, and also the
-    /// keys unless `keeps_keys` is true. The server's [`Trouble`], if any, persists.
+    /// Replaces the server process with a new one. Connections and scripts are lost. Keys are lost
+    /// unless `keeps_keys` is true. The server's [`Trouble`], if any, persists.
     pub fn restart(&mut self, config: Config, keeps_keys: bool, wall_us: u64) {
         let old = std::mem::replace(self, Self::new(config, wall_us));
         self.next_conn = old.next_conn;
@@ -96,7 +98,8 @@ impl Server {
         }
     }
 
-    /// Puts the server into a state in which it refuses commands. `None` ends this state.
+    /// Puts the server into a state in which it refuses commands. If `trouble` is `None`, the
+    /// server operates normally again.
     pub fn set_trouble(&mut self, trouble: Option<Trouble>) {
         self.trouble = trouble;
     }

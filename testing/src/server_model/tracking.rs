@@ -3,8 +3,8 @@
 use crate::server_model::output::ConnId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For each key, the connections that have read the key since its last change. Each of them receives
-/// one invalidation.
+/// Maps each key to the connections that have read the key since its last change. When the key
+/// changes, each of these connections receives one invalidation.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking(BTreeMap<Vec<u8>, BTreeSet<ConnId>>);
 

@@ -22,12 +22,10 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Returns the number of completed socket reads and writes.
     pub(crate) fn stream_calls(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of reads of the monotonic clock and the wall clock.
     pub(crate) fn clock_reads(&self) -> usize {
         self.clocks.load(Ordering::Relaxed)
     }
@@ -41,8 +39,7 @@ impl Calls {
     }
 }
 
-/// A [`World`] that uses the operating system's clocks and sockets and counts their use. Each alarm is a task on
-/// `handle`.
+/// Uses the operating system's clocks and sockets, and counts their use. Each alarm is a task on `handle`.
 pub(crate) struct CountingWorld {
     handle: Handle,
     calls: Arc<Calls>,
@@ -95,8 +92,7 @@ impl World for CountingWorld {
     }
 }
 
-/// An alarm that cannot be set to an earlier time. The measured work never shortens a deadline, so `hasten` has no
-/// effect.
+/// An alarm whose `hasten` has no effect, because the measured work never shortens a deadline.
 struct CountedAlarm(AbortHandle);
 
 impl Alarm for CountedAlarm {
@@ -109,7 +105,7 @@ impl Drop for CountedAlarm {
     }
 }
 
-/// A socket that counts each completed read or write, because each one is a system call.
+/// Counts each completed read or write, because each one is a system call.
 struct Socket {
     stream: TcpStream,
     calls: Arc<Calls>,

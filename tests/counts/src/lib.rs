@@ -23,13 +23,13 @@ pub const NODES: usize = 5;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Locked while a [`Fixture`] exists, so only one can exist at a time.
+/// Held by a [`Fixture`], so that only one can exist at a time.
 static IN_USE: Mutex<()> = Mutex::new(());
 
-/// A TTL so long that no lease is renewed during a test, even on a slow machine.
+/// Longer than any test, even on a slow machine, so that no lease is renewed.
 const TTL: Duration = Duration::from_hours(1);
 
-/// Everything that a measurement needs: five Redis nodes, a client, and the client's runtime.
+/// Five Redis nodes, a client, and the client's runtime.
 pub struct Fixture {
     cluster: Cluster,
     runtime: Runtime,
@@ -102,8 +102,8 @@ impl Fixture {
         Self { cluster, runtime, redlock, calls, _alone: alone }
     }
 
-    /// Runs `tasks` futures concurrently. Each one acquires its own lock with `acquire` and releases it, `each` times.
-    /// Returns the average cost of a cycle.
+    /// Runs `tasks` futures concurrently. Each future acquires its own lock with `acquire` and releases it, `each`
+    /// times. Returns the average cost of one acquire and release.
     ///
     /// # Panics
     /// Panics if an acquire or a release fails.
@@ -119,8 +119,8 @@ impl Fixture {
         self.cost(tasks * each, || self.run_cycles(tasks, each, &acquire))
     }
 
-    /// Spawns `tasks` tasks on the runtime. Each one acquires its own lock with `try_acquire` and releases it, `each`
-    /// times. Returns the average cost of a cycle.
+    /// Spawns `tasks` tasks on the runtime. Each task acquires its own lock with `try_acquire` and releases it, `each`
+    /// times. Returns the average cost of one acquire and release.
     ///
     /// # Panics
     /// Panics if an acquire or a release fails.
@@ -140,8 +140,8 @@ impl Fixture {
         })
     }
 
-    /// Calls `run` once to warm up and once to measure. Each call performs `cycles` cycles. Returns the average cost of
-    /// a cycle.
+    /// Calls `run` twice: first to warm up, then to measure. Each call performs `cycles` cycles. Returns the cost of a
+    /// cycle.
     fn cost(&self, cycles: usize, run: impl Fn()) -> Cost {
         run();
         let (before, calls, reads) = (self.node_stats(), self.calls(), self.calls.clock_reads());
@@ -219,7 +219,7 @@ impl Fixture {
         if count == 0 { 0 } else { count + usize::try_from(waits).unwrap_or(usize::MAX) }
     }
 
-    /// Returns the number of commands that all nodes have executed, and the number of bytes that they have received.
+    /// Returns the total number of commands that the nodes have executed, and of bytes that they have received.
     fn node_stats(&self) -> (usize, usize) {
         let of = |node: &Server, field: &str| node.info("stats")[field].parse().unwrap_or(0_usize);
         let sum = |field| self.cluster.iter().map(|node| of(node, field)).sum();

@@ -14,8 +14,8 @@ fn try_acquire(redlock: &Redlock, resource: &str) -> Acquire {
     redlock.try_acquire(resource)
 }
 
-/// Measures up to three times, until `is_good` returns true for the cost. Returns the last cost. If the machine stalls,
-/// the client repeats work that is not part of a cycle's cost.
+/// Measures up to three times, until `is_good` accepts the cost. Returns the last cost. A measurement can be too high
+/// because the client repeats work when the machine stalls.
 fn measure_until(mut measure: impl FnMut() -> Cost, is_good: impl Fn(&Cost) -> bool) -> Cost {
     let mut cost = measure();
     for _ in 1..3 {
@@ -31,8 +31,8 @@ fn fenced(redlock: &Redlock, resource: &str) -> Acquire {
     redlock.try_acquire(resource).fenced()
 }
 
-/// Asserts that a cost stays within its limits. `of` selects the cost. Each pair in `bounds` is a number of concurrent
-/// futures and the limit for that number.
+/// Asserts that a cost stays within its limits. `of` selects the cost to check. Each pair in `bounds` is a number of
+/// concurrent futures and the limit for this number.
 fn assert_bounds(
     fixture: &Fixture,
     bounds: &[(usize, f64)],
@@ -60,9 +60,9 @@ fn allocations_of_a_fenced_cycle_are_bounded() {
     assert_bounds(&Fixture::new(), &bounds, fenced, |cost| cost.allocations);
 }
 
-/// Checks that concurrent cycles share clock reads. The client's task reads the clock once per turn, for all requests
-/// and replies. Each caller reads the wall clock for its acquire, and the monotonic clock for the validity of its
-/// lease.
+/// Checks that concurrent cycles share clock reads. Each time the client's task runs, it reads the clock once for all
+/// requests and replies. Each caller reads the wall clock for its acquire, and the monotonic clock for the validity of
+/// its lease.
 #[test]
 fn concurrent_cycles_share_clock_reads() {
     let bounds = [(64, 8.0), (512, 8.0)];
@@ -75,8 +75,8 @@ fn concurrent_cycles_share_system_calls() {
     assert_bounds(&Fixture::counting_calls(), &bounds, try_acquire, |cost| cost.calls);
 }
 
-/// Checks that tasks share system calls, even on several threads. Callers that receive their replies together send
-/// their next commands together.
+/// Checks that tasks share system calls, even on several threads. Callers whose replies arrive together also send their
+/// next commands together.
 #[test]
 fn spawned_tasks_share_system_calls() {
     let fixture = Fixture::counting_calls_on_two_threads();
@@ -91,7 +91,7 @@ fn commands_and_bytes_of_a_cycle_are_bounded() {
     let fixture = Fixture::new();
     let bounds = |waits: bool, measure: &dyn Fn() -> Cost| {
         // In each cycle, a node runs a SET, a script with two commands, and one TIME per pipeline. An acquire
-        // that waits also registers its watch.
+        // that waits also subscribes to the deletion of the key.
         let (commands, bytes) = if waits { (30.5, 1_400.0) } else { (20.5, 1_150.0) };
         let is_good = |cost: &Cost| cost.commands <= commands && cost.bytes <= bytes;
         let cost = measure_until(measure, is_good);

@@ -19,7 +19,7 @@ pub struct Header {
     pub rule: Option<String>,
 }
 
-/// A key that only readers use, for the fix of a defect that the project once had.
+/// A key for readers only, which the program ignores. It refers to the fix of a defect that the project once had.
 const FOR_READERS: &str = "mended";
 
 impl Header {

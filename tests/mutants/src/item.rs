@@ -21,7 +21,6 @@ pub(crate) fn items(tokens: &[Token<'_>]) -> Vec<Item> {
     found
 }
 
-/// Appends the items in `token_range` to `found`. Their paths begin with `parent`.
 fn scan(tokens: &[Token<'_>], token_range: Range<usize>, parent: &str, found: &mut Vec<Item>) {
     let mut begin = token_range.start;
     while begin < token_range.end {
@@ -70,7 +69,6 @@ fn head<'a>(tokens: &[Token<'a>]) -> (&'a str, Option<&'a str>) {
     ("", None)
 }
 
-/// Returns the type name of an `impl` block, which is the last word of the type's path.
 fn impl_type<'a>(header: &[Token<'a>]) -> Option<&'a str> {
     let (mut depth, mut name) = (0_usize, None);
     for token in header {

@@ -88,7 +88,7 @@ impl Arguments {
         Ok(print_summary(&rows))
     }
 
-    /// Returns the tests to run for `patch`. With `--also`, returns `None` for a patch without an `also:` line.
+    /// Returns the tests to run for `patch`. With `--also`, returns `None` if the patch has no `also:` line.
     fn job(&self, patch: &Patch) -> Option<Job> {
         let header = &patch.header;
         if self.also {
@@ -123,7 +123,7 @@ impl Runner {
         Ok(Self { tree, dir, seeds })
     }
 
-    /// Checks that the unchanged tree passes the tests. If a test failed without a patch, it would seem to detect every
+    /// Checks that the unchanged tree passes the tests. A test that fails without a patch would seem to detect every
     /// patch.
     fn check_tree<'a>(&self, jobs: impl Iterator<Item = &'a Job>) -> Result<(), String> {
         for job in jobs.collect::<BTreeSet<_>>() {

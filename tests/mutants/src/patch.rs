@@ -53,7 +53,7 @@ impl Patch {
         Ok(broken)
     }
 
-    /// Returns two texts of the patched file below `root`: without and with the defect.
+    /// Returns the text of the file to patch, without and with the defect. `root` is the root of the tree.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, or if the patch does not match the file. The message names the line
@@ -67,8 +67,8 @@ impl Patch {
     }
 }
 
-/// Returns all patches of the tree at `root`, sorted by name. A patch that cannot be read or parsed is replaced by its
-/// error.
+/// Returns all patches of the tree at `root`, sorted by name. Contains an error for each patch that cannot be read or
+/// parsed.
 ///
 /// # Errors
 /// Returns an error if a directory cannot be read.

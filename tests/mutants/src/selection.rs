@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 const PARTS: u64 = 10;
 
-/// One of the ten parts into which the patches are divided. A part is identified by a number from 0 to 9.
+/// A tenth of the patches. Part `n`, from 0 to 9, contains every tenth patch, beginning with patch `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part(u64);
 
@@ -29,7 +29,7 @@ impl Part {
 /// The criteria that select the patches to run.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// The text that the name of a selected patch contains. An empty text selects all patches.
+    /// Selects the patches whose names contain this text. An empty text selects all patches.
     pub pattern: String,
     /// The part of these patches to select, or `None` for all parts.
     pub part: Option<Part>,

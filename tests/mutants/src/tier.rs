@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// The cargo arguments that build the simulator. All commands of the simulator are in this file.
 const SIM_BUILD: &[&str] = &["build", "--profile", "mutant", "-p", "quorlock-sim"];
-/// The cargo arguments that run the simulator until its first finding. After a finding, the simulator prints `seed N:
-/// finding` and `found after N seeds`, and exits with code 1. Without a finding, it exits with code 0.
+/// The cargo arguments that run the simulator until a seed fails. For a failed seed, the simulator prints `seed N:
+/// finding` and `found after N seeds`, and exits with code 1. If no seed fails, the simulator exits with code 0.
 const SIM_HUNT_ARGS: &[&str] =
     &["run", "--profile", "mutant", "--quiet", "-p", "quorlock-sim", "--", "--hunt", "--seeds"];
 
@@ -41,7 +41,7 @@ pub enum Tier {
     Model,
 }
 
-/// The tests to run for a patch. They must detect its defect.
+/// The tests that must detect the defect of a patch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Job {
     /// The tier of the tests.
@@ -70,7 +70,8 @@ impl FromStr for Tier {
 }
 
 impl Tier {
-    /// Returns true if cargo's test harness runs the tier. A patch for such a tier must name its tests.
+    /// Returns true if cargo's test harness runs the tier. A patch for such a tier must name the tests that detect its
+    /// defect.
     pub(crate) fn is_tests(self) -> bool {
         !matches!(self, Self::Sim | Self::Model)
     }

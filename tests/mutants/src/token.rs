@@ -68,8 +68,7 @@ pub fn tokens(text: &str, language: Language) -> Vec<Token<'_>> {
     found
 }
 
-/// Returns the length in bytes of the comment at the start of `rest`, or `None` if `rest` does not begin with a
-/// comment.
+/// Returns the length in bytes of the comment at the start of `rest`, if any.
 fn comment(rest: &str, language: Language) -> Option<usize> {
     let line = if language == Language::Rust { "//" } else { "--" };
     if rest.starts_with(line) {
@@ -92,8 +91,7 @@ fn comment(rest: &str, language: Language) -> Option<usize> {
     Some(at)
 }
 
-/// Returns the length in bytes of the string or character literal at the start of `rest`, or `None` if `rest` does not
-/// begin with a literal.
+/// Returns the length in bytes of the string or character literal at the start of `rest`, if any.
 fn string(rest: &str, language: Language) -> Option<usize> {
     if language == Language::Lua {
         let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''))?;
@@ -119,7 +117,7 @@ fn string(rest: &str, language: Language) -> Option<usize> {
     None
 }
 
-/// Returns the byte offset of the end of a quoted literal whose content begins at `begin`. A backslash escapes `quote`.
+/// Returns the offset in bytes after a quoted literal whose content begins at `begin`. A backslash escapes `quote`.
 fn quoted(rest: &str, begin: usize, quote: char) -> usize {
     let mut inside = rest[begin..].char_indices();
     while let Some((at, character)) = inside.next() {

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The names of directories that are not copied, wherever they are in the tree.
+/// Directories that are not copied, wherever they are in the tree.
 const EXCLUDED: [&str; 2] = ["target", ".git"];
 
 /// A source tree and its copy.

@@ -1,4 +1,4 @@
-//! Verdicts on patches. They are derived from the output of the tests.
+//! Verdicts on patches, derived from the output of the tests.
 
 use crate::tier::Tier;
 use crate::timed_command::{CommandResult, End};
@@ -11,7 +11,7 @@ pub enum Verdict {
     Detected {
         /// The number of seeds that the simulator ran. `None` if its output does not contain the number.
         seeds: Option<u64>,
-        /// The simulator's finding, or the names of the failed tests.
+        /// The failed check that the simulator reported, or the names of the failed tests.
         by: String,
     },
     /// The tests passed despite the defect.
@@ -77,18 +77,16 @@ fn finding(tier: Tier, output: &str) -> Option<String> {
     }
 }
 
-/// Returns the seed in a line `seed N: finding`, or `None` for any other line.
+/// Returns the seed of a failure that the simulator prints as `seed N: finding`, or `None` for any other line.
 fn parse_seed_line(line: &str) -> Option<u64> {
     line.strip_prefix("seed ")?.split_once(':')?.0.parse().ok()
 }
 
-/// Returns the number of seeds in the line `found after N seeds`, or `None` if the output has no such line.
 fn searched_seed_count(output: &str) -> Option<u64> {
     let (_, rest) = output.rsplit_once("found after ")?;
     rest.split_once(" seed")?.0.parse().ok()
 }
 
-/// Returns the number of tests that were started, according to the test harness.
 fn started_test_count(output: &str) -> u64 {
     let running = output
         .lines()

@@ -18,8 +18,7 @@ fn text(output: &Output) -> (ConnId, String) {
     }
 }
 
-/// Returns a server and two connections. The first connection tracks the keys `a` and `b`. `a` expires after 10 ms, and
-/// `b` after 20 ms.
+/// Returns a server and two connections. The first one tracks the keys `a` and `b`, which expire after 10 ms and 20 ms.
 fn watched() -> (Server, [ConnId; 2]) {
     let mut server = Server::new(Config::default(), NOW);
     let conns = [server.connect(), server.connect()];

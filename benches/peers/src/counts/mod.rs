@@ -1,6 +1,6 @@
 //! Counts allocations and system calls with a small C library that is preloaded into a process.
 //!
-//! A counting allocator in Rust would slow down every slice, because counting threads would contend for the counter.
+//! A counting allocator in Rust would slow down every measurement, because all threads would contend for the counter.
 //! The kernel's numbers (`/proc/self/io`) do not include sockets, which carry nearly all of the I/O.
 
 use std::env;
@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 const SOURCE: &str = include_str!("counter.c");
 
-/// The environment variable that contains the path of the file with the counts. The preloaded library sets it.
+/// The preloaded library sets this environment variable to the path of the file with its counts.
 const COUNTS_VARIABLE: &str = "TESTS_COUNTS";
 
-/// The file in which the preloaded library counts for this process. `None` if the library is not preloaded.
+/// The file with the counts of this process. `None` if the library is not preloaded.
 static COUNTS_FILE: LazyLock<Option<File>> =
     LazyLock::new(|| File::open(env::var_os(COUNTS_VARIABLE)?).ok());
 
@@ -28,7 +28,7 @@ static COUNTS_FILE: LazyLock<Option<File>> =
 pub(crate) struct Counts {
     /// The number of allocations, including reallocations.
     pub(crate) allocations: u64,
-    /// The number of bytes requested by allocations. A reallocation counts with its whole new size.
+    /// The number of bytes that were allocated. A reallocation counts with its whole new size.
     pub(crate) bytes: u64,
     /// The number of calls of C library functions that enter the kernel: reads, writes, waits, wake-ups and randomness.
     pub(crate) calls: u64,
@@ -68,7 +68,7 @@ impl Add for Counts {
     }
 }
 
-/// Compiles the library into the directory of this program, and returns its path.
+/// Compiles the library into this program's directory, and returns the library's path.
 pub(crate) fn library() -> Result<PathBuf, String> {
     if !cfg!(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")) {
         return Err("only 64-bit Linux with the GNU C library is supported".to_owned());

@@ -100,7 +100,8 @@ pub(crate) fn quit(context: &mut CommandContext<'_>, _: &[Vec<u8>]) -> Reply {
 }
 
 impl CommandContext<'_> {
-    /// Authenticates the connection. If the authentication fails, the connection keeps its user.
+    /// Authenticates the connection. If the credentials are wrong, returns false, and the
+    /// connection keeps its user.
     fn log_in(&mut self, user: &[u8], password: &[u8]) -> bool {
         let is_authenticated = self.server.config.authenticates(user, password);
         if is_authenticated {

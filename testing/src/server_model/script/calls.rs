@@ -5,8 +5,8 @@ use crate::server_model::command;
 use crate::server_model::reply::Reply;
 
 impl Run<'_, '_> {
-    /// Runs a command with `redis.pcall`, which returns an error as a value. `at` is the text with
-    /// which the call begins in the script's source.
+    /// Runs a command with `redis.pcall`, which returns an error as a value. `at` is the beginning
+    /// of the call in the script's source. It determines the line number in error messages.
     pub(super) fn pcall(&mut self, at: &str, arguments: &[&[u8]]) -> Reply {
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_vec()).collect();
         let version = &self.context.server.config.version;
@@ -28,7 +28,6 @@ impl Run<'_, '_> {
         self.context.run(command, &arguments, read)
     }
 
-    /// Runs a command with `redis.call`. Returns an error reply as `Err`, which ends the script.
     pub(super) fn call(&mut self, at: &str, arguments: &[&[u8]]) -> Answer {
         match self.pcall(at, arguments) {
             Reply::Error(error) => Err(self.raised(at, &error)),
@@ -36,9 +35,9 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Reads `key` with `redis.pcall('GET', name)`. `name` is the expression for the key in the
-    /// script's source. Returns an error, which ends the script, unless the command succeeds or the
-    /// key has the wrong type.
+    /// Reads `key` as the script's `redis.pcall('GET', name)` does, where `name` is the expression
+    /// for the key in the script's source. A key that is not a string is [`KeyContent::Other`]. Any
+    /// other error ends the script.
     pub(super) fn held(&mut self, name: &str, key: &[u8]) -> Result<KeyContent, Reply> {
         match self.pcall(&format!("redis.pcall('GET', {name})"), &[b"GET", key]) {
             Reply::Bulk(value) => Ok(KeyContent::Value(value)),
@@ -71,8 +70,7 @@ impl Run<'_, '_> {
         Reply::Error(format!("ERR Error running script ({call}): @user_script:{line}: {error}"))
     }
 
-    /// Returns the line number of a call in the script's source. `at` is the text with which the
-    /// call begins.
+    /// Returns the line number of the call that begins with `at` in the script's source.
     fn line(&self, at: &str) -> usize {
         let place = self.source.find(at).expect("the text of the script has this call");
         1 + self.source[..place].matches('\n').count()

@@ -44,8 +44,8 @@ pub(super) fn run(
 /// The keys of the valid fencing counters, and the highest value of these counters.
 type Found<'a> = (Vec<&'a [u8]>, f64);
 
-/// Reads the fencing counters whose keys are `beside`. If a counter is invalid, returns an error,
-/// or ignores the counter if `tries` is true.
+/// Reads the fencing counters at the keys `beside`. If `tries` is true, invalid counters are
+/// skipped. Otherwise, an invalid counter is an error.
 fn read_counters<'a>(
     run: &mut Run<'_, '_>,
     beside: &'a [Vec<u8>],

@@ -3,7 +3,7 @@
 use crate::server_model::command_context::CommandContext;
 use crate::server_model::reply::Reply;
 
-/// Maximum length of a lock value that scripts return, in bytes. Scripts omit longer values.
+/// Maximum length of a lock value in bytes, as in the Lua scripts. Longer values are not returned.
 pub(super) const MAX_VALUE: usize = 4_200;
 
 /// Reply of a script. `Err` is the error reply that ended the script.
@@ -11,16 +11,15 @@ pub(super) type Answer = Result<Reply, Reply>;
 
 pub(super) struct Run<'a, 'b> {
     pub(super) context: &'a mut CommandContext<'b>,
-    /// All keys with which the script was called.
     pub(super) keys: &'a [Vec<u8>],
     pub(super) source: &'a str,
     pub(super) digest: &'a str,
-    /// Set by the script's first write. From then on, the server refuses a command only if the user
-    /// lacks permission for it.
+    /// True after the script's first write. From then on, the server refuses a command only if the
+    /// user lacks permission for it.
     pub(super) has_written: bool,
 }
 
-/// Implementation of a script. The second parameter contains the keys, the third the arguments.
+/// Implementation of a script, called with the keys and the arguments.
 pub(super) type Body = fn(&mut Run<'_, '_>, &[Vec<u8>], &[Vec<u8>]) -> Answer;
 
 pub(super) enum KeyContent {

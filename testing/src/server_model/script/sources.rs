@@ -10,8 +10,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Finds the script with the given source. `src/wire/script.rs` of quorlock composes the source of
-    /// fenced scripts.
+    /// Returns the script with the given source, or `None` if the source is not one of quorlock's.
+    /// The source of a fenced script must be composed as in quorlock's `src/wire/script.rs`.
     pub(super) fn of(source: &str) -> Option<Self> {
         let inside = source.strip_prefix("local function unfenced(KEYS, ARGV)\n");
         let inside = inside.and_then(|rest| rest.strip_suffix(FENCED)?.strip_suffix("\nend\n"));

@@ -62,7 +62,7 @@ mod metrics {
         }
     }
 
-    /// Returns the number of counters, gauges and histograms with `label`, as the guide spells the numbers.
+    /// Counts the counters, gauges and histograms with `label`. Returns the result in the guide's wording.
     fn series(page: &str, label: &str) -> String {
         let lines = page.lines().filter(|line| !line.starts_with('#') && line.contains(label));
         let names: Vec<_> = lines.filter_map(|line| line.split('{').next()).collect();
@@ -89,8 +89,8 @@ mod start {
     use std::env;
     use std::process::Command;
 
-    /// Checks that a client takes its settings from the environment. Runs in a separate process, whose environment
-    /// contains only quorlock's settings.
+    /// Checks that a client takes its settings from the environment. The client runs in a separate process, whose
+    /// environment contains only quorlock's settings.
     #[tokio::test]
     #[ignore = "run by settings_come_from_the_environment"]
     async fn client_from_environment_acquires_a_lock() {

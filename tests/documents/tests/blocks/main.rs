@@ -27,18 +27,16 @@ use block;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// The node URLs that code blocks on this thread use.
     static URLS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-    /// The address at which the code block on this thread serves its metrics.
     static LISTENER: RefCell<Option<SocketAddr>> = const { RefCell::new(None) };
 }
 
-/// Returns the URLs that replace the node addresses in code blocks.
+/// Called by code blocks, in which `build.rs` has replaced the node addresses by this call.
 fn urls() -> Vec<String> {
     URLS.with_borrow(Clone::clone)
 }
 
-/// Returns the address that replaces the exporter's port in a code block.
+/// Called by code blocks, in which `build.rs` has added this call as the address of the metrics exporter.
 fn listener() -> SocketAddr {
     let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
     LISTENER.with_borrow_mut(|it| *it.get_or_insert_with(|| free().expect("a free port")))

@@ -10,10 +10,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The number of steps that are printed when replies differ.
 const LOG_LENGTH: usize = 12;
 const PASSWORD: &str = "pw";
-/// A client with a connection to the real server and one to the model.
 struct Client {
     conn: ConnId,
     stream: TcpStream,
@@ -24,7 +22,7 @@ struct Client {
 enum Role {
     Quorlock,
     Foreign,
-    /// A client of another program that never logs in, even if the server requires a password.
+    /// A client of another program that never logs in. The server may require a password.
     Unauthenticated,
 }
 
@@ -92,7 +90,7 @@ impl Comparison {
         comparison
     }
 
-    /// Runs one step. In most steps, a random client sends a random pipeline of commands to both servers.
+    /// In most steps, a random client sends a random pipeline of commands to both servers.
     pub fn step(&mut self) {
         self.change_condition();
         self.change_clock();
@@ -118,7 +116,7 @@ impl Comparison {
         }
     }
 
-    /// Checks that the real server has not sent more replies than the model.
+    /// Checks that the real server has not sent more replies than the model, by sending a last `PING` to both.
     pub fn finish(&mut self) {
         let condition = std::mem::replace(&mut self.condition, Condition::Normal);
         self.real.clear(&condition);
@@ -132,7 +130,6 @@ impl Comparison {
         if self.has_password { format!("AUTH {PASSWORD}") } else { "AUTH default x".to_owned() }
     }
 
-    /// Connects a client, and sends the commands that quorlock sends first.
     fn connect_client(&mut self, role: Role) {
         let stream = connect(self.real.addr());
         let conn = self.model.connect();
@@ -168,7 +165,8 @@ impl Comparison {
         self.connect_client(role);
     }
 
-    /// Kills a random connection. An earlier command in the same pipeline may cause a notification to that connection.
+    /// Sends a random command and a `CLIENT KILL` of a random connection in one pipeline. The command may cause a
+    /// notification to the killed connection.
     fn kill(&mut self, by: ConnId) {
         let other = self.generator.rng.below(self.clients.len());
         let id = self.model.client_id(self.clients[other].conn).expect("the connection is open");
@@ -241,7 +239,6 @@ impl Comparison {
         self.log.push_back(what);
     }
 
-    /// Asserts that the real server has also sent `bytes` to this client.
     fn expect(&mut self, to: ConnId, mut bytes: &[u8]) {
         // A killed client may not receive all replies; see `kill`.
         let Some(who) = self.clients.iter().position(|client| client.conn == to) else { return };

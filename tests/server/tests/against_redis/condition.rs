@@ -24,11 +24,11 @@ const RIGHTS: [&str; 17] = [
     "config|get",
 ];
 
-/// The number of [`RIGHTS`] that name whole commands. They precede those that name subcommands.
+/// The first [`RIGHTS`] are whole commands, and the others are subcommands.
 const WHOLE_RIGHTS: usize = 11;
 
 impl Comparison {
-    /// Changes the condition of both servers in a random fraction of the steps.
+    /// Changes the condition of both servers in a random fraction of all calls.
     pub fn change_condition(&mut self) {
         let sides = if self.condition == Condition::Normal { 1200 } else { 100 };
         let condition = match self.generator.rng.below(sides) {

@@ -1,6 +1,5 @@
 //! Determines the lengths and kinds of RESP2 and RESP3 replies, and compares replies.
 
-/// Returns the length of the first reply, which must be complete.
 pub fn length(bytes: &[u8]) -> usize {
     let line = bytes.windows(2).position(|two| two == b"\r\n").expect("a whole line") + 2;
     let count = || {
@@ -19,8 +18,7 @@ pub fn length(bytes: &[u8]) -> usize {
     (0..parts).fold(line, |at, _| at + length(&bytes[at..]))
 }
 
-/// Returns true for a reply to `INFO`. A real server sends more fields than the model, and the values of most fields
-/// vary.
+/// A real server sends more fields than the model, and most values vary.
 fn is_info(frame: &[u8]) -> bool {
     let line = frame.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let text = &frame[line..];
@@ -28,9 +26,9 @@ fn is_info(frame: &[u8]) -> bool {
     matches!(frame[0], b'$' | b'=') && text.starts_with(b"# ")
 }
 
-/// Returns true if two replies are equal. Of replies to `INFO` and `HELLO`, only the fields that clients read are
-/// compared. `is_exact` is false if the real server is not the version that is modelled. In this case, only the first
-/// words of errors must agree, and times may differ by less than 600 µs.
+/// Returns true if two replies are equal. In replies to `INFO` and `HELLO`, only the fields that clients read are
+/// compared. If the real server is not the version that is modelled, `is_exact` is false. Then only the first words of
+/// errors must be equal, and times may differ by less than 600 µs.
 pub fn is_same(expected: &[u8], got: &[u8], is_exact: bool) -> bool {
     const MODULES: &[u8] = b"$7\r\nmodules\r\n";
     let greeting = expected.windows(MODULES.len()).position(|part| part == MODULES);
@@ -49,7 +47,6 @@ pub fn is_same(expected: &[u8], got: &[u8], is_exact: bool) -> bool {
     }
 }
 
-/// Returns the lines of `INFO` that clients read, sorted.
 fn facts(frame: &[u8], with_uptime: bool) -> Vec<String> {
     const READ: [&str; 11] = [
         "redis_version",

@@ -1,4 +1,5 @@
-//! Generates random commands, most of which quorlock sends, too. The commands use few keys, so that clients interact.
+//! Generates random commands. Most of them are commands that quorlock also sends. They use few keys, so that clients
+//! conflict.
 
 use crate::rng::Rng;
 use crate::scripts::{CounterArgs, Script, Scripts, counter_key};
@@ -56,7 +57,6 @@ impl Generator {
         self.rng.pick(&TTLS).to_owned()
     }
 
-    /// Returns one key, or several keys in sorted order.
     fn keys(&mut self) -> Vec<String> {
         let from = self.rng.below(KEYS.len());
         let most = KEYS.len() - from;
@@ -150,8 +150,8 @@ impl Generator {
         }
     }
 
-    /// Appends a release to `pipeline`. The release may have a cool-down, or the value of a client that adopts the
-    /// lock.
+    /// Appends a release to `pipeline`. Some releases replace the value instead of deleting the key, as in a cooldown
+    /// or an adoption.
     fn release(&mut self, pipeline: &mut Vec<Words>) {
         let (keys, counter) = (self.keys(), self.counter_args(&["try", "try", "incr"]));
         let mut arguments = vec![self.value()];
@@ -255,7 +255,6 @@ impl Generator {
         vec![line.into_iter().map(str::to_owned).collect()]
     }
 
-    /// Returns a pipeline of commands that change the state of the connection.
     pub fn connection_command(&mut self, login: &str) -> Vec<Words> {
         let line = match self.rng.below(18) {
             14 => return vec![words("AUTH bob x")],
@@ -279,7 +278,7 @@ impl Generator {
         vec![words(line), words(hello)]
     }
 
-    /// Returns the amount by which the clock steps, in microseconds. A negative amount is a step backwards.
+    /// Returns the step of the clock in microseconds. A negative step moves the clock back.
     pub fn step_us(&mut self) -> i64 {
         match self.rng.below(24) {
             0..10 => 0,

@@ -24,7 +24,7 @@ const SAVE: &str = "2000000000 1000000000";
 const SEEDS: u64 = 10;
 const COMMANDS: usize = 10_000;
 
-/// The minimum number of replies of each kind in a run. A comparison of errors only would prove little.
+/// The minimum number of replies of each kind, so that a run does not compare only errors.
 const KINDS: [(&str, usize); 21] = [
     ("+OK", 10_000),
     (":-1", 1_000),

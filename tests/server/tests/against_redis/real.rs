@@ -12,8 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 const ADMIN: (&str, &str) = ("admin", "secret");
 
-/// True if the server forbids `DEBUG` by default. Redis 7.0 and later only permit `DEBUG` with an option, which older
-/// servers do not know.
+/// True if the server forbids `DEBUG` by default, as Redis 7.0 and later do. A configuration option permits `DEBUG`,
+/// but older servers do not know this option.
 static DEBUG_IS_FORBIDDEN: LazyLock<bool> = LazyLock::new(|| {
     let server = kit::Server::start();
     server.try_cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]).is_err()
@@ -118,7 +118,8 @@ impl Real {
         self.server.clock()
     }
 
-    /// Returns true if the time that the server reports always equals its clock.
+    /// Returns true if the server reports exactly the time of its test clock. Valkey 9 does not, because it caches its
+    /// time.
     pub fn follows_its_clock(&mut self) -> bool {
         let start = self.clock().now();
         let seconds = start.duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
@@ -141,7 +142,7 @@ impl Real {
         kit::eventually(REPLY_TIMEOUT, &words.join(" "), || is_so(&ask(&mut self.second, words)));
     }
 
-    /// Makes the server's snapshots fail: a directory is created at the path of the snapshot file.
+    /// Makes the server's snapshots fail, by creating a directory at the path of the snapshot file.
     fn break_snapshots(&mut self) {
         let reply = self.ask(&["CONFIG", "GET", "dir"]);
         let dir = reply.lines().nth(4).expect("the directory is the second bulk string").to_owned();
@@ -157,7 +158,6 @@ impl Real {
         1 + id[1..].trim_end().parse::<u64>().expect("a number")
     }
 
-    /// Waits until the server has noticed that a connection was closed.
     pub fn wait_for_end(&mut self, client_id: u64) {
         let id = client_id.to_string();
         self.wait_until(&["CLIENT", "LIST", "ID", &id], |reply| !reply.contains("addr="));
@@ -213,7 +213,6 @@ impl Real {
         }
     }
 
-    /// Ends `condition`, so that the server operates normally again.
     pub fn clear(&mut self, condition: &Condition) {
         match condition {
             Condition::Normal => {}

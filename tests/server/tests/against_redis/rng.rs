@@ -1,6 +1,5 @@
-//! A random number generator whose numbers only depend on a seed.
+//! The `SplitMix64` random number generator.
 
-/// The random number generator `SplitMix64`.
 pub struct Rng(u64);
 
 impl Rng {
@@ -21,7 +20,6 @@ impl Rng {
         usize::try_from(self.next() % count).expect("less than `count`")
     }
 
-    /// Returns true with a probability of 1 / `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -5,7 +5,6 @@ use sha1_smol::Sha1;
 
 const FENCED: &str = include_str!("../../../../src/wire/scripts/fenced.lua");
 
-/// The source of a script, without and with the code for fencing counters.
 pub struct Script {
     pub plain: String,
     pub fenced: Option<String>,
@@ -31,7 +30,8 @@ impl Script {
         Self { plain: source.to_owned(), fenced: Some(fenced) }
     }
 
-    /// Returns a command that calls the script with these keys. The caller appends the script's own arguments.
+    /// Returns the `EVAL` or `EVALSHA` command that calls the script with `keys`. The caller appends the script's own
+    /// arguments.
     pub fn call(&self, by_source: bool, keys: &[String], counter: Option<&CounterArgs>) -> Words {
         let fenced_call = self.fenced.as_ref().zip(counter);
         let source = fenced_call.map_or(&self.plain, |(fenced, _)| fenced);
@@ -67,7 +67,6 @@ impl Scripts {
         }
     }
 
-    /// Returns a command that sets `key` and increments its fencing counter. The caller appends the value and the TTL.
     pub fn acquire_with_token(&self, by_source: bool, key: &str, counter: &CounterArgs) -> Words {
         let keys = [key.to_owned(), counter_key(key)];
         let mut words = self.acquire_fenced.call(by_source, &keys, None);
