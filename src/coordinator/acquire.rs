@@ -87,12 +87,8 @@ pub(super) enum Stage {
     Connecting {
         until: Time,
     },
-    /// Waiting behind other acquires of this client for the same key.
+    /// Waiting behind other acquires of this client for the same key, or delaying the first attempt.
     Queued,
-    /// Delaying the first attempt, so that other clients can acquire the lock.
-    Delaying {
-        until: Time,
-    },
     /// Waiting because the client has the maximum number of attempts in progress. The acquire fails at `until`.
     Blocked {
         until: Time,

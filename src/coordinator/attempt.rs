@@ -197,7 +197,9 @@ impl Coordinator {
         self.end_attempt();
         self.forget_round(refused);
         self.forget_round(attempt.confirmation);
-        self.queues.handle_win(id);
+        let mut ready = Vec::new();
+        self.queues.handle_win(id, now, &mut ready);
+        self.ready.extend(ready);
         let lease = self.insert_lease(id, &terms, &attempt, valid_until, now);
         self.leave_queue(id, now);
         if let Some((lock, elapsed)) = waited {

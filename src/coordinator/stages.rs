@@ -92,11 +92,11 @@ impl Coordinator {
             }
             Stage::Queued => {
                 let is_new = acquire.attempts == 0 && acquire.refused.is_none();
-                let until = self.queues.rests_until(id).filter(|_| is_new).unwrap_or(now);
-                self.enter_stage(id, Stage::Delaying { until: until.min(deadline) })
-            }
-            Stage::Delaying { until } if now < until => Step::Wait(until),
-            Stage::Delaying { .. } => {
+                let first_try_at = self.queues.first_try_at(id).filter(|_| is_new);
+                let at = first_try_at.unwrap_or(now).min(deadline);
+                if now < at {
+                    return Step::Wait(at);
+                }
                 let timeout = self.cx.settings.node_timeout;
                 let until = acquire.terms.deadline.unwrap_or(now.after(timeout));
                 self.enter_stage(id, Stage::Blocked { until, is_queued: false })
@@ -240,7 +240,6 @@ impl Coordinator {
             }
             Stage::Connecting { .. }
             | Stage::Queued
-            | Stage::Delaying { .. }
             | Stage::Blocked { .. }
             | Stage::Resting { .. }
             | Stage::Revoked { .. } => {}

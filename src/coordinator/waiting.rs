@@ -20,6 +20,11 @@ use std::time::Duration;
 /// acquire must wait longer, the next waiting acquire is notified as well.
 const PROMPT: Duration = Duration::from_millis(5);
 
+/// How long the next waiter for a key delays its first attempt after this client has acquired the key for another
+/// caller. If that caller releases the key earlier, the attempt follows the release in the same write. An earlier
+/// attempt would be refused.
+const LOCAL_HOLD: Duration = Duration::from_millis(1);
+
 pub(super) struct WaitQueues {
     quorum: Quorum,
     waiters: SlotMap<Acquires, Waiter>,
@@ -71,8 +76,8 @@ impl WaitQueues {
     }
 
     /// Removes the acquire from its queue. If another acquire becomes the head of the queue, adds that acquire to
-    /// `ready`.
-    fn exit(&mut self, acquire: AcquireId, now: Time, ready: &mut Vec<AcquireId>) {
+    /// `ready`, and schedules its attempt for `next_at`.
+    fn exit(&mut self, acquire: AcquireId, next_at: Time, now: Time, ready: &mut Vec<AcquireId>) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         let Some((key, place)) = waiter.queue.take() else { return };
         let contention = waiter.waiting.contention();
@@ -85,7 +90,8 @@ impl WaitQueues {
         if let Some(head) = queue.promote(&mut self.waiters) {
             ready.push(head);
             if let Some(waiter) = self.waiters.get_mut(head) {
-                waiter.waiting.schedule_try(now);
+                waiter.waiting.delay_first_try(next_at);
+                waiter.waiting.schedule_try(next_at);
             }
         }
         remove_if_over(entry, &mut self.remembered, now);
@@ -112,7 +118,7 @@ impl WaitQueues {
         ready: &mut Vec<AcquireId>,
     ) {
         self.forget_rivals(now);
-        self.exit(acquire, now, ready);
+        self.exit(acquire, now, now, ready);
         self.waiters.remove(acquire);
         for key in self.sets.remove(acquire) {
             self.notify_sets(&key, votes, now, ready);
@@ -129,9 +135,10 @@ impl WaitQueues {
     }
 
     /// Records that the attempt of the acquire was granted. The caller must then call [`leave`](Self::leave).
-    pub(super) fn handle_win(&mut self, acquire: AcquireId) {
+    pub(super) fn handle_win(&mut self, acquire: AcquireId, now: Time, ready: &mut Vec<AcquireId>) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         waiter.waiting.handle_win();
+        self.exit(acquire, now.after(LOCAL_HOLD), now, ready);
         // Sets that want one of the keys now wait for its release, so none of the sets is notified.
         self.sets.pass_on(acquire);
     }
@@ -151,7 +158,7 @@ impl WaitQueues {
         let conflict = place.and_then(|place| waiter.keys.get(place)).cloned();
         let queue = waiter.queue.as_ref().map(|(key, _)| key);
         if let Some(key) = conflict.filter(|key| Some(key) != queue) {
-            self.exit(acquire, now, ready);
+            self.exit(acquire, now, now, ready);
             if let Some(waiter) = self.waiters.get_mut(acquire) {
                 waiter.waiting.handle_requeued();
             }
@@ -313,6 +320,7 @@ impl WaitQueues {
                 if from > at {
                     from = from.after(waiter.waiting.handle_yield());
                 }
+                waiter.waiting.delay_first_try(from);
                 waiter.waiting.schedule_try(from);
                 ready.push(acquire);
             }
@@ -346,10 +354,10 @@ impl WaitQueues {
         self.waiters.get(acquire)?.waiting.try_at()
     }
 
-    /// Returns the time before which the acquire must not start an attempt, because it has lost a race or because this
-    /// client held the lock last.
-    pub(super) fn rests_until(&self, acquire: AcquireId) -> Option<Time> {
-        self.waiters.get(acquire).map(|waiter| waiter.waiting.rests_until())
+    /// Returns the time before which the acquire must not start its first attempt, because this client holds the lock
+    /// or held it last.
+    pub(super) fn first_try_at(&self, acquire: AcquireId) -> Option<Time> {
+        self.waiters.get(acquire).map(|waiter| waiter.waiting.first_try_at())
     }
 
     /// If the next attempt must contact a single node first, returns the nodes that have reported the deletion of the

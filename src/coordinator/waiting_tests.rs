@@ -270,3 +270,37 @@ fn late_grant_of_a_refused_attempt_notifies_waiters() {
     assert!(world.now.since(deleted) < ms(20));
     world.release(&held);
 }
+
+#[test]
+fn handover_of_a_short_hold_costs_one_attempt() {
+    let mut world = World::new(3, 11);
+    let a = world.connected();
+    let mut held = world.lock(a, request(&["k"]));
+    let ids = waiters(&mut world, a, &["k"], 3);
+    world.run_for(ms(5));
+    for turn in 0..3 {
+        let sent = world.finished(a, CommandKind::Acquire);
+        // The first waiter tried before and was refused. The others contact the nodes only after the release.
+        let released = world.now;
+        world.release(&held);
+        (_, held) = next(&mut world, a, &ids);
+        assert_eq!(world.finished(a, CommandKind::Acquire), sent + 3, "turn {turn}");
+        assert!(world.now.since(released) < ms(1), "turn {turn}");
+    }
+    world.release(&held);
+}
+
+#[test]
+fn waiter_behind_a_long_hold_still_contacts_the_nodes() {
+    let mut world = World::new(3, 12);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    let ids = waiters(&mut world, a, &["k"], 2);
+    world.run_for(ms(5));
+    world.release(&held);
+    let (_, held) = next(&mut world, a, &ids);
+    let sent = world.finished(a, CommandKind::Acquire);
+    world.run_for(ms(5));
+    assert_eq!(world.finished(a, CommandKind::Acquire), sent + 3);
+    world.release(&held);
+}

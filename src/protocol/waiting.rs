@@ -30,6 +30,8 @@ pub(crate) struct Waiting {
     contention: Contention,
     /// When the rest after the last lost race ends. A push during the rest causes an attempt only at this time.
     rests_until: Time,
+    /// The earliest start of the first attempt, if this client holds the lock or has just released it.
+    delayed_until: Time,
     is_pushed: bool,
     trigger: Trigger,
     /// The only node contacted in the last attempt. It refused, and will notify the client when the key is deleted.
@@ -99,13 +101,20 @@ impl Waiting {
         self.contention.handle_win();
     }
 
+    /// Delays the first attempt to `at`, because until then the lock is probably still held by another caller of this
+    /// client.
+    pub(crate) fn delay_first_try(&mut self, at: Time) {
+        self.delayed_until = at;
+    }
+
     /// Returns the knowledge about competing clients, which the client's next acquire inherits.
     pub(crate) fn contention(&self) -> Contention {
         self.contention
     }
 
-    pub(crate) fn rests_until(&self) -> Time {
-        self.rests_until
+    /// Returns the time before which the acquire must not start its first attempt.
+    pub(crate) fn first_try_at(&self) -> Time {
+        self.rests_until.max(self.delayed_until)
     }
 
     /// Returns true if the next attempt is sent to one node first. The other nodes receive the attempt once that node

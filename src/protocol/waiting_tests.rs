@@ -94,7 +94,7 @@ fn waiter_without_lost_races_reacts_to_push_at_once() {
 /// Returns the longest possible rest after a refusal at `now`, in microseconds.
 fn longest_rest(waiting: &mut Waiting, now: u64) -> u128 {
     refused(waiting, now, u64::MAX);
-    waiting.rests_until().since(at(now)).as_nanos().div_ceil(1_000)
+    waiting.rests_until.since(at(now)).as_nanos().div_ceil(1_000)
 }
 
 #[test]
@@ -107,10 +107,10 @@ fn lost_race_causes_a_rest() {
         assert_eq!(longest_rest(&mut waiting, now), 3_500 << race, "race {race}");
     }
     refused(&mut waiting, 9_000, u64::MAX);
-    assert!(waiting.rests_until() < at(9_000), "a refusal without a push loses no race");
+    assert!(waiting.rests_until < at(9_000), "a refusal without a push loses no race");
     assert_eq!(pushed(&mut waiting, 9_500), Some(at(9_500)));
     refused(&mut waiting, 9_500, 0);
-    assert_eq!(waiting.rests_until(), at(9_500), "the shortest rest is zero");
+    assert_eq!(waiting.rests_until, at(9_500), "the shortest rest is zero");
 }
 
 fn contention(races: u64) -> Contention {
@@ -131,9 +131,9 @@ fn returning_client_rests_if_many_compete() {
         // The first attempt after a return is not a race.
         next.handle_begin();
         assert_eq!(longest_rest(&mut next, 5_002), longest, "after {races}");
-        let rests_until = next.rests_until();
+        let rests_until = next.rests_until;
         refused(&mut next, 5_200, u64::MAX);
-        assert_eq!(next.rests_until(), rests_until, "its second attempt follows no return");
+        assert_eq!(next.rests_until, rests_until, "its second attempt follows no return");
     }
 }
 
@@ -150,7 +150,7 @@ fn waiter_with_a_recent_turn_reacts_later_and_loses_no_race() {
     assert_eq!(pushed(&mut waiting, 1_000), Some(at(1_002)), "two clients are before it");
     waiting.handle_holder(Some(ClientId(3)));
     refused(&mut waiting, 1_003, u64::MAX);
-    assert!(waiting.rests_until() < at(1_003));
+    assert!(waiting.rests_until < at(1_003));
     assert_eq!(pushed(&mut waiting, 1_010), Some(at(1_011)), "one client is before it");
 }
 
@@ -160,12 +160,12 @@ fn resting_waiter_reacts_once_when_its_rest_ends() {
     refused(&mut waiting, 0, u64::MAX);
     pushed(&mut waiting, 1_000);
     refused(&mut waiting, 1_000, u64::MAX);
-    let rests_until = waiting.rests_until();
+    let rests_until = waiting.rests_until;
     assert_eq!(pushed(&mut waiting, 1_001), Some(rests_until));
     assert_eq!(pushed(&mut waiting, 1_002), None, "an attempt is already due");
     assert!(waiting.asks_one_first());
     refused(&mut waiting, 1_006, u64::MAX);
-    assert_eq!(waiting.rests_until(), rests_until, "an attempt after a rest is not a race");
+    assert_eq!(waiting.rests_until, rests_until, "an attempt after a rest is not a race");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn returning_client_holds_back_and_asks_one_node() {
     let mut waiting = first();
     assert!(!waiting.asks_one_first());
     waiting.handle_return(contention(0), at(10));
-    assert_eq!((waiting.rests_until(), waiting.asks_one_first()), (at(11), true));
+    assert_eq!((waiting.rests_until, waiting.asks_one_first()), (at(11), true));
     refused(&mut waiting, 12, 0);
     assert!(!waiting.asks_one_first());
     assert_eq!(pushed(&mut waiting, 20), Some(at(20)));
