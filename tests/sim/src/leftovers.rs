@@ -36,9 +36,10 @@ impl World {
     }
 
     /// Returns true if keys of an ended process or runtime may still exist. A killed process
-    /// releases no locks. Neither does a client whose only runtime was shut down. Backward steps of
-    /// a node's clock lengthen the life of its keys.
-    fn has_left_lately(&self, core: &Core) -> bool {
+    /// releases no locks. Neither does a simulated client whose only runtime was shut down, because
+    /// the library's own runtime is not simulated. Backward steps of a node's clock lengthen the
+    /// life of its keys.
+    pub(crate) fn has_left_lately(&self, core: &Core) -> bool {
         let longest = self.scenario.longest_key() + self.scenario.steps();
         core.processes.iter().any(|it| {
             let shut_down = it.shut_down.filter(|_| it.has_others);
