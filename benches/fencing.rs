@@ -20,7 +20,7 @@ struct Row {
     clients: usize,
     tasks: usize,
     one_key: bool,
-    /// The required share of tokens that one round trip to the nodes determines.
+    /// The minimum share of tokens that a single round trip to the nodes must determine.
     min_one_round: f64,
 }
 
@@ -113,7 +113,7 @@ async fn play(row: &Row, clients: &[Redlock], fenced: bool) -> Slice {
 
 /// Returns the processing time of the servers since the last call, in microseconds. `INFO commandstats` counts a
 /// command in a script twice: in the script's time and under its own name. This function therefore skips the names of
-/// such commands, including the ones that waiting clients sent directly.
+/// commands that scripts run. It thus also skips such commands if a waiting client sends them directly.
 fn server_us(cluster: &Cluster, fenced: bool) -> f64 {
     let counts = |command: &str| match command {
         // With tokens, every `SET` is part of a script.

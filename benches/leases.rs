@@ -32,7 +32,7 @@ const MAX_PROBES: f64 = 2.0;
 const STOPS: u32 = 10;
 const LEASES_PER_STOP: usize = 10;
 const WORKERS: usize = 4;
-/// How long before the end of the validity the client reports a loss, in milliseconds.
+/// The time between the client's report of a loss and the end of the validity, in milliseconds.
 const LOSS_LEAD_MS: f64 = 2.0;
 
 struct Verdict {
@@ -299,7 +299,7 @@ fn process_cpu() -> Duration {
     Duration::try_from(time).expect("CPU time is never negative")
 }
 
-/// Returns 0 if the system does not report the resident memory.
+/// Returns the resident memory of this process in bytes, or 0 if the system does not report it.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -2,9 +2,9 @@
 //! differ, compete for one lock: `cargo bench --bench tokens [-- how-a-row-begins] [seconds]`.
 //!
 //! The library is compared with two minimal clients. One obtains tokens with the library's script, the other with a
-//! method that was rejected. All three alternate on the same five servers. The benchmark exits with an error if a token
-//! is not higher than the previous token. The shares and the number of tokens depend on the machine's load, and are
-//! only printed.
+//! transaction, a method that the library does not use. All three alternate on the same five servers. The benchmark
+//! exits with an error if a token is not higher than the previous token. The shares and the number of tokens depend on
+//! the machine's load, and are only printed.
 
 #[path = "tokens/bare.rs"]
 mod bare;
@@ -20,7 +20,7 @@ const SCRIPT: &str = "script";
 const TRANSACTION: &str = "transaction";
 const CONTENDERS: [&str; 3] = [LIBRARY, SCRIPT, TRANSACTION];
 
-/// The differences between the processes' clocks. The values in `HOLDS` are how long a client holds the lock.
+/// The differences between the processes' clocks. `HOLDS` lists how long a client holds the lock, in milliseconds.
 const CLOCK_DIFFERENCES_MS: [u64; 3] = [0, 5, 20];
 const HOLDS: [u64; 4] = [0, 1, 5, 20];
 
@@ -44,7 +44,8 @@ fn is_child() -> bool {
     true
 }
 
-/// Formats the total share, its minimum and maximum, and the median rate.
+/// Formats two table cells. The first one contains the share of tokens that needed one round trip (overall, and the
+/// lowest and highest share of a slice) and the number of tokens. The second one contains the median rate.
 fn cell(slices: &[Turns], lasting: Duration) -> String {
     let shares = slices.iter().map(Turns::share);
     let min = shares.clone().fold(1.0, f64::min);

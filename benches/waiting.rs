@@ -1,7 +1,7 @@
 //! Measures clients that wait for one lock, each in a separate process with its own connections: `cargo bench --bench
 //! waiting [-- part-of-a-row's-name]`.
 //!
-//! - "once": all clients start together, and each acquires the lock once. The row shows the time until the last
+//! - "once": all clients start at the same time, and each acquires the lock once. The row shows the time until the last
 //!   acquire.
 //! - "set": as "once", but each acquire takes three locks together.
 //! - "loop": each client acquires the lock again directly after its release, for three seconds.
@@ -126,7 +126,7 @@ async fn play(assignment: &str) {
     redlock.close().await.expect("nodes are up");
 }
 
-/// Acquires the lock in the way that `kind` names. Returns one line of text per acquire.
+/// Acquires the lock once or repeatedly, as the row's `kind` requires. Returns one line of text per measured acquire.
 async fn take_turns(redlock: &Redlock, kind: &str, number: u64, hold: Duration) -> Vec<String> {
     let lasting = if kind.starts_with("queue") { QUEUES_FOR } else { LOOPS_FOR };
     let end = Instant::now() + ALL_WAIT + lasting;

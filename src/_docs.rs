@@ -1,5 +1,5 @@
 //! Guides from the repository's `docs` folder.
-#![allow(clippy::doc_markdown)] // The files are also read without rustdoc.
+#![allow(clippy::doc_markdown)] // The guides are also read as plain Markdown, without rustdoc.
 
 #[doc = "[SAFETY]: crate::_docs::safety"]
 #[doc = ""]
@@ -11,7 +11,7 @@ pub mod command {}
 #[doc = include_str!("../docs/COMPARE.md")]
 pub mod compare {}
 
-// The example in this guide requires the feature.
+// The example in this guide requires the feature `serde`.
 #[cfg(any(feature = "serde", not(doctest)))]
 #[doc = "[builder]: crate::Builder"]
 #[doc = "[config]: crate::Config"]

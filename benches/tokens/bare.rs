@@ -19,7 +19,7 @@ const TTL_MS: u64 = 30_000;
 const COUNTER_TTL_MS: u64 = 86_400_000;
 /// The member of the sorted set whose score is the counter.
 const MEMBER: &str = "t";
-/// The maximum random delay after a node has reported a change. Without the delay, all clients would try at the same
+/// The maximum random delay after a node has reported a change. Without the delay, all clients would retry at the same
 /// time.
 const JITTER: Duration = Duration::from_millis(1);
 /// The retry delay if no node reports a change.
@@ -163,9 +163,9 @@ impl Bare {
         }
     }
 
-    /// Raises the counters by the library's rule. The token is the smallest number that at least a quorum of the
-    /// granted counters does not exceed. A node confirms the token unless its counter was already higher. Returns the
-    /// token, or `None` if no quorum confirms it.
+    /// Raises the counters according to the library's rule. The token is the `QUORUM`-th smallest counter of the
+    /// granting nodes, so the counters of a quorum are not higher. A node confirms the token unless its counter was
+    /// already higher. Returns the token, or `None` if no quorum confirms it.
     async fn raise_drawn(&mut self, held: &Held, replies: &[Reply]) -> Option<u64> {
         let granted = replies.iter().filter(|reply| reply.is_granted);
         let mut numbers: Vec<_> = granted.map(|reply| reply.number).collect();
@@ -176,9 +176,9 @@ impl Bare {
         (confirm.count() >= QUORUM).then_some(token)
     }
 
-    /// Raises the counters by the transaction's rule. The token is above all counter values that the client has seen. A
-    /// node confirms the token if the acquire raised its counter to the hint, or if its counter was below a token that
-    /// the client tried. Returns the token, or `None` if no quorum confirms one.
+    /// Raises the counters according to the transaction's rule. The token is above all counter values that the client
+    /// has seen. A node confirms the token if the acquire raised its counter to the hint, or if its counter was below a
+    /// token that the client tried. Returns the token, or `None` if no quorum confirms one.
     async fn raise_hint(&mut self, held: &Held, replies: &[Reply], hint: u64) -> Option<u64> {
         let mut confirm: Vec<_> =
             replies.iter().map(|reply| reply.is_granted && reply.is_hint).collect();
@@ -254,7 +254,7 @@ impl Contender for Bare {
     }
 }
 
-/// As in the library, the counter and its key are in the same cluster slot.
+/// Returns the key of the counter for the lock `key`. As in the library, both keys are in the same cluster slot.
 fn counter(key: &str) -> String {
     format!("{key}#counter:{{{key}}}")
 }

@@ -189,8 +189,8 @@ pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Removes comments, and returns the lines that are not empty then. A `#` begins a comment only at the start of a line
-/// or after white space, because URLs can contain a `#`.
+/// Removes comments, and returns the remaining lines that are not empty. A `#` begins a comment only at the start of a
+/// line or after white space, because URLs can contain a `#`.
 fn uncommented_lines(text: &str) -> impl Iterator<Item = &str> {
     let uncommented = |line: &str| {
         let mut marks = line.match_indices('#').map(|(at, _)| at);

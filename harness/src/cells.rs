@@ -50,7 +50,8 @@ impl Cells {
         }
     }
 
-    /// Returns `None` if the controller has ended. This process then also ends.
+    /// Sends a request to the controller and returns the reply. Returns `None` if the controller
+    /// has ended, in which case this process also ends.
     async fn request(&self, request: Request) -> Option<u64> {
         let request_id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (reply, value) = oneshot::channel();

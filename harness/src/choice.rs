@@ -11,7 +11,7 @@ pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(300);
 pub const LONGEST_TTL: Duration = Duration::from_secs(2);
 /// The maximum number of resources that one acquire locks.
 const MOST_TOGETHER: usize = 3;
-/// One in this many resources is never locked with a fencing token.
+/// The share of resources that are never locked with a fencing token, as a divisor: a quarter.
 const RESOURCES_PER_UNFENCED: u16 = 4;
 
 /// One cycle of a task: acquire, work, release.
@@ -56,7 +56,8 @@ pub(crate) enum Caution {
     /// Checks the lease before each write, and stops working when the library reports a loss.
     Notified,
     Checks,
-    /// Checks the lease before a write to a counter, but not before a write to a fenced cell.
+    /// Writes to a fenced cell without checking the lease. Writes to a counter always require a
+    /// check.
     Unchecked,
 }
 
@@ -135,8 +136,8 @@ pub fn mix_seeds(one: u64, other: u64) -> u64 {
     StdRng::seed_from_u64(one ^ other.rotate_left(17)).random()
 }
 
-/// Returns the range of resources that are fenced or unfenced like `one`. The unfenced resources
-/// are the last ones.
+/// If the resource `one` is fenced, returns the range of the fenced resources. Otherwise, returns
+/// the range of the unfenced resources, which have the highest numbers.
 fn same_fencing(resources: u16, one: u16) -> Range<u16> {
     let fenced = resources - resources / RESOURCES_PER_UNFENCED;
     if one < fenced { 0..fenced } else { fenced..resources }

@@ -88,7 +88,8 @@ impl Nodes {
     }
 }
 
-/// Returns false if a task panicked.
+/// Runs the tasks of this client until they end, and closes the client. Returns false if a task
+/// panicked.
 async fn run_tasks(
     config: ClientConfig,
     writer: &Arc<MessageWriter>,

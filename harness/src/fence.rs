@@ -9,7 +9,7 @@ use crate::store::{Write, Writer};
 use std::collections::HashMap;
 use std::mem;
 
-/// The fenced holds and writes of one part of a run.
+/// Checks the fenced holds and writes of one part of a run.
 pub(crate) struct Fence<'a> {
     holds: Vec<Vec<&'a Hold>>,
     /// For each resource, the writes in the order in which its cell received them.

@@ -221,8 +221,8 @@ impl Client {
     }
 }
 
-/// Does not block even if the client is stopped. Messages are short and few are unread at a time,
-/// so the pipe never becomes full.
+/// Sends a message to a client. Does not block, even if the client is stopped: messages are short
+/// and few are unread at a time, so the pipe never becomes full.
 fn send(stdin: &Mutex<ChildStdin>, message: ControlMessage) {
     write(&mut stdin.lock().unwrap_or_else(PoisonError::into_inner), &message);
 }

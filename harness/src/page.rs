@@ -33,7 +33,7 @@ const SCRIPT: [&str; 4] = [
     include_str!("page/hover.js"),
     include_str!("page/controls.js"),
 ];
-/// A content security policy that blocks all requests, even if text from the run contained markup.
+/// A content security policy that blocks all requests, in case text from the run injects markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 pub(crate) fn render(run: &Run) -> String {

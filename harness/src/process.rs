@@ -16,7 +16,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// the child. Dropping a `Process` kills the group, even if it is stopped.
 ///
 /// If the torture program itself is killed, a child that reads standard input reaches end of file.
-/// If the child is stopped, POSIX sends SIGHUP and SIGCONT to its orphaned process group.
+/// If the child is stopped, the kernel sends SIGHUP and SIGCONT to its orphaned process group, as
+/// POSIX requires.
 #[derive(Debug)]
 pub struct Process(Child);
 

@@ -18,7 +18,7 @@ pub(crate) async fn all_nodes_replied(
     let mut replied = BTreeSet::new();
     while replied.len() < config.nodes.urls.len() {
         let tried = redlock.try_acquire(&name).ttl(LONGEST_TTL).await;
-        // Replies that arrive after the round was decided appear in the report a little later.
+        // The report also includes replies that arrive after the result, so this waits for them.
         tokio::select! {
             () = sleep(config.nodes.node_timeout) => {}
             _ = is_ended.wait_for(|is_ended| *is_ended) => return false,

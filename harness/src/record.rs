@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The name of the fault that deletes all data of all nodes at once, including the fencing
+/// The name of the fault that deletes all data of all nodes simultaneously, including the fencing
 /// counters.
 pub const WIPE: &str = "FLUSHALL on all nodes at once";
 
@@ -163,8 +163,8 @@ pub struct Fencing {
     pub late: u64,
     /// Number of holds whose validity ended while their client was stopped.
     pub slept_through: u64,
-    /// Violations that are not findings. They followed a loss of all data, or a holder's write was
-    /// refused outside the guarantee.
+    /// Violations that are not findings: those after a loss of all data, and, outside the
+    /// guarantee, refused writes of holders.
     pub excused: Vec<Breach>,
 }
 
@@ -249,7 +249,7 @@ pub struct Setting {
     pub server: String,
     /// Version of the library.
     pub library: String,
-    /// Number of processors and kernel of the machine.
+    /// The machine's number of processors, and its kernel.
     pub machine: String,
     /// Date and time of the run.
     pub made_at: String,

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 /// The number of resources for which the clients compete.
 pub const RESOURCES: u16 = 20;
-/// How long after the end of a session all its locks have expired: the longest TTL, plus half a
-/// second as a margin.
+/// The time after the end of a session by which all its locks have expired: the longest TTL, plus
+/// half a second as a margin.
 pub const KEYS_EXPIRE_AFTER: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(500));
 
 /// How many client processes and tasks a session starts.

@@ -6,8 +6,8 @@ use crate::record::End;
 use quorlock::LeaseRef;
 use std::time::Duration;
 
-/// The validity is read between two readings of the boot clock. If these are further apart than
-/// this, in nanoseconds, the result is too imprecise.
+/// The maximum time between the two readings of the boot clock that surround a reading of the
+/// validity, in nanoseconds. If they are further apart, the result is too imprecise.
 const MAX_READING_NANOS: u64 = 50_000;
 /// The maximum number of attempts to read a validity precisely.
 const MAX_READINGS: usize = 10;

@@ -96,7 +96,7 @@ fn fencing(run: &Run) {
     }
 }
 
-/// Formats the number of violations of each kind as the end of a line.
+/// Formats the number of violations of each kind as a list to append to a line: `, 2 NAME, 1 NAME`.
 fn kinds(breaches: &[Breach]) -> String {
     let counts = BreachKind::ALL.map(|kind| (kind.count(breaches), kind.names().1));
     let seen = counts.into_iter().filter(|(count, _)| *count > 0);

@@ -15,7 +15,8 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
-    // Field order matters: `inner` submits its release before the last handle waits for it.
+    // Fields are dropped in this order. `inner` submits the release of the lease, and `client` waits
+    // for the release if it is the last handle.
     inner: crate::Lease,
     client: Arc<CloseOnDrop>,
 }

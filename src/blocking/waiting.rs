@@ -123,7 +123,7 @@ fn is_polled() -> bool {
 
 /// Returns true if this thread drives the tasks of a runtime and no other thread would take over
 /// while this thread is blocked. On such a thread, tokio defers the wake-up of [`yield_now`] until
-/// other tasks have run. On other threads, `yield_now` wakes its task at once. The check also
+/// other tasks have run. On other threads, `yield_now` wakes its task immediately. The check also
 /// detects `unconstrained` tasks.
 ///
 /// Returns false inside `block_on` of a runtime that other threads drive, because blocking this

@@ -147,8 +147,8 @@ impl Finding {
     }
 }
 
-/// Returns a text on the locks that a server with these settings can lose, according to the "Redis persistence" page of
-/// the Redis documentation.
+/// Describes which locks a server with these settings can lose, according to the "Redis persistence" page of the Redis
+/// documentation.
 fn loss(persistence: Persistence) -> &'static str {
     match persistence {
         Persistence::Nothing => "no persistence: a restart loses all locks",

@@ -1,6 +1,7 @@
 //! Checks whether locks are safe on the nodes: [`Redlock::check`](crate::Redlock::check) and its findings.
 //!
-//! A check also compares the nodes with each other. Its result does not affect how the client uses the nodes.
+//! A check also compares the nodes with each other. The result of a check does not affect how the client uses the
+//! nodes.
 
 mod finding;
 mod offset;

@@ -94,10 +94,10 @@ pub(super) struct ClockDisagreement {
     pub(super) far: Vec<usize>,
 }
 
-/// Checks whether the clocks of the majority may be wrong, and returns the two groups that disagree. The clocks of the
-/// majority may be wrong if another clock differs from them by more than `limit`, but is less than half as far from
-/// this client's clock as they are. `client` is the offset of this client's wall clock from its monotonic clock, in
-/// nanoseconds.
+/// Checks whether the clocks of the majority may be wrong, and returns the two groups that disagree. The majority may
+/// be wrong if another node's clock differs from the majority by more than `limit`, and is less than half as far from
+/// this client's clock as the majority is. `client` is the offset of this client's wall clock from its monotonic clock,
+/// in nanoseconds.
 pub(super) fn find_disagreement(
     readings: &[Option<Offset>],
     offsets: &[Option<ClockOffset>],

@@ -13,8 +13,8 @@ use tokio::task::yield_now;
 
 const CHUNK: usize = 8 << 10;
 
-/// The maximum number of reads before the session yields to other tasks. Otherwise, a server that sends pushes without
-/// end would block them.
+/// The maximum number of reads before the session yields to other tasks. Without this limit, a server that sends an
+/// endless stream of pushes would block the other tasks.
 const MAX_READS: usize = 16;
 
 /// A connection to a server that has accepted the login. Dropping the session closes the stream.

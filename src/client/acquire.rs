@@ -81,7 +81,7 @@ impl Acquire {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));
         let LockOptions { wait, ref retry, .. } = self.options;
-        // A single attempt with a retry policy but without a wait time: the client's wait time limits the retries.
+        // If `try_acquire` was given a retry policy but no wait time, the client's wait time limits the retries.
         let wait = wait.or_else(|| self.client.settings.lock.wait.filter(|_| retry.retries()));
         // An adoption that failed cannot succeed later, so waiting does not help.
         let wait = wait.filter(|_| !is_adoption);
@@ -307,7 +307,7 @@ impl Acquire {
     /// redlock.acquire("orders/42").stop_before(Duration::from_secs(2)).using(work).await?;
     /// # Ok(())
     /// # };
-    /// # // The work has ended in order, and its release goes on in the background.
+    /// # // The work has stopped cleanly, and the release continues in the background.
     /// # let ended: Result<(), quorlock::UsingError<()>> = example.await;
     /// # Ok(ended?)
     /// # }

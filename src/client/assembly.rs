@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Time by which the coordinator's opening timeout exceeds the connect timeout, if the application supplies the
-/// credentials in a callback.
+/// credentials in a callback. The margin allows the client to report why the callback failed.
 const CREDENTIALS_MARGIN: Duration = Duration::from_millis(250);
 
 impl Builder {

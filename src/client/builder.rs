@@ -141,11 +141,10 @@ impl Builder {
 
         /// Sets how long the client waits for a connection to be established and set up. Default: 1 s.
         ///
-        /// Only the first acquires of a new client wait for connections, until a quorum is connected. While every node
-        /// that the client has connected to so far started recently, these acquires also wait for the remaining nodes,
-        /// until each is connected or has failed to connect. See [`ready`](Redlock::ready) and
-        /// [`RestartGuard::Observed`]. After that, the client treats a node that is not connected within the node
-        /// timeout as failed.
+        /// Only the first acquires of a new client wait for connections, until a quorum is connected. If all connected
+        /// nodes started recently, these acquires also wait for the remaining nodes, until each is connected or its
+        /// first connection attempt has failed. See [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. In later
+        /// acquires, the client treats a node that is not connected within the node timeout as failed.
         connect_timeout: Duration;
 
         /// Sets the fraction of the TTL that is subtracted from the validity, because clocks run at different rates.
@@ -210,9 +209,9 @@ impl Builder {
 
     /// Runs all connections on the runtime of `handle`, which must have been built with `enable_all()`.
     ///
-    /// Default: the connections run on the runtime of the first call. If that runtime shuts down or does not run its
-    /// tasks in time, the client reconnects on another runtime that uses the client. If the call is made outside tokio,
-    /// the connections run on a thread of the library.
+    /// Default: the connections run on the tokio runtime in which the client is first used. If that runtime shuts down,
+    /// is blocked or is not driven, the client reconnects on another runtime that uses the client. If the client is
+    /// first used outside tokio, the connections run on a thread of the library.
     pub fn runtime(mut self, handle: Handle) -> Self {
         self.runtime = Some(handle);
         self

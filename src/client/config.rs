@@ -95,8 +95,8 @@ config! {
     ///
     /// # In a file (feature `serde`)
     ///
-    /// The keys are the names of the fields. Durations and retry policies are written as text. An unknown key causes an
-    /// error that names the key:
+    /// The keys are the names of the fields. An unknown key causes an error that names the key. Durations and retry
+    /// policies are written as text:
     ///
     /// ```toml
     /// nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]

@@ -48,7 +48,7 @@ impl Builder {
     /// - **If `ask` returns an error, the connection attempt fails** and is retried later. Reports and logs show the
     ///   first line of the error's text, so **the text must not contain a secret**. A panic in `ask` is treated as an
     ///   error, and its message is not shown.
-    /// - **The time of the call is part of the [connect timeout](Self::connect_timeout)**: a call that takes longer is
+    /// - **The [connect timeout](Self::connect_timeout) includes the call to `ask`**: a call that takes longer is
     ///   dropped, and the connection attempt fails. The client calls `ask` concurrently for all nodes, and again after
     ///   each failure, so cache results that are expensive to obtain. `ask` may block: it runs on a thread for blocking
     ///   code, in the context of the runtime of the connections. A call that blocks for longer than the timeout keeps

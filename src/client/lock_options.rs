@@ -24,7 +24,7 @@ pub(crate) struct LockOptions {
     pub(crate) auto_extend: Option<Duration>,
     /// Minimum time for which the resource stays locked, even after an early release.
     pub(crate) at_least: Duration,
-    /// Remaining validity at which the work is warned; see [`Acquire::stop_before`](crate::Acquire::stop_before).
+    /// Remaining validity at which [`LeaseRef::stopping`](crate::LeaseRef::stopping) resolves.
     pub(crate) stop_before: Option<Duration>,
     pub(crate) metadata: Option<Arc<str>>,
     pub(crate) is_fenced: bool,

@@ -130,7 +130,7 @@ proptest! {
             Ok((address, login)) => {
                 prop_assert_eq!(address.to_string(), "10.0.0.1:7000");
                 let read = if is_user { login.username() } else { login.password() };
-                // The user ends at the first colon, and percent-encoded characters are decoded.
+                // The user name ends at the first colon, and percent-encoded characters are decoded.
                 let is_altered = password.contains('%') || is_user && password.contains(':');
                 prop_assert!(is_altered || read == Some(&*password), "{:?}", read);
             }

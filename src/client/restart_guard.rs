@@ -24,7 +24,7 @@ use crate::protocol::Policy;
 /// If `INFO` is not permitted or reports no uptime either, the client treats each reconnect as a
 /// restart. The client then also assumes on the first connection that the server has just started.
 /// To avoid this, permit `INFO` (`+info`). If a server's machine fails without closing its
-/// connections, detection takes up to 5 s plus the node timeout.
+/// connections, the client detects the failure within 5 s plus the node timeout.
 ///
 /// A server's age is the uptime that `INFO` reports. This uptime depends on the node's wall clock.
 ///
@@ -60,8 +60,8 @@ pub enum RestartGuard {
     ///
     /// The deployment is new if this client knows of no node that is, or was, older than the
     /// quarantine period. The client keeps this knowledge when a node stalls or crashes. A new
-    /// deployment therefore works at once, even if its nodes start up to a
-    /// [`max_ttl`](crate::Builder::max_ttl) apart and some are down.
+    /// deployment therefore grants locks immediately, even if some of its nodes are down, or start
+    /// up to one [`max_ttl`](crate::Builder::max_ttl) later than others.
     ///
     /// To determine whether the deployment is new, the first attempts of a client wait while all
     /// known nodes are young. These attempts wait until the client has connected to each node or

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAX_TTL: Duration = Duration::from_secs(60);
-/// The longest timeout that the Redlock page suggests for a TTL of 10 s.
+/// The default node timeout: the longest that the Redlock page suggests for a TTL of 10 s.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -102,7 +102,8 @@ impl Settings {
     }
 }
 
-/// The maximum number of resources of one lease. A node processes no other command while its script locks them.
+/// The maximum number of resources of one lease. While a script locks the resources, the node processes no other
+/// commands.
 const MAX_RESOURCES: usize = 1_000;
 
 /// The maximum length of a key in bytes. A server or proxy that refuses a longer command closes the connection, and all
@@ -110,8 +111,8 @@ const MAX_RESOURCES: usize = 1_000;
 /// (`proto-max-bulk-len`).
 const MAX_KEY: usize = 64 << 10;
 
-/// The maximum total length of the keys of one command, in bytes. With counters, the command is three times as long.
-/// The command then still fits into 1 MB, the smallest `client-query-buffer-limit` that Redis accepts.
+/// The maximum total length of the keys of one command, in bytes. Counter keys triple the length of the command, which
+/// must then still fit into 1 MB, the smallest `client-query-buffer-limit` that Redis accepts.
 const MAX_KEYS: usize = 256 << 10;
 
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 60 * 60);

@@ -17,7 +17,7 @@ pub struct Status {
     pub(super) nodes: Box<[NodeStatus]>,
 }
 
-/// The entry of one node in a [`Status`].
+/// One node's entry in a [`Status`]: the state of the lock on this node, and whether the node's vote counts.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeStatus {
@@ -84,8 +84,8 @@ impl Status {
     }
 
     /// Returns the time until an acquire can succeed, provided that the lock stays free on a quorum of nodes. Returns
-    /// zero if an acquire can succeed now. The time is longer while too many of the free nodes have no vote, because
-    /// they were restarted or their clocks deviate. Returns `None` if the lock is not free on a quorum.
+    /// zero if an acquire can succeed now. A longer time means that too many of the free nodes have no vote yet,
+    /// because they were restarted or their clocks deviate. Returns `None` if the lock is not free on a quorum.
     ///
     /// The result is specific to this client. A new client knows of earlier restarts only within the limits that
     /// [`RestartGuard`](crate::RestartGuard) describes.
@@ -144,7 +144,7 @@ impl LockState {
                     Self::Held(Holder::new(value, ttl).with_max_ttl(max_ttl))
                 })
             }
-            // A node without a reply fails at the node timeout, so no other reply is expected here.
+            // Not expected: a node that does not reply within the node timeout has the vote `Failed`.
             _ => Self::Failed(NodeFailure::ShutDown),
         }
     }

@@ -38,7 +38,7 @@ impl Builder {
     /// ```
     ///
     /// Requires the feature `rustls-0-23`, which re-exports version 0.23 of the `rustls` crate as `quorlock::rustls`.
-    /// `config` must have a type of this version.
+    /// `config` must be a `ClientConfig` of this version.
     #[cfg(feature = "rustls-0-23")]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
         self.config.tls_ca_cert_file = None;

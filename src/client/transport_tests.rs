@@ -1,4 +1,4 @@
-//! Checks that clients connect through the transport that they were given.
+//! Checks that a client connects through the transport that was set on its builder.
 
 use super::*;
 use crate::transport::{Address, Stream};

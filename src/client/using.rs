@@ -78,8 +78,8 @@ pub(crate) fn split_errors<T, E>(
 impl Acquire {
     /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed in the background until the work
     /// ends. **Work that never ends keeps the lock indefinitely**, so set a limit with
-    /// [`auto_extend`](Self::auto_extend). If the lease is lost, the work's future is dropped. To warn the work in
-    /// time, use [`stop_before`](Self::stop_before).
+    /// [`auto_extend`](Self::auto_extend). If the lease is lost, the work's future is dropped. To warn the work before
+    /// the lease expires, use [`stop_before`](Self::stop_before).
     ///
     /// For work that returns a `Result`, see [`try_using`](Self::try_using).
     ///

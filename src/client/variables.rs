@@ -25,7 +25,7 @@ impl Builder {
     ///
     /// ```
     /// # fn main() -> Result<(), quorlock::ConfigError> {
-    /// # // SAFETY: no other thread of this process reads them at the same time.
+    /// # // SAFETY: no other thread of this process accesses the environment concurrently.
     /// # unsafe {
     /// #     std::env::set_var("QUORLOCK_NODES", "redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3");
     /// #     std::env::set_var("QUORLOCK_TTL", "5s");
@@ -83,7 +83,7 @@ impl Config {
     /// use quorlock::{Builder, Config};
     ///
     /// # fn main() -> Result<(), quorlock::ConfigError> {
-    /// # // SAFETY: as there.
+    /// # // SAFETY: no other thread of this process accesses the environment concurrently.
     /// # unsafe {
     /// #     std::env::set_var("QUORLOCK_TTL", "5s");
     /// # }
@@ -143,8 +143,8 @@ fn parse_setting(setting: &str, value: OsString) -> Result<Config, VariableError
     let invalid = |reason: &str| VariableError::Invalid(reason.to_owned());
     let value = value.into_string().map_err(|_| invalid("not valid UTF-8"))?;
     let (upper, lower) = (setting.to_uppercase(), setting.to_lowercase());
-    // A variable whose name is in lower case must not match a setting. Field names are in lower case, so the name is
-    // converted to upper case, which matches no field.
+    // A variable name with lower-case letters must not match a setting. It is converted to upper case, which matches
+    // no field, because field names are in lower case.
     let field = if upper == setting { lower } else { upper };
     let config = Config::deserialize(MapDeserializer::new(iter::once((field, Text(value)))))?;
     for (at, url) in config.nodes.iter().enumerate() {

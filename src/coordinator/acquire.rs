@@ -27,7 +27,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) at_least: Duration,
     /// When the acquire stops waiting. `None` for a single attempt without a time limit.
     pub(crate) deadline: Option<Time>,
-    /// Whether the acquire fails at once if a refusal shows that the lock will not expire before the deadline.
+    /// Whether the acquire fails immediately if a refusal shows that the lock will not expire before the deadline.
     pub(crate) gives_up_early: bool,
     pub(crate) tag: AcquireTag,
 }
@@ -61,7 +61,7 @@ pub(super) struct Acquire {
     pub(super) begun: Time,
     pub(super) attempts: u32,
     pub(super) refused: Option<RoundId>,
-    /// Whether the next attempt must contact all nodes at once. Otherwise, it may contact a single node first.
+    /// Whether the next attempt must contact all nodes in parallel. If false, it may contact a single node first.
     pub(super) asks_all: bool,
     /// When the acquire began to wait. `None` if no wait event was emitted.
     pub(super) wait_began: Option<Time>,
@@ -83,7 +83,7 @@ pub(super) struct Terms {
 }
 
 pub(super) enum Stage {
-    /// Waiting for the first connections. Until then, the client does not know which nodes' votes count.
+    /// Waiting for the first connections, without which the client does not know which nodes' votes count.
     Connecting {
         until: Time,
     },
@@ -121,8 +121,8 @@ pub(super) struct Attempt {
     /// When the attempt stops waiting for deferred grants, which are grants of nodes whose clocks have stepped forward.
     pub(super) limit: Time,
     pub(super) names_holder: bool,
-    /// Whether many other attempts were in progress when this attempt started. Late replies are then not the nodes'
-    /// fault, because the client itself reads replies late.
+    /// Whether many other attempts were in progress when this attempt started. If so, late replies are not blamed on
+    /// the nodes, because the client itself may read replies late.
     pub(super) was_crowded: bool,
     /// The lease of this client that the attempt adopts, if any.
     pub(super) previous: Option<LeaseId>,

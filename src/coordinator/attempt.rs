@@ -17,8 +17,9 @@ use crate::wire::{Command, Counters, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of concurrent attempts from which the client counts as overloaded. Slow replies are then not blamed on
-/// the nodes. Unresponsive nodes do not raise the number this far, because attempts on such nodes end at once.
+/// The number of concurrent attempts at which the client counts as overloaded. An overloaded client does not blame slow
+/// replies on the nodes. Unresponsive nodes alone do not cause this many concurrent attempts, because attempts on such
+/// nodes end immediately.
 const OVERLOAD_THRESHOLD: usize = 1 << 10;
 
 /// How long an attempt without a deadline waits for deferred grants. A grant is deferred if the node's clock has
@@ -73,9 +74,9 @@ impl Coordinator {
         Arc::new(Claim::new(terms.keys.clone(), value, counters, nodes, late_from))
     }
 
-    /// Chooses the node that the next attempt contacts first. Returns `None` if the attempt must contact all nodes at
-    /// once. Prefers nodes that have reported the deletion of the key. All clients choose the same node for the same
-    /// key, and different nodes for different keys.
+    /// Chooses the node that the next attempt contacts first. Returns `None` if the attempt must contact all nodes in
+    /// parallel. Prefers nodes that have reported the deletion of the key. All clients choose the same node for the
+    /// same key, and different nodes for different keys.
     fn first_node(&mut self, id: AcquireId) -> Option<NodeId> {
         let acquire = self.acquires.get_mut(id)?;
         let asks_all = std::mem::take(&mut acquire.asks_all);
@@ -109,7 +110,7 @@ impl Coordinator {
             };
         }
         if votes.round().outcome().is_none() {
-            // Some grants count only later. The attempt waits for these grants, even beyond the node timeout.
+            // Deferred grants count only from a later time. The attempt waits for them, even beyond the node timeout.
             let due = votes.round().due().filter(|due| *due <= limit);
             match due {
                 Some(due) if now < due => return Step::Wait(due),
@@ -212,8 +213,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Delivered { lease, since: now })
     }
 
-    /// Ends a refused attempt and schedules the next one for `at`. If some votes did not count and a node's vote counts
-    /// again earlier, the next attempt starts at that time.
+    /// Ends a refused attempt and schedules the next one for `at`. If the vote of a node that did not count in this
+    /// attempt counts again before `at`, the next attempt starts at that earlier time.
     fn retry(&mut self, id: AcquireId, at: Time, now: Time) -> Step {
         let counts_again_at = self.end_refused(id, now);
         self.begin_wait(id, now);
@@ -269,8 +270,8 @@ impl Coordinator {
         self.enter_stage(id, Stage::Resting { until })
     }
 
-    /// Ends a refused attempt, and keeps its last round for error reports. If some votes did not count, returns the
-    /// earliest time at which one of these nodes can vote again. Returns `None` if no such time is known.
+    /// Ends a refused attempt, and keeps its last round for error reports. If the votes of some nodes did not count,
+    /// returns the earliest time at which one of these votes counts again. Returns `None` if no such time is known.
     fn end_refused(&mut self, id: AcquireId, now: Time) -> Option<Time> {
         let attempt = self.acquires.get(id)?.attempt()?;
         let (round, current) = (attempt.round, attempt.current_round());
@@ -323,7 +324,7 @@ impl Coordinator {
         while let Some(blocked) = self.blocked.pop_front() {
             let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);
             if let Some(Stage::Blocked { is_queued, .. }) = stage {
-                // An acquire that runs earlier may take the permit. The woken acquire then waits for the next permit.
+                // Another acquire may run first and take the permit. The woken acquire then waits for the next permit.
                 *is_queued = false;
                 self.ready.push_back(blocked);
                 break;

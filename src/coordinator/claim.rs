@@ -103,7 +103,7 @@ impl Claim {
         CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence() }
     }
 
-    /// Cancels all commands that were not written yet, except the release. Called when the keys are no longer needed.
+    /// Cancels all unwritten commands except the release. Called when the keys are no longer needed.
     pub(super) fn withdraw(&self) {
         self.is_withdrawn.store(true, Relaxed);
     }
@@ -166,7 +166,7 @@ impl Claim {
         self.declined.insert(node);
     }
 
-    /// Returns true if a node may have set the value in an adoption, or can still set it.
+    /// Returns true if a node may have replaced an adopted lock's value with this claim's value, or can still do so.
     pub(super) fn may_be_set(&self) -> bool {
         self.written.bits() & !self.declined.bits() != 0
     }

@@ -184,7 +184,8 @@ impl NodeCommand {
     /// node pushes the deletion of a key to the client. The node sends no push for a change that the client's own
     /// connection makes, so this method returns true for:
     ///
-    /// - a release that was resent as a script, because commands that follow the first copy run before the second copy;
+    /// - a release that was resent as a script, because an acquire that was written after the first copy may run before
+    ///   the second copy and be refused;
     /// - the release of a refused attempt for several keys, because the node may have granted some of them;
     /// - an acquire that the node grants after other nodes have refused the attempt, because its release follows;
     /// - a forced release.

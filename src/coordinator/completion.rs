@@ -49,7 +49,7 @@ pub(crate) enum Completion {
     },
     /// A quorum of nodes is connected, or the client was closed while the caller waited.
     Ready,
-    /// The client was closed. `Err` if some releases were not delivered in time.
+    /// The client was closed. `Err` if some releases were not delivered within the time limit.
     Closed(Result<(), UndeliveredReleases>),
 }
 
@@ -82,7 +82,8 @@ pub(crate) enum AcquireFailure {
         report: Report,
         is_overloaded: bool,
     },
-    /// The acquire could not start an attempt in time, because the limit on concurrent attempts had been reached.
+    /// The acquire could not start an attempt before its time limit, because the client had the maximum number of
+    /// attempts in progress.
     Overloaded {
         report: Option<Report>,
     },

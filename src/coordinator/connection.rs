@@ -12,16 +12,16 @@ use std::time::Duration;
 /// Once the limit is reached, further commands collect for the next pipeline.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// The number of waiting commands from which a pipeline is written without delay. Smaller pipelines are delayed while
+/// The number of waiting commands at which a pipeline is written without delay. Smaller pipelines are delayed while
 /// other callers are likely to submit more commands.
 const GATHER_LIMIT: usize = 32;
 
 /// The maximum number of times that the driver yields to other tasks before it writes a small pipeline.
 const MAX_YIELDS: u32 = 8;
 
-/// The age of the last answered pipeline from which the driver reads the connection before it writes. The server may
-/// have closed the connection while this process was stopped. Servers close idle connections after one second at the
-/// earliest, so 100 ms is early enough.
+/// If the last answered pipeline is at least this old, the driver reads the connection before it writes, because the
+/// server may have closed the connection while this process was stopped. Servers close idle connections after one
+/// second at the earliest, so 100 ms is early enough.
 const READ_BEFORE_WRITE_AGE: Duration = Duration::from_millis(100);
 
 /// Extra time after the node timeout before a node counts as stalled, limited to a quarter of the node timeout. If this
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Returns true if the driver should delay the `waiting` commands because callers are likely to submit more. This
-    /// is likely if the node is busy, or if the last pipeline answered several callers at once. `times` is the number
+    /// is likely if the node is busy, or if the last pipeline contained several commands. `times` is the number
     /// of times that the driver has already yielded. One yield might not be enough, because callers may run on another
     /// thread.
     pub(super) fn should_gather(&self, waiting: usize, times: u32) -> bool {
@@ -177,7 +177,7 @@ impl Connection {
         self.liveness.handle_reply(oldest, now)
     }
 
-    /// Records that the driver could not read all available bytes at once. A late reply is then the fault of this
+    /// Records that more bytes had arrived than the driver reads in one turn. A late reply is then the fault of this
     /// process, not of the node.
     pub(super) fn handle_backlog(&mut self, now: Time) {
         self.yielded_at = None;

@@ -129,7 +129,8 @@ impl Context {
     ) -> Result<(), NodeFailure> {
         let known = self.run_ids.iter().position(|known| known.as_ref() == Some(run_id));
         if let Some(other) = known.filter(|other| *other != node.index()) {
-            // The two nodes may have swapped their addresses. The other node can then use this node's previous server.
+            // Forgets this node's server. If the two nodes have swapped addresses, the other node can then connect to
+            // that server.
             self.run_ids[node.index()] = None;
             return Err(NodeFailure::SameServer(self.settings.nodes[other].name.clone()));
         }

@@ -1,5 +1,5 @@
-//! Leases that were acquired but not yet taken by their callers. If a caller does not take its lease in time, the lease
-//! is revoked, so that other acquires of the client can continue.
+//! Leases that were acquired but not yet taken by their callers. A lease that stays untaken for too long is revoked, so
+//! that other acquires of the client can continue.
 
 use super::acquire::Stage;
 use super::completion::AcquireFailure;
@@ -17,8 +17,8 @@ use std::time::Duration;
 /// `select!` with other, slow branches.
 const UNTAKEN_LIMIT: Duration = Duration::from_secs(2);
 
-/// The maximum number of times that [`UNTAKEN_LIMIT`] is halved for a key. Each consecutive lease that is not taken in
-/// time halves the limit. Six halvings reduce it from 2 s to 31 ms.
+/// The maximum number of times that [`UNTAKEN_LIMIT`] is halved for a key. Each consecutive lease that is revoked
+/// untaken halves the limit. Six halvings reduce it from 2 s to 31 ms.
 const MAX_HALVINGS: u32 = 6;
 
 /// After [`UNTAKEN_LIMIT`], the interval at which the coordinator checks whether another acquire waits for a key of the

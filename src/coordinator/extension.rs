@@ -42,8 +42,8 @@ impl Coordinator {
         let timeout = now.after(self.cx.settings.node_timeout);
         let close_at = match round.goal() {
             // A renewal round stays open for longer than the node timeout, because no caller waits for its result.
-            // After the nodes have stalled, thousands of leases are renewed at once, and all replies together can take
-            // longer than a node timeout. If these rounds were closed early, the client would repeat all renewals.
+            // After the nodes have stalled, thousands of leases are renewed at the same time, and the last replies can
+            // arrive after the node timeout. If these rounds were closed early, the client would repeat all renewals.
             Goal::Extend { current, .. } if cause == Cause::Renewal => {
                 now.after(current.since(now) / 2).max(timeout).min(current)
             }
@@ -127,9 +127,9 @@ impl Coordinator {
         }
     }
 
-    /// Completes an extension whose round is decided or closed. Renewals and checks take effect at once. A requested
-    /// extension takes effect only when the caller receives the result. If the caller drops the future before that, the
-    /// validity does not change.
+    /// Completes an extension whose round is decided or closed. Renewals and checks take effect immediately. A
+    /// requested extension takes effect only when the caller receives the result. If the caller drops the future first,
+    /// the validity does not change.
     pub(super) fn complete_extension(&mut self, call: RoundId, now: Time) {
         let Some(votes) = self.rounds.get(call) else { return };
         let Owner::Extension { lease: id, cause, .. } = votes.owner else { return };
@@ -191,7 +191,8 @@ impl Coordinator {
         }
     }
 
-    /// Emits an event for a completed renewal. `slack` is the validity that remained when the renewal was decided.
+    /// Emits an event for a completed renewal. `slack` is the validity that the lease had left before the renewal took
+    /// effect.
     fn emit_renewal(
         &mut self,
         id: LeaseId,
@@ -217,7 +218,7 @@ impl Coordinator {
             }
             Extended::Unchanged(_) => {
                 lease.failures = failures.saturating_add(1);
-                // Only the first of several consecutive failures is reported as trouble.
+                // Only the first of several consecutive failures is reported as a warning.
                 let level = if failures == 0 { EventLevel::Warn } else { EventLevel::Debug };
                 let Some(votes) = self.rounds.get(call) else { return };
                 self.cx.emit(level, |cx| Event::RenewalFailed {
@@ -292,8 +293,8 @@ impl Coordinator {
     }
 
     /// Handles a forward step of the clock of `node` by at most `ahead`. If all recent steps together exceed the drift
-    /// allowance of a lease, its keys may expire before the end of its validity. The client then extends the keys to
-    /// that end, and renews an auto-extended lease at once.
+    /// allowance of a lease, its keys may expire before the end of its validity. The client then extends the keys until
+    /// the validity ends, and renews an auto-extended lease immediately.
     pub(super) fn handle_clock_step(&mut self, node: NodeId, ahead: Duration, now: Time) {
         self.steps.handle_step(node, ahead, now);
         for id in self.leases.ids() {

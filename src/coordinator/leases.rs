@@ -95,11 +95,11 @@ impl Coordinator {
         if std::mem::replace(&mut lease.is_end_reported, true)
             || lease.shared.status(now) == LeaseStatus::Released
         {
-            // The end was reported before, or the holder ended the lease in time and will release it.
+            // The end was already reported, or the holder ended the lease before the loss and will release it.
             return;
         }
         let (lock, held_for) = (lease.lock_info(prefix), now.since(lease.since));
-        // If the lease was not taken yet, its acquire tries again.
+        // If the lease has not been taken yet, its acquire tries again.
         self.ready.extend(lease.acquire_id.filter(|_| !lease.shared.is_taken()));
         self.completions.push_back(Completion::LeaseEnded { lease: id });
         if let LeaseStatus::Lost(reason) = status {
@@ -153,8 +153,8 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Releases a lease that the caller has never taken. The lock becomes free at once, without cool-down or minimum
-    /// hold time.
+    /// Releases a lease that the caller has never taken. The lock becomes free immediately, without cool-down or
+    /// minimum hold time.
     pub(super) fn drop_lease(&mut self, id: LeaseId, now: Time) {
         if let Some(lease) = self.leases.get_mut(id) {
             (lease.cooling, lease.acquire_id) = (None, None);

@@ -208,8 +208,8 @@ impl Node {
         if let Some(Err(failure)) = recorded {
             return self.end_handshake(id, failure, now, cx);
         }
-        // A silent connection may still deliver commands. It ends before the client writes a command over the second
-        // connection.
+        // The silent connection may still deliver commands, so it is closed before the client writes a command over the
+        // second connection.
         if let Some(second) = self.second_handshake.take_if(|second| second.id == id) {
             self.replace_connection(second, now, cx);
         }
@@ -259,11 +259,11 @@ impl Node {
             connections,
         });
         self.handle_recovery(now, cx);
-        // The server did not push changes during the outage.
+        // The server could not push changes while the client was disconnected, so any key may have changed.
         cx.outputs.push_back(NodeOutput::Changed { node, key: None });
     }
 
-    /// Marks the node as reachable again. The client can then resend pending commands at once.
+    /// Marks the node as reachable again. The client can then resend pending commands immediately.
     pub(super) fn handle_recovery(&mut self, now: Time, cx: &mut Context) {
         self.repeat_backoff.recover(now);
         self.is_silent = false;
@@ -294,8 +294,8 @@ impl Node {
         self.handle_connect_failed(id, failure, now, cx);
     }
 
-    /// Handles the loss of an established connection. If the connection had been stable, the client replaces it at
-    /// once, and commands wait for the new connection. If the node has stalled, refuses all writes, or closes
+    /// Handles the loss of an established connection. If the connection had been stable, the client replaces it
+    /// immediately, and commands wait for the new connection. If the node has stalled, refuses all writes, or closes
     /// connections soon after they open, the node counts as down.
     pub(super) fn handle_break(&mut self, failure: NodeFailure, now: Time, cx: &mut Context) {
         let cause = match &failure {

@@ -11,7 +11,7 @@ fn at(ms: u64) -> Time {
     Time::default().after(Duration::from_millis(ms))
 }
 
-/// Valid until 10 ms. A caller can take it until 8 ms.
+/// Returns a lease that is valid until 10 ms and can be taken until 8 ms.
 fn lease() -> Arc<SharedLease> {
     let keys = Keys::one(b"k".as_slice().into());
     let claim = Claim::new(keys, Value::of(b"v"), None, 1, Time::END);

@@ -1,4 +1,4 @@
-//! Tests that acquire several keys at once on servers that support `MSETEX`.
+//! Tests of multi-key acquires on servers that support `MSETEX`.
 
 use super::AcquireRequest;
 use super::world_calls_tests::{request, waiting};

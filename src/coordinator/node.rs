@@ -1,7 +1,7 @@
 //! One node of a client: the state of its connection, and the commands that the client has submitted to it.
 //!
 //! If the node is connected, a submitted command is written with the next pipeline. Commands wait while the first
-//! connection is being opened, or while a broken connection is being replaced at once. If the node is down or stalled,
+//! connection is being opened, or while a broken connection is being replaced. If the node is down or stalled,
 //! commands fail. Releases and extensions that the node has not executed stay pending, and the client sends them again
 //! later.
 
@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 const MAX_COMMANDS: usize = 512;
 
-/// The queue length from which cancelled commands are removed from the queue. Callers can submit and cancel any number
-/// of commands while the node is not connected, so the queue would otherwise grow without limit (I12).
+/// The queue length at which cancelled commands are removed from the queue. Callers can submit and cancel any number of
+/// commands while the node is not connected, so the queue would otherwise grow without limit (I12).
 const PURGE_THRESHOLD: usize = 1 << 12;
 
 pub(super) struct Node {
@@ -122,7 +122,7 @@ impl Node {
     }
 
     /// Queues a command for the next pipeline, or until the node is connected. If the node is down or stalled, the
-    /// command fails at once.
+    /// command fails immediately.
     pub(super) fn submit(&mut self, command: NodeCommand, now: Time, cx: &mut Context) {
         if command.is_cancelled(self.id, now) {
             return self.cancel(command, now, cx);

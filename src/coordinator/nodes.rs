@@ -1,4 +1,4 @@
-//! All nodes of a client, and a cache of the work that they have for the driver.
+//! All nodes of a client, with a cache of each node's next timeout.
 
 use super::command::NodeCommand;
 use super::context::Context;

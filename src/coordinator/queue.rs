@@ -35,7 +35,7 @@ pub(super) struct Queue {
     /// The previous head's record of competing clients, which the next head inherits.
     pub(super) contention: Contention,
     pub(super) is_remembered: bool,
-    /// Number of consecutive leases on the key that were revoked because the caller did not take them in time.
+    /// Number of consecutive leases on the key that were revoked because their callers did not take them soon enough.
     pub(super) untaken: u32,
 }
 

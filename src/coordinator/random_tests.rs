@@ -290,7 +290,7 @@ impl Run {
         assert!(!of_process.any(is_held), "a lease was not released");
     }
 
-    /// Whenever an acquire ends, takes its lease and checks the invariants.
+    /// Runs the world for `duration`. Whenever an acquire ends, takes its lease and checks the invariants.
     pub(super) fn run(&mut self, duration: Duration) {
         let limit = self.world.now.after(duration);
         loop {

@@ -1,4 +1,4 @@
-//! Tests of releases: which nodes receive a release, and how long an unanswered release is sent again.
+//! Tests of releases: which nodes receive a release, and for how long an unanswered release is resent.
 
 use super::world_calls_tests::{TTL, request, ttl};
 use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};

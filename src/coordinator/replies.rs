@@ -133,7 +133,7 @@ impl Node {
     }
 
     /// Handles the replies to one command. Returns the command if the server could not execute it as it was encoded.
-    /// The caller must then resend it at once, in another encoding.
+    /// The caller must then resend it immediately, in another encoding.
     fn handle_command(
         &mut self,
         mut command: NodeCommand,
@@ -313,8 +313,8 @@ impl Node {
 /// on this node, so the former holder's lease may still be valid. If the new key would expire before its grant counts,
 /// the grant is excluded.
 ///
-/// Grants of adopted locks, and of locks that this client already holds, count at once: other clients could not acquire
-/// these locks.
+/// Grants of adopted locks, and of locks that this client already holds, count immediately, because other clients could
+/// not acquire these locks.
 fn deferred(command: &NodeCommand, grant: Grant, received: Received, cx: &Context) -> Answer {
     let Received { at, counts_from } = received;
     if !command.is_plain_acquire() || counts_from <= at {

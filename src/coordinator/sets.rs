@@ -6,8 +6,9 @@
 //!
 //! The set at the head of a queue also watches its other conflicting keys. When one of these keys is deleted, the first
 //! watching set that can try is notified and gets the turn for the key: no other watching set makes an attempt. The set
-//! passes the turn on to the next one when its attempt is refused, or when it stops waiting. Each watching set is
-//! checked once per node that reported the key, so the cost of a release does not grow with the number of sets.
+//! passes the turn to the next watching set when its attempt is refused, or when it stops waiting. Each watching set is
+//! checked at most once for each node that reported the key, so later deletions of the key do not check the same sets
+//! again.
 
 use super::slots::AcquireId;
 use crate::protocol::{Epoch, FreeNodes, NodeId, ReleaseLog, Time};
@@ -32,8 +33,8 @@ struct KeyInterest {
     /// The multi-key acquires that wait for this key, by the node that reported the conflict. For each node, the
     /// longest-waiting acquire comes first.
     watchers: BTreeMap<NodeId, BTreeMap<Epoch, AcquireId>>,
-    /// The multi-key acquire that was notified of the key's deletion and has not completed an attempt since. No other
-    /// one is notified until then.
+    /// The multi-key acquire that was notified of the key's deletion and has not completed an attempt since. While this
+    /// field is `Some`, no other acquire is notified.
     notified: Option<AcquireId>,
 }
 
@@ -70,8 +71,8 @@ impl Sets {
         self.unwatch(acquire);
     }
 
-    /// Removes an acquire that no longer waits. Returns the keys of whose deletion it had been notified. The caller
-    /// must notify the next waiting acquires of these keys.
+    /// Removes an acquire that no longer waits. Returns the keys for which the acquire was notified of a deletion. The
+    /// caller must notify the next waiting acquires of these keys.
     pub(super) fn remove(&mut self, acquire: AcquireId) -> Vec<Key> {
         self.unwatch(acquire);
         let passed_on = self.pass_on(acquire);
@@ -153,7 +154,7 @@ impl Sets {
         interest.take(node, since).map(|acquire| Candidate { acquire, from })
     }
 
-    /// Records that the multi-key acquire was notified of the deletion of `key`. No other one is notified until
+    /// Records that the multi-key acquire was notified of the deletion of `key`. No other acquire is notified until
     /// [`pass_on`](Self::pass_on) is called.
     pub(super) fn handle_notified(&mut self, acquire: AcquireId, key: &[u8]) {
         let Some(set) = self.by_acquire.get_mut(&acquire) else { return };
@@ -164,7 +165,7 @@ impl Sets {
     }
 
     /// Allows the next waiting acquires to be notified, because this acquire has completed an attempt or no longer
-    /// waits. Returns the keys of whose deletion this acquire had been notified.
+    /// waits. Returns the keys for which this acquire was notified of a deletion.
     pub(super) fn pass_on(&mut self, acquire: AcquireId) -> Vec<Key> {
         let Some(set) = self.by_acquire.get_mut(&acquire) else { return Vec::new() };
         let places = std::mem::take(&mut set.notified);

@@ -13,8 +13,8 @@ pub(crate) struct SharedLease {
     claim: Arc<Claim>,
     /// End of the validity, in nanoseconds.
     valid_until: AtomicU64,
-    /// The remaining validity at which the lease can no longer be taken. At least the margin before `valid_until` at
-    /// which the renewal ends the lease.
+    /// The lease can be taken only while more than this much validity remains. This is the margin before `valid_until`
+    /// at which the renewal ends an auto-extended lease, and zero for other leases.
     needed: Duration,
     /// The code of the loss to report once `valid_until` has passed.
     expiry: AtomicU8,
@@ -123,7 +123,7 @@ impl SharedLease {
         self.valid_until.store(valid_until.as_nanos(), Ordering::Release);
     }
 
-    /// Publishes the end of the lease, unless an end was published before.
+    /// Publishes the end of the lease, unless an end was already published.
     pub(super) fn publish(&self, ended: LeaseStatus) {
         match ended {
             LeaseStatus::Held { .. } => {}

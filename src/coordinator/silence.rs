@@ -9,8 +9,8 @@ use crate::wire::NodeFailure;
 
 impl Node {
     /// Returns the next time at which [`handle_timeout`](Self::handle_timeout) must be called, a connection can be
-    /// opened, or pending commands can be sent again. Returns `None` if no such time is known. Ignores work that is
-    /// already possible.
+    /// opened, or pending commands can be sent again. Returns `None` if no such time is known. Ignores connections and
+    /// commands that are already due.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
         let connection = self.connection().map(Connection::next_timeout);
         let handshake = self.handshakes().map(Handshake::deadline).min();

@@ -82,8 +82,8 @@ impl<K: Copy, T> Slots<K, T> {
     }
 }
 
-/// A map from the IDs of [`Slots`] to values. If an entry is removed from the [`Slots`], its value here is kept until
-/// it is removed as well, or replaced by the value of a newer entry in the same slot.
+/// A map from the IDs of [`Slots`] to values. Removing an entry from the [`Slots`] does not remove its value from the
+/// map. The value stays until it is removed too, or replaced by the value of a newer entry in the same slot.
 pub(super) struct SlotMap<K, T> {
     values: Vec<Option<(u64, T)>>,
     kind: PhantomData<fn() -> K>,

@@ -262,8 +262,8 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get(id) else { return };
         match &acquire.stage {
             Stage::Attempting(attempt) => {
-                // Before the decision, a vote matters only to an attempt that has asked one node, or if deferred grants
-                // count later.
+                // While the round is undecided, a vote matters only if the attempt has contacted a single node, or if
+                // deferred grants will form a quorum later.
                 let is_first = matches!(attempt.phase, Phase::First(_));
                 let round = attempt.current_round();
                 let is_deferred =

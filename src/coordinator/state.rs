@@ -105,7 +105,7 @@ impl Coordinator {
         }
     }
 
-    /// Sets the most detailed level of events to emit. `None` disables events, because no receiver is installed.
+    /// Sets the most detailed level of events to emit. `None` disables all events, for a client without a receiver.
     pub(crate) fn observe(&mut self, level: Option<EventLevel>) {
         self.cx.observe(level);
     }
@@ -218,8 +218,8 @@ impl Coordinator {
         }
     }
 
-    /// Requests a [`Completion::Ready`]. The coordinator reports it once a quorum is connected, or at once if the
-    /// client is closing.
+    /// Requests a [`Completion::Ready`]. The coordinator reports it once a quorum is connected, or immediately
+    /// if the client is closing.
     pub(crate) fn handle_ready(&mut self, now: Time) {
         if self.is_closing() {
             return self.completions.push_back(Completion::Ready);

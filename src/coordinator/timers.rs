@@ -13,8 +13,8 @@ const MIN_COMPACTED: usize = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Timers<K> {
     timeouts: BinaryHeap<Reverse<(Time, K)>>,
-    /// Number of timeouts at which outdated timeouts are next removed: at least twice the number that the last removal
-    /// left.
+    /// Number of timeouts at which outdated timeouts are next removed: at least twice the number that remained after
+    /// the last removal.
     compact_at: usize,
 }
 

@@ -109,7 +109,7 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Records that the driver could not read all available bytes of `connection` at once. The missing reply may be
+    /// Records that more bytes had arrived on `connection` than the driver reads in one turn. A missing reply may be
     /// among the unread bytes, so the node is not declared stalled.
     pub(crate) fn handle_backlog(&mut self, connection: ConnectionId, now: Time) {
         let known = self.nodes[connection.node].connection_mut();

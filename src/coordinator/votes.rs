@@ -53,7 +53,8 @@ pub(super) struct VoteCounter {
     /// Time from the start of the round to its close, if the round was closed before the votes decided it.
     closed_after: Option<Duration>,
     unconnected: NodeSet,
-    /// Connected nodes to which the command was not sent in time.
+    /// Connected nodes that have not voted because this client was slow: it sent the command too late or not at all, or
+    /// many attempts were in progress.
     unsent_to: NodeSet,
     /// Whether the client may have read replies late, because many attempts were in progress.
     is_crowded: bool,
@@ -67,7 +68,7 @@ pub(super) struct VoteCounter {
 struct Reply {
     /// When the reply was read, in nanoseconds. `NonZeroU64` lets an `Option<Reply>` use no extra space.
     at: NonZeroU64,
-    /// `None` for a grant that counts at once.
+    /// `None` for a grant that counts immediately.
     content: Option<Box<Content>>,
 }
 
@@ -166,9 +167,9 @@ impl VoteCounter {
         outcome
     }
 
-    /// If the round was closed before all nodes had voted, records the missing nodes to which this client did not send
-    /// the command in time. `is_held_up` returns true for these nodes. `is_crowded` is true if many attempts were in
-    /// progress.
+    /// If the round was closed before all nodes had voted, records the missing nodes for which `is_held_up` returns
+    /// true: this client sent the command too late or not at all, or many attempts were in progress. `is_crowded` is
+    /// true in the latter case.
     pub(super) fn record_held_up(&mut self, is_crowded: bool, is_held_up: impl Fn(NodeId) -> bool) {
         self.is_crowded = is_crowded;
         if self.closed_after.is_some() {
@@ -181,8 +182,8 @@ impl VoteCounter {
         self.not_asked = self.silent().filter(|node| is_not_asked(*node)).collect();
     }
 
-    /// Records that the command for `node` was cancelled because the round had been decided. The node may hold no
-    /// conflicting key, and will push no deletion.
+    /// Records that the command for `node` was cancelled because the round had been decided. The node is not known to
+    /// hold a conflicting key, and will not push a deletion.
     pub(super) fn handle_not_asked(&mut self, node: NodeId) {
         self.not_asked.insert(node);
     }
@@ -202,8 +203,8 @@ impl VoteCounter {
         self.round.quorum().ids().filter(move |node| !votes.contains(*node))
     }
 
-    /// Returns true if the round failed because this client was overloaded, so that it sent commands or read replies
-    /// too late. Returns false if too many nodes failed for other reasons for a quorum to be possible.
+    /// Returns true if the round failed because this client was overloaded, and therefore sent commands or read replies
+    /// too late. Returns false if so many nodes failed for other reasons that no quorum was possible.
     pub(super) fn is_overloaded(&self) -> bool {
         let silent: NodeSet = self.silent().collect();
         let has_failed = |node: NodeId| match self.reply(node) {
@@ -239,8 +240,8 @@ impl VoteCounter {
         holders.all(|other| other == Some(holder)).then_some(holder)
     }
 
-    /// Of the nodes whose grants did not count in this round, returns the earliest time at which the vote of one counts
-    /// again.
+    /// Considers the nodes whose grants did not count in this round. Returns the earliest time at which the vote of one
+    /// of these nodes counts again.
     pub(super) fn counts_again_at(&self) -> Option<Time> {
         let again = |node: NodeId| {
             let reply = self.reply(node)?;
@@ -295,7 +296,8 @@ impl VoteCounter {
         Report::new(self.round.quorum().needed(), nodes).with_retry_after(retry_after)
     }
 
-    /// Returns the reason for which `node` had not replied when the round was closed, `after` its start.
+    /// Returns the reason why `node` had not replied when the round was closed. `after` is the time from the start of
+    /// the round to its close.
     fn missing_reply_cause(&self, node: NodeId, after: Duration) -> NodeFailure {
         if self.unconnected.contains(node) {
             NodeFailure::Connecting(after)
@@ -347,8 +349,8 @@ impl Reply {
         Some(Holder::new(value.clone()?, remaining.and_then(RemainingTtl::duration)))
     }
 
-    /// Returns the vote to show in a report. `is_uncounted_grant` is true for a deferred grant whose time to count had
-    /// not come when the round ended.
+    /// Returns the vote to show in a report. `is_uncounted_grant` is true for a deferred grant that did not yet count
+    /// when the round ended.
     fn node_vote(&self, is_uncounted_grant: bool) -> NodeVote {
         match self.content.as_deref() {
             Some(Content::Deferred(from)) if is_uncounted_grant => {

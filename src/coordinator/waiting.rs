@@ -21,8 +21,8 @@ use std::time::Duration;
 const PROMPT: Duration = Duration::from_millis(5);
 
 /// How long the next waiter for a key delays its first attempt after this client has acquired the key for another
-/// caller. If that caller releases the key earlier, the attempt follows the release in the same write. An earlier
-/// attempt would be refused.
+/// caller. If that caller releases the key earlier, the attempt follows the release in the same write. An attempt
+/// before the release would be refused.
 const LOCAL_HOLD: Duration = Duration::from_millis(1);
 
 pub(super) struct WaitQueues {
@@ -31,7 +31,7 @@ pub(super) struct WaitQueues {
     pub(super) queues: HashMap<Key, Queue>,
     sets: Sets,
     last_place: u64,
-    /// Counts the checks whether a waiting acquire can try again, for tests of the cost of a release.
+    /// Number of times that a waiting acquire was checked for a useful attempt. Used to test the cost of a release.
     pub(super) checks: u64,
     /// Empty queues that are kept because other clients compete for their keys, each with the time of the next check.
     remembered: VecDeque<(Time, Key)>,
@@ -162,7 +162,7 @@ impl WaitQueues {
             if let Some(waiter) = self.waiters.get_mut(acquire) {
                 waiter.waiting.handle_requeued();
             }
-            // The acquire may be first in its new queue at once, which is no reason for another attempt.
+            // The acquire may become the head of its new queue immediately, which is no reason for another attempt.
             self.enter(acquire, &key, now);
         }
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
@@ -361,7 +361,7 @@ impl WaitQueues {
     }
 
     /// If the next attempt must contact a single node first, returns the nodes that have reported the deletion of the
-    /// key. Returns `None` if the attempt contacts all nodes at once.
+    /// key. Returns `None` if the attempt contacts all nodes in parallel.
     pub(super) fn asks_one_of(&self, acquire: AcquireId) -> Option<NodeSet> {
         // For several keys, nodes can report different conflicts.
         let waiter = self.waiters.get(acquire).filter(|waiter| !waiter.is_set())?;

@@ -280,7 +280,7 @@ fn handover_of_a_short_hold_costs_one_attempt() {
     world.run_for(ms(5));
     for turn in 0..3 {
         let sent = world.finished(a, CommandKind::Acquire);
-        // The first waiter tried before and was refused. The others contact the nodes only after the release.
+        // The first waiter has already tried and was refused. The others contact the nodes only after the release.
         let released = world.now;
         world.release(&held);
         (_, held) = next(&mut world, a, &ids);

@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// The server still executes the commands that were sent before.
+    /// Breaks all connections to the host. The server still executes the commands that were already sent.
     pub(super) fn cut(&mut self, host: usize) {
         let peers: Vec<_> = self.hosts[host].peers.values().copied().collect();
         for (process, connection) in peers {
@@ -133,7 +133,7 @@ impl World {
         self.hosts[host].server.set_trouble(trouble);
     }
 
-    /// The server loses its data.
+    /// Restarts the server without its data.
     pub(super) fn restart(&mut self, host: usize) {
         let state = self.hosts[host].state;
         self.set_state(host, HostState::Down);

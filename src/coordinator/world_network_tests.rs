@@ -20,7 +20,7 @@ fn without(word: &str, bytes: &[u8]) -> Vec<u8> {
     [rest].into_iter().chain(commands.filter(|it| !has_word(it))).flatten().copied().collect()
 }
 
-/// Returns all bytes if `word` is empty or not found.
+/// Returns the bytes before `word`. Returns all bytes if `word` is empty or not found.
 fn until<'a>(bytes: &'a [u8], word: &str) -> &'a [u8] {
     let place = bytes.windows(word.len().max(1)).position(|part| part == word.as_bytes());
     &bytes[..place.unwrap_or(bytes.len())]

@@ -88,7 +88,7 @@ pub(super) enum Delivery {
 }
 
 impl World {
-    /// All servers have run for long enough that their votes count.
+    /// Creates a world of `count` servers, which have run for long enough that their votes count.
     pub(super) fn new(count: usize, seed: u64) -> Self {
         let host = |place: usize| {
             let run_id = format!("{place:040}");
@@ -302,7 +302,7 @@ impl World {
         delivery.into_iter().chain(timeouts).chain(expiry).min()
     }
 
-    /// Returns false if the world has reached `limit` before `is_done` returned true.
+    /// Runs the world until `is_done` returns true. Returns false if `limit` is reached first.
     pub(super) fn run_until(&mut self, limit: Time, is_done: impl Fn(&Self) -> bool) -> bool {
         let (mut turns, mut spins) = (0_u32, 0_u32);
         loop {
@@ -329,7 +329,7 @@ impl World {
                     None => self.handle(delivery),
                 }
             }
-            // Timeouts of 16,384 acquires take 256 calls.
+            // Handling the timeouts of 16,384 acquires takes 256 calls.
             assert!(spins < 300, "timeouts that have passed are reported again at {:?}", self.now);
             for host in 0..self.hosts.len() {
                 let wall_us = self.wall_us(host);

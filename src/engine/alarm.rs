@@ -1,4 +1,4 @@
-//! Handles a client's alarm: timeouts, and the I/O of a task that its runtime does not run in time.
+//! Handles a client's alarm: processes timeouts, and reads and writes the connections in place of a late task.
 
 use super::lateness::LATE_TASK_INTERVAL;
 use super::shared::{Engine, IDLE, State, Thread};

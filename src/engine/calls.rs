@@ -17,8 +17,8 @@ use std::task::{Context, Poll, Waker};
 pub(crate) struct Call {
     engine: Arc<Engine>,
     slot: Arc<CallSlot>,
-    /// Whether the call was never polled. The first poll skips the check for a fork, because the submission has just
-    /// made it.
+    /// Whether the call has not been polled yet. The first poll skips the check for a fork, because the submission has
+    /// already made this check.
     is_new: bool,
     is_over: bool,
 }
@@ -151,9 +151,9 @@ impl Future for Call {
             Polled::Pending => {}
         }
         // The waker is already registered, so the end of a task wakes this caller from now on. An error means that the
-        // caller has no runtime. A task on another runtime may serve the client.
+        // caller has no runtime, but a task on another runtime may serve the client.
         let _no_runtime = self.engine.ensure_task().is_err();
-        // A panic before the registration of the waker did not wake this caller.
+        // A panic before the waker was registered did not wake this caller, so this poll checks for a panic again.
         self.engine.panic_failure().map_or(Poll::Pending, |failure| Poll::Ready(Err(failure)))
     }
 }
@@ -164,7 +164,7 @@ impl Drop for Call {
             return;
         }
         let slot = self.slot.clone();
-        // The lease that a cancelled adoption may have taken over ends now.
+        // Executed immediately if possible, because cancelling an adoption may end the lease that it has taken over.
         self.engine.request_now(move |state, now| {
             let Some(id) = slot.id() else { return };
             state.calls.remove(&id);

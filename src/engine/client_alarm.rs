@@ -18,8 +18,8 @@ impl Default for ClientAlarm {
 }
 
 impl ClientAlarm {
-    /// Creates the alarm by calling `set`, unless the alarm exists. `set` must create an alarm that fires at once.
-    /// Handling this first firing determines the next one.
+    /// Creates the alarm by calling `set`, unless the alarm exists. `set` must create an alarm that fires
+    /// immediately. The handler of this first firing determines the time of the next firing.
     pub(super) fn set(&self, set: impl FnOnce() -> Alarm) {
         let mut alarm = lock(&self.alarm);
         if alarm.is_none() {

@@ -14,7 +14,7 @@ pub(super) const MAX_READ: usize = 64 << 10;
 
 pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
 
-/// A client's connections, and the input that was not yet passed to the coordinator.
+/// A client's connections, and the input that has not been passed to the coordinator yet.
 #[derive(Default)]
 pub(super) struct Io {
     pub(super) opening: Vec<Opening>,

@@ -1,5 +1,5 @@
-//! Detects that a runtime does not run the client's task in time, because the runtime is blocked or its owner does not
-//! drive it.
+//! Detects that a runtime runs the client's task too late, because the runtime is blocked or its owner does not drive
+//! it.
 
 use crate::protocol::Time;
 use std::time::Duration;

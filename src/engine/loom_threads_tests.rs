@@ -42,7 +42,8 @@ impl Wake for Thread {
     }
 }
 
-/// If a wake-up is missing, loom reports that the thread sleeps indefinitely.
+/// Polls `future` on this thread until it is ready. If a wake-up is missing, loom reports that the thread sleeps
+/// indefinitely.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let thread = Arc::<Thread>::default();
     let waker = Waker::from(thread.clone());

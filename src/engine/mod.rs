@@ -1,8 +1,8 @@
 //! The driver of the [coordinator](crate::coordinator): sockets, timers, and the completion of calls.
 //!
 //! Each client has one [`Engine`] and one task on a runtime. The task works in turns: in each turn, it reads and writes
-//! the connections of all nodes. If the runtime does not run the task in time, another thread of the client can take a
-//! turn. Client handles submit requests to the engine and await their completion.
+//! the connections of all nodes. If the runtime runs the task too late, another thread of the client can take a turn.
+//! Client handles submit requests to the engine and await their completion.
 
 mod alarm;
 mod calls;

@@ -26,7 +26,7 @@ use tokio::runtime::Id;
 /// Interval at which the alarm of an idle client fires.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
-/// Number of registered calls from which dropped calls are removed.
+/// Number of registered calls at which dropped calls are removed.
 const PURGE_THRESHOLD: usize = 1 << 10;
 
 pub(crate) struct Engine {
@@ -51,7 +51,7 @@ pub(crate) struct Engine {
     pub(super) pool: Arc<Pool>,
     pub(super) this: Weak<Self>,
     pub(super) is_served: AtomicBool,
-    /// Whether the runtime did not run the task in time. A caller on another runtime can then replace the task.
+    /// Whether the runtime has left the task waiting for too long. A caller on another runtime can then replace it.
     pub(super) is_late: AtomicBool,
     pub(super) panic: OnceLock<Arc<str>>,
     /// ID of the process that created the engine. Differs from the current process ID after a fork.

@@ -11,7 +11,7 @@ pub(super) struct TaskSignal {
     /// When the task was woken, in nanoseconds. 0 if the task has run since.
     woken_at: AtomicU64,
     /// The number of tasks that have ended or were replaced, which identifies the current task. Changes only while the
-    /// mutex of the engine is locked.
+    /// engine's state is locked.
     generation: AtomicU64,
 }
 

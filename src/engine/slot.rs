@@ -92,8 +92,8 @@ impl CallSlot {
     }
 }
 
-/// The slot of a call whose request was not executed yet. If the coordinator panics, the request is dropped together
-/// with its `Unsubmitted`, which makes the call fail.
+/// The slot of a call whose request has not been executed yet. If the coordinator panics, the request is dropped
+/// together with its `Unsubmitted`, which makes the call fail.
 pub(super) struct Unsubmitted(Option<Arc<CallSlot>>);
 
 impl Unsubmitted {

@@ -1,4 +1,4 @@
-//! Starts and ends the task of a client, and replaces a task that its runtime does not run in time.
+//! Starts and ends the task of a client, and replaces a task that its runtime runs too late.
 
 use super::shared::{Engine, State, Thread};
 use super::turn::TurnTask;
@@ -27,8 +27,8 @@ pub(super) struct TaskReplacement {
     pub(super) needs_runtime: bool,
 }
 
-/// A task that reads and writes the client's connections until the client is closed. If a runtime drops the task before
-/// that, another task takes over the client.
+/// A task that reads and writes the client's connections until the client is closed. If the runtime drops the task
+/// earlier, another task takes over the client.
 pub(super) struct ClientTask {
     engine: Arc<Engine>,
     generation: u64,
@@ -86,9 +86,9 @@ impl Engine {
         (Some(next), late)
     }
 
-    /// Ensures that the client has a task that runs in time. If the task is missing, starts one on the pinned runtime
-    /// or the current one. If another runtime runs the task late, replaces it. Returns an error if no runtime can run
-    /// the task.
+    /// Ensures that the client has a task that is not late. If the task is missing, starts one on the pinned runtime or
+    /// the current one. If another runtime runs the task late, replaces it. Returns an error if no runtime can run the
+    /// task.
     pub(crate) fn ensure_task(&self) -> Result<(), NoRuntime> {
         let is_missing = !self.is_served();
         if !(is_missing || self.is_late.load(Ordering::Acquire)) || !self.is_usable() {
@@ -105,7 +105,7 @@ impl Engine {
         if self.is_served() {
             return Ok(());
         }
-        // A runtime that was shut down drops the task at once.
+        // A runtime that was shut down drops the task immediately.
         lock(&self.state).is_shut_down = self.pool.is_pinned();
         Err(NoRuntime)
     }
@@ -150,7 +150,7 @@ impl Engine {
             self.end_task(state, !is_pinned, now);
             Some((state.take_wakers(), state.coordinator.has_work()))
         });
-        // Other threads may have queued requests or opened streams before they knew of the task's end.
+        // Other threads may have queued requests or opened streams before they noticed that the task had ended.
         self.execute_requests();
         self.close_unused();
         let Some(Some((wakers, has_work))) = wakers else { return };
@@ -177,7 +177,7 @@ impl Engine {
         if !self.is_late.load(Ordering::Acquire) {
             return;
         }
-        // An observer must not block the library's own runtime, so the thread counts as the timer thread.
+        // An observer must not block the library's own runtime. `Thread::Timer` makes another thread emit the events.
         self.with_state(Thread::Timer, |state, now| {
             if !self.is_task_late(state, now) || state.served_by == Some(here) {
                 return;

@@ -73,8 +73,8 @@ impl Engine {
         try_lock(&self.io)
     }
 
-    /// Starts a task that obtains the credentials and opens a connection. In a separate task, a blocking callback
-    /// delays no other connection.
+    /// Starts a task that obtains the credentials and opens a connection. The task is separate, so that a blocking
+    /// callback does not delay other connections.
     fn open(&self, id: ConnectionId, runtime: &Handle) -> Opening {
         let (node, engine) = (self.shared(id.node).clone(), self.this.clone());
         let task = runtime.spawn(self.environment().task(async move {
@@ -126,7 +126,7 @@ impl Io {
                 (next, self.take_ended(it), is_replaced)
             });
             let Some((next, ended, is_replaced)) = exchanged else { return true };
-            // The streams are closed without a lock.
+            // The streams are closed after the engine's state is unlocked.
             drop(ended);
             if is_replaced {
                 return true;
@@ -183,11 +183,11 @@ impl Io {
             next.connect.extend(std::iter::from_fn(|| it.poll_connect(now)));
         }
         let mut is_first = true;
-        // A cancelled command that is not written can count as a vote, after which the coordinator submits other
-        // commands.
+        // A cancelled command can count as a vote although it is not written. The vote can make the coordinator submit
+        // more commands.
         while it.take_submitted() || is_first {
             for connection in &mut self.open {
-                // Callers that were answered together submit their next commands together.
+                // Callers that receive their results at the same time tend to submit their next commands together.
                 let gathers = is_task && it.should_gather(connection.id, connection.yields, now);
                 connection.yields += u32::from(gathers);
                 next.yields |= gathers;
@@ -273,7 +273,8 @@ impl OpenConnection {
         if !self.unsent.is_empty() {
             return true;
         }
-        // Under a flood of pushes, more bytes can always be read, so a connection without budget is not read again.
+        // During a flood of pushes, more bytes are always available, so a connection with no budget left is not read
+        // again.
         if self.budget > 0 && !self.is_direct && it.must_read_first(self.id, now) {
             self.read_directly(true);
             return false;

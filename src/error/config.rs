@@ -63,8 +63,8 @@ pub enum ConfigError {
         /// The requested TTL.
         ttl: Duration,
     },
-    /// The TTL of a lock or of an extension exceeds `max_ttl`. The restart guard excludes a restarted node only for the
-    /// duration of `max_ttl`, so no lock may have a longer TTL.
+    /// The TTL of a lock or of an extension exceeds `max_ttl`. The restart guard excludes a restarted node only until
+    /// every lock with a TTL of up to `max_ttl` has expired, so no lock may have a longer TTL.
     #[error(
         "ttl {ttl:?} exceeds max_ttl {max_ttl:?}: reduce the ttl, or first increase \
          max_ttl() on all clients of these nodes"
@@ -280,7 +280,8 @@ pub enum ConfigError {
     #[error("owner and metadata are both set: unset one of them")]
     OwnerAndMetadata,
     /// The cool-down of [`release_after`](crate::Lease::release_after) exceeds `max_ttl`, so the client limited it to
-    /// `max_ttl`. The restart guard excludes a restarted node only for the duration of `max_ttl`.
+    /// `max_ttl`. The restart guard excludes a restarted node only until every key with a TTL of up to `max_ttl` has
+    /// expired.
     #[error(
         "cool-down {cool_down:?} exceeds max_ttl {max_ttl:?} and was limited to it: use a shorter \
          cool-down, or first increase max_ttl() on all clients of these nodes"
@@ -306,7 +307,7 @@ pub enum ConfigError {
     /// A timeout is zero, so no operation could succeed.
     #[error("{setting} is zero: no operation could succeed; use a positive duration")]
     ZeroTimeout {
-        /// Name of the setting.
+        /// Name of the setting: `node_timeout` or `connect_timeout`.
         setting: &'static str,
     },
 }

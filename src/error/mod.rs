@@ -53,7 +53,8 @@ pub enum AcquireError {
     /// The wait time elapsed before an attempt completed.
     #[error("timed out before an attempt completed{}", after_colon(report.as_deref()))]
     Timeout {
-        /// Report of the interrupted attempt. `None` if no attempt had started.
+        /// Report of the interrupted attempt. If no attempt had started, the report contains no replies. Currently
+        /// never `None`.
         report: Option<Box<Report>>,
     },
     /// An attempt acquired the lock, but the future was not polled before the validity expired, so the client released
@@ -95,7 +96,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Returns the nodes' replies, or `None` if no request was sent.
+    /// Returns the report in the error, or `None` if the error has no report.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Contended { report, .. }
@@ -207,8 +208,8 @@ pub enum ReleaseError {
     Invalid(#[from] ConfigError),
 }
 
-/// Error returned by [`Redlock::close`](crate::Redlock::close) if releases were still pending when its time limit
-/// elapsed.
+/// Error returned by [`Redlock::close`](crate::Redlock::close) if releases were still pending after one [connect
+/// timeout](crate::Builder::connect_timeout).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("closed before all releases were delivered; pending: {}", listed(undelivered))]
 pub struct CloseError {

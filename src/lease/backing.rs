@@ -64,7 +64,7 @@ impl Backing {
         self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
     }
 
-    /// Returns the first resource of each lease, and the outcome of the lease's release.
+    /// Releases all leases. Returns the first resource of each lease, and the outcome of its release.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         self.registry().handle_close();
         let released = self.client.release_all().await;

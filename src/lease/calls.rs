@@ -23,7 +23,8 @@ impl LeaseState {
         ttl: Ttl,
         least: Duration,
     ) -> Result<(Extended, Option<Report>), LeaseStatus> {
-        // The coordinator drops the lease and the reason for its loss when the lease is released.
+        // Prefer the status of `self`: when the lease is released, the coordinator drops the reason
+        // for a loss.
         let ended = |ended| match self.status() {
             LeaseStatus::Held { .. } => ended,
             known => known,

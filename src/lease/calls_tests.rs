@@ -1,4 +1,5 @@
-//! An extension reports a loss that precedes its result. A release completes even if the coordinator panics.
+//! Checks that an extension reports a loss that occurs before the result is polled, and that a release completes even
+//! if the coordinator panics.
 
 use super::*;
 use crate::engine::memory_tests::MemoryClient;
@@ -13,7 +14,7 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-/// The TTL and the node timeout of [`MemoryClient`].
+// The TTL and the node timeout that `MemoryClient` uses.
 const TTL: Duration = Duration::from_secs(10);
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -33,7 +33,8 @@ impl LeaseState {
     pub(crate) async fn ended(self: &Arc<Self>) -> Ended {
         loop {
             let mut news = pin!(self.end_notified());
-            // Register before the check, so that no notification between the two is missed.
+            // Register before the status is checked, so that an end of the lease after the check is
+            // not missed.
             news.as_mut().enable();
             match self.status() {
                 LeaseStatus::Lost(loss) => return Ended::Lost(loss),

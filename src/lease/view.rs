@@ -1,4 +1,4 @@
-//! [`LeaseRef`]: a view of a lease that does not keep the lock.
+//! [`LeaseRef`]: a view of a lease that does not keep the lock held.
 
 use super::ending::Ended;
 use super::limits::Limits;

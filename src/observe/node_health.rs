@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct HealthRecord {
-    /// Health and the time of the last change. The time is `None` before the first report.
+    /// Each node's health, and the time of its last change. The time is `None` before the first change.
     nodes: Box<[(NodeHealth, Option<Time>)]>,
 }
 

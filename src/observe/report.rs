@@ -48,7 +48,7 @@ pub enum NodeVote {
     Granted,
     /// The node refused the request because the key has another value or is not a string.
     Held,
-    /// The key does not exist on the node. Only extensions, releases and adoptions have this result.
+    /// The key does not exist on the node. Only extensions, releases and adoptions can result in this vote.
     Missing,
     /// The node's vote does not count, for the given reason.
     Failed(NodeFailure),
@@ -134,7 +134,7 @@ impl NodeReport {
         &self.name
     }
 
-    /// Returns the vote of the node.
+    /// Returns the node's vote on the request.
     pub fn vote(&self) -> &NodeVote {
         &self.vote
     }

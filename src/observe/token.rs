@@ -40,7 +40,7 @@ impl FencingToken {
         Self(number)
     }
 
-    /// Returns the number of the token.
+    /// Returns the token as a number.
     pub const fn get(self) -> u64 {
         self.0
     }

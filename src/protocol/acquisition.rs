@@ -53,8 +53,8 @@ pub(crate) struct Acquisition {
     /// Whether a quorum of nodes had promised to push changes of the key when the last attempt was refused.
     was_watched: bool,
     max_hold: Option<Duration>,
-    /// The minimum pause before the next attempt, if the last one was refused although nodes reported no conflicting
-    /// key: its votes were split with another client. The pause doubles with each such refusal in a row.
+    /// The minimum pause before the next attempt. It doubles with each consecutive refusal after which the nodes report
+    /// that the lock is already free, or will be free within the pause.
     pause: Duration,
 }
 
@@ -136,8 +136,9 @@ impl Acquisition {
     }
 
     /// Handles the refusal of an attempt that was sent to one node only, and returns the latest time for the next
-    /// attempt. On this node, another client's key expires at `free_at`, and the node will push an earlier deletion.
-    /// The delay is at most [`WATCHED_DELAY`], because no other node will push. `random` must be uniformly distributed.
+    /// attempt. On this node, another client's key expires at `free_at`, and the node will send a push if the key is
+    /// deleted earlier. The delay is at most [`WATCHED_DELAY`], because no other node will push. `random` must be
+    /// uniformly distributed.
     pub(crate) fn handle_single_refusal(&self, free_at: Time, now: Time, random: u64) -> Time {
         let at = now.after(random_between(WATCHED_DELAY / 2, WATCHED_DELAY, random));
         at.min(free_at.max(now.after(MIN_DELAY))).min(self.deadline)
@@ -189,7 +190,8 @@ impl Acquisition {
             && let Some(delay) = self.schedule.next_delay(random)
         {
             let is_watched = refusal == Some(Refusal::Contended) && round.is_watched();
-            // The second attempt does not get the additional delay, because its replies name the holder.
+            // The retry after the first refusal gets no additional delay, because the replies to that retry name the
+            // holder.
             let is_known = std::mem::replace(&mut self.was_watched, is_watched) && is_watched;
             let is_delayed = is_known && self.schedule.is_endless();
             let delay_if_watched = if is_delayed { WATCHED_DELAY } else { Duration::ZERO };

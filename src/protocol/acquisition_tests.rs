@@ -302,4 +302,6 @@ fn attempt_held_by_one_node_retries_within_a_second() {
     assert_eq!(it.handle_single_refusal(far, ms(700), u64::MAX), DEADLINE);
     let limited = acquisition(&fixed(7).limit(5));
     assert!(!limited.may_ask_one_first(), "the number of attempts is limited");
+    let once = acquisition(&RetryPolicy::none());
+    assert!(!once.may_ask_one_first(), "there is only one attempt");
 }

@@ -2,8 +2,8 @@
 //!
 //! [`Backoff`] is exponential backoff with equal jitter: each pause is drawn from the upper half of a span that doubles
 //! with every failure, up to a maximum. Report failures with [`handle_failure`](Backoff::handle_failure) and successes
-//! with [`handle_success`](Backoff::handle_success). [`next_try`](Backoff::next_try) returns the time of the next try.
-//! [`recover`](Backoff::recover) ends the pause.
+//! with [`handle_success`](Backoff::handle_success). [`next_try`](Backoff::next_try) returns the time of the next
+//! attempt. [`recover`](Backoff::recover) ends the pause.
 //!
 //! [`Reconnect`] applies backoff to connections. Report each connection that was made
 //! ([`handle_connected`](Reconnect::handle_connected)), could not be made
@@ -35,12 +35,13 @@ impl Backoff {
     const FIRST_REPEAT: Duration = Duration::from_millis(10);
     const LAST_REPEAT: Duration = Duration::from_millis(500);
 
-    /// The maximum length of the first pause before a reconnect because of `MOVED`, which may concern one key or the
-    /// whole server.
+    /// The maximum length of the first pause before the client reconnects after a `MOVED` error, which may concern one
+    /// key or the whole server.
     const FIRST_MOVE: Duration = Duration::from_secs(1);
     const LAST_MOVE: Duration = Duration::from_secs(45);
-    /// The maximum length of a pause between two tries of a release that is sent alone, because earlier connections
-    /// were closed when it was sent. A connection that lasts this long is replaced at once.
+    /// The maximum length of a pause between two attempts at a release that is sent alone, because it may have closed
+    /// earlier connections. Even half of this time, the shortest pause, exceeds [`Reconnect::LAST_PAUSE`], so a
+    /// connection that the release closes is replaced at once.
     const ISOLATED_REPEAT: Duration = Duration::from_secs(3);
 
     fn new(first: Duration, last: Duration) -> Self {
@@ -62,8 +63,8 @@ impl Backoff {
         Self::new(Self::ISOLATED_REPEAT, Self::ISOLATED_REPEAT)
     }
 
-    /// Records a failed try and starts the next pause. A failure during a pause is ignored, so that concurrent tries
-    /// count as one. `random` must be uniformly distributed.
+    /// Records a failed attempt and starts the next pause. A failure during a pause is ignored, so that concurrent
+    /// attempts count as one. `random` must be uniformly distributed.
     pub(crate) fn handle_failure(&mut self, now: Time, random: u64) {
         if now >= self.next_try {
             let span = self.first.saturating_mul(1 << self.failures.min(16)).min(self.last);
@@ -72,8 +73,8 @@ impl Backoff {
         }
     }
 
-    /// Records a successful try: the next pause will be as short as the first. A pause that has already started is not
-    /// shortened.
+    /// Records a successful attempt: the next pause will be as short as the first. A pause that has already started is
+    /// not shortened.
     pub(crate) fn handle_success(&mut self) {
         self.failures = 0;
     }
@@ -116,17 +117,17 @@ pub(crate) enum ConnectionLoss {
 }
 
 impl Reconnect {
-    /// The maximum length of the first pause between two tries to connect. Jitter keeps clients from reconnecting at
+    /// The maximum length of the first pause between two connection attempts. Jitter keeps clients from reconnecting at
     /// the same time.
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
-    /// The longest pause between two tries to connect, short enough to find a recovered node within a second. A lost
+    /// The longest pause between two connection attempts, short enough to find a recovered node within a second. A lost
     /// connection that existed for longer is replaced at once.
     pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(1);
 
     /// The maximum length of the first pause for a server that accepts connections but serves no commands over them. It
     /// is long enough for a change of the server's configuration.
     const FIRST_UNSERVED_PAUSE: Duration = Duration::from_millis(100);
-    /// The longest pause for a server that serves no commands. It bounds the time to follow a failover.
+    /// The longest pause for a server that serves no commands. It limits how long a client takes to follow a failover.
     pub(crate) const LAST_UNSERVED_PAUSE: Duration = Duration::from_secs(4);
 
     pub(crate) fn new() -> Self {
@@ -141,7 +142,7 @@ impl Reconnect {
         self.connected_at = Some(now);
     }
 
-    /// Records that a try to connect failed. `is_refused` is true if the server accepted the connection but is a
+    /// Records a failed connection attempt. `is_refused` is true if the server accepted the connection but is a
     /// replica.
     pub(crate) fn handle_unreachable(&mut self, is_refused: bool, now: Time, random: u64) {
         let backoff = if is_refused { &mut self.unserved } else { &mut self.backoff };
@@ -213,7 +214,8 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    /// Records `count` failures, each as soon as the next try is due. Returns the pauses in milliseconds, rounded up.
+    /// Records `count` failures, each as soon as the next attempt is due. Returns the pauses in milliseconds, rounded
+    /// up.
     fn pauses(backoff: &mut Backoff, random: u64, count: usize) -> Vec<u128> {
         let mut pause = || {
             let now = backoff.next_try();
@@ -320,7 +322,7 @@ mod tests {
         assert!(it.may_make_second(ms(150), at(4_301)), "it served for longer than the last pause");
     }
 
-    /// Generates sequences of tries to connect. Each try has a success flag, the lifetime of its connection in
+    /// Generates sequences of connection attempts. Each attempt has a success flag, the lifetime of its connection in
     /// milliseconds, and a random number.
     fn tries() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
         proptest::collection::vec((any::<bool>(), 0..3_000_u64, any::<u64>()), 1..60)

@@ -1,4 +1,4 @@
-//! Rate-limited checks whether a lease is still held.
+//! Rate limit for the checks that a lease is still held.
 //!
 //! [`Checks::request`] requests a check. [`Checks::due`] returns when the check may begin, and [`Checks::begin`] begins
 //! it. The caller then reports the requests of the check with [`Checks::handle_begun`] and [`Checks::handle_end`].
@@ -40,8 +40,8 @@ impl Checks {
         (self.requested != CheckKind::None).then_some(next)
     }
 
-    /// Begins the requested check and returns its kind. Returns `None` if no check is requested or if it may not begin
-    /// at `now`.
+    /// Begins the requested check and returns its kind. Returns `None` if no check is requested, or if the check is not
+    /// due at `now`.
     pub(crate) fn begin(&mut self, now: Time) -> Option<CheckKind> {
         self.due().filter(|due| now >= *due)?;
         let next = Self { next: now.after(CHECK_PAUSE), ..Self::default() };

@@ -1,8 +1,8 @@
 //! Forward steps of the nodes' clocks. After such a step, keys of a lease may have expired early.
 //!
-//! The drift allowance covers a small step, but not the sum of several steps. A lease therefore depends on the total of
-//! one node's steps since the nodes were last asked to keep its keys. [`handle_step`](ClockSteps::handle_step) records
-//! a step, and [`since`](ClockSteps::since) returns the total.
+//! The drift allowance covers a small step, but not the sum of several steps. A lease is therefore affected by the
+//! total of one node's steps since the client last sent the lease's ttl to the nodes.
+//! [`handle_step`](ClockSteps::handle_step) records a step, and [`since`](ClockSteps::since) returns the total.
 
 use super::quorum::NodeId;
 use super::validity::Time;

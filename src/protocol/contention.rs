@@ -83,7 +83,7 @@ pub(crate) struct Contention {
     /// A score that measures how many clients compete. A lost race adds [`LOST_RACE`], a won race subtracts 1, and a
     /// known holder subtracts [`KNOWN_HOLDER`].
     lost_score: u32,
-    /// The clients that had the last turns, without this client. A ring buffer.
+    /// A ring buffer of the clients, other than this one, that had the most recent turns.
     turns: [Option<ClientId>; TURNS],
     /// The index in `turns` at which the next turn is recorded.
     next: usize,
@@ -168,7 +168,7 @@ impl Contention {
         random_between(Duration::ZERO, longest, random)
     }
 
-    /// Returns the number of different clients that had the remembered turns.
+    /// Returns the number of distinct clients in `turns`.
     fn rivals(&self) -> usize {
         let is_first = |place: usize| !self.turns[..place].contains(&self.turns[place]);
         (0..TURNS).filter(|place| self.turns[*place].is_some() && is_first(*place)).count()

@@ -11,8 +11,8 @@
 //!
 //! Set an alarm for [`next_timeout`](Liveness::next_timeout), which changes with every report. When the alarm fires,
 //! call [`handle_timeout`](Liveness::handle_timeout) with the time for which the alarm was set. A late alarm means that
-//! this process was stopped or starved, and could not read replies. This time is not held against the node. Then call
-//! [`poll`](Liveness::poll) until it returns `None`.
+//! this process was stopped or starved, and could not read replies. The lost time does not count towards the node's
+//! timeout. Then call [`poll`](Liveness::poll) until it returns `None`.
 //!
 //! Before a node is treated as stalled, [`poll`](Liveness::poll) returns [`Yield`](Action::Yield). Tens of thousands of
 //! tasks may be ready, and the task that reads the socket may not have run yet. Yield, report the duration with
@@ -26,7 +26,8 @@ use std::time::Duration;
 /// needs it, and detects steps of the node's clock.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How much earlier a heartbeat may be sent, so that one turn can send the heartbeats of several connections.
+/// How long before its due time a heartbeat may be sent, so that one wake-up can send the heartbeats of several
+/// connections.
 const HEARTBEAT_SLACK: Duration = Duration::from_millis(100);
 
 /// If a node does not reply for this many node timeouts, its connection is replaced. The time is at least

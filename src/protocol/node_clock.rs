@@ -1,4 +1,4 @@
-//! Detects steps of one node's clock, and determines from when on the node's grants count towards a quorum.
+//! Detects steps of one node's clock, and determines when the node's grants count towards a quorum.
 //!
 //! A node expires keys by its own wall clock. If that clock steps forward by d, every key granted before the step
 //! expires up to d early, until the longest ttl has passed. A grant alone therefore does not prove that the former
@@ -16,9 +16,9 @@
 //! step remains in force, because expired keys do not reappear.
 //!
 //! If a node's clock has moved ahead, either it has stepped or the client's clock has stood still, for example while a
-//! virtual machine was frozen. Readings cannot distinguish the two causes. Even if all nodes deviate alike, they may
-//! share a time source. Both causes are therefore handled: the node's grants count later, as after a step of its clock,
-//! and the client extends its leases again, as after a pause of the process.
+//! virtual machine was frozen. Readings cannot distinguish the two causes. Identical deviations of all nodes prove
+//! nothing either, because the nodes may share a time source. Both causes are therefore handled: the node's grants
+//! count later, as after a step of its clock, and the client extends its leases again, as after a pause of the process.
 //!
 //! Report each [`Reading`] with [`handle_reading`](NodeClock::handle_reading), in the order of the readings. The method
 //! returns the time from which the grants of that reading count, and the size of a new step. Between readings,
@@ -98,7 +98,7 @@ pub(crate) struct NodeClock {
     fast: Option<Fast>,
 }
 
-/// Rates in parts per million, and the constant part of the drift allowance.
+/// How far clocks may drift apart, and how early holders stop relying on their keys. Rates are in parts per million.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     factor: u32,

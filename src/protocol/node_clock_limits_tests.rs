@@ -108,12 +108,12 @@ fn steps_up_to_maximum_are_kept_separately() {
 fn closest_steps_for_their_age_are_merged() {
     // At equal distances, the oldest two offsets are merged.
     assert_eq!(remembered((1..=65).map(|step| step * 100))[0], 200);
-    // A step closely follows another step in the middle, so these two are merged.
+    // In the middle, one step closely follows another, so these two are merged.
     let close = (1..=65).map(|step| if step == 31 { 3_005 } else { step * 100 });
     let kept = remembered(close);
     assert!(kept.contains(&100) && kept.contains(&3_005) && !kept.contains(&3_000), "{kept:?}");
-    // A recent step follows slightly closer than the others. Recent steps matter more, so the oldest two offsets are
-    // merged.
+    // Near the end, one step follows another slightly more closely than elsewhere. Recent steps matter more, so the
+    // oldest two offsets are merged.
     let recent = (1..=65).map(|step| if step == 64 { 6_380 } else { step * 100 });
     let kept = remembered(recent);
     assert!(!kept.contains(&100) && kept.contains(&6_300) && kept.contains(&6_380), "{kept:?}");

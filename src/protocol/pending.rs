@@ -5,7 +5,7 @@
 //!
 //! Pass each such command to [`add`](PendingCommands::add) with its [`PendingWork`]. Each command belongs to a claim:
 //! the keys and the value that one attempt set. All releases are stored, but only the longest extension of each claim.
-//! Other commands are dropped. When a try is due, [`prune`](PendingCommands::prune) drops useless commands, and
+//! Other commands are dropped. When a retry is due, [`prune`](PendingCommands::prune) drops useless commands, and
 //! [`take`](PendingCommands::take) returns the rest. Releases are first, because they free locks for other clients.
 //! While the node is unreachable, call `prune` from time to time.
 //!
@@ -14,7 +14,7 @@
 //! did not answer is therefore isolated: [`take_isolated`](PendingCommands::take_isolated) returns it, to be sent
 //! alone.
 //!
-//! [`Backoff`](super::Backoff) determines when the next try is due.
+//! [`Backoff`](super::Backoff) determines when the next retry is due.
 
 use super::stale_window::STALE_WINDOW;
 use super::validity::Time;
@@ -57,7 +57,7 @@ pub(crate) struct PendingRelease {
 impl PendingRelease {
     /// Returns true if the release may still have a key to delete. While a delayed command can still run, the release
     /// is kept until the node is reachable, and then for as long as a broken connection can deliver bytes. If `last` is
-    /// true, the client was closed, and `expiry` replaces the time at which the node was reachable.
+    /// true, the client was closed, and `expiry` is used in place of the time at which the node became reachable.
     pub(crate) fn is_useful(self, now: Time, last: bool) -> bool {
         let reached = if last { Some(self.expiry) } else { self.reached };
         match (self.may_run_late, reached) {
@@ -72,10 +72,12 @@ impl PendingRelease {
 #[derive(Debug)]
 pub(crate) struct PendingCommands<C, K> {
     releases: VecDeque<C>,
-    /// Releases that are sent alone, each with the number of connections that closed without answering it. The lowest
-    /// number is first, because most of these releases only shared a pipeline with a command that closes connections.
+    /// Releases that are sent alone, each with the number of connections that closed without answering it. The release
+    /// with the lowest number is sent first: it is the least likely to close the connection, and may only have shared a
+    /// pipeline with a command that does.
     isolated: VecDeque<(u8, C)>,
-    /// For each claim `K`, the extension command `C` that keeps its keys longest, with the end of that time.
+    /// For each claim `K`, the extension command `C` that keeps the claim's keys longest, with the time until which it
+    /// keeps them.
     extensions: BTreeMap<K, (Time, C)>,
 }
 
@@ -84,8 +86,8 @@ impl<C, K: Ord> PendingCommands<C, K> {
         Self { releases: VecDeque::new(), isolated: VecDeque::new(), extensions: BTreeMap::new() }
     }
 
-    /// Stores `command` for a later try. Drops it if `work` is neither a release nor an extension of a claim that still
-    /// needs its keys.
+    /// Stores `command` for a later retry. Drops it if `work` is neither a release nor an extension of a claim that
+    /// still needs its keys.
     pub(crate) fn add(&mut self, command: C, work: PendingWork<K>) {
         match work {
             PendingWork::Release(PendingRelease {
@@ -156,8 +158,9 @@ impl<C, K: Ord> PendingCommands<C, K> {
         self.isolated.pop_front().map(|(_, command)| command)
     }
 
-    /// Postpones the isolated releases for which `is_similar` returns true. They are then tried no earlier than the
-    /// release to which they are similar, which `unanswered` connections have left unanswered.
+    /// Moves back the isolated releases for which `is_similar` returns true, so that none of them is sent before the
+    /// release that they resemble. `unanswered` is the number of connections that closed without answering that
+    /// release.
     pub(crate) fn defer_isolated(&mut self, unanswered: u8, is_similar: impl Fn(&C) -> bool) {
         for (count, command) in &mut self.isolated {
             *count = if is_similar(command) { unanswered.max(*count) } else { *count };

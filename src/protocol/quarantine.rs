@@ -159,8 +159,8 @@ impl<R: PartialEq> Server<R> {
             (Some(before), Some(run)) if before == run => Identity::Same,
             (Some(_), Some(_)) => Identity::Another,
             (Some(_), None) => Identity::Unknown(self.no_run_id_reason),
-            // This arm applies even if this server reports its run: the set-up without `INFO` may have reached another
-            // process.
+            // This arm applies even if this server reports its run: the set-up that got no run ID may have reached
+            // another process.
             (None, _) if was_lost => self.identity_by_uptime(before, now, period),
             // The previous server is unknown, and no connection has ended since.
             (None, Some(_)) => Identity::First,
@@ -228,7 +228,8 @@ impl<R: PartialEq + Clone> Quarantine<R> {
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {
             self.oldest = Some(Age { at: now, age });
-            // A known server only reports its age more precisely, because an uptime is in whole seconds.
+            // A known server may seem to have crossed the period, but its age has only become more precise: uptimes are
+            // in whole seconds.
             if age >= self.period && identity != Identity::Same {
                 // An old server that was unreachable before shows that the deployment is not new.
                 self.nodes.iter_mut().for_each(|record| record.is_bootstrap = false);
@@ -244,7 +245,8 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         self.mark_bootstrap_nodes(now);
     }
 
-    /// Excludes `node` for the period, unless `server` is the same as before or is trusted.
+    /// Stores the report of `server`. Excludes `node` until the period has passed, unless `server` is the same as
+    /// before or is trusted, or the policy is [`Policy::Off`].
     fn update_exclusion(&mut self, node: NodeId, server: Server<R>, identity: Identity, now: Time) {
         let record = &mut self.nodes[node.index()];
         let was_trusted = record.server.as_ref().is_none_or(|before| before.is_trusted);

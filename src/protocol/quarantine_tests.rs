@@ -141,7 +141,7 @@ fn new_deployment_counts_once_every_node_was_tried() {
     five.handle_unreachable(n(4), at(41));
     assert!(five.is_settled(at(41)));
     assert!((0..3).all(|node| why(&five, node, 41).is_none()));
-    // The client meets the fourth node while the deployment is new, and the fifth when the first node is old.
+    // The client connects to the fourth node while the deployment is new, and to the fifth when the first is old.
     five.handle_set_up(n(3), server("d", 0), at(59));
     five.handle_set_up(n(4), server("e", 0), at(80));
     assert!((0..4).all(|node| why(&five, node, 80).is_none()), "the first nodes still count");
@@ -174,9 +174,9 @@ fn vanished_old_server_proves_an_old_deployment() {
 }
 
 /// Reproduces a failure:
-/// 1. The client meets two servers. Uptimes are in whole seconds, so the assumed age of each is one second less.
+/// 1. The client connects to two servers. Uptimes are in whole seconds, so the assumed age of each is one second less.
 /// 2. The deployment is new, and both servers count.
-/// 3. The client meets the first server again. Its more precise age is now longer than the period.
+/// 3. The client connects to the first server again. Its more precise age is now longer than the period.
 /// 4. The client took it for an old server that was unreachable before, and excluded the second server.
 #[test]
 fn more_precise_age_keeps_the_deployment_new() {
@@ -362,7 +362,7 @@ proptest! {
             for node in 0..count {
                 let started = world.started(node, now);
                 let counts = nodes.exclusion(n(node), time).is_none() && nodes.recent_start(n(node), time).is_none();
-                // The client has met the node since its start.
+                // The client has connected to the node since the node's latest start.
                 let is_known = started < first_met || seen.contains(&(started + world.delays[node], node));
                 if counts && can_know && is_known {
                     prop_assert!(now >= started + LONGEST, "{node} at {now}, started at {started}");
@@ -375,7 +375,7 @@ proptest! {
     fn new_deployment_counts_from_the_start(
         starts in prop::collection::vec(0..58_000_u64, 1..6), comes in 0..60_000_u64, delay in 0..900_u64,
     ) {
-        // A client that starts before the first node is old meets each node as soon as the node starts.
+        // A client that starts before the first node is old connects to each node soon after the node's start.
         let count = starts.len();
         let mut nodes = Quarantine::new(Quorum::majority(count), Observed, TERM);
         let begin = starts.iter().min().copied().expect("a node");

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FreeNodes {
     pub(crate) nodes: NodeSet,
-    /// The time from which all of these nodes are free.
+    /// The time from which all of `nodes` are free.
     pub(crate) from: Time,
 }
 

@@ -97,9 +97,9 @@ pub(crate) enum Step {
     Ended(LeaseStatus),
 }
 
-/// How long before the end of validity a loss is reported, so that the holder is notified in time. With auto-extension,
-/// the margin is at most the validity divided by [`LOSS_MARGIN_SHARE`], so that leases of a few milliseconds can still
-/// be renewed.
+/// How long before the end of validity a loss is reported, so that the holder is notified before the lease becomes
+/// invalid. With auto-extension, the margin is at most the validity divided by [`LOSS_MARGIN_SHARE`], so that leases of
+/// a few milliseconds can still be renewed.
 const LOSS_MARGIN: Duration = Duration::from_millis(2);
 const LOSS_MARGIN_SHARE: u32 = 4;
 
@@ -108,8 +108,8 @@ const LOSS_MARGIN_SHARE: u32 = 4;
 const PAUSE_SHARE: u32 = 8;
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Renewals are due at multiples of this interval, so that one turn can renew many leases. Leases are exempt if a third
-/// of their validity is shorter than [`MIN_SLOTS`] intervals.
+/// Renewals are due at multiples of this interval, so that one wake-up can renew many leases. Leases are exempt if a
+/// third of their validity is shorter than [`MIN_SLOTS`] intervals.
 const SLOT: Duration = Duration::from_millis(50);
 const MIN_SLOTS: u32 = 32;
 
@@ -172,7 +172,7 @@ impl Renewal {
     }
 
     /// Returns the step to take at `now`. Ends the lease slightly before its validity ends, so that the holder is
-    /// notified in time.
+    /// notified before the lease becomes invalid.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         let LeaseStatus::Held { valid_until } = self.status else {
             return Step::Ended(self.status);
@@ -292,9 +292,9 @@ impl Renewal {
         }
     }
 
-    /// Starts a check whether the lease is still held: an extension that does not lengthen the lease. Returns the
-    /// round, and the shortest ttl with which the keys outlive the validity by the drift allowance. If the lease has
-    /// ended, returns its final state as an error.
+    /// Starts a round that verifies that the lease is still held. The round is an extension that does not lengthen the
+    /// lease. Returns the ttl to request and the round. The ttl is the shortest that covers the remaining validity plus
+    /// the drift allowance. If the lease has ended, returns its final state as an error.
     pub(crate) fn begin_check(&mut self, t1: Time) -> Result<(Ttl, Round), LeaseStatus> {
         match self.record_expiry(t1) {
             LeaseStatus::Held { valid_until: current } => {

@@ -237,7 +237,8 @@ fn release_ends_a_lease_once() {
 
 #[test]
 fn check_keeps_validity_and_covers_drift() {
-    // The remaining time of a 10 s ttl at several times. The last validity cannot be reached with whole milliseconds.
+    // The ttl of a check at several times in a lease with a 10 s ttl. At the last time, no ttl in whole milliseconds
+    // gives exactly the remaining validity.
     let until = valid_until(ms(0), ttl(10_000), Drift::DEFAULT);
     for (at, expected) in [(0, 10_000), (1, 9_999), (98, 9_902), (99, 9_900), (9_897, 4)] {
         let mut lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, until);

@@ -138,7 +138,7 @@ impl fmt::Debug for RetryPolicy {
     }
 }
 
-/// The delays of one acquire.
+/// Generates the delays between the attempts of one acquire, until the policy allows no further attempt.
 pub(crate) struct Schedule {
     shape: Shape,
     left: Option<u32>,
@@ -147,9 +147,10 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Returns true if the number of delays is unlimited and the delays are not custom.
+    /// Returns true if the policy sets no end to the delays: it has retries, no limit and no custom iterator.
     pub(super) fn is_endless(&self) -> bool {
-        self.left.is_none() && self.custom.is_none()
+        let has_retries = !matches!(self.shape, Shape::Never);
+        has_retries && self.left.is_none() && self.custom.is_none()
     }
 
     /// Returns the next delay, or `None` if the policy allows no further attempt. `random` must be uniformly

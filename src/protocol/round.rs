@@ -52,7 +52,7 @@ impl Goal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A quorum granted the request in time.
+    /// A quorum granted the request within the time limit of the [`Goal`].
     Won,
     /// A quorum granted the request, but only after the validity had ended.
     TooLate,
@@ -130,8 +130,8 @@ impl Round {
     }
 
     /// Returns the earliest time at which a quorum of nodes can be free, if every holder keeps its key until expiry.
-    /// Returns `None` if too few nodes reported an expiry time, or if failed nodes and not conflicting keys prevent the
-    /// quorum.
+    /// Returns `None` if too few nodes reported an expiry time, or if failed nodes rather than conflicting keys prevent
+    /// the quorum.
     ///
     /// With f failed nodes, the lock can be acquired while N - quorum - f conflicting keys still exist. All other
     /// conflicting keys must have expired.

@@ -1,4 +1,4 @@
-//! Tests of [`Round`]: sets of nodes by vote, late decisions, surveys, and grants that count only later.
+//! Tests of [`Round`]: sets of nodes by vote, late decisions, surveys, and deferred grants.
 
 use super::*;
 

@@ -70,8 +70,8 @@ impl<R: PartialEq> StaleWindow<R> {
         &self.broken
     }
 
-    /// Records a try to kill the connections in `handled` over a new connection to `run`. `are_killed` is true if the
-    /// server has killed every connection for which [`Broken::to_kill`] returned a client ID. If any connection in
+    /// Records an attempt to kill the connections in `handled` over a new connection to `run`. `are_killed` is true if
+    /// the server has killed every connection for which [`Broken::to_kill`] returned a client ID. If any connection in
     /// `handled` may still deliver commands, the stale window restarts at `now`.
     pub(crate) fn handle_killed(
         &mut self,

@@ -4,8 +4,8 @@
 //! next waiter in the queue. This is fast but unfair to other processes, so the first waiter pauses after several
 //! handovers in a row.
 //!
-//! [`Turns::handle_release`] records the end of a lease of this process and returns when the first waiter may try.
-//! [`Turns::handle_freed_by_others`] records that another process released the lock.
+//! [`Turns::handle_release`] records the end of a lease of this process and returns when the first waiter may try to
+//! acquire the lock. [`Turns::handle_freed_by_others`] records that another process released the lock.
 
 use super::validity::Time;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const YIELD_DELAY: Duration = Duration::from_millis(5);
 /// The longest time that a run must last before the first waiter pauses. Each time no other process uses a pause, the
 /// next run must last at least twice as long as the last run, up to this limit. Pauses therefore take at most 2 % of
 /// the time of a process without competitors. Another process gets its first turn within `LONGEST_RUN` or
-/// [`SHORTEST_RUN`] leases.
+/// [`SHORTEST_RUN`] leases, whichever takes longer.
 const LONGEST_RUN: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Records that a lease of this process has ended and that the lock is free from `at` on. Returns when the first
-    /// waiter may try.
+    /// Records that a lease of this process has ended and that the lock is free from `at` onwards. Returns when the
+    /// first waiter may try to acquire it.
     pub(crate) fn handle_release(&mut self, at: Time) -> Time {
         if let Some(lasted) = self.yielded_after.take() {
             // This process acquired the lock again, so no other process wanted it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) struct Time(NonZeroU64);
 
 impl Time {
-    /// The latest time that can be represented. Later sums are reduced to this time.
+    /// The latest time that can be represented. Sums that would be later saturate at this time.
     pub(crate) const END: Self = Self(NonZeroU64::MAX);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
@@ -82,8 +82,8 @@ impl Ttl {
         Self(u64::try_from(ms).unwrap_or(Self::MAX_MS).clamp(1, Self::MAX_MS))
     }
 
-    /// Returns the longest ttl that is not longer than `duration`, for leases that must end in time. Returns `None`
-    /// below 1 ms.
+    /// Returns the longest ttl that is not longer than `duration`, for leases that must not outlast `duration`. Returns
+    /// `None` below 1 ms.
     pub(crate) fn within(duration: Duration) -> Option<Self> {
         Self::from_duration(duration.min(Self::LONGEST.as_duration()))
     }

@@ -90,8 +90,8 @@ impl Waiting {
         self.rests_until = now.after(self.contention.delay_after_release());
     }
 
-    /// Records that this client pauses after several turns in a row, so that other clients go first. Returns how much
-    /// longer to pause, because other clients may delay their reaction.
+    /// Records that this client pauses after several turns in a row, so that other clients go first. Returns the
+    /// additional time to pause, because other clients may delay their reaction.
     pub(crate) fn handle_yield(&mut self) -> Duration {
         self.trigger = Trigger::Return;
         self.contention.reaction()

@@ -48,7 +48,7 @@ fn free_quorum_causes_one_attempt() {
 }
 
 /// Checks that a push is not missed if it arrives before the refusal is evaluated. With two nodes, the refusing node
-/// can push and the other node can grant before that.
+/// can send a push and the other node can grant before the evaluation.
 #[test]
 fn push_before_refusal_causes_an_attempt() {
     let quorum = Quorum::majority(2);

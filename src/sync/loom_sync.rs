@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError};
 
 /// A [`loom::sync::Mutex`] whose `try_lock` can also fail.
 ///
-/// Loom explores the order of two locks of a mutex, but not of a lock and an unlock. Each attempt and each unlock
-/// therefore changes an atomic: loom then runs the attempt before and after the unlock.
+/// Loom explores both orders of two lock operations, but not of a lock and an unlock. Each attempt and each unlock
+/// therefore changes an atomic, so that loom runs the attempt both before and after the unlock.
 pub(crate) struct Mutex<T> {
     inner: loom::sync::Mutex<T>,
     changes: AtomicUsize,

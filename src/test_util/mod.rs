@@ -160,8 +160,8 @@ impl PendingWork {
     }
 }
 
-/// Counts the leases and the pending operations of `redlock`. At its end, a test can check that none
-/// remain:
+/// Counts the leases and the pending operations of `redlock`. Call this function at the end of a
+/// test to check that none remain:
 ///
 /// ```
 /// use quorlock_test::pending_work;
@@ -198,7 +198,7 @@ pub fn waiter_checks(redlock: &Redlock) -> u64 {
     redlock.inner.driver.waiter_checks()
 }
 
-/// Makes the coordinator of the client panic.
+/// Makes the coordinator of the client panic, to test how the client recovers.
 pub fn panic_in_coordinator(redlock: &Redlock) {
     redlock.inner.driver.engine().with(|_, _| panic!("panic injected by a test"));
 }

@@ -6,7 +6,7 @@ pub const ACQUIRE: &str = include_str!("../wire/scripts/acquire.lua");
 /// Script that sets one key and increments its fencing counter.
 pub const ACQUIRE_FENCED: &str = include_str!("../wire/scripts/acquire_fenced.lua");
 
-/// Script that extends the keys of a lock, if all of them hold the client's value.
+/// Script that extends the keys of a lock, if each key contains the lock's value.
 pub const EXTEND: &str = include_str!("../wire/scripts/extend.lua");
 
 /// Script that runs another script and updates the fencing counters.

@@ -71,7 +71,7 @@ mod driven {
     use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
     use std::time::Duration;
 
-    /// The maximum of [`AHEAD_NS`], 292 years: the sum of a time and a timeout never reaches `Time::END`.
+    /// The maximum of [`AHEAD_NS`], 292 years, so that the sum of a time and a timeout never reaches `Time::END`.
     const FARTHEST: u64 = u64::MAX / 2;
 
     static AHEAD_NS: AtomicU64 = AtomicU64::new(0);

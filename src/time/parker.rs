@@ -15,7 +15,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(60);
 /// Puts one thread to sleep. Any other thread can wake it.
 #[derive(Default)]
 pub(crate) struct Parker {
-    /// The descriptors to sleep on. `None` if the system provides none, or none that count suspended time.
+    /// The descriptors to sleep on. `None` if the system provides no descriptors that count suspended time.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fds: Option<Fds>,
     is_woken: Mutex<bool>,
@@ -34,7 +34,7 @@ impl Parker {
     }
 
     /// Sleeps until `at`, or until another thread calls [`wake`](Self::wake). Without `at`, only a wake-up ends the
-    /// sleep. A wake-up before the call ends the sleep at once. May also return early.
+    /// sleep. Returns immediately if `wake` was called before the sleep. May also return early.
     pub(crate) fn sleep_until(&self, at: Option<Time>) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if let Some(fds) = &self.fds

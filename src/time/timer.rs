@@ -1,7 +1,7 @@
 //! The timer thread, which fires the alarms of the whole process.
 //!
-//! Leases end by this timer and not by tokio's. A blocking task can delay tokio's timers for all workers, and tokio's
-//! timers do not advance while the machine is suspended. Wake-ups from this thread are not delayed.
+//! This timer, and not tokio's, detects the end of a lease. A blocking task can delay tokio's timers for all workers,
+//! and tokio's timers do not advance while the machine is suspended. Wake-ups from this thread are not delayed.
 
 use super::alarms::Alarms;
 use super::machine;

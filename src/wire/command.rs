@@ -128,7 +128,8 @@ impl Command {
             Self::Repair { .. } if is_one && update.is_none() => {
                 set(&mut writer, keys.first(), value, ttl);
             }
-            // This request does not subscribe. If a key exists, the client sends the script, which subscribes.
+            // `MSETEX` does not subscribe to invalidations. If a key exists, the client sends the acquire again as a
+            // script, and then subscribes.
             Self::Acquire { .. } if is_native && can.sets_all => {
                 set_all(&mut writer, keys, value, ttl);
             }
@@ -149,7 +150,7 @@ impl Command {
                 }
             }
             Self::ConfirmToken { .. } => {
-                // The script never shortens a TTL. With the shortest TTL, the script only checks the holder.
+                // The script never shortens a TTL, so the shortest TTL leaves the keys' TTLs unchanged.
                 let ttl = Ttl::SHORTEST.as_millis();
                 EXTEND.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
                 writer.record_verdict();

@@ -110,7 +110,7 @@ pub(super) fn written_where(
 }
 
 /// Asserts that `command` is encoded as `lines`, both with `EVALSHA` and with `EVAL`. `places` contains the expected
-/// positions of three replies: the one with the vote, the TTL and the holder.
+/// positions of the replies with the vote, the TTL and the holder.
 #[track_caller]
 fn expect(
     command: &Command,

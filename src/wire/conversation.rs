@@ -336,8 +336,8 @@ mod tests {
 
     #[test]
     fn reply_to_unsent_request_is_an_error() {
-        // Each case: the number of bytes sent of two pipelines with two requests each, and the number of replies to
-        // them that are accepted.
+        // Each case: how many bytes of two pipelines with two requests each were sent, and how many replies are
+        // accepted.
         for (sent, possible) in [(0, 0), (1, 1), (27, 1), (28, 2), (29, 3), (55, 3), (56, 4)] {
             for replies in 1..=4 {
                 let mut conversation = Conversation::new();

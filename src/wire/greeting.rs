@@ -13,7 +13,7 @@ const DEFAULT_USER: &str = "default";
 const NEEDS_RESP3: &str =
     "a server with a renamed HELLO, or behind a proxy without RESP3, cannot be a node";
 
-/// The first commands on a connection, after they were written. Parses their replies.
+/// A greeting that has been written to a connection. Parses the server's replies to it.
 #[derive(Debug)]
 pub(crate) struct Greeting {
     has_database: bool,

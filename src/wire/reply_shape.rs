@@ -63,9 +63,9 @@ impl ReplyShape {
         own.iter().find(|reply| **reply != Value::Int(1)).or_else(|| own.first())
     }
 
-    /// Returns false if the replies show that one is missing. The reply to `CLIENT CACHING YES` is `OK` or an error.
-    /// Any other reply in its place means that the later replies have shifted, and that its `OK` may be in the place of
-    /// the reply to `SET`.
+    /// Returns false if the replies show that a reply is missing. The reply to `CLIENT CACHING YES` is `OK` or an
+    /// error. Any other reply at its position means that the replies have shifted. The `OK` of `CLIENT CACHING YES` may
+    /// then be at the position of the reply to `SET`.
     fn is_in_sync(&self, replies: &[Value]) -> bool {
         let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
         watch.is_none_or(|reply| matches!(reply, Value::Okay | Value::ServerError(_)))
@@ -115,7 +115,8 @@ impl ReplyShape {
         };
         let is_refused = |reply: &Value| {
             let Value::ServerError(error) = reply else { return false };
-            // Redis has no error code for a key of another type, whereas Valkey uses `WRONGTYPE`.
+            // For a key of another type, `DELEX` of Redis returns no specific error code, whereas Valkey returns
+            // `WRONGTYPE`.
             let is_kind = error.details().is_some_and(|why| why.starts_with(NO_STRING));
             let is_unknown = is_unknown_command(error.code(), error.details());
             error.code() == "NOPERM" || is_unknown && !is_kind

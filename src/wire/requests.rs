@@ -5,8 +5,8 @@
 pub(crate) struct Requests {
     bytes: Vec<u8>,
     len: usize,
-    /// Maximum length of a reply to the counted commands, in bytes; 0 unless [`allow_reply`](Self::allow_reply) was
-    /// called.
+    /// Maximum length of a reply to the commands that `len` counts, in bytes; 0 unless
+    /// [`allow_reply`](Self::allow_reply) was called.
     longest_reply: usize,
 }
 

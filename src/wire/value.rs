@@ -14,7 +14,7 @@ const DIGITS: usize = 32;
 const CLIENT_BYTES: Range<usize> = 12..16;
 
 /// The text after the digits of a cool-down value. A holder cannot create a value with this text directly after the
-/// digits, because its metadata follows a colon.
+/// digits, because the metadata that a holder chooses follows a colon.
 const COOL_DOWN: &str = "+cool-down";
 
 /// Maximum length of a value read from a node, in bytes. A lease's value has at most 4,134 bytes: the digits, a plus
@@ -116,7 +116,7 @@ impl Value {
         self.parts()?.1
     }
 
-    /// Returns the number of keys of the lease, or `None` unless it has more than one.
+    /// Returns the number of keys of the lease if the lease has more than one. Returns `None` otherwise.
     pub(crate) fn multi_key_count(&self) -> Option<usize> {
         self.parts().map(|(keys, _)| keys).filter(|keys| *keys > 1)
     }

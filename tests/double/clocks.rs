@@ -10,7 +10,7 @@ fn client(nodes: &Nodes) -> Redlock {
     nodes.client().ttl(secs(30)).build().expect("valid settings")
 }
 
-/// Acquires and releases another lock. The replies tell `client` the nodes' current times.
+/// Acquires and releases another lock, so that `client` receives the nodes' current times with the replies.
 async fn observe_clocks(client: &Redlock) {
     let lease = client.acquire("other").await.expect("the lock is free");
     lease.release().await.expect("nodes are up");

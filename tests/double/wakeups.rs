@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// So long that a test cannot mistake a retry for a notification, which must arrive within a second.
+/// A delay so long that a test cannot mistake a retry for a notification, which must arrive within a second.
 const RETRY_DELAY: Duration = secs(20);
 
 fn client(nodes: &Nodes) -> Redlock {

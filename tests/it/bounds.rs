@@ -262,8 +262,8 @@ async fn refusal_reports_retry_time_and_holder() {
     drop((held, set));
 }
 
-/// Checks that a client's tasks end after the client is closed or dropped while a node is stopped. Runs `wait` between
-/// the stop and the end, and closes the client if `is_closed` is true.
+/// Checks that a client's tasks end after the client is closed or dropped while a node is stopped. Stops the node, runs
+/// `wait`, and then closes the client if `is_closed` is true, or drops it otherwise.
 async fn client_ends_while_a_node_is_stopped(is_closed: bool, wait: impl AsyncFnOnce(&Redlock)) {
     let cluster = Cluster::start(3);
     // The client closes a silent connection only after ten node timeouts (50 s), later than this test waits.

@@ -30,7 +30,7 @@ async fn lease(redlock: &Redlock, resource: &str) -> Lease {
 }
 
 /// Polls `future` at most `polls` times, then drops it. Returns the output, or `None` if the future did not complete.
-/// Sometimes pauses after an incomplete future.
+/// Sometimes pauses before it drops an incomplete future.
 async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;

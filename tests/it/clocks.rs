@@ -34,8 +34,9 @@ async fn lease_survives_clock_jump_of_one_node() {
     let value = lease.value().to_owned();
     for jump in 0..3 {
         eventually("all nodes have the key", || is_everywhere(&cluster, &value)).await;
-        // Each round moves another node's clock past the expiry of all keys. The client may restore the key at once, so
-        // the test also reads `expired_keys`. Valkey 9.1 may use an earlier reading of its clock for a short time.
+        // Each round moves another node's clock past the expiry of all keys. The client may restore the key
+        // immediately, so the test also reads `expired_keys`. Valkey 9.1 may use an earlier reading of its clock for a
+        // short time.
         let expired =
             || cluster[jump].info("stats")["expired_keys"].parse::<u64>().expect("digits");
         let before = expired();

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 const MARK: &str = "#quorlock:";
 
 /// Pairs of lock names. One name of each pair equals, or resembles, the name that an earlier version of the library
-/// gave to the other's fencing counter.
+/// gave to the fencing counter of the other name.
 const NEIGHBOURS: [(&str, &str); 6] = [
     ("{user:7}", "{user:7}:token"),
     ("{user:7}:token", "{user:7}"),

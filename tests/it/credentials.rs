@@ -14,7 +14,7 @@ const ROOT: &str = "root";
 /// The number of locks. With several locks, renewals are spread over time.
 const LOCKS: usize = 10;
 
-/// A TTL that renewals can sustain on busy machines. The test takes at least twice this time.
+/// A TTL that is long enough for renewals on a busy machine. The test takes at least twice this time.
 const TTL: Duration = ms(10_000);
 
 /// A source of credentials. For each node name, stores the node's credentials and how often the client has requested

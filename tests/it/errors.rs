@@ -242,7 +242,7 @@ async fn late_extension_does_not_revive_an_expired_lease() {
         tokio::task::yield_now().await;
         thread::sleep(ms(700));
         match extend.await {
-            // The coordinator may have read the replies in time, because it does not need the runtime.
+            // The coordinator may have read the replies before the lease expired, because it does not need the runtime.
             Ok(()) => {
                 assert!(lease.is_valid());
                 thread::sleep(lease.validity());

@@ -11,8 +11,8 @@ fn scripts(node: &Server) -> u64 {
     node.calls("evalsha") + node.calls("eval")
 }
 
-/// Changes the key's TTL on all nodes as often as possible for 3 s. Returns two numbers: the scripts that the first
-/// node executed in this time, and the minimum check intervals (100 ms) that fit into this time.
+/// Changes the key's TTL on all nodes as often as possible for 3 s. Returns the number of scripts that the first node
+/// executed in this time, and the number of minimum check intervals (100 ms) that fit into this time.
 fn change_repeatedly(cluster: &Cluster, ttl: &str) -> (u64, u64) {
     let (started, before) = (Instant::now(), scripts(&cluster[0]));
     let mut times = 0;

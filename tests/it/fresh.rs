@@ -40,7 +40,7 @@ async fn new_deployment_works_at_once_without_one_of_its_nodes() {
     }
 }
 
-/// Returns servers that have an address but have not been started.
+/// Returns servers that have addresses but are not running.
 async fn stopped_servers(nodes: usize) -> Arc<Cluster> {
     let cluster = spawn_blocking(move || Cluster::start(nodes)).await.expect("servers start");
     cluster.iter().for_each(Server::kill);
@@ -123,7 +123,8 @@ async fn serve_from_the_start(nodes: usize, apart: Duration, deaths: usize) {
 async fn nodes_started_one_by_one_keep_serving_past_quarantine() {
     tokio::join!(
         serve_from_the_start(5, ms(900), 0),
-        // All nodes start within the quarantine period minus one second, in which a client must notice them.
+        // All nodes start at least one second before the quarantine period of the first node ends. During this second,
+        // the client must notice them.
         serve_from_the_start(5, ms(500), 2),
         serve_from_the_start(3, ms(1_000), 1),
     );

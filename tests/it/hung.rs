@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_mins(2);
 
 const TASKS: usize = 64;
 
-/// Returns settings with a node timeout as short as in production. A busy machine can exceed this timeout.
+/// Returns settings with a node timeout as short as in production. On a busy machine, replies can exceed this timeout.
 pub(crate) fn short_timeout(urls: impl IntoIterator<Item = String>) -> Builder {
     builder_of(urls).node_timeout(ms(50)).ttl(LONG).connect_timeout(ms(1_000))
 }
@@ -297,8 +297,8 @@ async fn failed_extension_excludes_others_until_validity_ends() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// Starts acquires of 24 resources. Each acquire is dropped after a different time, times out, or succeeds. A lease is
-/// dropped at once.
+/// Starts acquires of 24 resources. Half of the acquires are dropped after 0 to 6 ms unless they have completed. The
+/// other half run until they succeed, or until their wait limit ends. Their leases are dropped immediately.
 async fn abandon_acquires(redlock: &Redlock) {
     let each = (0..24_u64).map(|n| async move {
         let acquire = redlock.acquire(format!("abandoned/{n}")).wait(ms(10 * (n % 12)));

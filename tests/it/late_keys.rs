@@ -54,7 +54,7 @@ async fn key_with_withheld_reply_is_released_later() {
             eventually("the node is stalled", || state(&redlock, 0) == NodeState::Stalled).await;
             let value = lease.value().as_bytes().to_vec();
             let released = lease.release().await;
-            // A busy machine may exceed the node timeout of 500 ms.
+            // On a busy machine, the release may exceed the node timeout of 500 ms.
             assert!(released.is_err() || released == Ok(ReleaseOutcome::Released), "{released:?}");
             assert_eq!(cluster[0].get("r"), Some(value), "{case}");
         }

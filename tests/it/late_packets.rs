@@ -99,8 +99,8 @@ impl PacketGate {
     }
 }
 
-/// Closes the client to deliver all pending releases. Repeats the close, because a busy machine can exceed its time
-/// limit.
+/// Closes the client to deliver all pending releases. Retries a close that fails, because it can time out on a busy
+/// machine.
 pub(crate) async fn deliver_all(redlock: &Redlock) {
     let started = Instant::now();
     while let Err(error) = redlock.close().await {

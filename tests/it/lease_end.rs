@@ -138,12 +138,12 @@ async fn ensure_extends_at_most_once() {
     lease.ensure(ms(2_000)).await.expect("it is held");
     assert_eq!(scripts(&cluster), 0, "no command was sent");
 
-    // The ttl gives more than the requested validity, so the extension is by the ttl.
+    // The ttl gives a longer validity than requested, so the client extends the lease by the ttl.
     sleep(ms(1_500)).await;
     lease.ensure(ms(9_000)).await.expect("nodes are up");
     assert!(scripts(&cluster) > 0);
     assert!(lease.validity() >= ms(5_000), "{:?}", lease.validity());
-    // These validities are longer than the ttl gives.
+    // The ttl would give shorter validities than these.
     for asked in [20_000, 60_000, 3_000_000] {
         lease.ensure(ms(asked)).await.expect("nodes are up");
         let validity = lease.validity();

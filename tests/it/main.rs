@@ -104,7 +104,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Creates a client of `cluster` with a node timeout that a busy machine does not exceed.
+/// Creates a client of `cluster` with a node timeout that is long enough for a busy machine.
 fn client(cluster: &Cluster) -> Redlock {
     builder(cluster).build().expect("valid settings")
 }

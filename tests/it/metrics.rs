@@ -66,8 +66,8 @@ async fn votes_are_counted_by_node_and_command() {
         };
         let of_it = [("node", node.name())];
         let expected = [("acquire", "granted"), ("extend", "granted"), ("release", "granted")];
-        // The last of three nodes may reply after the decision. A node that had not replied at the refusal either
-        // receives a release or never received the acquire.
+        // The last of three nodes may not have replied when the acquire was refused. Such a node either receives a
+        // release or never received the acquire.
         eventually("the node has replied to every command", || {
             let held = votes("acquire", "held");
             let clean_ups = votes("release", "missing") + votes("release", "held");

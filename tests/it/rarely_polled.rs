@@ -26,8 +26,8 @@ async fn warm(builder: Builder) -> Redlock {
     redlock
 }
 
-/// Polls `future` at once and then after every `pause`, whether or not it wakes its waker. Returns the output and the
-/// number of polls.
+/// Polls `future` immediately and then after every `pause`, whether or not its waker was woken. Returns the output and
+/// the number of polls.
 async fn polled_every<F: Future>(pause: Duration, future: F) -> (F::Output, usize) {
     let mut future = pin!(future);
     for polls in 1.. {
@@ -59,7 +59,7 @@ async fn free_lock_is_acquired_at_the_second_poll() {
             let (won, polls) =
                 timeout(SOON * 2, acquiring).await.expect("the acquire ends at its deadline");
             let lease = won.expect("no other acquire wants the lock");
-            // A busy machine may exceed the node timeout.
+            // On a busy machine, the release may exceed the node timeout.
             let _ = lease.release().await;
             assert!(polls <= 3, "{polls} polls, every {pause:?}");
         }
@@ -74,7 +74,7 @@ async fn free_lock_is_acquired_at_the_second_poll() {
 #[tokio::test]
 async fn wait_ends_with_the_first_poll_after_its_deadline() {
     let cluster = Cluster::start(3);
-    // A node timeout that a busy machine does not exceed.
+    // A node timeout that is long enough for a busy machine.
     let redlock = warm(default_timeout(&cluster).node_timeout(ms(1_000))).await;
     let held = redlock.acquire_all(["r", "s"]).ttl(ms(30_000)).await.expect("free");
     for pause in [ms(20), NODE_TIMEOUT, ms(120), ms(700)] {

@@ -301,8 +301,8 @@ async fn unknown_command_error_hides_the_password() {
     check_initially_broken(&without_auth, Server::url_with_auth, "ERR unknown command").await;
 }
 
-/// Connects to the server until the server accepts a connection. The server only accepts it after it has noticed that
-/// earlier connections were closed.
+/// Opens connections until the server accepts one, and returns this connection. The server may refuse connections until
+/// it has noticed that earlier ones were closed.
 fn admitted(server: &Server) -> TcpStream {
     let started = Instant::now();
     loop {

@@ -212,7 +212,7 @@ async fn waiting_acquire_succeeds_when_the_quarantine_ends() {
         matches!(info.eligibility(), VoteEligibility::Excluded(NodeFailure::Restarted { .. }))
     };
     eventually("both restarts are noticed", || excluded(0) && excluded(1)).await;
-    // With this retry delay, the acquire succeeds in time only if the end of the quarantine wakes it.
+    // With this retry delay, the acquire succeeds before its wait ends only if the end of the quarantine wakes it.
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let lease = redlock.acquire("r").wait(SOON).retry(never).await.expect("the quarantine ends");
     assert!(

@@ -40,8 +40,8 @@ fn names_a_restart(refused: &AcquireError) -> bool {
     report.is_some_and(|report| report.nodes().iter().any(|node| was_restarted(node.vote())))
 }
 
-/// Creates a client at `from` that tries to acquire the lock until `until`. Returns what it observed. Also returns its
-/// lease, if it has one, so that the client keeps the lock until the round ends.
+/// Creates a client at `from` that tries to acquire the lock until `until`. Returns the client's observations. Also
+/// returns its lease, if it has one, so that the client keeps the lock until the round ends.
 async fn try_until(
     cluster: Arc<Cluster>,
     holder: Arc<Lease>,

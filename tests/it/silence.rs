@@ -41,7 +41,7 @@ async fn single_silent_node_gets_no_second_connection() {
         state() == NodeState::Up && cluster.is_empty()
     })
     .await;
-    // The client replaces a broken connection at once if the connection had lasted this long.
+    // The client replaces a broken connection without a pause if the connection had lasted this long.
     tokio::time::sleep(ms(1_300)).await;
     proxy.hold(Direction::Replies);
     drop(redlock.acquire("r").wait(SOON).await.expect("two nodes are up"));

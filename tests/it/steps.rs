@@ -26,7 +26,7 @@ fn is_any_suspect(redlock: &Redlock) -> bool {
     redlock.nodes().iter().any(|node| is_suspect(node.eligibility()))
 }
 
-/// Returns true if a node is excluded for longer than the length of a clock step.
+/// Returns true if a node is excluded for longer than [`GENEROUS`]. A small clock step must exclude it only briefly.
 fn is_any_excluded(report: &Report) -> bool {
     let is_excluded = |vote: &NodeVote| match vote {
         NodeVote::Failed(NodeFailure::Suspect { counts_in, .. }) => *counts_in > GENEROUS,
@@ -89,7 +89,7 @@ async fn small_clock_steps_do_not_disturb_leases_or_acquires() {
 /// How B acquires the lock that A holds.
 #[derive(Clone, Copy, Debug)]
 enum SecondAcquire {
-    /// B tries to acquire the lock all the time.
+    /// B continuously tries to acquire the lock.
     Trying,
     /// B has used the nodes before, and tries to acquire the lock only shortly before it expires.
     Late,

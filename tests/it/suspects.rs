@@ -14,8 +14,8 @@ const HOUR: Duration = Duration::from_hours(1);
 /// A TTL for keys that outlive each jump and each test.
 const TTL: Duration = Duration::from_mins(10);
 const JUMP: Duration = Duration::from_mins(5);
-/// The upper bound of a key's remaining TTL after the jump, if the key was not renewed since. `MIN_RENEWED_TTL` is the
-/// lower bound if it was.
+/// The maximum remaining TTL of a key that was not renewed since the jump. `MIN_RENEWED_TTL` is the minimum remaining
+/// TTL of a key that was renewed.
 const MAX_TTL_AFTER_JUMP: Duration = Duration::from_mins(5);
 const MIN_RENEWED_TTL: Duration = Duration::from_mins(8);
 

@@ -121,7 +121,7 @@ async fn client_certificate_is_presented_on_every_connection() {
     }
     for config in [trusting(&own).with_no_client_auth(), presenting(&own, &other)] {
         let why = failure(builder().nodes([&url]).tls(config)).await;
-        // A server that closes the connection at once may not deliver its alert.
+        // A server that closes the connection immediately may not deliver its alert.
         let reasons = ["received fatal alert", "reset by peer", "broken pipe"];
         assert!(reasons.iter().any(|reason| why.contains(reason)), "{why}");
     }

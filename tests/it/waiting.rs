@@ -309,7 +309,7 @@ async fn late_grant_notifies_the_waiter() {
     let waiting = tokio::spawn(redlock.acquire("r").into_future());
     eventually("the acquire is refused", || cluster[0].calls("pttl") > asked).await;
     held.release().await.expect("nodes are up");
-    // The node that refused the acquire pushes the deletion at once.
+    // The node that refused the acquire pushes the deletion immediately.
     sleep(ms(200)).await;
     proxy.heal();
     let lease = waiting.await.expect("no panic").expect("the waiter is notified");

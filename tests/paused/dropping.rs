@@ -16,8 +16,8 @@ const MAX_TIME: Duration = Duration::from_mins(2);
 /// at least `least` drop points.
 ///
 /// The scenario is repeated. In each repetition, the future is dropped one point later, until it completes before the
-/// drop point. The first point is before the first poll. The others are after each poll of the future, each poll of a
-/// task, and each clock step. The future is polled whenever it is woken.
+/// drop point. The first point is before the first poll. The other points are after each poll of the future, each poll
+/// of a task, and each clock step. The future is polled whenever it is woken.
 ///
 /// `setup` prepares the scenario and returns the future. If the future is not dropped, it asserts its own result.
 #[allow(clippy::needless_pass_by_value)] // Callers pass a closure.

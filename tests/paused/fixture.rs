@@ -155,8 +155,8 @@ fn length(idle: usize) -> Duration {
     (STEP * (1 << doublings)).min(MAX_STEP)
 }
 
-/// Runs one turn, after `quiet` turns without progress. If `quiet` is at least [`QUIET_TURNS`], also advances the
-/// clocks.
+/// Runs one turn. `quiet` is the number of preceding turns without progress. If it is at least [`QUIET_TURNS`], also
+/// advances the clocks.
 pub(crate) async fn tick(nodes: &Nodes, quiet: usize) {
     poll_until_idle(nodes).await;
     if let Some(steps) = quiet.checked_sub(QUIET_TURNS) {

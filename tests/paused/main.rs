@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// negligible compared with this step.
 const STEP: Duration = Duration::from_secs(1);
 
-/// A duration longer than any test on any clock, so that no key expires.
+/// A duration that outlasts every test, in real time and on the tests' clocks, so that no key expires.
 const LONG: Duration = Duration::from_hours(2);
 
 fn builder(nodes: &Nodes) -> Builder {

@@ -87,8 +87,8 @@ impl Scenario {
         is_due
     }
 
-    /// Ends the scenario, and checks that no lock and no waiter are left. Also checks that only the tasks of an idle
-    /// client are left. Their number is `idle_tasks`.
+    /// Ends the scenario, and checks that no lock and no waiter are left. Also checks that the client has only as many
+    /// tasks as an idle client, which is `idle_tasks`.
     pub(crate) async fn check_and_close(self, is_dropped: bool, idle_tasks: usize) {
         let nodes = &*self.nodes;
         // The dropped future has left its queue and returned its permit.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Longer than the tests, so that no key expires.
+/// A TTL longer than the tests, so that no key expires.
 const TTL: Duration = Duration::from_mins(10);
 
 /// Spawns 1,000 tasks that hold leases, 100 that wait for held locks, and 100 that repeatedly acquire free locks.

@@ -194,8 +194,8 @@ fn collect_leaves(tree: &syn::UseTree, prefix: &[String], found: &mut Vec<(Segme
     }
 }
 
-/// Appends the paths in `tokens`, with `prefix` and their lines, to `found`. For example, `a::{b, c}` contains two
-/// paths.
+/// Appends the paths in `tokens` to `found`, each with its line and with `prefix` in front. For example, `a::{b, c}`
+/// contains two paths.
 fn collect_paths(tokens: TokenStream, prefix: &[String], found: &mut Vec<(Segments, usize)>) {
     let tokens: Vec<_> = tokens.into_iter().collect();
     let mut place = 0;

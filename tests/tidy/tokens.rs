@@ -7,7 +7,7 @@ use quote::ToTokens;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The module that is only compiled with the feature `test-util`. It is not included in the first total.
+/// The module that is only compiled with the feature `test-util`. The first total in the table does not include it.
 const TEST_MODULE: &str = "test_util";
 
 /// Returns the number of tokens in the code, without documentation. Each identifier, literal, punctuation character and

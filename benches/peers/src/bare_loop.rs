@@ -19,7 +19,7 @@ use crate::usage::Usage;
 const PAUSE_MS: u16 = 100;
 
 /// Sends the same commands as [`RawFanOut`](crate::raw_fan_out::RawFanOut), but without a runtime, a client library,
-/// tasks or wakers. Its tasks are entries of a table.
+/// async tasks or wakers. Each `Task` is only an entry in a table.
 pub(crate) struct BareLoop {
     nodes: Vec<Node>,
     release_sha: String,

@@ -89,7 +89,7 @@ impl<'a> ContenderState<'a> {
         Ok(Self { name: setup.name, clients, slices: 0, tally: Measurements::new() })
     }
 
-    /// Each call uses new keys, because an aborted task may leave keys.
+    /// Runs one slice of this contender. Each slice uses new keys, because an aborted task may leave keys.
     fn slice(&mut self, length: Duration, warm_up: bool) -> Result<(), String> {
         let key_prefix = format!("{}:{}", self.name, self.slices);
         self.slices += 1;

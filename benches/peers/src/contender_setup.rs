@@ -15,7 +15,7 @@ pub(crate) struct ContenderSetup<'a> {
     pub(crate) nodes: &'a Nodes,
 }
 
-/// The first contender is the base of the ratios.
+/// Returns the contenders of a scenario. The first contender is the base of the ratios.
 pub(crate) fn contender_setups<'a>(
     scenario: &'static Scenario,
     nodes: &'a Nodes,

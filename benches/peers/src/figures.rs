@@ -91,7 +91,7 @@ impl Figures {
     }
 }
 
-/// Returns `None` if no cycle was completed.
+/// Returns the mean per cycle, or `None` if no cycle was completed.
 fn per(sum: f64, cycles: u64) -> Option<f64> {
     (cycles > 0).then(|| sum / float(cycles))
 }

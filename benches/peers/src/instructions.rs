@@ -24,7 +24,8 @@ mod imp {
     pub(super) use perf_event::Counter;
     use perf_event::events::{Event, Hardware};
 
-    /// Returns `None` if counting is not permitted, or if the processor has no counter, as on most virtual machines.
+    /// Starts a counter of instructions. Returns `None` if counting is not permitted, or if the processor has no
+    /// counter, as on most virtual machines.
     pub(super) fn open() -> Option<Counter> {
         count(Hardware::INSTRUCTIONS).ok()
     }

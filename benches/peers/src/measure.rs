@@ -22,7 +22,7 @@ pub(crate) const SETTLE_TIME: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slice {
     pub(crate) tasks: usize,
-    /// The number of this process's first task. Processes that share the tasks have different numbers.
+    /// The number of this process's first task. Tasks are numbered across all worker processes.
     pub(crate) first: usize,
     pub(crate) work: Work,
     /// No new cycle starts after this time.

@@ -134,7 +134,7 @@ pub(crate) fn failures(outcomes: &[Outcome], waits: &[WaitResult]) -> Vec<String
     lines
 }
 
-/// The names in the JSON contain the units.
+/// Formats the results as JSON. The field names contain the units.
 pub(crate) fn json(outcomes: &[Outcome]) -> Value {
     let mut rows = Vec::new();
     for outcome in outcomes {

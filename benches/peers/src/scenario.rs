@@ -211,7 +211,7 @@ pub(crate) const SCENARIOS: [Scenario; 40] = [
     Scenario { name: "set of 16, 64 tasks", tasks: 64, work: Work::Several(16), ..BESIDE_PLAIN },
 ];
 
-/// Many tasks use one key.
+/// The base of the scenarios in which many tasks use one key.
 const SHARED: Scenario = Scenario { work: HOLD_1_MS, extra: ExtraContenders::EagerRslock, ..PLAIN };
 
 /// Compares quorlock with and without a fault.

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// The rows of cells. The first columns are left-aligned, the others right-aligned.
+/// A table of text cells with a row of headings. The first columns are left-aligned, the others right-aligned.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     left_columns: usize,
 }
 
 impl Table {
-    /// The first `left_columns` columns contain text.
+    /// Creates a table without data rows. The first `left_columns` columns contain text, and the others numbers.
     pub(crate) fn new(headings: &[&str], left_columns: usize) -> Self {
         let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
         Self { rows: vec![headings], left_columns }
     }
 
-    /// Panics if the row does not have one cell per heading.
+    /// Appends a row. Panics if the row does not have one cell per heading.
     pub(crate) fn push(&mut self, row: Vec<String>) {
         assert_eq!(row.len(), self.rows[0].len(), "one cell per heading");
         self.rows.push(row);

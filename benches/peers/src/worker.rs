@@ -1,4 +1,4 @@
-//! A worker process of the comparison, which executes this program again. A worker reads one command per line.
+//! A worker process of the comparison. It runs this program's own executable, and reads one command per line.
 //!
 //! The first line is a [`Setup`], to which the worker replies with [`READY`]. Every other line is a [`Slice`], to which
 //! the worker replies with its [`Measured`](crate::tally::Measured). The worker exits when its stdin ends.

@@ -1,4 +1,4 @@
-//! The clients of a contender, in worker processes that execute this program again.
+//! The clients of a contender, in worker processes that run this program's own executable.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};

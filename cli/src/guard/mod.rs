@@ -41,8 +41,8 @@ const KILL_MARGIN: Duration = Duration::from_millis(500);
 /// remain as zombies.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The tolerance for recognising that `--max-hold` ended the lease. The limit is measured from the request for the
-/// lock, but `started` is the later start of the command.
+/// The maximum delay between the request for the lock and the start of the command. `--max-hold` is measured from the
+/// request, whereas `started` is the start of the command. A comparison of both must therefore allow for this delay.
 const START_DELAY: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -36,7 +36,8 @@ pub(crate) struct LockEnvironment {
 }
 
 impl LockEnvironment {
-    /// Contacts the nodes only if this process was started under a lock on one of the `resources`.
+    /// Checks that no outer `quorlock` process holds one of the `resources`. Contacts the nodes only if this process
+    /// was started under a lock on one of them.
     ///
     /// # Errors
     /// If an outer `quorlock` process still holds one of the `resources` on the same nodes, fails with the exit code

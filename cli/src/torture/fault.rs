@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// The time limit of a command.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// The number of attempts at a command without which the run cannot continue. `PAUSE` is the time between two attempts.
+/// The maximum number of attempts for a command that must succeed for the run to continue. `PAUSE` is the time between
+/// two attempts.
 pub(super) const TRIES: usize = 3;
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// The maximum number of bytes kept from a command's stderr.

@@ -218,7 +218,7 @@ impl FaultInjector<'_> {
         stopped.or_else(|| self.wait_until(Instant::now() + FAULT_FREE_TIME))
     }
 
-    /// Applies several faults together, and mends them after the planned duration or when a signal arrives. Faults that
+    /// Applies the faults of a wave, and mends them after the planned duration or when a signal arrives. Faults that
     /// cannot be applied are recorded as skipped. `until` is the end of the run.
     fn run_wave(&mut self, wave: &plan::Wave, until: Instant) -> Option<Stop> {
         let faults: Vec<_> =
@@ -311,7 +311,8 @@ impl FaultInjector<'_> {
     }
 }
 
-/// `is_empty` is true if no client acquired a lock, and `is_bad` if the checks have findings.
+/// Returns the exit code of a run. `is_empty` is true if no client acquired a lock, and `is_bad` if the checks have
+/// findings.
 fn exit_code(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
     match stopped {
         // If no lock was acquired, other findings mean little.

@@ -22,13 +22,13 @@ pub(super) struct Wave {
     pub(super) rest: Duration,
 }
 
-/// Yields waves without end. Every fault is applied once before any fault is repeated.
+/// An endless sequence of waves. Every fault is applied once before any fault is repeated.
 pub(super) struct Plan {
     /// The number of each fault's node. A fault without a node gets a unique number, so it can be combined with any
     /// other.
     nodes: Vec<u16>,
     max_faulted: usize,
-    /// The faults that have not been applied since the list was last refilled.
+    /// The faults that have not been applied since this list was last refilled.
     remaining: Vec<usize>,
     rng: StdRng,
 }

@@ -58,7 +58,7 @@ enum Verdict {
 
 impl Verdict {
     /// The lock is free if a majority of the nodes reports this. It is held in two cases: a majority reports the same
-    /// holder, or no majority can be free even if all nodes that failed are.
+    /// holder, or there would be no free majority even if the lock were free on all nodes that failed.
     fn of(status: &Status) -> Self {
         let count = |is: fn(&LockState) -> bool| {
             status.nodes().iter().filter(|node| is(node.state())).count()
@@ -207,8 +207,8 @@ async fn watch(client: &Client, name: &[u8], is_json: bool) -> Result<Code, Fail
     }
 }
 
-/// What `--watch` compares for each node: the kind of state, the holder's shortened value, and whether the node's vote
-/// counts. Other changes, such as the remaining TTL, are not printed.
+/// The data that `--watch` compares for each node: the kind of state, the holder's shortened value, and whether the
+/// node's vote counts. Other changes, such as the remaining TTL, are not printed.
 type Comparable = (Discriminant<LockState>, Option<String>, bool);
 
 fn comparable(status: &Status) -> Vec<Comparable> {

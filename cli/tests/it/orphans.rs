@@ -12,7 +12,7 @@ use std::process::Command;
 /// This environment variable passes the script to `exec_quorlock_as_subreaper`.
 const SCRIPT: &str = "QUORLOCK_TEST_ORPHANS";
 
-/// A helper instead of a test: executes `quorlock` in a process that adopts orphaned descendants (a child subreaper).
+/// Not a test but a helper: executes `quorlock` in a process that adopts orphaned descendants (a child subreaper).
 #[test]
 #[ignore = "it is run by the test of this file, in a process of its own"]
 fn exec_quorlock_as_subreaper() {
@@ -74,7 +74,8 @@ fn process_1_reaps_orphans_while_it_holds_a_lock() {
     assert_eq!(dir.number("zombies"), 0);
 }
 
-/// The orphans end together with the command and wake the reaper, which must leave the command's exit status to tokio.
+/// The orphans end at the same time as the command and wake the reaper, which must leave the command's exit status to
+/// tokio.
 #[test]
 fn process_1_returns_the_exit_code_of_a_command_with_orphans() {
     let (nodes, dir) = (Cluster::start(1), ScriptFiles::new());

@@ -27,7 +27,7 @@ fn closed_stdout_ends_the_command_without_a_message() {
     assert!(nodes.is_empty());
 }
 
-/// Returns the exit code and stderr.
+/// Runs `command` with a closed pipe as its stdout. Returns the exit code and stderr.
 fn run_with_closed_stdout(mut command: Command) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);

@@ -7,10 +7,10 @@ use rustix::process::{Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
-/// By default, a restarted node is excluded for a shorter time than this.
+/// An uptime at which a restarted node is no longer excluded by default.
 const AGE: Duration = Duration::from_secs(120);
 
-/// Removes `QUORLOCK_RESTART_GUARD`, so that the default guard applies.
+/// Creates a session without `QUORLOCK_RESTART_GUARD`, so that the default guard applies.
 fn by_default(nodes: &[Server]) -> ShellSession {
     ShellSession::on(nodes).without("QUORLOCK_RESTART_GUARD")
 }

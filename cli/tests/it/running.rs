@@ -140,8 +140,8 @@ pub(crate) fn threads(id: u32) -> Vec<PathBuf> {
     tasks.flatten().map(|task| task.path()).collect()
 }
 
-/// Stops a process with SIGSTOP and waits until all its threads are stopped. If its process group becomes orphaned
-/// before that, the kernel does not continue the process.
+/// Stops a process with SIGSTOP and waits until all its threads are stopped. The wait is necessary because the kernel
+/// sends SIGCONT to a newly orphaned process group only if a member of the group is already stopped.
 #[track_caller]
 pub(crate) fn stop(id: u32) {
     kill_process(pid(id), Signal::STOP).expect("it runs");

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::record::{End, Hold, Stretch};
 
-/// The data contains times in microseconds. This is finer than a screen can show, and a third
-/// shorter than nanoseconds.
+/// Nanoseconds per microsecond. The data contains times in microseconds, which are finer than a
+/// screen can show, and make the JSON shorter than nanoseconds would.
 const MICROSECOND: u64 = 1_000;
 /// A flag in the end code of a hold: the library renewed the lease in the background.
 const RENEWED: u64 = 4;
@@ -27,8 +27,8 @@ struct Data<'a> {
     /// For each holder, the client and the task.
     who: Vec<u16>,
     rows: Vec<RowData>,
-    /// For each overlap, six numbers: row, index in the findings, start, duration, and the start
-    /// and duration of both holds together.
+    /// For each overlap, six numbers: row, index in the findings, start and duration of the
+    /// overlap, and start and duration of the span that covers both holds.
     overlaps: Vec<u64>,
 }
 

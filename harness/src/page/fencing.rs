@@ -44,7 +44,7 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     out.raw("</section>\n");
 }
 
-/// Writes how many violations of fencing are not findings, and why.
+/// Writes the number of fencing violations that are not findings, and the reason.
 fn excused(out: &mut Html, run: &Run, refused: u64) {
     if refused > 0 {
         out.put(format_args!(

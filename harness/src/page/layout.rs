@@ -78,7 +78,8 @@ fn targets<'a>(faults: &'a [Fault], nemeses: &[Nemesis<'_>]) -> Vec<Target<'a>> 
         .collect()
 }
 
-/// Sorts nodes before other targets, and `node 2` before `node 10`.
+/// Returns the sort key of a target. Nodes come before other targets, and `node 2` before
+/// `node 10`.
 fn order(target: &str) -> (Reverse<bool>, &str, u64, &str) {
     let name = target.trim_end_matches(|char: char| char.is_ascii_digit());
     let number = target[name.len()..].parse().unwrap_or(u64::MAX);

@@ -108,7 +108,8 @@ pub enum Event {
     /// the nodes, and a second round if the fencing token must be confirmed.
     ///
     /// While an acquire waits, an attempt may contact a single node first. If that node refuses, the client neither
-    /// counts the attempt nor emits this event.
+    /// counts the attempt nor emits this event. This event is also not emitted if the acquire is dropped during the
+    /// attempt.
     #[non_exhaustive]
     AttemptFinished {
         /// The lock to acquire.
@@ -211,8 +212,9 @@ pub enum Event {
     /// Emitted when the client detects that a lease was lost, once per lost lease. A lease is lost if it ends before
     /// its holder releases it.
     ///
-    /// If the lease is renewed in the background or a task awaits the loss, the client detects the loss immediately.
-    /// Otherwise, the client detects the loss at the next extension or at the release.
+    /// If the lease is renewed in the background or a task awaits the loss, the client detects the loss as described at
+    /// [`LeaseRef::lost`](crate::LeaseRef::lost). Otherwise, the client detects the loss at the next extension or at
+    /// the release.
     #[non_exhaustive]
     LeaseLost {
         /// The lost lock.

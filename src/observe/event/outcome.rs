@@ -35,8 +35,8 @@ pub enum AttemptOutcome {
     Won,
     /// The attempt did not acquire the lock.
     Refused,
-    /// The client abandoned the attempt because the acquire's future was not polled in time, or because the client was
-    /// closed.
+    /// The client abandoned the attempt because the client was closed, or because the runtime of its connections ended.
+    /// If the runtime ended, the acquire starts a new attempt.
     Abandoned,
 }
 

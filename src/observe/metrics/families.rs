@@ -95,7 +95,7 @@ impl Family {
 
     pub(super) fn gauge(&self, recorder: &dyn Recorder, labels: &[Label]) -> Gauge {
         let gauge = recorder.register_gauge(&self.key(labels), &METADATA);
-        // A new gauge is exported as 0 instead of missing. `set(0.0)` would erase the contributions of other clients.
+        // Makes recorders export a new gauge as 0. `set(0.0)` would erase the contributions of other clients.
         gauge.increment(0.0);
         gauge
     }

@@ -1,8 +1,8 @@
 //! Metrics of a client for the `metrics` crate.
 //!
 //! docs/METRICS.md lists the metrics. [`Metrics`] is an [`Observer`] that updates all of them. It creates the metric
-//! handles with the client, or when a class of locks is first used. Handling an event therefore only requires a lookup
-//! of the class or the node.
+//! handles when the client is built, or when a class of locks is first used. Handling an event therefore only requires
+//! a lookup of the class or the node.
 
 mod classes;
 mod families;

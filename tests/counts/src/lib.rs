@@ -26,7 +26,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// Held by a [`Fixture`], so that only one can exist at a time.
 static IN_USE: Mutex<()> = Mutex::new(());
 
-/// Longer than any test, even on a slow machine, so that no lease is renewed.
+/// A TTL so long that no lease is renewed during a test, even on a slow machine.
 const TTL: Duration = Duration::from_hours(1);
 
 /// Five Redis nodes, a client, and the client's runtime.

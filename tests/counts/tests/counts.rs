@@ -75,8 +75,8 @@ fn concurrent_cycles_share_system_calls() {
     assert_bounds(&Fixture::counting_calls(), &bounds, try_acquire, |cost| cost.calls);
 }
 
-/// Checks that tasks share system calls, even on several threads. Callers whose replies arrive together also send their
-/// next commands together.
+/// Checks that tasks share system calls, even on several threads. Callers whose replies arrive at the same time also
+/// send their next commands at the same time.
 #[test]
 fn spawned_tasks_share_system_calls() {
     let fixture = Fixture::counting_calls_on_two_threads();

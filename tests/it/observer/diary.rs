@@ -23,8 +23,8 @@ fn quorum_of(report: Option<&Report>) -> &'static str {
 }
 
 impl Diary {
-    /// Makes this observer call `redlock` at each event. The call deadlocks if the client emits an event while it holds
-    /// its mutex.
+    /// Makes this observer call `redlock` at each event. The call deadlocks if the client holds its own mutex while it
+    /// emits the event.
     pub(super) fn call_at_each_event(&self, redlock: &Redlock) {
         assert!(self.client.set(redlock.clone()).is_ok(), "set once");
     }

@@ -11,8 +11,8 @@ const CHILD: &[&str] = &["--ignored", "--exact", "processes::drawing::drawer", "
 
 const COUNTER_CHANGER: &str = "counter_changer";
 
-/// A client that increments the counters of two nodes each time it holds the lock. An acquire that failed after it had
-/// raised some counters leaves such increments.
+/// A client that increments the counters of two nodes each time it holds the lock. Acquires that fail after raising
+/// some of the counters have the same effect.
 struct CounterChanger {
     ours: LibraryClient,
     nodes: Vec<MultiplexedConnection>,
@@ -63,8 +63,8 @@ async fn drawer() {
     }
 }
 
-/// Returns the share of tokens that were confirmed in the first round. The benchmarks measure this share on an idle
-/// machine.
+/// Measures the share of tokens that are confirmed in the first round. On a busy machine, this share can differ from
+/// the result of the benchmarks, which run on an idle machine.
 fn share_at_once(contender: &str, apart_ms: u64) -> f64 {
     let (apart, hold, lasting) = (ms(apart_ms), ms(1), ms(3_000));
     let turns = Setup::new(CHILD).run_processes(&Scenario { contender, apart, hold, lasting });

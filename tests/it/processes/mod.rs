@@ -12,8 +12,8 @@ use work::{Scenario, percentile};
 /// The arguments with which this program runs as a child.
 const CHILD: &[&str] = &["--ignored", "--exact", "processes::worker", "--nocapture"];
 
-/// The limit of the 99th percentile of the waiting times, in fair shares. On an idle machine, the benchmarks measure
-/// about 2.
+/// The maximum 99th percentile of the waiting times, as a multiple of the fair share. On an idle machine, the
+/// benchmarks measure about 2.
 const MAX_UNFAIRNESS: f64 = 6.0;
 
 #[tokio::test]

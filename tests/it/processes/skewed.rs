@@ -19,7 +19,7 @@ const SERVER: &str = "QUORLOCK_SKEWED_BOARD";
 
 const PROCESSES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
-/// The time limit of a run that fails. A run that succeeds takes less time, even on a busy machine.
+/// The time after which a wait fails the run. It is longer than any wait of a successful run, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) const LIBRARY: &str = "library";
@@ -45,7 +45,7 @@ pub(crate) struct Assignment {
     key: String,
     hold: Duration,
     lasting: Duration,
-    /// The difference by which the child's wall clock is ahead of the machine's clock.
+    /// How far the child's wall clock is ahead of the machine's clock.
     ahead: Duration,
 }
 
@@ -168,7 +168,7 @@ impl Assignment {
 }
 
 impl Setup {
-    /// Creates a set-up. A child is this program with the arguments `args`, with which it only executes its
+    /// Creates a set-up. `args` are the arguments that make this program run as a child, which only executes its
     /// [`Assignment`].
     pub(crate) fn new(args: &'static [&'static str]) -> Self {
         let scenarios = Cell::new(0);

@@ -22,7 +22,7 @@ const BOARD: &str = "QUORLOCK_BOARD";
 /// The time after which a child's acquire has certainly been refused and waits for a notification from the nodes.
 const WAITER_SETTLE_TIME: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(1);
-/// The time limit of waits in a run that fails. A run that succeeds takes less time, even on a busy machine.
+/// The time after which a wait fails the run. It is longer than any wait of a successful run, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Scenario {
@@ -71,7 +71,7 @@ pub(crate) async fn work() -> bool {
     true
 }
 
-/// Creates a client whose timeouts a busy machine does not exceed.
+/// Creates a client whose timeouts are long enough for a busy machine.
 fn client(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Redlock {
     let builder = Redlock::builder().nodes(nodes).node_timeout(Duration::from_secs(5));
     builder.ttl(Duration::from_secs(30)).wait(LIMIT).build().expect("valid settings")
@@ -131,7 +131,7 @@ async fn acquire_after_parent(redlock: &Redlock, mut board: MultiplexedConnectio
 }
 
 impl Scenario {
-    /// Creates a scenario. A child is this program with the arguments `args`, with which it only calls [`work`].
+    /// Creates a scenario. `args` are the arguments that make this program run as a child, which only calls [`work`].
     pub(crate) fn new(args: &'static [&'static str]) -> Self {
         Self { cluster: Cluster::start(5), board: Server::start(), args }
     }
@@ -226,9 +226,9 @@ fn lock_commands(node: &Server) -> u64 {
 }
 
 impl Measurements {
-    /// Returns the mean waiting time if all tasks waited in a single queue without other delays. In such a queue, a
-    /// task waits for one turn of every task, and a turn takes the mean time between acquires of this run. All tasks
-    /// compete all the time, except in the first and last wait of each task.
+    /// Returns the mean waiting time that would result if all tasks waited in a single queue without other delays. In
+    /// such a queue, a task waits for one turn of every task, and a turn takes the mean time between two acquires of
+    /// this run. All tasks compete continuously, except in the first and last wait of each task.
     pub(crate) fn fair_share(&self) -> Duration {
         let first = self.turns.iter().map(|turn| turn.at).min().expect("a turn");
         let last = self.turns.iter().map(|turn| turn.at).max().expect("a turn");

@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 /// A time limit much longer than `close()` ever takes.
 pub(super) const LONG: Duration = Duration::from_mins(2);
 
-/// Bound on a `close()` that fails because a node does not confirm its releases. Long enough for the other nodes to
-/// confirm theirs on a busy machine.
+/// The time limit of a `close()` that fails because a node does not confirm its releases. The limit is long enough for
+/// the other nodes to confirm their releases on a busy machine.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
 
 fn tasks() -> usize {

@@ -32,11 +32,12 @@ const COMMANDS: [&str; 19] = [
     "time",
 ];
 
-/// A TTL short enough to wait for, but longer than the operations of a lease in this test.
+/// A TTL that is short enough for the test to wait until keys expire, but longer than the operations of a lease take.
 const TTL: Duration = ms(12_000);
 
-/// The limit of commands per second over all clients. A higher rate would mean that a client retries in a loop without
-/// a pause. Clients repeat refused releases about twice per second, and each release runs a script of several commands.
+/// The maximum number of commands per second, summed over all clients. A higher rate would mean that a client retries
+/// in a loop without a pause. Clients repeat refused releases about twice per second, and each release runs a script of
+/// several commands.
 const MAX_PER_SECOND: u64 = 2_000;
 
 fn user(command: &str) -> String {

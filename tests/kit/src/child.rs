@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 ///
 /// The process leads its own process group, so a Ctrl-C in the terminal does not reach it. The
 /// reaper ends the process instead. The program should also exit at the end of its standard input,
-/// which covers the moment before the reaper knows the process.
+/// in case the test ends before the process is reported to the reaper.
 ///
 /// Dropping a `Child` kills the process, even if the process is stopped.
 #[derive(Debug)]

@@ -87,8 +87,8 @@ impl Clock {
     #[track_caller]
     pub(crate) fn assert_followed_by(process: u32, dir: &Path) {
         let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-        // The path is the last field of a mapping. If the file or the list is missing, no line
-        // matches.
+        // The path is the last field of a mapping. If the control file is not mapped, or the
+        // mappings cannot be read, no line matches.
         let control = format!("{}/{CONTROL}", dir.display());
         assert!(
             maps.lines().any(|line| line.ends_with(&control)),

@@ -147,7 +147,7 @@ impl Connection {
         }
     }
 
-    /// Closes both sides in order, with FIN.
+    /// Closes both sides gracefully, with FIN.
     pub(crate) fn close(self, buffer: &mut [u8]) {
         for mut socket in [Some(&self.client), self.server()].into_iter().flatten() {
             // Closing a socket with unread bytes would send a reset, so the bytes are read first. A

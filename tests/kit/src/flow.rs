@@ -70,7 +70,7 @@ pub(crate) struct Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
     Open,
-    /// The socket did not accept bytes at the last write.
+    /// The socket accepted no bytes on the last write, but may accept bytes later.
     Full,
     /// The socket will never accept bytes again.
     Gone,
@@ -209,7 +209,7 @@ impl Flow {
     }
 
     fn push(&mut self, content: Content, direction: &DirectionState) {
-        // A shorter delay does not reorder data, because the first chunk blocks the others.
+        // A shorter delay does not reorder data, because each chunk blocks the chunks behind it.
         let due = Instant::now() + direction.delay;
         self.queue.push_back(QueuedChunk { due, content });
     }

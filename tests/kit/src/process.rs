@@ -16,8 +16,8 @@ use crate::{eventually, reaper};
 
 /// Shell script that each child runs first. It waits for a line from the test process, and then
 /// replaces itself with the program. The test process writes the line after it has reported the
-/// child to the reaper. If the test process is killed before that, `read` reaches the end of its
-/// input, and the shell exits.
+/// child to the reaper. If the test process is killed before it writes the line, `read` reaches the
+/// end of its input, and the shell exits.
 const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
 
 const SIGNAL_LIMIT: Duration = Duration::from_secs(20);
@@ -129,9 +129,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The order matters. The kill is first, so that the process does not remain if this process
-        // ends in between. The process is removed from the reaper's list before it is reaped,
-        // because its ID can be reused after that.
+        // The order matters. The child is killed first, so that it does not remain if this process
+        // ends before the next steps. The child is removed from the reaper's list before it is
+        // reaped, because its ID can be reused afterwards.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         reaper::forget_process(self.id());
         let _ = self.child.wait();

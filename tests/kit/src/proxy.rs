@@ -130,7 +130,7 @@ impl Proxy {
         self.run(Relay::reset);
     }
 
-    /// Closes both sides of all connections in order (FIN). Data in transit is lost. New
+    /// Closes both sides of all connections gracefully (FIN). Data in transit is lost. New
     /// connections work.
     pub fn close(&self) {
         self.run(Relay::close);

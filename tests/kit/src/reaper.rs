@@ -21,9 +21,9 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// The reaper's program. Its input lines are `+ pid N`, `- pid N`, `+ dir PATH` and `- dir PATH`.
-/// The positional parameters of the shell contain the list. Each listed process leads a group, so
-/// `kill -9 -N` also ends its children. The reaper removes only directories with a name of
-/// [`crate::scratch`].
+/// The shell's positional parameters hold the list of processes and directories. Each listed
+/// process leads a group, so `kill -9 -N` also ends its children. The reaper removes only
+/// directories whose names have the form that [`crate::scratch`] creates.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r sign kind name; do

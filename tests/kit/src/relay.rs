@@ -77,9 +77,9 @@ impl Relay {
             self.deliver();
             let ready = self.poll_sockets();
             self.read(&ready);
-            // Commands are executed after the read, which uses the connections that existed before
-            // the wait, and before the next delivery. A fault therefore also applies to data that
-            // was read just before the fault was requested.
+            // Commands are executed after the read, because the read uses the indices that the
+            // connections had before the wait. They are executed before the next delivery, so that
+            // a fault also applies to data that was read just before the fault was requested.
             self.run_commands();
         }
         self.close();

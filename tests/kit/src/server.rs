@@ -105,8 +105,8 @@ impl Server {
         format!("redis://{}", self.addr())
     }
 
-    /// Returns the URL `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the last user
-    /// of [`ServerBuilder::user`]. The URL for [`ServerBuilder::password`] has no name.
+    /// Returns the URL `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the user that
+    /// [`ServerBuilder::user`] added last. The URL for [`ServerBuilder::password`] has no name.
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! Checks a `Cluster`: its servers are independent, share their settings, and are inspected
-//! together.
+//! Checks a `Cluster`: its servers are independent, share their settings, and can be inspected as a
+//! group.
 
 use std::time::Duration;
 

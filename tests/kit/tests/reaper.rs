@@ -20,7 +20,7 @@ const HELPER: &str = "QUORLOCK_KIT_HELPER";
 /// The prefix of the lines in which the helper prints the process IDs of its servers.
 const PID: &str = "server process ";
 const READY: &str = "helper is ready";
-/// The time limit of a failing test, long enough for a busy machine.
+/// The time after which a waiting test fails. It is long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// The program of the helper process. Has no effect unless the variable [`HELPER`] is set.
@@ -127,7 +127,7 @@ impl Helper {
 /// Returns true if the process exists and has not ended.
 fn exists(pid: u32) -> bool {
     if cfg!(target_os = "linux") {
-        // An ended process may still be waiting until process 1 reaps it.
+        // An ended process remains a zombie until process 1 reaps it.
         stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
     } else {
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -196,7 +196,7 @@ fn process_killed_while_starting_servers_is_cleaned_up() {
         eventually(LIMIT, "no process is left in the helper's directories", || {
             processes_in(helper.temp.path()).is_empty()
         });
-        // If the helper had not reported a directory to the reaper, that directory is still empty.
+        // A directory that the helper had not yet reported to the reaper remains, but is empty.
         eventually(LIMIT, "all directories with files in them are removed", || {
             let dirs = names_in(helper.temp.path());
             dirs.iter().all(|dir| {

@@ -8,7 +8,7 @@ use rustix::process::{Pid, test_kill_process};
 
 /// The environment variable that contains the child's task. It is set only for the child.
 const WORK: &str = "QUORLOCK_KIT_CHILD";
-/// The time limit of a failing test, long enough for a busy machine.
+/// The time after which a waiting test fails. It is long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kit::{Server, TlsFiles, eventually};
 use redis::Value;
 
-/// The time limit of a failing test, long enough for a busy machine.
+/// The time after which a waiting test fails. It is long enough for a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 /// How long a test waits to check that no reply arrives.
 const QUIET: Duration = Duration::from_millis(200);

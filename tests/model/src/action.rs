@@ -32,7 +32,7 @@ pub(crate) enum Action {
     /// A node crashes and loses its keys.
     Crash(usize),
     Restart(usize),
-    /// A client connects to a node. It had no connection to that node before.
+    /// A client connects to a node to which it has no connection.
     Connect(usize, usize),
     AssumeUnreachable(usize, usize),
 }

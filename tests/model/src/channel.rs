@@ -19,8 +19,8 @@ pub(crate) struct Request {
 
 /// The grant of one node in the client's current round.
 ///
-/// The model has no refusals. A client may abandon an attempt at any time, not only after a
-/// refusal, and a lost refusal has no effect.
+/// The model has no refusals, because they enable no further behaviour: a client may abandon an
+/// attempt at any time anyway, and a lost refusal has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrantState {
     None,

@@ -200,8 +200,8 @@ impl Memory {
         }
     }
 
-    /// Records the client's first connection to `node`. The reported uptime is a second too long,
-    /// because servers can make this error.
+    /// Records the client's first connection to `node`. The reported uptime is one second too long,
+    /// which is the largest error that the guard allows for.
     fn record_first(&mut self, node: usize, age: u16, at: Time) {
         record_set_up(&mut self.quarantine, node, 0, age + 1, at);
     }

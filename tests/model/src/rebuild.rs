@@ -1,6 +1,5 @@
-//! Checks that the quarantine that the model rebuilds from a state equals a quarantine that is fed
-//! directly. The check covers all short histories of events, and compares the quarantines after
-//! each event.
+//! Compares the quarantine that the model rebuilds from a state with a quarantine that receives the
+//! events directly. The comparison covers all short histories of events.
 
 use crate::NODES;
 use crate::memory::{Contact, Memory, NodeView, TICK, exclusion_of, new_quarantine, record_set_up};
@@ -21,8 +20,8 @@ struct Knowledge {
     views: [NodeView; NODES],
 }
 
-/// Compares the two quarantines after every history of at most `events` events. Returns the number
-/// of histories.
+/// Compares the rebuilt quarantine with a directly fed one, after every history of at most `events`
+/// events. Returns the number of histories.
 ///
 /// # Errors
 /// Returns the first history after which the quarantines disagree about whether a node's grants
@@ -96,7 +95,8 @@ impl Knowledge {
     }
 }
 
-/// Feeds `history` to a quarantine directly. Returns for each node whether its grants count.
+/// Feeds `history` to a quarantine directly. Returns, for each node, true if the node's grants
+/// count.
 fn direct_counts(guard: GuardPromises, history: &[Event]) -> [bool; NODES] {
     let mut quarantine = new_quarantine(guard);
     // The age of an old node is well above the quarantine period.

@@ -1,4 +1,4 @@
-//! The states found so far, in order of discovery. Each state has a predecessor.
+//! The states found so far, in order of discovery, each with the state from which it was reached.
 
 use std::hash::{Hash, Hasher};
 

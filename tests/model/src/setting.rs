@@ -31,8 +31,8 @@ pub enum CountingRule {
 pub struct GuardPromises {
     /// The rule that selects the nodes whose grants do not count towards a quorum.
     pub rule: CountingRule,
-    /// The number of ticks for which the grants of these nodes do not count. Every key expires
-    /// within this period.
+    /// The number of ticks for which the grants of a node do not count, if `rule` selects the node.
+    /// The guard is safe only if every key expires within this period.
     pub quarantine_period: u8,
     /// Whether client B has never connected to a node before. Otherwise, B has known all nodes for
     /// longer than the quarantine period.

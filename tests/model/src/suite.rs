@@ -25,8 +25,8 @@ pub struct SearchReport {
     pub goals: Vec<(&'static str, Option<usize>)>,
 }
 
-/// Returns the settings within the safety guarantee. No machine can search all bounds at their
-/// widest, so each setting widens different bounds.
+/// Returns the settings within the safety guarantee. A search with all bounds at their widest is
+/// infeasible, so each setting widens different bounds.
 pub fn safe_settings() -> [Setting; 8] {
     [
         Setting { name: "two clients, two attempts each, crashes", ..SAFE },
@@ -180,8 +180,8 @@ fn search_with<const C: usize, const K: usize>(setting: &Setting) -> SearchRepor
     }
 }
 
-/// Returns conditions that some state must satisfy. If no state does, the setting is too narrow to
-/// prove anything.
+/// Returns conditions, each of which at least one state must satisfy. If no state satisfies one of
+/// the conditions, the setting is too narrow to prove anything.
 fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> {
     let mut goals: Vec<Query<C, K>> =
         vec![("a client holds the lock", |setting, state| state.holders(setting) == 1)];

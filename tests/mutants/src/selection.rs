@@ -36,7 +36,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Returns the selected elements of `all`, in their order.
+    /// Returns the selected elements of `all`, in their original order.
     pub fn of<T>(&self, all: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
         let named = all.into_iter().filter(|one| name(one).contains(&self.pattern));
         let parts = (0..PARTS).cycle();

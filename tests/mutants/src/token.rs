@@ -25,7 +25,7 @@ impl Language {
     }
 }
 
-/// A token of a text.
+/// A lexical token of Rust or Lua code, with its position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
     /// The text of the token.

@@ -37,8 +37,8 @@ impl Scenario {
 
     /// Returns how long a client may ignore a node's vote after learning that the node has
     /// restarted. The time includes a margin for reports that are checked late. In a new
-    /// deployment, it is zero. Returns `None` for no limit if the nodes forbid `INFO`, because
-    /// every lost connection may then be a restart.
+    /// deployment, it is zero. If the nodes forbid `INFO`, returns `None`, which means no limit,
+    /// because every lost connection may then be a restart.
     pub(crate) fn withheld_for(&self) -> Option<Instant> {
         let longest = if self.mode.is_new_deployment() { 0 } else { 3 * self.quarantine_period() };
         (!self.forbids_info).then_some(longest)

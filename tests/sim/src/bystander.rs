@@ -127,8 +127,8 @@ impl Worker {
 }
 
 impl Core {
-    /// Returns true if a majority of the nodes keeps its connections open. Single attempts on other
-    /// locks must then succeed.
+    /// Returns true if a majority of the nodes keeps its connections open. A single attempt to
+    /// acquire an unaffected lock must then succeed.
     fn spares_single_attempts(&self) -> bool {
         let closing = self.nodes.iter().filter(|node| node.closing.is_some()).count();
         2 * closing < self.nodes.len()

@@ -136,7 +136,7 @@ pub(crate) enum End {
 }
 
 /// The probability of each kind of call in a run, per thousand. Many probabilities are often zero,
-/// so that a run tests the interaction of few features.
+/// so that each run tests the interaction of only a few features.
 pub(crate) struct CallMix {
     fenced: bool,
     sets: u64,

@@ -152,7 +152,7 @@ impl CheckerState {
     }
 
     /// Records that the holder of lease `id` no longer relies on it. Returns the lease, or `None`
-    /// if its process has ended.
+    /// if the holder's process has ended.
     pub(crate) fn end(&mut self, id: HeldId) -> Option<LeaseRef> {
         let of_it = |all: &mut Vec<Held>| all.extract_if(.., |held| held.id == id).last();
         self.held.values_mut().filter_map(of_it).last().map(|held| held.lease)
@@ -242,7 +242,7 @@ impl CheckerState {
                 "r{resource}: a task read {} writes, but there are {}",
                 read.writes, stored.writes
             );
-            // Tokens order the writes of leases that overlap. These tokens may be equal once
+            // If leases may overlap, only their tokens order the writes. Tokens can be equal once
             // counters are lost.
             if self.mode.is_exclusive() || !self.ledger.has_forgotten() {
                 self.violated(Rule::Updates, how);

@@ -1,7 +1,7 @@
 //! Simulated clocks of machines. Each clock runs at its own rate, and can stop or step.
 
-/// Simulated time in nanoseconds since the start of the run. Clients and nodes see only their own
-/// clocks, which deviate from simulated time.
+/// A point in simulated time, in nanoseconds since the start of the run, or a duration in
+/// nanoseconds. Clients and nodes see only their own clocks, which deviate from simulated time.
 pub(crate) type Instant = u64;
 
 pub(crate) const US: u64 = 1_000;

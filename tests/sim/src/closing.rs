@@ -39,13 +39,13 @@ pub(crate) struct Closing {
 #[allow(clippy::struct_excessive_bools)] // Each is an option of the call.
 pub(crate) struct ClosingCall {
     which: usize,
-    /// Whether the call acquires all locks with `PREFIX` together, in a single acquire.
+    /// Whether the call acquires all locks with `PREFIX` in a single acquire.
     is_set: bool,
     wait: Option<Instant>,
     lasting: Instant,
     is_extended: bool,
     is_dropped: bool,
-    /// Whether another client makes the call. That client is closed at the end.
+    /// Whether a separate client makes the call and is closed at the end of the call.
     by_another: bool,
 }
 

@@ -123,8 +123,9 @@ impl Core {
         if number < *token {
             return Some(format!("the counter is {number}, below the released token {token}"));
         }
-        // The client's clock and the node's clock may each deviate by 1 %. The client's clock
-        // measures one half of the time.
+        // A release leaves the counter unchanged while less than half of the counter's ttl has
+        // passed by the client's clock. The clocks of the client and the node may each deviate by
+        // 1 %.
         let least = at + self.token_ttl / 2 - self.token_ttl / 50;
         let ends = self.now.saturating_add(left);
         (ends + 20 * MS < least).then(|| {

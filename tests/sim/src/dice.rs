@@ -3,7 +3,8 @@
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
-/// A random number generator with the same output on every platform and in every version.
+/// A random number generator whose output is the same on every platform and with every version of
+/// `rand`.
 pub(crate) struct Dice(Xoshiro256PlusPlus);
 
 impl Dice {

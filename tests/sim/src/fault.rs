@@ -26,13 +26,13 @@ pub(crate) enum Fault {
     Enlarge { node: usize, which: usize, kilobytes: usize },
     /// The node sends `kilobytes` of pushes over each connection.
     Flood { node: usize, kilobytes: usize },
-    /// The node replies to every command with an error.
+    /// The node replies to some or all commands with an error, which depends on `kind`.
     Trouble { node: usize, kind: usize },
     /// The node's clock steps by `by` nanoseconds.
     Jump { node: usize, by: i64 },
-    /// The node's clock steps by `by` nanoseconds. If a client could miss the step, it is postponed
-    /// until all clients have read the clock since the last step. This concerns short steps, and
-    /// steps against the direction of the last one.
+    /// The node's clock steps by `by` nanoseconds. A step that clients could miss is postponed
+    /// until all of them have read the clock since the previous step. Clients could miss a step
+    /// that is short or has the opposite direction of the previous step.
     Step { node: usize, by: i64 },
     /// The node loses a lock's key before the key expires.
     LoseKey { node: usize, resource: usize },
@@ -48,7 +48,7 @@ pub(crate) enum Fault {
     Block { process: usize, node: usize },
     /// No packet passes between the process and any node.
     Isolate { process: usize },
-    /// The process is stopped, but its clock continues.
+    /// The process is stopped. Its clock continues, except in the mode [`Outside::Standstill`].
     Stop { process: usize },
     /// A blocking task occupies one runtime of the process.
     BlockRuntime { process: usize, runtime: usize },
@@ -65,7 +65,7 @@ pub(crate) struct Planner<'a> {
 }
 
 /// Draws the faults of a run. Each kind is absent from many runs, so that a run shows the effects
-/// of few kinds.
+/// of only a few kinds.
 pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan> {
     let mut planner = Planner { scenario, dice, plan: Vec::new() };
     if scenario.mode.is_new_deployment() {
@@ -188,7 +188,7 @@ impl Planner<'_> {
             2 if !mode.is_about_tokens() && !is_witness => {
                 Fault::Crash { node, is_silent, forgets: true }
             }
-            // The simulation knows when a client has read a clock only while nodes reply to `TIME`.
+            // If nodes do not reply to `TIME`, the simulation cannot know when clients read clocks.
             3 if !mode.has_steps() && !is_witness => Fault::Trouble { node, kind: dice.index(8) },
             // A backward step lengthens the life of keys.
             4 if mode.is_exclusive() && !mode.has_steps() => {
@@ -219,7 +219,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Plans the faults outside the guarantee that the mode adds to the common faults.
+    /// Plans the faults that the mode adds to the common faults. They are outside the guarantee.
     fn plan_outside(&mut self) {
         let Mode::Outside(outside) = self.scenario.mode else { return };
         for _ in 0..self.dice.between(1, 7) {

@@ -6,11 +6,12 @@ use crate::mode::{Hint, Mode};
 use crate::shared::Core;
 use crate::worker::name;
 
-/// A wall clock so far in the future that clients derive no minimum token from it: its microseconds
-/// reach 2^52. In nanoseconds since 1970.
+/// A wall clock reading, in nanoseconds since 1970, that is too far in the future for clients to
+/// derive a minimum token from it. In microseconds, it exceeds 2^52.
 const NO_HINT: u64 = 5_000_000_000 * S;
 
-/// The reading of correct wall clocks at the start of the run, in nanoseconds since 1970.
+/// The lowest reading of a node's wall clock at the start of the run, in nanoseconds since 1970.
+/// The wall clocks of clients show about 100 s more.
 pub(crate) const EPOCH: u64 = 1_700_000_000 * S;
 
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ pub(crate) struct Fencing {
     /// Whether all locks have fencing tokens.
     pub(crate) is_on: bool,
     hints: bool,
-    /// The maximum error of a client's wall clock, in either direction.
+    /// The maximum error of a client's wall clock in either direction: a duration, in nanoseconds.
     skew: Instant,
     pub(crate) wall_jump: Instant,
     /// The upper limit of the counters' initial values.
@@ -50,7 +51,8 @@ impl Fencing {
         }
     }
 
-    /// Returns true if clients derive minimum tokens from wall clocks that are never set.
+    /// Returns true if clients derive minimum tokens from their wall clocks, and no wall clock
+    /// jumps.
     pub(crate) fn trusts_wall_clocks(&self) -> bool {
         self.hints && self.wall_jump == 0
     }

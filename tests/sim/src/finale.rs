@@ -14,7 +14,8 @@ use std::time::Duration;
 pub(crate) type Ending = BoxFuture<'static, ()>;
 
 impl Worker {
-    /// Acquires every resource once, and checks that no operation is pending afterwards. Must be
+    /// Acquires and releases every resource once, and then waits until pending releases are
+    /// delivered. After failovers, also checks that the client uses every node again. Must be
     /// called after all faults have ended.
     pub(crate) fn finish(self, resources: usize, longest_wait: Instant, rest: Instant) -> Ending {
         Box::pin(async move {
@@ -83,7 +84,8 @@ impl Worker {
     }
 
     /// Checks that a closed client has no alarms once its tasks have ended. Waits first, because a
-    /// task that is connecting, or pausing between two attempts, notices the close only afterwards.
+    /// task notices the close only after the current connection attempt, or after the pause between
+    /// two attempts.
     pub(crate) async fn check_alarms(&self, begun: Instant) {
         let pause = S.max(nanos(self.times.connect_timeout));
         self.sleep(pause + self.slack).await;

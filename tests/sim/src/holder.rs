@@ -82,7 +82,7 @@ impl Worker {
         id
     }
 
-    /// Waits for the end of the lease, and checks that the library reports the end in time.
+    /// Waits for the end of the lease, and checks that the library reports the end promptly.
     async fn watch(&self, lease: LeaseRef) {
         let mut ended = pin!(lease.ended());
         loop {
@@ -105,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// Waits for `endangered()`, and checks that it resolves neither late nor early.
+    /// Waits for `endangered()`, and checks that it resolves neither too late nor too early.
     async fn watch_margin(&self, lease: LeaseRef, margin: Duration) {
         let allowed = |since| self.slack + 2 * self.stalled_since(since) + 5 * MS;
         let mut endangered = pin!(lease.endangered(margin));
@@ -322,7 +322,8 @@ impl Worker {
     }
 }
 
-/// A task's reliance on a lease. Dropping this value ends the reliance.
+/// A task's reliance on a lease. Until this value is dropped, the checker counts the task as a
+/// holder.
 pub(crate) struct Reliance<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) id: HeldId,

@@ -16,7 +16,7 @@ impl Worker {
         ttl_ms: u64,
     ) -> Vec<(usize, Commit)> {
         let Some(token) = lease.token().map(quorlock::FencingToken::get) else { return Vec::new() };
-        // The acquire of a valid lease started within the lease's ttl, by clocks that may be slow.
+        // The acquire of a valid lease started at most one ttl ago, by a clock that may be slow.
         let age = lease.is_valid().then_some(ttl_ms * MS / 50 * 51 + 20 * MS);
         let value = lease.value();
         let core = self.shared.lock();

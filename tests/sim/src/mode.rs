@@ -10,7 +10,7 @@ pub enum Mode {
     /// exclusion, the time limits of all calls, and the cleanup.
     Promise,
     /// Healthy nodes and a healthy network. Runtimes are shut down or blocked, processes are
-    /// stopped, and tasks are delayed. Nevertheless, released locks must be free at once.
+    /// stopped, and tasks are delayed. Nevertheless, released locks must be free immediately.
     Quiet,
     /// Healthy nodes and a healthy network, except for short outages of all nodes. Leases with
     /// auto-extension must survive the outages.
@@ -25,8 +25,8 @@ pub enum Mode {
     /// Steps of the nodes' clocks, after every client has read the clocks. The run checks mutual
     /// exclusion.
     Stepped(Stepped),
-    /// One kind of node fault, which lasts for minutes. Clients acquire, hold and release locks
-    /// that the fault must not affect.
+    /// One kind of node fault, for 40 s to 5 min. Clients acquire, hold and release locks that the
+    /// fault must not affect.
     Single(Single),
     /// 100 clients that wait for one lock, without faults.
     ManyWaiters,
@@ -41,12 +41,12 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded {
     /// The restart guard is `Observed`. Every client has connected to every node before the first
-    /// restart. Any number of nodes restarts.
+    /// restart. Any number of nodes may restart.
     Observed,
     /// The restart guard is `Observed`, and new clients start. A fixed minority of the nodes
     /// restarts repeatedly.
     Minority,
-    /// The restart guard is `Strict`, and new clients start. Any number of nodes restarts.
+    /// The restart guard is `Strict`, and new clients start. Any number of nodes may restart.
     Strict,
     /// The restart guard is `Observed`, and new clients start. Nodes restart one after the other,
     /// but at least one node never restarts. Every new client can reach that node.
@@ -67,7 +67,7 @@ pub enum Stepped {
     Restarts,
 }
 
-/// The only kind of fault in a run. The fault lasts for minutes.
+/// The only kind of fault in a run. Faults occur for 40 s to 5 min.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Single {
     /// Masters of a minority of the nodes become replicas. Later, each replica becomes a master
@@ -205,21 +205,21 @@ impl Mode {
         match rule {
             Rule::Exclusion | Rule::Adopted => self.is_exclusive(),
             Rule::Updates | Rule::Tokens | Rule::Counters | Rule::Liveness => self.is_promised(),
-            // Without a guarantee, clients do not finish with the last acquires.
+            // In modes without a guarantee, clients skip the final acquires.
             Rule::Closes | Rule::NoKeys | Rule::NoPendingWork | Rule::NoTasks | Rule::NoAlarms => {
                 self.is_promised()
             }
             Rule::NotLost => self.keeps_all_data(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
             Rule::Renewed => self == Self::Outages,
-            // The client's clock measures this limit.
+            // Clients measure this limit with their own clocks, which may stop in these modes.
             Rule::ClocksRead => !matches!(self, Self::Outside(_)),
             _ => true,
         }
     }
 
-    /// Returns true if nodes keep all relevant data and clocks do not step. All rules apply to such
-    /// a mode.
+    /// Returns true if nodes keep each key until it expires, and their clocks never step forward. A
+    /// valid lease then never loses its quorum.
     pub(crate) fn keeps_all_data(self) -> bool {
         let is_kept = matches!(self, Self::Single(single) if single != Single::Failover);
         is_kept || matches!(self, Self::Promise | Self::Quiet | Self::Outages | Self::ManyWaiters)

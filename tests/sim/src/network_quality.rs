@@ -8,10 +8,10 @@ use crate::mode::Mode;
 pub(crate) struct NetworkQuality {
     /// The minimum and maximum delay of a normal packet.
     pub(crate) delay: (Instant, Instant),
-    /// The number of slow packets per thousand. A slow packet takes up to `longest_delay`. `breaks`
-    /// is the number of packets per thousand that break their connection.
+    /// The number of slow packets per thousand. A slow packet takes up to `longest_delay`.
     pub(crate) slow: u64,
     pub(crate) longest_delay: Instant,
+    /// How many of a thousand writes by clients break the connection.
     pub(crate) breaks: u64,
     /// How many of a thousand broken connections deliver their remaining packets late. The other
     /// broken connections lose them.

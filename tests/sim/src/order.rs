@@ -25,12 +25,14 @@ enum Effect {
     Releases,
 }
 
-/// The values of locks that were released, by connection and by node.
+/// Tracks the commands that clients send for locks, to detect commands in the wrong order (I8).
 #[derive(Default)]
 pub(crate) struct Order {
+    /// The values of released locks, each with a connection on which the release was sent.
     by_connection: BTreeSet<(usize, Vec<u8>)>,
+    /// The values of released locks, each with a node to which the release was sent.
     by_node: BTreeSet<(usize, Vec<u8>)>,
-    /// The values for which any command was sent, by node.
+    /// The values for which any command was sent, each with a node to which it was sent.
     sent: BTreeSet<(usize, Vec<u8>)>,
 }
 

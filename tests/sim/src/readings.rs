@@ -6,14 +6,14 @@ use crate::shared::Core;
 use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The bytes of a `TIME` command (`TIME_COMMAND`), and the first bytes of its reply
-/// (`TIME_REPLY_PREFIX`).
+/// The bytes that identify a `TIME` command.
 const TIME_COMMAND: &[u8] = b"\r\nTIME\r\n";
+/// The first bytes of a reply to `TIME`.
 const TIME_REPLY_PREFIX: &[u8] = b"*2\r\n$10\r\n1";
-/// Bytes that a client sends only during the set-up of a connection (`SET_UP`), and the possible
-/// last requests of a set-up (`LAST_SET_UP_REQUESTS`). The last request either kills other
-/// connections or reads the time.
+/// Bytes that a client sends only during the set-up of a connection.
 const SET_UP: &[u8] = b"\r\nCLIENT\r\n$2\r\nID\r\n";
+/// The first bytes of the possible last requests of a set-up. The last request either kills other
+/// connections or reads the time.
 const LAST_SET_UP_REQUESTS: [&[u8]; 2] =
     [b"*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n", b"*1\r\n$4\r\nTIME\r\n"];
 
@@ -176,9 +176,9 @@ impl Core {
         self.readings.witness.is_some_and(|node| !self.readings.has_reached(process, node))
     }
 
-    /// Returns true if no process can be unaware of a clock step at `stepped`. For this, every live
-    /// process that has reached the node must have read its clock promptly since then. A step back
-    /// and forth between two readings is undetectable.
+    /// Returns true if all processes know of the node's clock step at `stepped`: every live process
+    /// that has reached the node has promptly read the node's clock since the step. Two opposite
+    /// steps between two readings would be undetectable.
     pub(crate) fn is_known_by_all(&self, node: usize, stepped: Instant) -> bool {
         self.processes.iter().enumerate().all(|(process, it)| {
             let read = self.readings.prompt.get(&(process, node));

@@ -57,7 +57,7 @@ fn restart_group(most: usize, planner: &mut Planner<'_>) {
     let takes_all = matches!(mode, Mode::Wiped(_)) || planner.dice.chance(500);
     let count = if takes_all { most } else { 1 + planner.dice.index(most) };
     if mode.restarts_groups() && planner.dice.chance(500) {
-        // Uptimes in whole seconds deviate the most shortly before the end of a second.
+        // The rounding error of uptimes in whole seconds is largest just before a second ends.
         at = at - at % S + S - planner.dice.log_uniform(4 * MS, 512 * MS);
         at = at.max(planner.scenario.calm);
     }

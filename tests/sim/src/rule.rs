@@ -1,11 +1,11 @@
-//! The rules that every run is checked against. Each rule quotes the sentence in the documentation
-//! that it enforces.
+//! The rules that runs are checked against. Each rule quotes the sentence in the documentation that
+//! it enforces.
 
 use std::fmt;
 
 macro_rules! rules {
     ($($name:ident $sentence:literal,)*) => {
-        /// A rule that every run is checked against.
+        /// A rule that runs are checked against. The mode of a run determines which rules apply.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(clippy::doc_markdown)] // The sentences are also printed.
         pub enum Rule { $(

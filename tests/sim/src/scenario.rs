@@ -71,8 +71,8 @@ pub(crate) struct Scenario {
     /// The end of the initial period without faults. The first processes reach all nodes in this
     /// period.
     pub(crate) calm: Instant,
-    /// The length of the shortest clock step: twice the round trip plus 200 millionths of the
-    /// horizon. Clocks may drift by these 200 millionths.
+    /// The length of the shortest clock step: twice the round trip plus 200 ppm of the horizon, and
+    /// at least 5 ms. Clocks may drift by up to 200 ppm.
     pub(crate) least_step: Instant,
     pub(crate) fencing: Fencing,
     /// The ttl of an unused fencing counter.
@@ -151,7 +151,7 @@ impl Scenario {
             // Trust in persistence requires `INFO`.
             forbids_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
             forbids_time: forbids_time(mode, seed),
-            // Waiters compete when nodes push changes of keys.
+            // Many waiters compete only if nodes notify them of the release by pushes.
             pushes: mode == Mode::ManyWaiters || dice.chance(850),
             node_rates: Vec::new(),
             processes: Vec::new(),
@@ -168,9 +168,9 @@ impl Scenario {
         scenario
     }
 
-    /// Draws the processes, and the rates of the nodes' clocks. The fastest node's clock gains 1 %
-    /// on the slowest client's clock. In modes with clock steps, rates are within 100 parts per
-    /// million, as for quartz clocks.
+    /// Draws the processes, and the rates of the nodes' clocks. Within the guarantee, the fastest
+    /// node's clock gains at most 1 % on the slowest client's clock. In modes with clock steps,
+    /// except `StepDrift`, rates deviate by at most 100 parts per million, as for quartz clocks.
     fn draw_machines(&mut self, dice: &mut Dice) {
         let mode = self.mode;
         let is_good = mode.has_steps() && mode != Mode::Outside(Outside::StepDrift);
@@ -186,7 +186,7 @@ impl Scenario {
                 dice.pick(if mode.is_new_deployment() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] });
             self.processes.push(ProcessPlan {
                 starts: 0,
-                // The restart guard requires a single runtime of clients that may not call `INFO`.
+                // If nodes forbid `INFO`, the restart guard requires a single runtime per client.
                 runtimes: if self.forbids_info { 1 } else { runtimes },
                 is_pinned: dice.chance(150),
                 rate: rate(dice),
@@ -260,8 +260,8 @@ impl Scenario {
         2 * self.ttl() / 50 * 51 + 20 * MS
     }
 
-    /// Returns the quarantine period: how long clients ignore a node's votes after a restart or a
-    /// clock step, at most.
+    /// Returns the quarantine period: the maximum time for which clients ignore a node's votes
+    /// after a restart or a clock step.
     pub(crate) fn quarantine_period(&self) -> Instant {
         if self.guard == RestartGuard::Off && self.steps() == 0 {
             return 0;

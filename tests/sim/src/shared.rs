@@ -51,9 +51,10 @@ pub(crate) struct Core {
     pub(crate) single: Option<Single>,
     /// The number of commands that the nodes may still receive, or `None` for no limit.
     pub(crate) commands_left: Option<u64>,
-    /// The number of failovers that have not ended. `failed_over` is the time at which the last
-    /// failover ended.
+    /// The number of failovers that have not ended.
     pub(crate) failing_over: usize,
+    /// The time at which the last failover ended. `None` before the first failover and while a
+    /// failover is in progress.
     pub(crate) failed_over: Option<Instant>,
     /// How long clients ignore the votes of a restarted node.
     pub(crate) quarantine_period: Instant,
@@ -73,14 +74,14 @@ pub(crate) struct Core {
     pub(crate) records_tenures: bool,
     /// The ttl of an unused fencing counter.
     pub(crate) token_ttl: Instant,
-    /// Whether clients derive minimum tokens from their wall clocks, which are never set.
+    /// Whether clients derive minimum tokens from their wall clocks, and no wall clock jumps.
     pub(crate) trusts_wall_clocks: bool,
     /// Leases with fencing tokens that were released or dropped, by the unique part of their
     /// values.
     pub(crate) released_leases: BTreeMap<Vec<u8>, ReleasedLease>,
     /// Whether the clock of a process stops while the process is stopped.
     pub(crate) clocks_stop: bool,
-    /// Violations that were found in packets.
+    /// Violations that were found in packets or on nodes. The checker has not received them yet.
     pub(crate) findings: Vec<(Rule, String)>,
     /// For each process and node, the last second in which connections were opened, and how many
     /// were opened in that second.
@@ -164,7 +165,7 @@ impl Core {
     }
 
     /// Draws how long a woken task waits before it is polled. Returns `None` if the task is polled
-    /// at once.
+    /// immediately.
     pub(crate) fn draw_hold(&mut self, process: usize) -> Option<Instant> {
         let Delays { holds, longest, .. } = self.delays;
         let is_spared = self.processes[process].is_dead

@@ -1,4 +1,4 @@
-//! Sizes and fault plans of runs with one kind of node fault, which lasts for minutes.
+//! Sizes and fault plans of runs with one kind of node fault.
 
 use crate::clock::{Instant, MS, S};
 use crate::closing::Closing;
@@ -32,7 +32,7 @@ impl Single {
         if self == Self::Failover { 45 } else { 150 }
     }
 
-    /// Returns how long faults occur after all clients have connected to all nodes.
+    /// Returns how long faults occur, counted from the end of the initial period without faults.
     pub(crate) fn lasting(self) -> Instant {
         match self {
             Self::Failover => 300 * S,
@@ -62,7 +62,7 @@ fn plan_failovers(planner: &mut Planner<'_>) {
         for _ in 0..planner.dice.between(1, 3) {
             at += planner.dice.log_uniform(100 * MS, 60 * S);
             let standby = planner.dice.chance(600).then_some(planner.plan.len());
-            // The keys that a restored master granted before its demotion have expired.
+            // A master is restored only after the keys from before its demotion have expired.
             let least = if standby.is_some() { MS } else { scenario.longest_key().max(20 * S) };
             let lasting = planner.dice.log_uniform(least, 200 * S);
             if at + lasting < scenario.calm + Single::Failover.lasting() {
@@ -97,7 +97,8 @@ fn plan_large_values(planner: &mut Planner<'_>) {
 }
 
 impl Planner<'_> {
-    /// Draws how many nodes have the fault: a minority, or any number.
+    /// Draws the number of nodes that have the fault: either the largest minority, or any number of
+    /// nodes, at random.
     fn draw_count(&mut self) -> usize {
         let nodes = self.scenario.nodes;
         let minority = (nodes - 1) / 2;
@@ -113,8 +114,8 @@ impl Core {
         self.quarantine_period = scenario.quarantine_period();
         self.addresses = (0..scenario.nodes).collect();
         if scenario.mode == Mode::Single(Single::Failover) {
-            // Standbys are numbered by the positions of their faults, even in runs without the
-            // other faults.
+            // A standby's number is the position of its fault in the complete plan, even if the run
+            // omits other faults.
             let count = scenario.faults.iter().map(|fault| fault.id).max().unwrap_or_default();
             for standby in 0..count {
                 let host = new_node(scenario, scenario.nodes + standby, 1_000_000, dice);

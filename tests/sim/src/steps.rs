@@ -14,8 +14,8 @@ pub(crate) fn plan_steps(planner: &mut Planner<'_>) {
     }
 }
 
-/// Plans a step of one node's clock, or steps of several clocks, either at once or one after the
-/// other.
+/// Plans a step of one node's clock, or steps of several clocks, either simultaneously or one after
+/// the other.
 fn step_some(planner: &mut Planner<'_>) {
     let scenario = planner.scenario;
     let nodes = scenario.nodes;

@@ -23,8 +23,8 @@ pub(crate) fn connect(
     })
 }
 
-/// The maximum number of bytes that a client may read from a connection between two turns of the
-/// scheduler. An alarm takes two turns of the client.
+/// The maximum number of bytes that a client may read from a connection in one turn of the
+/// scheduler. A ringing alarm takes two turns of the client in one turn of the scheduler.
 const MAX_READ: usize = (2 * (64 + 8)) << 10;
 
 impl Carrier for Shared {

@@ -27,7 +27,7 @@ pub struct Sweep {
     pub overlaps: (u64, u64),
     /// The number of runs with a token out of order, and the total number of tokens out of order.
     pub disorders: (u64, u64),
-    /// A hash of all events. It does not depend on the distribution of the seeds to threads.
+    /// A hash of all events. It does not depend on how the seeds are distributed among the threads.
     pub hash: u64,
 }
 

@@ -53,9 +53,9 @@ pub(crate) use note;
 /// A packet in readable form, with shortened scripts and random values.
 pub(crate) struct Shown<'a>(pub(crate) &'a [u8]);
 
-/// The maximum number of characters that are shown of a word. `MOST_WORDS` is the maximum number of
-/// words.
+/// The maximum number of characters that are shown of a word.
 const MOST_OF_A_WORD: usize = 40;
+/// The maximum number of words that are shown of a packet.
 const MOST_WORDS: usize = 48;
 
 impl fmt::Display for Shown<'_> {

@@ -45,9 +45,9 @@ pub(crate) struct Worker {
     pub(crate) is_fair: bool,
     /// Whether no task of the process is delayed.
     pub(crate) is_prompt: bool,
-    /// How long the client may ignore a vote after learning of the node's restart, if limited.
+    /// How long a client may ignore votes after learning of a node's restart. `None` for no limit.
     pub(crate) withheld_for: Option<Instant>,
-    /// Whether released locks must be free at once.
+    /// Whether released locks must be free immediately.
     pub(crate) is_quiet: bool,
     /// The number of planned tasks that have not ended.
     pub(crate) planned: Arc<AtomicUsize>,
@@ -288,8 +288,8 @@ impl Worker {
         }
     }
 
-    /// Returns true if a node's grants count only later, because its clock has stepped. A lease may
-    /// then expire before its caller takes it, and the caller moves to the end of the queue.
+    /// Returns true if a node's grants are deferred because its clock has stepped. A lease may then
+    /// expire before its caller takes it, and the caller moves to the end of the queue.
     fn has_deferred_grants(&self) -> bool {
         let is_deferred =
             |node: &NodeInfo| matches!(node.eligibility(), VoteEligibility::Deferred { .. });

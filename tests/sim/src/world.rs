@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    /// Connects the client of `process` to all nodes before its first call.
+    /// Makes the client of `process` connect to all nodes without waiting for its first call.
     fn connect_to_nodes(&self, process: usize) {
         let Some(worker) = self.worker(process, 3_000 + process) else { return };
         let Some(RuntimeRef { handle: runtime, .. }) = worker.runtimes.first().cloned() else {

@@ -126,7 +126,7 @@ pub(crate) struct Admission {
 #[derive(Default)]
 struct State {
     active: ActiveFaults,
-    /// Claims that end without a permit, each with the time at which it expires.
+    /// Claims that do not belong to a permit, each with the time at which it expires.
     expiring: Vec<(Claim, Instant)>,
 }
 

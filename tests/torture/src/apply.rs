@@ -23,7 +23,8 @@ pub(crate) struct ProxiedNode {
     pub(crate) proxy: Proxy,
 }
 
-/// A direct connection to the server. It is opened before a fault that refuses new connections.
+/// A direct connection to the server, which applies and undoes faults. It stays open during the
+/// fault, because some faults refuse new connections.
 pub(crate) struct Operator(BufReader<TcpStream>);
 
 pub(crate) struct Undo {
@@ -153,7 +154,7 @@ impl ProxiedNode {
                 let directory = operator.directory()?;
                 // A directory at the path of the snapshot prevents saving, even for root.
                 let obstacle = format!("{directory}/dump.rdb");
-                // A flushed server with a save schedule has written this file.
+                // A server with a save schedule writes this file when it is flushed.
                 let _ = fs::remove_file(&obstacle);
                 fs::create_dir(&obstacle)?;
                 undo.obstacle = Some(obstacle);
@@ -175,8 +176,8 @@ impl ProxiedNode {
             Nemesis::HangNode => self.server.cont(),
             Nemesis::DelayedRestart => self.server.restart(),
             Nemesis::DriftClock | Nemesis::FastClock => self.server.clock().drift(0),
-            // Over TCP, lost data is either sent again or the connection ends, so these connections
-            // are reset.
+            // TCP retransmits lost data or ends the connection. Connections that lost data are
+            // therefore reset.
             Nemesis::BlackHole | Nemesis::LoseRequests | Nemesis::LoseReplies => {
                 self.proxy.reset();
                 self.proxy.heal();

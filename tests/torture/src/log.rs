@@ -5,7 +5,7 @@ use harness::service::Outage;
 use harness::steps::Steps;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// At most one in this many faults may fail to be applied.
+/// The divisor for the maximum share of faults that may fail to be applied: one fault in 20.
 const MOST_MISSING: usize = 20;
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Log {
         lock(&self.outages).clone()
     }
 
-    /// Prints the faults that could not be applied. If they are many, adds them to `findings`. A
+    /// Prints the faults that could not be applied. If there are many, adds them to `findings`. A
     /// few failures are not findings, because they do not concern the library.
     pub(crate) fn report_failures(&self, findings: &mut Vec<String>) {
         let failures = lock(&self.failures);

@@ -17,8 +17,8 @@ pub(crate) const QUARANTINE: Duration = Duration::from_millis(3_040);
 pub(crate) const MIN_OLD_AGE: Duration = QUARANTINE.saturating_add(Duration::from_millis(2_500));
 /// The maximum time until clients reconnect to a node after a fault.
 const RECOVERY: Duration = Duration::from_secs(1);
-/// The maximum time until clients have read a node's clock precisely again after its replies have
-/// become prompt.
+/// The maximum time from the end of a delay of a node's replies until clients have read the node's
+/// clock precisely again.
 pub(crate) const CLOCK_REREAD_LIMIT: Duration = Duration::from_millis(200);
 
 /// The kind of target that a fault affects. A target has at most one fault of each class at a time,
@@ -47,7 +47,7 @@ pub(crate) enum TargetClass {
     Client,
     /// A client process that has not connected to the nodes before.
     NewClient,
-    /// The network connections to all nodes at once. No vote is lost.
+    /// The network connections to all nodes. No vote is lost.
     Network,
     Memory,
 }
@@ -270,8 +270,8 @@ impl Nemesis {
             }
             // Leases that expire in a stopped process are the main purpose of fencing.
             N::HangClient => 6,
-            // Faults outside the guarantee are the purpose of a run in this mode. Durable restarts
-            // are compatible with only some of the nodes.
+            // Faults outside the guarantee are the purpose of the mode `outside`. Durable restarts
+            // are possible on only some of the nodes.
             N::DurableRestart
             | N::EmptyRestart
             | N::FlushAll

@@ -68,8 +68,8 @@ impl Planned {
         self.at + self.lasts
     }
 
-    /// Returns true if this fault delays the node's replies while `step` occurs, or until shortly
-    /// before. Clients may then read the clock too imprecisely to detect the step.
+    /// Returns true if this fault delays the node's replies when `step` occurs, or did so until
+    /// shortly before the step. Clients may then read the clock too imprecisely to detect the step.
     fn delays(&self, step: &Self) -> bool {
         let is_there = [Target::Network, step.target].contains(&self.target);
         let is_then = self.at <= step.at && step.at <= self.end() + CLOCK_REREAD_LIMIT;
@@ -103,8 +103,8 @@ impl Setup {
         self.variant.is_multiple_of(2)
     }
 
-    /// Returns true if the nodes have been running for long when clients first connect, and false
-    /// for a new deployment.
+    /// Returns true if the nodes have been running for a long time when clients first connect, and
+    /// false for a new deployment.
     pub(crate) fn is_old(&self) -> bool {
         self.variant % 4 < 2
     }

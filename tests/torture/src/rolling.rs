@@ -11,9 +11,9 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use std::time::Duration;
 
-/// The minimum and maximum time from the first restart to the last. A lock that is not extended
-/// lasts at most for the longest TTL. A lock that is extended is repaired on the nodes that lost
-/// it.
+/// The minimum and maximum time from the first restart to the last. The maximum is shorter than the
+/// longest TTL. Over a longer time, locks would either expire or be extended, and an extension
+/// restores a lock on the nodes that lost it.
 const SPAN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(1_600));
 /// An allowance for the duration of a restart.
 const MARGIN: Duration = Duration::from_millis(500);
@@ -62,7 +62,7 @@ impl Rolling {
         self.span() + self.settles()
     }
 
-    /// Returns how long after the last restart all lost locks have ended.
+    /// Returns the time from the last restart until all lost locks have ended.
     pub(crate) fn settles(&self) -> Duration {
         if self.witness.is_some() { QUARANTINE + MARGIN } else { Duration::ZERO }
     }

@@ -70,7 +70,7 @@ fn client_without_the_lock_is_detected() {
     assert_eq!(status.code(), Some(1));
     assert!(count(&findings["overlaps"]) > 0, "{findings:#}");
     assert!(number(&findings["lost_updates"]) > 0, "{findings:#}");
-    // The guessed tokens of the client without the lock cause refusals of the real holders.
+    // The client without the lock guesses tokens, so writes of the real holders are refused.
     assert!(kinds(&findings).contains("HolderRefused"), "{findings:#}");
 }
 

@@ -31,12 +31,14 @@ thread_local! {
     static LISTENER: RefCell<Option<SocketAddr>> = const { RefCell::new(None) };
 }
 
-/// Called by code blocks, in which `build.rs` has replaced the node addresses by this call.
+/// Returns the URLs of the test's servers. In the code blocks, `build.rs` replaces the node addresses with a call of
+/// this function.
 fn urls() -> Vec<String> {
     URLS.with_borrow(Clone::clone)
 }
 
-/// Called by code blocks, in which `build.rs` has added this call as the address of the metrics exporter.
+/// Returns an address with a free port for the metrics exporter. `build.rs` adds a call of this function to the code
+/// blocks that install an exporter.
 fn listener() -> SocketAddr {
     let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
     LISTENER.with_borrow_mut(|it| *it.get_or_insert_with(|| free().expect("a free port")))

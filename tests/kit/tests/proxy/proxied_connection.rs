@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kit::Proxy;
 
-/// The time limit of a failing test, long enough for a busy machine.
+/// The time after which a waiting test fails. It is long enough for a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 /// How long a test waits to check that no data arrives.
 const QUIET: Duration = Duration::from_millis(150);

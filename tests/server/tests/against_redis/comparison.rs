@@ -90,7 +90,7 @@ impl Comparison {
         comparison
     }
 
-    /// In most steps, a random client sends a random pipeline of commands to both servers.
+    /// Performs one step. In most steps, a random client sends a random pipeline of commands to both servers.
     pub fn step(&mut self) {
         self.change_condition();
         self.change_clock();

@@ -24,7 +24,7 @@ const RIGHTS: [&str; 17] = [
     "config|get",
 ];
 
-/// The first [`RIGHTS`] are whole commands, and the others are subcommands.
+/// The number of [`RIGHTS`] that are whole commands. They come first, before the subcommands.
 const WHOLE_RIGHTS: usize = 11;
 
 impl Comparison {

@@ -18,7 +18,8 @@ pub fn length(bytes: &[u8]) -> usize {
     (0..parts).fold(line, |at, _| at + length(&bytes[at..]))
 }
 
-/// A real server sends more fields than the model, and most values vary.
+/// Returns true for a reply to `INFO`. In such a reply, a real server sends more fields than the model, and most values
+/// vary.
 fn is_info(frame: &[u8]) -> bool {
     let line = frame.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let text = &frame[line..];

@@ -7,8 +7,8 @@ use crate::worker::Worker;
 use quorlock::Lease;
 
 impl Worker {
-    /// Checks what becomes of the previous holder's lease when another client or the same client
-    /// adopts the lock. If `is_released` is true, the new lease is then released, and the other
+    /// Checks the state of the previous holder's lease after another client or the same client has
+    /// adopted the lock. If `is_released` is true, the new lease is then released, and the other
     /// client acquires the lock.
     pub(super) async fn check_adoption(
         self,
@@ -52,8 +52,8 @@ impl Worker {
         } else if let Some(lost) = lost
             && self.shared.lock().pushes
         {
-            // A check begins at least 100 ms after the previous check and ends within a node
-            // timeout.
+            // A check may be postponed until 100 ms after the previous check, and ends within a
+            // node timeout.
             let node = nanos(self.times.node_timeout);
             let reported = self.within(100 * MS + 2 * node + self.slack, lost).await;
             let is_prompt = self.was_prompt_since(since.saturating_sub(node));

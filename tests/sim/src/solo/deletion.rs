@@ -44,7 +44,8 @@ impl Worker {
             return;
         }
         let since = self.now();
-        // A check begins at least 100 ms after the previous check and ends within a node timeout.
+        // A check may be postponed until 100 ms after the previous check, and ends within a node
+        // timeout.
         let bound = 100 * MS + 2 * nanos(self.times.node_timeout) + self.slack;
         let reported = self.within(bound, lost).await;
         let stalled = self.stalled_since(since.saturating_sub(nanos(self.times.node_timeout)));

@@ -22,7 +22,7 @@ impl Worker {
         let (number, client) = self.another_client();
         let ttl = self.times.ttl_ms;
         let holder = if is_held { self.own_lease(&own).await } else { None };
-        // This client has had a lease, which is still watched.
+        // This client has already had a lease, and a view of that lease still exists.
         let seen = if at_least { self.ended_lease(&client).await } else { None };
         let mut acquire = if waits {
             client.acquire(&own).wait(millis(2 * ttl))
@@ -224,8 +224,8 @@ impl Worker {
             let _ = ready.send(());
             if is_left.await.is_ok() {
                 let begun = this.now();
-                // The next runtime that uses the client delivers the pending releases. This runtime
-                // must connect first.
+                // The next runtime that uses the client delivers the pending releases, but must
+                // connect first.
                 this.use_client_here().await;
                 this.sleep(2 * this.freed_after()).await;
                 this.check_freed(&names, begun, home);

@@ -157,8 +157,8 @@ impl Worker {
         nanos(self.times.connect_timeout) + 4 * nanos(self.times.node_timeout) + self.slack
     }
 
-    /// Acquires a lock that no other task uses. Returns `None` if the nodes were not reached in
-    /// time.
+    /// Acquires a lock that no other task uses. Returns `None` if the acquire fails, for example
+    /// because this process is stalled.
     pub(super) async fn own_lease(&self, own: &str) -> Option<Lease> {
         let acquire = self.redlock.acquire(own).wait(millis(self.times.ttl_ms));
         acquire.await.ok()

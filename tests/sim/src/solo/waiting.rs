@@ -22,7 +22,7 @@ impl Worker {
         self.inspect(&won);
         match won {
             Ok(lease) => drop(lease.release().await),
-            // A single attempt fails if this process does not read the replies in time.
+            // A single attempt fails if this process reads the replies only after the node timeout.
             Err(error) if self.stalled_since(begun) > 0 || !waits && !self.is_prompt => {
                 self.log(format_args!("refused: {error}"));
             }
@@ -34,7 +34,7 @@ impl Worker {
     }
 
     /// Checks that the nodes notify a waiter with a long retry pause, so that it acquires the
-    /// released lock at once.
+    /// released lock immediately.
     pub(super) async fn expect_push(self, after: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
