@@ -56,8 +56,13 @@ fn rows() -> [Row; 6] {
         row("100 losses, 5 nodes stopped", "none late", 0, report_losses),
         row("hand-over between two processes", "p50 < 2 ms", 0, hand_over),
         row("100 tasks in 4 processes", "p99 <= 3 fair competes", 30, compete),
-        row("10,000 wait for a lock each", "<= 2 probes/s, per lock and node", 30, wait_for_many),
-        row("10,000 wait for one lock", "<= 2 probes/s and node", 30, wait_for_one),
+        row(
+            "10,000 wait for a lock each",
+            "<= 2 probes/s, per lock and node",
+            30,
+            wait_for_many_locks,
+        ),
+        row("10,000 wait for one lock", "<= 2 probes/s and node", 30, wait_for_one_lock),
     ]
 }
 
@@ -233,11 +238,11 @@ fn compete(_: &Runtime, lasting: Duration) -> Verdict {
     }
 }
 
-fn wait_for_many(runtime: &Runtime, lasting: Duration) -> Verdict {
+fn wait_for_many_locks(runtime: &Runtime, lasting: Duration) -> Verdict {
     wait(runtime, lasting, LEASES)
 }
 
-fn wait_for_one(runtime: &Runtime, lasting: Duration) -> Verdict {
+fn wait_for_one_lock(runtime: &Runtime, lasting: Duration) -> Verdict {
     wait(runtime, lasting, 1)
 }
 

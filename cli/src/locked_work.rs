@@ -29,7 +29,7 @@ pub(crate) async fn with_client<T>(
     done
 }
 
-pub(crate) async fn run_guarded(
+pub(crate) async fn run_command_under_lock(
     client: &Client,
     wanted: &LockRequest<'_>,
     guard: &Guard<'_>,

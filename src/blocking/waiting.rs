@@ -129,15 +129,15 @@ fn is_polled() -> bool {
 /// Returns false inside `block_on` of a runtime that other threads drive, because blocking this
 /// thread stalls no other task.
 fn is_driver() -> bool {
-    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let woken = Arc::new(WakeFlag(AtomicBool::new(false)));
     let waker = Waker::from(woken.clone());
     let is_done = pin!(yield_now()).poll(&mut Context::from_waker(&waker)).is_ready();
     !is_done && !woken.0.load(Ordering::Relaxed)
 }
 
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -48,7 +48,7 @@ fn counters_outlive_the_longest_lease() {
 }
 
 #[test]
-fn nodes_are_refused_by_name() {
+fn missing_excess_and_duplicate_nodes_are_refused() {
     assert_eq!(refused(Redlock::builder()), ConfigError::NoNodes);
     let urls = |count: u16| (1..=count).map(|port| format!("redis://127.0.0.1:{port}"));
     let most = MAX_NODES;

@@ -164,7 +164,7 @@ mod files {
     }
 
     #[test]
-    fn unknown_or_invalid_setting_is_rejected_by_name() {
+    fn unknown_or_invalid_setting_error_suggests_a_valid_one() {
         let unknown = refused("tll = \"10s\"");
         assert!(unknown.contains("unknown field `tll`") && unknown.contains("`ttl`"), "{unknown}");
         let empty: Config = toml::from_str("").expect("the nodes may come from the environment");

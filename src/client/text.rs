@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_policies_are_written_as_they_are_called() {
+    fn retry_policy_text_is_parsed_or_rejected() {
         for (text, shown) in [
             ("none", "none"),
             ("fixed 100ms", "fixed 100ms"),

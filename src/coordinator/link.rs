@@ -83,7 +83,7 @@ impl Node {
 
     pub(super) fn wants_to_write(&self, now: Time) -> bool {
         let connection = self.connection();
-        connection.is_some_and(|it| !it.to_send().is_empty() || self.has_commands(now))
+        connection.is_some_and(|it| !it.to_send().is_empty() || self.can_write_commands(now))
             || self.handshakes().any(|handshake| !handshake.to_send().is_empty())
     }
 
@@ -183,7 +183,7 @@ impl Node {
             Ok(Step::Wait) => {}
             Ok(Step::SetUp(peer)) => self.handle_set_up(id, peer, now, cx),
             Ok(Step::Killed { peer, broken, are_killed }) => {
-                self.handle_killed(&peer, &broken, are_killed, now);
+                self.handle_kill_replies(&peer, &broken, are_killed, now);
                 self.establish(id, peer, now, cx);
             }
             Err(failure) => self.end_handshake(id, failure, now, cx),
@@ -229,7 +229,9 @@ impl Node {
         self.link = Link::Connecting { handshake: Box::new(second), why: Some(failure) };
     }
 
-    fn handle_killed(
+    /// Records the replies to `CLIENT KILL`, which a new connection to `peer` sent for the `broken` connections.
+    /// `are_killed` is false if the server refused one of the requests.
+    fn handle_kill_replies(
         &mut self,
         peer: &Peer,
         broken: &[Broken<Arc<str>>],

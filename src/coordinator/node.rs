@@ -277,7 +277,9 @@ impl Node {
         [shared, isolated].into_iter().flatten().min()
     }
 
-    pub(super) fn has_commands(&self, now: Time) -> bool {
+    /// Returns true if commands are due at `now` and the connection can accept them. Returns false while all commands
+    /// must wait, for example because the connection has no room.
+    pub(super) fn can_write_commands(&self, now: Time) -> bool {
         let Some(connection) = self.connection() else { return false };
         let is_due = || !self.inbox.is_empty() || self.next_repeat(now).is_some_and(|at| at <= now);
         self.has_waiting()

@@ -173,7 +173,9 @@ impl Coordinator {
     pub(crate) fn should_gather(&self, connection: ConnectionId, times: u32, now: Time) -> bool {
         let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection);
-        known.is_some_and(|it| node.has_commands(now) && it.should_gather(node.waiting(), times))
+        known.is_some_and(|it| {
+            node.can_write_commands(now) && it.should_gather(node.waiting(), times)
+        })
     }
 
     pub(crate) fn poll_close(&mut self) -> Option<ConnectionId> {

@@ -42,6 +42,7 @@ pub(crate) trait LeaseListener: Any + Send + Sync {
 
     fn handle_release(&self, lease: LeaseId);
 
+    /// Ends all leases with `Loss::Closed`, because the client is closed or releases all its leases.
     fn handle_close(&self);
 
     /// Handles a panic of the coordinator, after which all leases are lost.

@@ -17,6 +17,8 @@ use crate::wire::{NodeFailure, ServerInfo};
 use std::any::Any;
 use std::sync::Arc;
 
+/// Creates the leases of a client, and can release all of them. All handles of the client share it. Of its
+/// parts, a lease keeps only the client and the context.
 pub(crate) struct Backing {
     pub(crate) pool: Arc<Pool>,
     pub(crate) quorum: Quorum,

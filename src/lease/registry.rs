@@ -34,7 +34,7 @@ impl LeaseListener for LeaseRegistry {
     fn handle_end(&self, lease: LeaseId) {
         let state = lock(&self.leases).get(&lease).and_then(Weak::upgrade);
         if let Some(state) = state {
-            state.handle_end();
+            state.wake_waiters();
         }
     }
 
@@ -58,7 +58,7 @@ impl LeaseListener for LeaseRegistry {
 
     fn wake_all(&self) {
         for lease in self.all() {
-            catch_panic(|| lease.handle_end());
+            catch_panic(|| lease.wake_waiters());
         }
     }
 }

@@ -117,6 +117,7 @@ impl LeaseState {
         &self.context.observers
     }
 
+    /// Stores the replies to the acquire. The engine removes them when it executes the release.
     pub(super) fn store_replies(&self, replies: Option<Box<Replies>>) {
         *lock(&self.replies) = replies;
     }
@@ -197,10 +198,10 @@ impl LeaseState {
     /// Ends the lease with [`Loss::Internal`] after a panic of the coordinator.
     pub(crate) fn handle_failure(&self) {
         self.shared.end_as(Loss::Internal);
-        self.handle_end();
+        self.wake_waiters();
     }
 
-    pub(crate) fn handle_end(&self) {
+    pub(crate) fn wake_waiters(&self) {
         self.ended.notify_waiters();
     }
 
@@ -233,8 +234,9 @@ impl LeaseState {
 }
 
 impl OnAlarm for LeaseState {
+    /// Called at the end of the validity, but only for a lease that was inherited from a parent process.
     fn on_alarm(self: Arc<Self>, _: Time) -> Option<Time> {
-        self.handle_end();
+        self.wake_waiters();
         None
     }
 }

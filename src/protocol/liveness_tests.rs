@@ -194,6 +194,8 @@ struct Play {
 }
 
 impl Play {
+    /// Returns how many milliseconds the oldest command has been unanswered, counted from the end of the last pause of
+    /// the process. Returns `None` if no command is unanswered.
     fn silence(&self) -> Option<u64> {
         self.unanswered.front().map(|oldest| self.now - (*oldest).max(self.awake))
     }

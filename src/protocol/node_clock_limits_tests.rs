@@ -35,7 +35,7 @@ fn narrower_of_two_readings_is_kept() {
 }
 
 #[test]
-fn lag_between_readings_equals_that_of_a_reading() {
+fn step_ahead_defers_grants_between_readings() {
     let mut clocks = Clocks::new();
     clocks.read(10 * S);
     assert_eq!(clocks.node.lag(time(10 * S + MS)), Duration::ZERO);

@@ -38,6 +38,7 @@ impl StubNode {
         lock(&self.state).keys.keys().cloned().collect()
     }
 
+    /// Returns the addresses to which clients have connected, one for each connection, oldest first.
     pub(crate) fn addresses(&self) -> Vec<String> {
         lock(&self.addresses).clone()
     }

@@ -154,10 +154,12 @@ impl<'a> Writer<'a> {
         self.shape.verdict = self.last();
     }
 
+    /// Records that the reply to the last request contains the TTL of the existing key.
     pub(super) fn record_ttl(&mut self) {
         self.shape.ttl = NonZeroU16::new(self.last());
     }
 
+    /// Records that the reply to the last request contains the value of the existing key, which identifies the holder.
     pub(super) fn record_holder(&mut self) {
         self.shape.holder = NonZeroU16::new(self.last());
     }

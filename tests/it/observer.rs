@@ -176,7 +176,7 @@ async fn observer_receives_begin_and_end_of_a_quarantine() {
 }
 
 #[tokio::test]
-async fn both_observers_receive_an_adoption() {
+async fn adoption_shows_as_acquire_and_as_taken_over_loss() {
     let cluster = Cluster::start(3);
     let ((former, formers_diary), (receiver, receivers_diary)) =
         (observed(builder(&cluster)).await, observed(builder(&cluster)).await);

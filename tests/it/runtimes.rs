@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 #[test]
-fn lease_outlives_its_runtime() {
+fn lease_stays_usable_after_its_runtime_ends() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let acquire = || -> Lease {

@@ -93,15 +93,15 @@ impl<'a> ContenderState<'a> {
     fn slice(&mut self, length: Duration, warm_up: bool) -> Result<(), String> {
         let key_prefix = format!("{}:{}", self.name, self.slices);
         self.slices += 1;
-        let (measured, nodes) = self.clients.run(length, &key_prefix)?;
+        let (measured, nodes) = self.clients.run_slice(length, &key_prefix)?;
         self.tally.absorb(measured, nodes, warm_up);
         Ok(())
     }
 }
 
 trait Clients {
-    /// Returns the measurements of each process, and the usage of the nodes.
-    fn run(
+    /// Runs one slice. Returns the measurements of each process, and the usage of the nodes.
+    fn run_slice(
         &mut self,
         length: Duration,
         key_prefix: &str,
@@ -109,7 +109,7 @@ trait Clients {
 }
 
 impl Clients for WorkerPool<'_> {
-    fn run(
+    fn run_slice(
         &mut self,
         length: Duration,
         key_prefix: &str,
@@ -134,7 +134,7 @@ impl<'a> InProcess<'a> {
 }
 
 impl Clients for InProcess<'_> {
-    fn run(
+    fn run_slice(
         &mut self,
         length: Duration,
         key_prefix: &str,

@@ -52,7 +52,8 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
         let guard = Guard::new(client, resources, environment, command, lock, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         loop {
-            match locked_work::run_guarded(client, &wanted, &guard, &mut signals).await? {
+            match locked_work::run_command_under_lock(client, &wanted, &guard, &mut signals).await?
+            {
                 End::Exited(code) => break Ok(code),
                 End::Lost if lock.quiet => {}
                 End::Lost => output::print_message(format_args!(

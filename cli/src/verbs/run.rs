@@ -81,7 +81,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
             LockEnvironment::new(client, resources, Code(wait.conflict_exit_code)).await?;
         let guard = Guard::new(client, resources, environment, command, lock, child)?;
         let mut signals = Signals::listen(child.foreground)?;
-        match locked_work::run_guarded(client, &wanted, &guard, &mut signals).await? {
+        match locked_work::run_command_under_lock(client, &wanted, &guard, &mut signals).await? {
             End::Exited(code) => Ok(code),
             End::Lost => Ok(Code::LOST),
         }

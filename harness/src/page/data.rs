@@ -65,7 +65,7 @@ pub(super) fn json(layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) -> String {
         end: layout.end.div_ceil(MICROSECOND),
         nemeses: nemeses.iter().map(kind).collect(),
         targets: layout.targets.iter().map(faults).collect(),
-        changes: layout.changes.iter().flat_map(change).collect(),
+        changes: layout.changes.iter().flat_map(nodes_and_start).collect(),
         rows: layout.rows.iter().map(|row| holds_of(row, &who)).collect(),
         overlaps: overlaps(layout),
         who: who.into_iter().flat_map(|(client, task)| [client, task]).collect(),
@@ -85,7 +85,7 @@ fn span(from: u64, until: u64) -> (u64, u64) {
     (from_micros, (until / MICROSECOND).saturating_sub(from_micros))
 }
 
-fn change(stretch: &Stretch) -> [u64; 2] {
+fn nodes_and_start(stretch: &Stretch) -> [u64; 2] {
     [u64::from(stretch.nodes), stretch.from / MICROSECOND]
 }
 

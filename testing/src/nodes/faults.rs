@@ -55,6 +55,8 @@ impl Network {
         self.with(|turn| turn.kill(node));
     }
 
+    /// Kills the node if it runs, and starts it with a new run ID. The keys are lost unless the node
+    /// persists them.
     pub(super) fn restart(&self, node: usize) {
         self.with(|turn| turn.restart(node));
     }

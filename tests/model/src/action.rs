@@ -251,7 +251,7 @@ impl<const C: usize, const K: usize> State<C, K> {
         }
     }
 
-    pub(crate) fn is_coming(&self, client: usize, node: usize) -> bool {
+    pub(crate) fn is_grant_in_flight(&self, client: usize, node: usize) -> bool {
         self.clients[client].channels[node].grant() == GrantState::InFlight
     }
 

@@ -189,14 +189,16 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> 
         goals.push((
             "A holds the lock, and a node's grant to B does not count",
             |setting, state| {
-                let withheld =
-                    |node| state.is_coming(1, node) && !state.clients[1].counts(setting, node);
+                let withheld = |node| {
+                    state.is_grant_in_flight(1, node) && !state.clients[1].counts(setting, node)
+                };
                 state.believes(setting, 0) && (0..NODES).any(withheld)
             },
         ));
         goals.push(("B acquires the lock while A does not hold it", |setting, state| {
             let is_last = |node| matches!(state.verdict(setting, 1, node), Decided::Held(_));
-            let counts = |node| state.is_coming(1, node) && state.clients[1].counts(setting, node);
+            let counts =
+                |node| state.is_grant_in_flight(1, node) && state.clients[1].counts(setting, node);
             !state.believes(setting, 0) && (0..NODES).any(|node| counts(node) && is_last(node))
         }));
         return goals;
@@ -236,7 +238,8 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> 
 fn has_late_grant<const C: usize, const K: usize>(setting: &Setting, state: &State<C, K>) -> bool {
     let of = |client| (0..NODES).map(move |node| (client, node));
     (0..C).flat_map(of).any(|(client, node)| {
-        state.is_coming(client, node) && state.verdict(setting, client, node) == Decided::TooLate
+        state.is_grant_in_flight(client, node)
+            && state.verdict(setting, client, node) == Decided::TooLate
     })
 }
 

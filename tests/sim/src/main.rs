@@ -121,7 +121,7 @@ impl Arguments {
             println!("seed {seed}: {rule:?}: {how}");
         }
         let Some((seed, rule, _)) = swept.findings.first() else { return true };
-        explain(mode, *seed, *rule);
+        print_shrunk_run(mode, *seed, *rule);
         !mode.is_promised()
     }
 
@@ -153,7 +153,9 @@ impl Arguments {
     }
 }
 
-fn explain(mode: Mode, seed: u64, rule: Rule) {
+/// Reduces the run to a few calls and faults that still violate `rule`. Prints the trace and the
+/// command that repeats it.
+fn print_shrunk_run(mode: Mode, seed: u64, rule: Rule) {
     let parts = shrink(mode, seed, rule);
     let outcome = run(mode, seed, Some(&parts), true);
     print!("{}", outcome.trace);

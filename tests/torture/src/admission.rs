@@ -82,10 +82,10 @@ impl ActiveFaults {
         match class {
             // A stopped server cannot execute `FLUSHALL`, and a server must not be killed while it
             // is flushed.
-            TargetClass::Memory => anywhere(TargetClass::Server) || anywhere(TargetClass::Rolling),
-            TargetClass::Rolling => here(TargetClass::Server) || anywhere(TargetClass::Memory),
+            TargetClass::AllData => anywhere(TargetClass::Server) || anywhere(TargetClass::Rolling),
+            TargetClass::Rolling => here(TargetClass::Server) || anywhere(TargetClass::AllData),
             TargetClass::Server => {
-                anywhere(TargetClass::Memory)
+                anywhere(TargetClass::AllData)
                     || here(TargetClass::Rolling)
                     || here(TargetClass::Witness)
             }
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use Target as T;
     use TargetClass::{
-        Client, Delayed, Memory, Network, NewClient, RecentlyFaulty, Rolling, Server, Step, Wire,
+        AllData, Client, Delayed, Network, NewClient, RecentlyFaulty, Rolling, Server, Step, Wire,
         Witness,
     };
 
@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_server_faults_exclude_each_other() {
+    fn all_data_and_server_faults_exclude_each_other() {
         let limits = Limits { nodes: 3, clients: 2, is_inside: false };
         let mut active = active(&[(T::Node(0), Wire), (T::Network, Network)]);
-        assert!(active.is_admissible(T::Network, Memory, limits));
+        assert!(active.is_admissible(T::Network, AllData, limits));
         active.add(&[(T::Node(1), Server)]);
-        assert!(!active.is_admissible(T::Network, Memory, limits));
+        assert!(!active.is_admissible(T::Network, AllData, limits));
         active.remove(&[(T::Node(1), Server)]);
-        active.add(&[(T::Network, Memory)]);
+        active.add(&[(T::Network, AllData)]);
         assert!(!active.is_admissible(T::Node(1), Server, limits));
         assert!(!active.is_admissible(T::Node(1), Rolling, limits));
         assert!(active.is_admissible(T::Node(1), Wire, limits));

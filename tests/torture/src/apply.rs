@@ -106,7 +106,7 @@ impl ProxiedNode {
         busy.line().map(drop)
     }
 
-    /// Delays each round trip by `delay`. Requests and replies are each delayed by half of it.
+    /// Delays each round trip to this node by `delay`. Requests and replies are each delayed by half of it.
     pub(crate) fn delay(&self, delay: Duration) {
         self.proxy.delay(Direction::Requests, delay / 2);
         self.proxy.delay(Direction::Replies, delay / 2);

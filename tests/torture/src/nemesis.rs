@@ -49,7 +49,8 @@ pub(crate) enum TargetClass {
     NewClient,
     /// The network connections to all nodes. No vote is lost.
     Network,
-    Memory,
+    /// The data of all nodes.
+    AllData,
 }
 
 impl TargetClass {
@@ -63,7 +64,7 @@ impl TargetClass {
             | Self::RecentlyFaulty
             | Self::Delayed
             | Self::Network
-            | Self::Memory => false,
+            | Self::AllData => false,
         }
     }
 }
@@ -188,7 +189,7 @@ impl Nemesis {
             N::StepForward | N::StepBack => TargetClass::Step,
             N::RollingRestart => TargetClass::Rolling,
             N::SlowNetwork => TargetClass::Network,
-            N::WipeAll => TargetClass::Memory,
+            N::WipeAll => TargetClass::AllData,
             N::DriftClock | N::JumpClock | N::FastClock => TargetClass::Clock,
             N::BlackHole
             | N::LoseRequests

@@ -19,7 +19,7 @@ use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
 use crate::server_model::trouble::{MASTERDOWN, NO_INTEGER, NOSCRIPT, SYNTAX, Trouble};
 use run::Run;
-use sources::Script;
+use sources::NativeScript;
 
 pub(crate) fn load(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::text(context.server.scripts.add(&arguments[2]))
@@ -91,7 +91,7 @@ impl<'a> ScriptCall<'a> {
             return Reply::error(MASTERDOWN);
         }
         let source = source.clone();
-        let Some(script) = Script::of(&source) else {
+        let Some(script) = NativeScript::of(&source) else {
             return Reply::error("ERR the model knows only quorlock's own scripts");
         };
         context.is_in_script = true;

@@ -4,12 +4,12 @@ use super::run::{Answer, Body, Run};
 use super::{acquire, acquire_fenced, extend, fenced, read, release};
 use quorlock::test_util::scripts::{ACQUIRE, ACQUIRE_FENCED, EXTEND, FENCED, READ, RELEASE};
 
-pub(super) struct Script {
+pub(super) struct NativeScript {
     body: Body,
     is_fenced: bool,
 }
 
-impl Script {
+impl NativeScript {
     /// Returns the script with the given source, or `None` if the source is not one of quorlock's.
     /// The source of a fenced script must be composed as in quorlock's `src/wire/script.rs`.
     pub(super) fn of(source: &str) -> Option<Self> {

@@ -26,7 +26,7 @@ fn reset_resets_both_sides_and_the_next_connection_works() {
 }
 
 #[test]
-fn close_ends_both_sides_in_order() {
+fn close_ends_both_sides_without_a_reset() {
     let conn = ProxiedConnection::open();
     conn.proxy.hold(Replies);
     sends(&conn.server, "lost");
