@@ -42,7 +42,8 @@ pub struct Hold {
 pub enum End {
     /// The holder released the lease while it was valid.
     Released,
-    /// The validity ended before the release.
+    /// The validity of the lease ended before the holder released the lease. The library did not
+    /// report a loss to the holder.
     ValidUntil,
     /// The library reported the loss of the lease.
     Lost,
@@ -82,11 +83,11 @@ pub struct SkippedFault {
 /// The method that a client called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verb {
-    /// `acquire` or `try_acquire`.
+    /// A call of `acquire`, `acquire_all`, `try_acquire` or `try_acquire_all`.
     Acquire,
-    /// `extend`.
+    /// A call of `LeaseRef::extend`.
     Extend,
-    /// `release`.
+    /// A call of `Lease::release`.
     Release,
 }
 

@@ -160,12 +160,13 @@ impl NodeCheck {
     }
 }
 
-/// Returns a random name for the resource on which a check tries the commands of a lock. No key with this name exists.
+/// Returns a random resource name for a check, which tries the lock commands on this resource. The name contains a
+/// UUID, so that no existing key has it.
 pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
     format!("quorlock-check:{}", random.uuid().simple()).into()
 }
 
-/// Checks all nodes concurrently, and tries the commands of a lock on `key`. `preview` predicts how the restart guard
+/// Checks all nodes concurrently, and tries the lock commands on `key`. `preview` predicts how the restart guard
 /// would treat the nodes; see [`Backing::preview_guard`](crate::lease::Backing::preview_guard).
 pub(crate) async fn check(
     pool: &Pool,

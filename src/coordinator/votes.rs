@@ -264,8 +264,8 @@ impl VoteCounter {
         ids.filter_map(|node| Some((node, self.reply(node)?.conflict()?.key_index))).collect()
     }
 
-    /// Returns the index of the conflicting key that most nodes reported. In a tie, returns the key reported by the
-    /// node with the lowest index.
+    /// Returns the index of the conflicting key that the largest number of nodes reported. In a tie, returns the key
+    /// reported by the node with the lowest index.
     pub(super) fn main_conflict(&self) -> Option<usize> {
         let places: Vec<_> = self.conflicts().into_iter().map(|(_, place)| place).collect();
         let count = |place: &usize| places.iter().filter(|other| *other == place).count();

@@ -143,8 +143,8 @@ impl WaitQueues {
         self.sets.pass_on(acquire);
     }
 
-    /// Handles a refused attempt: moves the acquire to the queue of the key that conflicts on most nodes, and schedules
-    /// the next attempt.
+    /// Handles a refused attempt: moves the acquire to the queue of the key that conflicts on the largest number of
+    /// nodes, and schedules the next attempt.
     pub(super) fn handle_refusal(
         &mut self,
         acquire: AcquireId,

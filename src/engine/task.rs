@@ -132,8 +132,10 @@ impl Engine {
         Ok(Some(ClientTask { engine, generation, runtime }))
     }
 
-    /// Handles the end of the task of `generation`, whose connections end with the runtime. Wakes all callers, so that
-    /// one of them starts another task. If no caller does, the library's own runtime does the remaining work.
+    /// Handles the end of the task that has this `generation`. Does nothing if another task has already replaced it.
+    /// Otherwise, closes the client's connections, because they depend on the runtime of the task, and wakes all
+    /// callers, so that one of them starts another task. If no caller does, the library's own runtime does the
+    /// remaining work, unless the client is pinned to a runtime.
     fn handle_task_end(&self, generation: u64) {
         let mut io = lock(&self.io);
         if !self.task.is_current(generation) {

@@ -89,7 +89,7 @@ pub(crate) struct Contention {
     next: usize,
     /// The number of turns of other clients since this client's last turn, or `None` before this client's first turn.
     since: Option<usize>,
-    /// The client that blocked the last attempt, if that attempt was made after this client's last turn.
+    /// The client that nodes most recently reported as the holder. Reset to `None` when this client acquires the lock.
     last: Option<ClientId>,
     holder: Holder,
 }

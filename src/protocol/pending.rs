@@ -55,9 +55,13 @@ pub(crate) struct PendingRelease {
 }
 
 impl PendingRelease {
-    /// Returns true if the release may still have a key to delete. While a delayed command can still run, the release
-    /// is kept until the node is reachable, and then for as long as a broken connection can deliver bytes. If `last` is
-    /// true, the client was closed, and `expiry` is used in place of the time at which the node became reachable.
+    /// Returns true if the release may still have a key to delete:
+    ///
+    /// - If no command can run late, the release is useful until `expiry`.
+    /// - If a command can run late, the release is useful as long as the node has not been reached. After that, it is
+    ///   useful until a [`STALE_WINDOW`] has passed since `reached` and since `expiry`.
+    ///
+    /// If `last` is true, the client was closed. The window then always starts at `expiry`, regardless of `reached`.
     pub(crate) fn is_useful(self, now: Time, last: bool) -> bool {
         let reached = if last { Some(self.expiry) } else { self.reached };
         match (self.may_run_late, reached) {

@@ -169,9 +169,9 @@ impl<R: PartialEq> Server<R> {
     }
 
     /// Returns the [`identity`](Self::identity) of a server if the runs cannot be compared. A server that was already
-    /// up when `before` reported is the same server. A server that has been up for the whole period has forgotten no
-    /// lock that still counts. Two errors are possible: a wrong clock makes the uptime wrong, or another server has
-    /// taken over the address. Therefore:
+    /// up when `before` reported is the same server. A server that has been up for the whole quarantine period has
+    /// forgotten no lock that still counts. Two errors are possible: a wrong clock makes the uptime wrong, or another
+    /// server has taken over the address. Therefore:
     ///
     /// - Both uptimes must agree on the start. If a machine boots with a wrong clock that is set while the server runs,
     ///   the server's uptime is an arbitrary number.
@@ -228,8 +228,8 @@ impl<R: PartialEq + Clone> Quarantine<R> {
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {
             self.oldest = Some(Age { at: now, age });
-            // A known server may seem to have crossed the period, but its age has only become more precise: uptimes are
-            // in whole seconds.
+            // The age of a known server may seem to have just reached the quarantine period. However, the age has only
+            // become more precise, because uptimes are in whole seconds.
             if age >= self.period && identity != Identity::Same {
                 // An old server that was unreachable before shows that the deployment is not new.
                 self.nodes.iter_mut().for_each(|record| record.is_bootstrap = false);
@@ -245,8 +245,8 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         self.mark_bootstrap_nodes(now);
     }
 
-    /// Stores the report of `server`. Excludes `node` until the period has passed, unless `server` is the same as
-    /// before or is trusted, or the policy is [`Policy::Off`].
+    /// Stores the report of `server`. Excludes `node` until the quarantine period has passed, unless `server` is the
+    /// same as before or is trusted, or the policy is [`Policy::Off`].
     fn update_exclusion(&mut self, node: NodeId, server: Server<R>, identity: Identity, now: Time) {
         let record = &mut self.nodes[node.index()];
         let was_trusted = record.server.as_ref().is_none_or(|before| before.is_trusted);
@@ -276,8 +276,8 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     }
 
     /// If the deployment is new and the client has tried to connect to every node, marks the recently started nodes as
-    /// bootstrap nodes: the first servers of the deployment. Their grants count even after the first of them has become
-    /// older than the period.
+    /// bootstrap nodes, that is, the initial servers of the deployment. Their grants continue to count after the oldest
+    /// of these servers has become older than the quarantine period.
     fn mark_bootstrap_nodes(&mut self, now: Time) {
         if self.tried.len() == self.nodes.len() && self.is_new(now) {
             self.nodes
@@ -286,14 +286,15 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// Returns true if the deployment may be new, because no known server is older than the period.
+    /// Returns true if the deployment may be new, because no known server is older than the quarantine period.
     fn is_new(&self, now: Time) -> bool {
         self.oldest.is_none_or(|oldest| oldest.now(now) < self.period)
     }
 
     /// Returns true if this client knows enough to decide which recently started nodes count. It must have tried to
-    /// connect to every node, or know a server that is older than the period. Otherwise, nodes that the client has not
-    /// yet reached may have started recently too. Always returns true unless the policy is [`Policy::Observed`].
+    /// connect to every node, or know a server that is older than the quarantine period. Otherwise, nodes that the
+    /// client has not yet reached may have started recently too. Always returns true unless the policy is
+    /// [`Policy::Observed`].
     pub(crate) fn is_settled(&self, now: Time) -> bool {
         self.tried.len() == self.nodes.len() || !self.is_new(now) || self.policy != Policy::Observed
     }
@@ -317,7 +318,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         let record = &mut self.nodes[node.index()];
         record.missing_at = Some(now);
         match record.flushed_at {
-            // If the flush is older than the period, the locks that it deleted have ended.
+            // If the flush is older than the quarantine period, the locks that it deleted have ended.
             Some(at) if now.since(at) < self.period => self.exclude_after_flush(node, at),
             _ => {}
         }

@@ -42,8 +42,8 @@ impl<R: PartialEq> Broken<R> {
         self.client_id.filter(|_| is_same)
     }
 
-    /// Returns true if the run and the client ID are known. A successful kill, or the end of the run, then proves that
-    /// the connection delivers no more commands.
+    /// Returns true if the connection's server run and client ID are known. If so, either of two events proves that the
+    /// connection delivers no more commands: a successful kill of the connection, or the end of that run.
     fn is_identified(&self) -> bool {
         self.run.is_some() && self.client_id.is_some()
     }

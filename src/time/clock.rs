@@ -19,7 +19,8 @@ pub(crate) trait TimeSource: Send + Sync {
     /// Returns the wall-clock time in microseconds since 1970, or 0 before 1970.
     fn wall_us(&self) -> u64;
 
-    /// Calls `callback` at `at`, then at each time that `callback` returns, until the returned alarm is dropped.
+    /// Sets an alarm that calls `callback` at the time `at`. If `callback` returns another time, the alarm calls it
+    /// again at that time. Dropping the returned alarm cancels it.
     fn set_alarm(&self, at: Time, callback: Weak<dyn OnAlarm>) -> Box<dyn SourceAlarm>;
 
     /// Returns true if the time is simulated. The client must then read no other clock, not even tokio's.
@@ -57,7 +58,8 @@ impl Clock {
         }
     }
 
-    /// Calls `callback` at `at`, then at each time that `callback` returns, until the returned alarm is dropped.
+    /// Sets an alarm that calls `callback` at the time `at`. If `callback` returns another time, the alarm calls it
+    /// again at that time. Dropping the returned alarm cancels it.
     pub(crate) fn set_alarm(&self, at: Time, callback: Weak<dyn OnAlarm>) -> Alarm {
         match self {
             Self::Machine => Alarm::set(at, callback),

@@ -92,7 +92,8 @@ mod driven {
         let _ = AHEAD_NS.fetch_update(Relaxed, Relaxed, add);
     }
 
-    /// Sets the offset of the wall clock from the system's wall clock.
+    /// Makes this library's wall clock differ from the system's wall clock by `seconds`. Replaces any earlier
+    /// difference.
     pub(crate) fn shift_wall_clock(seconds: i64) {
         WALL_SHIFT_US.store(seconds.saturating_mul(1_000_000), Relaxed);
     }

@@ -36,7 +36,8 @@ struct ThreadAlarm {
 }
 
 impl Alarm {
-    /// Calls `callback` at `at` on the machine's clock, then at each time that `callback` returns.
+    /// Sets an alarm that calls `callback` at the time `at` of the machine's clock. If `callback` returns another time,
+    /// the alarm calls it again at that time.
     pub(super) fn set(at: Time, callback: Weak<dyn OnAlarm>) -> Self {
         Self(Kind::Thread(Timer::of_process().set(at, callback)))
     }

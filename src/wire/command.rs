@@ -53,11 +53,12 @@ pub(crate) struct CoolDown {
 /// The information that an acquire requests about a conflicting key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConflictDetails {
-    /// No details. Used if the client makes no second attempt.
+    /// Requests no details. Used if the client makes no second attempt.
     Nothing,
-    /// The remaining TTL, and an invalidation when the key changes.
+    /// Requests the key's remaining TTL and, if the node supports client tracking, an invalidation when the key
+    /// changes.
     Watch,
-    /// The remaining TTL, an invalidation when the key changes, and the holder's value.
+    /// Requests the same as [`Watch`](Self::Watch), and the holder's value.
     WatchAndHolder,
 }
 

@@ -57,8 +57,8 @@ impl SetUp {
         ask_for_pushes(requests);
     }
 
-    /// Parses the replies to the set-up. If the server does not support or permit a command, the requested information
-    /// stays unknown. Any other error fails the set-up, because the error reports a temporary state.
+    /// Parses the replies to the set-up commands. If the server does not support or permit a command, the requested
+    /// information stays unknown. Any other error fails the set-up, because the error reports a temporary state.
     ///
     /// For example, a server can be `BUSY` with a script during a reconnect. If the client treated this error as an
     /// unknown run ID, the restart guard would exclude the server for a minute.
@@ -162,7 +162,8 @@ mod tests {
         requests
     }
 
-    /// Parses the replies to a set-up, with `info` and `config` as the replies to `INFO server` and `CONFIG GET`.
+    /// Parses the replies to the set-up commands: `info` is the reply to `INFO server`, and `config` is the reply to
+    /// `CONFIG GET`. The other replies are fixed.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
         let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
         let mut wires = vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", config];

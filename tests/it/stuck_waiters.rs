@@ -154,7 +154,7 @@ async fn many_unpolled_acquires_delay_the_queue_only_once() {
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-/// A waker that drops an acquire of the same client when it is called.
+/// A waker that drops the contained acquire, which belongs to the same client, when the client calls `wake`.
 struct Dropper(Mutex<Option<Acquire>>);
 
 impl Wake for Dropper {

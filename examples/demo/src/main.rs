@@ -61,7 +61,8 @@ impl Demo {
         println!("{:6.2} s  {subject:<4} {event}", self.begun.elapsed().as_secs_f64());
     }
 
-    /// Prints a fault. From then on, the next acquire and the next failure are printed again.
+    /// Prints a fault. Of the acquires that start after the fault, the first success and the first failure will also be
+    /// printed.
     fn fault(&self, event: &str) {
         let mut log = self.log();
         self.print("----", event);

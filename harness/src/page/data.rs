@@ -21,10 +21,10 @@ struct Data<'a> {
     end: u64,
     nemeses: Vec<NemesisData<'a>>,
     targets: Vec<TargetData<'a>>,
-    /// For each part of the run, the number of nodes and the start. Empty if the run has only one
-    /// part.
+    /// For each part of the run, two numbers: number of nodes, and start. Empty if the run has only
+    /// one part.
     changes: Vec<u64>,
-    /// For each holder, the client and the task.
+    /// For each holder, two numbers: client, and task.
     who: Vec<u16>,
     rows: Vec<RowData>,
     /// For each overlap, six numbers: row, index in the findings, start and duration of the

@@ -41,8 +41,8 @@ impl RuntimeClock {
         u64::try_from(self.wall().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Calls `callback` at time `at`, and again at each time that `callback` returns. Dropping the
-    /// handle cancels the alarm.
+    /// Sets an alarm that calls `callback` at time `at`. If `callback` returns another time, the
+    /// alarm calls it again at that time. Dropping the handle cancels the alarm.
     pub(super) fn set_alarm(&self, at: Duration, callback: Callback) -> AlarmHandle {
         let state = AlarmState::new(self.time.clone(), at, callback);
         let mut alarms = lock(&self.alarms);

@@ -12,7 +12,8 @@ use crate::setting::Setting;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ExtensionPhase {
     NotYet,
-    /// The extension was sent to the nodes this number of ticks ago.
+    /// The client has sent the extension to the nodes. The number counts the ticks since then, up
+    /// to the ttl.
     Asking(u8),
     Over,
 }
@@ -23,7 +24,7 @@ pub(crate) enum ClientPhase {
     Idle,
     /// The client has sent the requests of an attempt.
     Asking {
-        /// The number of ticks since the attempt started (T1).
+        /// The number of ticks since the attempt started (T1), up to the ttl.
         age: u8,
     },
     /// The client has acquired the lock.

@@ -19,8 +19,8 @@ pub enum Mode {
     /// different token. A later holder must have a higher token if its quorum and the earlier
     /// quorum share a node that has kept its counter. Mutual exclusion is not checked.
     Tokens,
-    /// Restarts of nodes without data. All clients have a restart guard. The run checks mutual
-    /// exclusion.
+    /// All clients have a restart guard. Nodes restart and lose their data, unless they are
+    /// durable. In [`Guarded::Fresh`], no node restarts. The run checks mutual exclusion.
     Guarded(Guarded),
     /// Steps of the nodes' clocks, after every client has read the clocks. The run checks mutual
     /// exclusion.
@@ -62,8 +62,8 @@ pub enum Stepped {
     /// The faults of [`Mode::Promise`]. The rates of clocks differ by at most 100 parts per
     /// million.
     Known,
-    /// The faults of [`Stepped::Known`], and restarts of nodes without data. Clients have a restart
-    /// guard, and have connected to every node before the first restart.
+    /// The faults of [`Stepped::Known`]. In addition, nodes restart and lose their data. Clients
+    /// have a restart guard, and have connected to every node before the first restart.
     Restarts,
 }
 
@@ -84,16 +84,16 @@ pub enum Single {
 /// A kind of fault outside the guarantee of Redlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// Nodes restart immediately without data.
+    /// Nodes restart immediately and lose their data, or are flushed.
     Amnesia,
     /// Node clocks jump forward.
     Jump,
     /// The clocks of some nodes run 10 % fast.
     FastNodes,
-    /// Up to all nodes restart immediately without data, and clients have no restart guard.
+    /// Up to all nodes restart immediately and lose their data. Clients have no restart guard.
     Unguarded,
-    /// Up to all nodes restart immediately without data. Clients have the restart guard `Observed`,
-    /// and new clients start.
+    /// Up to all nodes restart immediately and lose their data. Clients have the restart guard
+    /// `Observed`, and new clients start.
     Newcomers,
     /// Nodes restart one after the other while the remaining nodes are stalled, and new clients
     /// start.
@@ -106,7 +106,8 @@ pub enum Outside {
     Standstill,
 }
 
-/// A loss of fencing counters. It occurs because some nodes restart immediately without data.
+/// A loss of fencing counters. It occurs because some nodes restart immediately and lose their
+/// data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wiped {
     /// Whether a majority of the nodes restarts. Otherwise, a minority restarts.
@@ -234,7 +235,9 @@ impl Mode {
         matches!(self, Self::Tokens | Self::Wiped(_))
     }
 
-    /// Returns true if groups of nodes restart immediately without data.
+    /// Returns true if several nodes restart immediately and lose their data, in order to test the
+    /// restart guard. Includes [`Outside::Unguarded`], which runs without the guard for comparison,
+    /// and [`Guarded::Fresh`], in which no node restarts.
     pub(crate) fn restarts_groups(self) -> bool {
         matches!(
             self,

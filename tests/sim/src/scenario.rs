@@ -168,9 +168,10 @@ impl Scenario {
         scenario
     }
 
-    /// Draws the processes, and the rates of the nodes' clocks. Within the guarantee, the fastest
-    /// node's clock gains at most 1 % on the slowest client's clock. In modes with clock steps,
-    /// except `StepDrift`, rates deviate by at most 100 parts per million, as for quartz clocks.
+    /// Chooses the processes, and the clock rates of processes and nodes, at random. Except in the
+    /// mode `FastNodes`, the fastest node clock gains at most 1 % on the slowest client clock.
+    /// Redlock's guarantee covers this difference. In modes with clock steps, except `StepDrift`,
+    /// rates deviate by at most 100 parts per million, as is typical of quartz clocks.
     fn draw_machines(&mut self, dice: &mut Dice) {
         let mode = self.mode;
         let is_good = mode.has_steps() && mode != Mode::Outside(Outside::StepDrift);
@@ -241,8 +242,8 @@ impl Scenario {
         tasks
     }
 
-    /// Draws the start of a task. In a new deployment, some tasks start only after the quarantine
-    /// of the oldest node has ended.
+    /// Chooses the start of a task at random. In a new deployment, some tasks start only after the
+    /// quarantine of the oldest node has ended.
     fn draw_beginning(&self, starts: Instant, dice: &mut Dice) -> Instant {
         if self.mode.is_new_deployment() && dice.chance(300) {
             let first = self.node_starts.iter().min().copied().unwrap_or_default();
@@ -298,9 +299,9 @@ impl Scenario {
     }
 }
 
-/// Draws the ttl of fencing counters, and the number of long pauses per thousand pauses. Some
-/// counters expire during long pauses. The values come from a separate generator. Modes that only
-/// count violations use long-lived counters.
+/// Chooses the TTL of fencing counters, and the number of long pauses per thousand pauses, at
+/// random. Some counters expire during long pauses. The values come from a separate generator.
+/// Modes that only count violations use long-lived counters.
 fn draw_token_ttl(mode: Mode, seed: u64, ttl_ms: u64) -> (Duration, u64) {
     let mut dice = dice_of(seed, 3);
     let (halves, long_pauses) = (dice.pick(&[0, 4, 4, 5, 8, 16]), dice.pick(&[0, 0, 100, 300]));
@@ -311,16 +312,16 @@ fn draw_token_ttl(mode: Mode, seed: u64, ttl_ms: u64) -> (Duration, u64) {
     (Duration::from_millis(halves * ttl_ms / 2), long_pauses)
 }
 
-/// Draws whether the nodes forbid `TIME`. Modes that depend on readings of clocks never forbid it.
-/// The value comes from a separate generator, so that a seed's other parameters do not depend on
-/// it.
+/// Decides at random whether the nodes forbid `TIME`. Modes that depend on readings of clocks never
+/// forbid it. The value comes from a separate generator, so that a seed's other parameters do not
+/// depend on it.
 fn forbids_time(mode: Mode, seed: u64) -> bool {
     let is_used = mode.has_steps() || !(mode.keeps_all_data() || mode.is_new_deployment());
     mode.is_promised() && !is_used && Dice::new(!seed).chance(125)
 }
 
-/// Draws the ttl in milliseconds, the number of nodes, and the ratio of the ttl to the node
-/// timeout.
+/// Chooses three parameters at random: the ttl in milliseconds, the number of nodes, and the ratio
+/// of the ttl to the node timeout.
 fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     if let Some(single) = mode.single() {
         return single.draw_sizes(dice);

@@ -48,7 +48,7 @@ impl Drop for Sleep {
     }
 }
 
-/// A future that is polled only at the given interval, regardless of wake-ups.
+/// A future that is polled at most once per `every`, regardless of wake-ups.
 pub(crate) struct RarelyPolled<F> {
     pub(crate) inner: Pin<Box<F>>,
     pub(crate) shared: Arc<Shared>,

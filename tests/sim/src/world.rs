@@ -18,11 +18,11 @@ use quorlock::Redlock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The time between the close of all clients and the final checks.
+/// The time between closing all clients and the final checks.
 const AFTERMATH: Instant = 15 * S;
 
-/// The time between the close of all clients and the final checks in the mode `Quiet`. It is
-/// shorter than a ttl, so that the checks find keys that were not released.
+/// In the mode `Quiet`, the time between closing all clients and the final checks. It is shorter
+/// than the TTL of the locks, so that the checks find keys that were not released.
 const QUIET_AFTERMATH: Instant = 6 * S;
 
 pub(crate) struct World {

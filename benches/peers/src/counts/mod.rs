@@ -28,7 +28,7 @@ static COUNTS_FILE: LazyLock<Option<File>> =
 pub(crate) struct Counts {
     /// The number of allocations, including reallocations.
     pub(crate) allocations: u64,
-    /// The number of bytes that were allocated. A reallocation counts with its whole new size.
+    /// The number of requested bytes. For a reallocation, the full new size is counted, not only the increase.
     pub(crate) bytes: u64,
     /// The number of calls of C library functions that enter the kernel: reads, writes, waits, wake-ups and randomness.
     pub(crate) calls: u64,

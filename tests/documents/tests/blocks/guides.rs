@@ -62,7 +62,8 @@ mod metrics {
         }
     }
 
-    /// Counts the counters, gauges and histograms with `label`. Returns the result in the guide's wording.
+    /// Counts the counters, gauges and histograms on `page` that have the label `label`. Returns the counts in the
+    /// guide's wording, for example `6 counters, two gauges and a histogram`.
     fn series(page: &str, label: &str) -> String {
         let lines = page.lines().filter(|line| !line.starts_with('#') && line.contains(label));
         let names: Vec<_> = lines.filter_map(|line| line.split('{').next()).collect();

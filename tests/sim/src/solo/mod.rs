@@ -15,41 +15,58 @@ use quorlock::{Lease, Redlock};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SoloCall {
-    /// The acquire is polled only at the interval `every`.
+    /// The acquire is polled only once per `every`. If `waits` is true, it can make several
+    /// attempts; otherwise, it makes only one.
     RarelyPolled { every: Instant, waits: bool },
-    /// The acquire times out, because another task holds the lock for longer than `wait`. The
-    /// acquire is polled only at the interval `every`.
+    /// The acquire is polled only once per `every`. It times out after `wait`, because another
+    /// lease of the same client holds the lock.
     TimesOut { every: Instant, wait: Instant },
-    /// Another client deletes the key after some extensions, while the holder waits for the loss.
+    /// Another client deletes the key on all nodes, while the holder waits for the report of the
+    /// loss. Before the deletion, the holder extends the lease `extensions` times. If `is_extended`
+    /// is true, the lease also has auto-extension, and the holder waits for the duration `after`
+    /// before the deletion. Otherwise, the holder makes one more extension, with which the client
+    /// starts to track the key.
     Deleted { after: Instant, extensions: u32, is_extended: bool },
     /// The key is deleted, and the lease is released before the holder notices the deletion.
     DeletedBeforeRelease,
-    /// The same client or another client adopts the lock. If the new lease is released, the other
-    /// client then acquires the lock.
+    /// Another client adopts the lock if `by_another` is true; otherwise, the same client does. If
+    /// `is_watched` is true, the previous holder has auto-extension and waits for the report of the
+    /// loss. If `is_released` is true, the new lease is released, and the other client then
+    /// acquires the lock.
     Adopted { by_another: bool, is_watched: bool, is_released: bool },
     /// One node loses the key, and the lease is extended.
     Repaired { node: usize },
-    /// The client is closed while it acquires the lock. Another client may hold the lock.
+    /// The client is closed after its acquire has run for the duration `after`. If `at_least` is
+    /// true, the client has already had a lease, and the acquire requires a minimum validity;
+    /// otherwise, the acquire has auto-extension. If `waits` is true, the acquire can make several
+    /// attempts; otherwise, it makes only one. If `is_held` is true, another client holds the lock.
+    /// If `every` is set, the acquire is polled only once per `every`.
     Closed { after: Instant, at_least: bool, waits: bool, is_held: bool, every: Option<Instant> },
-    /// The lease is released on another runtime, while its own runtime is not polled.
+    /// The lease is released on another runtime, which `runtime` selects. The lease's own runtime
+    /// is not polled during the release.
     OtherRuntime { runtime: usize },
-    /// The lease is released on another runtime, and its own runtime is shut down after the time
-    /// `after`. If `is_served` is true, the other runtime has used the client before.
+    /// The lease's own runtime is no longer polled, and is shut down once the duration `after` has
+    /// passed. The lease is released on another runtime, which `runtime` selects. If `is_served` is
+    /// true, the other runtime has already used the client, and the lease is extended and released
+    /// after the shutdown. Otherwise, the release does not wait for the shutdown.
     RuntimeEnds { runtime: usize, after: Instant, is_served: bool },
-    /// An acquire with long retry pauses waits for the lock, which is then released.
+    /// An acquire with long retry pauses waits for the lock, which is released after the duration
+    /// `after`.
     Pushed { after: Instant },
-    /// An acquire of several locks has long retry pauses. The locks are released one after the
-    /// other, with the pause `gap` in between.
+    /// An acquire of two locks has long retry pauses. The first lock is released after the duration
+    /// `after`, and the second lock after a further pause of `gap`.
     PushedEach { after: Instant, gap: Instant },
-    /// The lock is released while an earlier waiter is no longer polled. That waiter is dropped
-    /// after the time `leaves`. If `is_skipped` is true, the queue has already skipped the waiter
-    /// before the release.
+    /// The lock is released while the first of two waiters is not polled. That waiter was polled
+    /// for the duration `after` at first, and is dropped once the duration `leaves` has passed
+    /// since the release. If `is_skipped` is true, the queue has already skipped that waiter before
+    /// the release.
     PushedNext { after: Instant, leaves: Instant, is_skipped: bool },
-    /// The first of several waiters is polled a few times, and then never again.
+    /// The first waiter is polled at most `polls` times, and then never again. After that, `others`
+    /// further acquires wait for the lock.
     NotPolled { polls: u32, others: u32 },
-    /// The lease is dropped, and its runtime is shut down before it can run again. Another runtime
-    /// then uses the client. If `is_served_before` is true, that runtime has also used the client
-    /// before.
+    /// `count` leases are dropped, and their runtime is shut down before it can run again. Another
+    /// runtime, which `runtime` selects, then uses the client. If `is_served_before` is true, that
+    /// runtime has also used the client before the leases are dropped.
     Orphaned { runtime: usize, count: u32, is_served_before: bool },
 }
 

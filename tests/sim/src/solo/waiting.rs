@@ -122,8 +122,8 @@ impl Worker {
         }
     }
 
-    /// Checks that an acquire that times out returns at the next poll, or one poll later after a
-    /// final attempt.
+    /// Checks that an acquire returns at the first poll after its timeout, or at the poll after
+    /// that if it makes a final attempt.
     pub(super) async fn wait_until_timeout(self, every: Instant, wait: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
