@@ -356,7 +356,7 @@ impl World {
     pub(crate) fn begin_finishing(&mut self) {
         let now = self.shared.lock().now;
         let scenario = &self.scenario;
-        let is_quiet = scenario.mode == Mode::Quiet && !self.has_left_lately(&self.shared.lock());
+        let is_quiet = scenario.mode == Mode::Quiet && !self.may_be_held_for_long();
         let longest = if is_quiet { scenario.quick_wait() } else { scenario.longest_wait() };
         let processes = scenario.processes.len() as u64;
         let turns = (scenario.processes.len() * scenario.resources) as u64;
