@@ -72,7 +72,8 @@ async fn node_without_resp3_is_down_with_the_reason() {
         NodeState::Down(reason) => reason.to_string().contains(part),
         _ => false,
     };
-    let refused = "HELLO 3 is refused (ERR unknown command 'HELLO'";
+    // Redis 6.2 quotes the command in other characters.
+    let refused = "HELLO 3 is refused (ERR unknown command";
     eventually("the renamed HELLO is reported", || down(3, refused)).await;
     let closed = "closed by the server without a reply to HELLO 3";
     eventually("the close is reported", || down(4, closed)).await;
