@@ -204,7 +204,7 @@ impl VoteCounter {
     }
 
     /// Returns true if the round failed because this client was overloaded, and therefore sent commands or read replies
-    /// too late. Returns false if so many nodes failed for other reasons that no quorum was possible.
+    /// too late. Returns false if failures for other reasons made a quorum impossible.
     pub(super) fn is_overloaded(&self) -> bool {
         let silent: NodeSet = self.silent().collect();
         let has_failed = |node: NodeId| match self.reply(node) {

@@ -132,7 +132,7 @@ impl Engine {
         Ok(Some(ClientTask { engine, generation, runtime }))
     }
 
-    /// Handles the end of the task that has this `generation`. Does nothing if another task has already replaced it.
+    /// Handles the end of the task of `generation`. Ignores a task that another one has already replaced.
     /// Otherwise, closes the client's connections, because they depend on the runtime of the task, and wakes all
     /// callers, so that one of them starts another task. If no caller does, the library's own runtime does the
     /// remaining work, unless the client is pinned to a runtime.

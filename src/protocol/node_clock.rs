@@ -16,8 +16,8 @@
 //! step remains in force, because expired keys do not reappear.
 //!
 //! If a node's clock has moved ahead, either it has stepped or the client's clock has stood still, for example while a
-//! virtual machine was frozen. Readings cannot distinguish the two causes. Identical deviations of all nodes prove
-//! nothing either, because the nodes may share a time source. Both causes are therefore handled: the node's grants
+//! virtual machine was frozen. Readings cannot distinguish the two causes. Nodes may share a time source, so
+//! even identical deviations of all nodes are no proof. Both causes are therefore handled: the node's grants
 //! count later, as after a step of its clock, and the client extends its leases again, as after a pause of the process.
 //!
 //! Report each [`Reading`] with [`handle_reading`](NodeClock::handle_reading), in the order of the readings. The method

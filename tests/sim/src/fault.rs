@@ -146,8 +146,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Plans faults of random kinds, times and durations. Modes that test only some kinds have plans
-    /// of their own instead.
+    /// Plans faults of random kinds, times and durations. Modes that test only some kinds use
+    /// separate plans instead.
     fn plan_common(&mut self) {
         let scenario = self.scenario;
         // In half of the runs, a majority of the nodes has no faults. The other runs exceed the
