@@ -82,21 +82,29 @@ async fn waiting_for_loss_of_a_released_lease_keeps_no_connection() {
 #[tokio::test]
 async fn changes_of_different_nodes_count_until_an_extension() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).build().expect("valid settings");
-    let lease = redlock.acquire("r").ttl(MAX_TTL / 2).auto_extend(MAX_TTL).await.expect("free");
-    eventually("all nodes have granted", || lease.report().granted() == 3).await;
-    let change_repeatedly =
-        |at: usize| drop(cluster[at].cmd(&["SET", "r", lease.value(), "KEEPTTL"]));
-    change_repeatedly(0);
-    sleep(ms(300)).await;
-    lease.extend(MAX_TTL * 3 / 4).await.expect("it is held");
-    eventually("the third node is extended", || cluster[2].pttl("r") > 2_600_000).await;
-    sleep(ms(300)).await;
-    let before = scripts(&cluster[2]);
-    change_repeatedly(1);
-    sleep(ms(500)).await;
-    assert_eq!(scripts(&cluster[2]), before, "only a minority has changed since the extension");
-    change_repeatedly(0);
-    eventually("a quorum has changed, so a check runs", || scripts(&cluster[2]) > before).await;
-    assert!(lease.is_valid());
+    // Redis 6.2 ignores `NOLOOP` in scripts: it also pushes the changes that the client's own extension made, and these
+    // pushes can arrive after the extension has ended. An extension to a shorter ttl changes no key.
+    let pushes_own_changes = cluster[0].info("server")["redis_version"].starts_with("6.");
+    let ttls =
+        if pushes_own_changes { vec![MAX_TTL / 4] } else { vec![MAX_TTL / 4, MAX_TTL * 3 / 4] };
+    for ttl in ttls {
+        let redlock = builder(&cluster).build().expect("valid settings");
+        let lease = redlock.acquire("r").ttl(MAX_TTL / 2).auto_extend(MAX_TTL).await.expect("free");
+        eventually("all nodes have granted", || lease.report().granted() == 3).await;
+        let change = |at: usize| drop(cluster[at].cmd(&["SET", "r", lease.value(), "KEEPTTL"]));
+        change(0);
+        sleep(ms(300)).await;
+        let before = scripts(&cluster[2]);
+        lease.extend(ttl).await.expect("it is held");
+        eventually("the third node has executed it", || scripts(&cluster[2]) > before).await;
+        sleep(ms(300)).await;
+        let before = scripts(&cluster[2]);
+        change(1);
+        sleep(ms(500)).await;
+        assert_eq!(scripts(&cluster[2]), before, "only a minority has changed since: {ttl:?}");
+        change(0);
+        eventually("a quorum changed, so a check runs", || scripts(&cluster[2]) > before).await;
+        assert!(lease.is_valid());
+        lease.release().await.expect("nodes are up");
+    }
 }
