@@ -120,6 +120,14 @@ fn invalid_value_error_names_the_variable_and_hides_the_value() {
 }
 
 #[test]
+fn node_list_is_split_where_a_url_begins() {
+    let password = "redis://me:pass,word@10.0.0.1";
+    let nodes = format!(" {password}, ,unix:///run/redis,\nredis://10.0.0.2 ");
+    let read = read_from("LOCKS", &[("LOCKS_NODES", &nodes)]).expect("good variables");
+    assert_eq!(read.nodes, [password, "unix:///run/redis", "redis://10.0.0.2"]);
+}
+
+#[test]
 fn variables_set_by_the_command_are_ignored() {
     let told = [("QUORLOCK_RESOURCE", "orders/42"), ("QUORLOCK_TOKEN", "7"), ("QUORLOCK_HELD", "")];
     let nodes = ("QUORLOCK_NODES", NODES.1);

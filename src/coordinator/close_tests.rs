@@ -108,6 +108,29 @@ fn close_waits_for_the_releases_of_a_stalled_node() {
     world.assert_idle();
 }
 
+#[test]
+fn close_waits_for_releases_on_a_broken_connection() {
+    let mut world = World::new(3, 20);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    world.run_for(ms(5));
+    world.set_state(2, HostState::Hung);
+    held.shared.end(world.now);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_drop(held.id, now);
+    world.run_for(ms(5));
+    world.set_state(2, HostState::Down);
+    world.run_for(ms(5));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_close(10 * SECOND, now);
+    world.run_for(ms(300));
+    assert_eq!(closed(&world, a), [false; 0]);
+    world.set_state(2, HostState::Up);
+    world.run_for(8 * SECOND);
+    assert_eq!((closed(&world, a), world.copies("k")), (vec![true], 0));
+    world.assert_idle();
+}
+
 fn closed(world: &World, process: usize) -> Vec<bool> {
     let closed = |it: &Completion| match it {
         Completion::Closed(result) => Some(result.is_ok()),

@@ -6,6 +6,7 @@ use super::world_calls_tests::{Held, keys, request, ttl};
 use super::world_tests::{HostState, World, ms};
 use crate::observe::event::Event;
 use crate::wire::{CounterKeys, Counters};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,15 +48,19 @@ fn highest_known_number_lets_all_counters_agree() {
     let mut world = World::new(5, 1);
     let a = world.connected();
     let first = set_counters(&mut world, a, &[50, 40, 30, 20, 10].map(|it| AHEAD + it));
+    let set_states = |world: &mut World, hosts: Range<usize>, state| {
+        hosts.for_each(|host| world.set_state(host, state));
+        world.run_for(8 * SECOND);
+    };
+    set_states(&mut world, 3..5, HostState::Down);
     let held = world.lock(a, fenced(&["k"]));
     world.run_for(ms(5));
     assert!(token(&held) > first + AHEAD);
     assert_eq!(confirmations(&world, a), 1, "the counters differ");
     world.release(&held);
-    for host in 3..5 {
-        world.set_state(host, HostState::Down);
-    }
-    world.run_for(ms(50));
+    // The counters of the nodes 3 and 4 are still different.
+    set_states(&mut world, 3..5, HostState::Up);
+    set_states(&mut world, 0..2, HostState::Down);
     let held = world.lock(a, fenced(&["k"]));
     assert_eq!(confirmations(&world, a), 1, "all nodes draw a higher number");
     assert!(token(&held) > first + AHEAD + 50);
