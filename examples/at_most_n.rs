@@ -6,32 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// The number of permits. It must be the same in every process.
 const PERMITS: usize = 3;
 
 /// Acquires one permit: any of the locks `NAME/0` to `NAME/(PERMITS - 1)`. Waits at most `wait`.
 async fn permit(redlock: &Redlock, name: &str, wait: Duration) -> Result<Lease, AcquireError> {
-    let deadline = Instant::now() + wait;
-    // A random first slot distributes the clients over the locks.
-    let mut slot = rand::random_range(0..PERMITS);
-    loop {
-        for _ in 0..PERMITS {
-            slot = (slot + 1) % PERMITS;
-            match redlock.try_acquire(format!("{name}/{slot}")).await {
-                Err(error) if error.is_contended() => {}
-                acquired_or_failed => return acquired_or_failed,
-            }
-        }
-        // All locks are held: waits for one of them, and tries the others again after half a second.
-        let remaining = deadline.saturating_duration_since(Instant::now());
-        let turn = remaining.min(Duration::from_millis(500));
-        match redlock.acquire(format!("{name}/{slot}")).wait(turn).await {
-            Err(error) if error.is_contended() && remaining > turn => {}
-            acquired_or_failed => return acquired_or_failed,
-        }
-    }
+    let permits = (0..PERMITS).map(|permit| format!("{name}/{permit}"));
+    redlock.acquire_any(permits).wait(wait).await
 }
 
 #[tokio::main]

@@ -70,6 +70,26 @@ impl Redlock {
         self.wrap(self.inner.acquire_all(resources))
     }
 
+    /// Returns an [`Acquire`] that tries once to lock any one of several resources; see
+    /// [`Redlock::try_acquire_any`](crate::Redlock::try_acquire_any).
+    pub fn try_acquire_any<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        self.wrap(self.inner.try_acquire_any(resources))
+    }
+
+    /// Returns an [`Acquire`] that locks any one of several resources, and waits if all of them are
+    /// held; see [`Redlock::acquire_any`](crate::Redlock::acquire_any).
+    pub fn acquire_any<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        self.wrap(self.inner.acquire_any(resources))
+    }
+
     /// Returns an [`Acquire`] that takes over the lock on `resource` from the lease with the value
     /// `value`; see [`Redlock::adopt`](crate::Redlock::adopt).
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {

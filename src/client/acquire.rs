@@ -9,7 +9,7 @@ use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::observe::AcquireTag;
 use crate::protocol::{RetryPolicy, Time};
-use crate::wire::{Key, Keys, Value};
+use crate::wire::{Key, Keys, Value, queue_name};
 use futures::future::BoxFuture;
 use std::fmt;
 use std::pin::Pin;
@@ -38,6 +38,7 @@ pub struct Acquire {
 enum Target {
     One(Key),
     All(Vec<Key>),
+    Any(Vec<Key>),
     /// A lock to adopt: the resource, and the value of the lease that holds the lock.
     HandedOver(Key, Arc<Value>),
 }
@@ -59,6 +60,15 @@ impl Acquire {
     {
         let resources = resources.into_iter().map(|resource| resource.as_ref().into());
         Self::new(client, Target::All(resources.collect()))
+    }
+
+    pub(crate) fn any<I>(client: Arc<Inner>, resources: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let resources = resources.into_iter().map(|resource| resource.as_ref().into());
+        Self::new(client, Target::Any(resources.collect()))
     }
 
     pub(crate) fn handed_over(client: Arc<Inner>, resource: &[u8], value: &str) -> Self {
@@ -96,7 +106,7 @@ impl Acquire {
         // The request is built outside the future, which would otherwise be several times as large.
         Box::pin(async move {
             let (watch, acquiring, ttl) = submitted?;
-            let ended = watch.client.await_lease(acquiring, &watch.keys, ttl, watch.tag).await;
+            let ended = watch.client.await_lease(acquiring, &watch, ttl).await;
             let ended = match ended {
                 Ok(lease) => Ok(lease.stopping_at(margin)),
                 Err(error) if is_adoption => Err(error.of_adoption()),
@@ -116,13 +126,16 @@ impl Acquire {
                 let (key, value) = (settings.key(resource.clone())?, value.clone());
                 (Keys::one(key), Some(value))
             }
-            Target::All(resources) => (settings.keys(resources)?, None),
+            Target::All(resources) | Target::Any(resources) => (settings.keys(resources)?, None),
         };
+        let needs_one = matches!(self.target, Target::Any(_)) && keys.len() > 1;
+        let any_of = needs_one.then(|| queue_name(&keys));
         let options = &self.options;
         let ttl = options.check(&settings.limits)?;
         let counters = options.is_fenced.then(|| settings.counters(&keys)).transpose()?;
         Ok(AcquireRequest {
             keys,
+            any_of,
             ttl,
             metadata: options.metadata.clone(),
             schedule: if adopts.is_some() { RetryPolicy::none() } else { options.retry.clone() }
@@ -343,7 +356,7 @@ impl fmt::Debug for Target {
             Self::One(resource) | Self::HandedOver(resource, _) => {
                 write!(f, "{:?}", String::from_utf8_lossy(resource))
             }
-            Self::All(resources) => f
+            Self::All(resources) | Self::Any(resources) => f
                 .debug_list()
                 .entries(resources.iter().map(|one| String::from_utf8_lossy(one)))
                 .finish(),

@@ -1,37 +1,40 @@
 //! Converts the coordinator's result of an acquire to a [`Lease`](crate::Lease), or to the public [`AcquireError`].
 
 use super::inner::Inner;
+use super::observed::AcquireEvents;
 use crate::coordinator::AcquireFailure;
 use crate::engine::{Failure, PendingAcquire};
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::node::NoRuntime;
-use crate::observe::{AcquireTag, Report};
+use crate::observe::Report;
 use crate::protocol::{Refusal, Ttl};
-use crate::wire::{Key, Keys};
+use crate::wire::Key;
 
 impl Inner {
     pub(super) async fn await_lease(
         &self,
         pending: Result<PendingAcquire, Failure>,
-        keys: &Keys,
+        acquire: &AcquireEvents,
         ttl: Ttl,
-        tag: AcquireTag,
     ) -> Result<Lease, AcquireError> {
         let acquired = match pending {
             Ok(pending) => pending.lease().await,
             Err(failure) => Err(failure),
         };
-        let acquired = acquired.map_err(|failure| self.acquire_error(failure, keys))?;
-        let lease = self.backing.lease(acquired, ttl, tag);
+        let acquired = acquired.map_err(|failure| self.acquire_error(failure, acquire))?;
+        let lease = self.backing.lease(acquired, ttl, acquire.tag);
         if self.driver.is_closed() { Err(AcquireError::Closed) } else { Ok(lease) }
     }
 
-    fn acquire_error(&self, failure: Failure, keys: &Keys) -> AcquireError {
+    fn acquire_error(&self, failure: Failure, acquire: &AcquireEvents) -> AcquireError {
         let max_ttl = self.settings.limits.max_ttl;
         let holds =
             |key: &Key| self.driver.engine().with(|it, now| it.holds(key, now)).unwrap_or_default();
-        let held_here = || keys.iter().any(holds);
+        let held_here = || {
+            let mut keys = acquire.keys.iter();
+            if acquire.is_any { keys.all(holds) } else { keys.any(holds) }
+        };
         let boxed = |report: Report| Box::new(report.with_max_ttl(max_ttl));
         match failure {
             Failure::NoRuntime(NoRuntime) => AcquireError::NoRuntime,

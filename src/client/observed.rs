@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(super) struct AcquireEvents {
     pub(super) client: Arc<Inner>,
     pub(super) keys: Keys,
+    /// Whether the acquire needs only one of the keys.
+    pub(super) is_any: bool,
     pub(super) tag: AcquireTag,
     /// Start of the acquire. `None` if no receiver wants events, or after the last event.
     started: Option<Time>,
@@ -33,8 +35,8 @@ impl AcquireEvents {
             request.tag.id = observers.next_id();
             started = Some(client.backing.clock().now());
         }
-        let (keys, tag) = (request.keys.clone(), request.tag);
-        let watch = Self { client, keys, tag, started };
+        let (keys, is_any, tag) = (request.keys.clone(), request.any_of.is_some(), request.tag);
+        let watch = Self { client, keys, is_any, tag, started };
         if started.is_some() {
             let event = || Event::AcquireStarted { lock: watch.lock(), wait, is_adoption };
             watch.client.backing.pool.observers().emit(EventLevel::Debug, event);

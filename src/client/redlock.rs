@@ -100,6 +100,59 @@ impl Redlock {
         Acquire::all(self.inner.clone(), resources).once()
     }
 
+    /// Locks one of several resources: any one that is free. If all are held, the acquire waits until one becomes free,
+    /// for at most its [wait time](Acquire::wait). [`Lease::resource`](crate::LeaseRef::resource) returns the resource
+    /// that was locked. At most 1000 resources can be given. Duplicates are ignored.
+    ///
+    /// Each resource is an ordinary lock: [`acquire`](Self::acquire) and other clients see it as held. The acquire
+    /// tries the resources in rotation from a random one, up to 16 in one request. While it waits, it is notified when
+    /// one of them is released, and tries all of them again after the delay of the retry policy. Waiting acquires of this
+    /// client for the same resources are served in order.
+    ///
+    /// Nodes in cluster mode require a common hash tag, as for [`acquire_all`](Self::acquire_all).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock_test::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
+    /// let license = redlock.acquire_any(["license/1", "license/2", "license/3"]).await?;
+    /// println!("using {}", String::from_utf8_lossy(license.resource()));
+    /// license.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`AcquireError`](crate::AcquireError). [`Contended`](crate::AcquireError::Contended) means that no resource
+    /// was free on a quorum of nodes; its report describes the last attempt.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`].
+    pub fn acquire_any<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        Acquire::any(self.inner.clone(), resources)
+    }
+
+    /// Tries to lock one of several resources, without waiting; see [`acquire_any`](Self::acquire_any). Each resource
+    /// is tried once, up to 16 in one request.
+    ///
+    /// # Errors
+    /// See [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`].
+    pub fn try_acquire_any<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        Acquire::any(self.inner.clone(), resources).once()
+    }
+
     /// Takes over the lock of `resource` from a holder that has passed on the [value](crate::LeaseRef::value) of its
     /// lease. Each node replaces that value with a new one. The previous holder's lease is then lost with the reason
     /// [`TakenOver`](crate::Loss::TakenOver).

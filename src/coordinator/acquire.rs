@@ -1,15 +1,19 @@
 //! The request, the stage and the current attempt of an acquire.
 
 use super::claim::Claim;
+use super::rotation::Rotation;
 use super::slots::{LeaseId, RoundId};
 use crate::observe::{AcquireTag, Report};
 use crate::protocol::{Acquisition, NodeId, Schedule, Time, Ttl};
-use crate::wire::{Command, ConflictDetails, CounterKeys, Keys, Value};
+use crate::wire::{Command, ConflictDetails, CounterKeys, Key, Keys, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) struct AcquireRequest {
     pub(crate) keys: Keys,
+    /// If the acquire needs only one of the keys: the name of the queue in which it waits. Acquires of the same keys
+    /// share a queue. `None` if the acquire needs all keys.
+    pub(crate) any_of: Option<Key>,
     pub(crate) ttl: Ttl,
     pub(crate) metadata: Option<Arc<str>>,
     /// The value of an existing lock that the acquire adopts (takes over). `None` to acquire a free lock.
@@ -37,6 +41,7 @@ impl AcquireRequest {
     pub(crate) fn once(keys: Keys, ttl: Ttl) -> Self {
         Self {
             keys,
+            any_of: None,
             ttl,
             metadata: None,
             adopts: None,
@@ -55,6 +60,8 @@ impl AcquireRequest {
 pub(super) struct Acquire {
     pub(super) terms: Terms,
     pub(super) acquisition: Acquisition,
+    /// The order in which keys are tried, if the acquire needs only one of its keys.
+    pub(super) rotation: Option<Rotation>,
     pub(super) stage: Stage,
     /// When to advance the acquire if no event advances it earlier.
     pub(super) timeout: Option<Time>,
@@ -71,6 +78,7 @@ pub(super) struct Acquire {
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) keys: Keys,
+    pub(super) any_of: Option<Key>,
     pub(super) ttl: Ttl,
     pub(super) metadata: Option<Arc<str>>,
     pub(super) adopts: Option<Arc<Value>>,
@@ -114,6 +122,8 @@ pub(super) enum Stage {
 
 pub(super) struct Attempt {
     pub(super) claim: Arc<Claim>,
+    /// If the attempt needs only one of the claim's keys: the index of the key that nodes try first.
+    pub(super) any_from: Option<usize>,
     pub(super) t1: Time,
     pub(super) phase: Phase,
     pub(super) round: RoundId,
@@ -139,12 +149,14 @@ impl Acquire {
     pub(super) fn new(
         request: AcquireRequest,
         acquisition: Acquisition,
+        rotation: Option<Rotation>,
         stage: Stage,
         now: Time,
     ) -> Self {
         Self {
             terms: Terms {
                 keys: request.keys,
+                any_of: request.any_of,
                 ttl: request.ttl,
                 metadata: request.metadata,
                 adopts: request.adopts,
@@ -156,6 +168,7 @@ impl Acquire {
                 tag: request.tag,
             },
             acquisition,
+            rotation,
             stage,
             timeout: None,
             begun: now,
@@ -184,7 +197,12 @@ impl Acquire {
 }
 
 impl Terms {
-    pub(super) fn command(&self, names_holder: bool) -> Command {
+    /// Returns the names of the queues in which acquires with these terms wait.
+    pub(super) fn queues(&self) -> Keys {
+        self.any_of.clone().map_or_else(|| self.keys.clone(), Keys::one)
+    }
+
+    pub(super) fn command(&self, names_holder: bool, any_from: Option<usize>) -> Command {
         let ttl = self.ttl;
         if let Some(from) = &self.adopts {
             return Command::Adopt { ttl, from: from.clone() };
@@ -197,7 +215,7 @@ impl Terms {
             None if self.max_hold.is_some() => ConflictDetails::Watch,
             None => ConflictDetails::Nothing,
         };
-        Command::Acquire { ttl, wants }
+        Command::Acquire { ttl, wants, any_from }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Acquire attempts. An attempt is one acquire round, followed by a second round if the fencing token must be
 //! confirmed.
 
-use super::acquire::{Acquire, Attempt, Phase, Stage, Terms};
+use super::acquire::{Acquire, Attempt, Phase, Stage};
 use super::claim::Claim;
 use super::command::NodeCommand;
 use super::completion::Completion;
+use super::rotation::Rotation;
 use super::round_command::RoundCommand;
 use super::slots::{AcquireId, RoundId};
 use super::stages::Step;
@@ -12,8 +13,8 @@ use super::state::Coordinator;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::EventLevel;
 use crate::observe::event::{AttemptOutcome, Event};
-use crate::protocol::{Next, NodeId, NodeSet, Refusal, Time, hint};
-use crate::wire::{Command, Counters, Value};
+use crate::protocol::{Next, NodeId, NodeSet, Outcome, Refusal, Time};
+use crate::wire::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,26 +33,34 @@ const CONTACT_ALL_DELAY: Duration = Duration::from_millis(3);
 
 impl Coordinator {
     pub(super) fn begin_attempt(&mut self, id: AcquireId, now: Time) -> Step {
+        let candidates = self.take_candidates(id);
+        let is_continued = candidates.as_ref().is_some_and(|it| it.is_continued);
         let first = self.first_node(id);
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let tries_all =
+            !is_continued && !acquire.rotation.as_ref().is_some_and(Rotation::has_untried);
+        let first = first.filter(|_| tries_all);
         let terms = acquire.terms.clone();
         let names_holder = acquire.refused.is_some() || first.is_some();
         // `now` is T1, which the caller has read before the first command is sent (I4).
         let (round, close_at) = acquire.acquisition.begin(now);
-        let claim = self.new_claim(&terms, now);
+        let claim = self.new_claim(&terms, candidates.as_ref(), now);
         let previous =
             terms.adopts.as_ref().and_then(|value| self.find_lease(terms.keys.first(), value));
         let votes = VoteCounter::new(Owner::Acquire(id), round, now, close_at);
+        let votes = if candidates.is_some() { votes.of_one_key() } else { votes };
         let round = self.rounds.insert(votes);
-        self.queues.begin(id, round);
+        self.queues.begin(id, round, claim.keys(), is_continued);
         self.attempts += 1;
-        let command = terms.command(names_holder);
+        let any_from = candidates.map(|candidates| candidates.first);
+        let command = terms.command(names_holder, any_from);
         let nodes: NodeSet = self.cx.settings.quorum.ids().collect();
         let nodes = first.map_or(nodes, |first| [first].into_iter().collect());
         self.submit(nodes, &claim, command, Some(round), now);
         let limit = terms.deadline.unwrap_or_else(|| now.after(MAX_DEFERRED_WAIT)).max(close_at);
         let attempt = Attempt {
             claim,
+            any_from,
             t1: now,
             phase: first.map_or(Phase::All, Phase::First),
             round,
@@ -62,16 +71,6 @@ impl Coordinator {
             previous,
         };
         self.enter_stage(id, Stage::Attempting(attempt))
-    }
-
-    fn new_claim(&self, terms: &Terms, now: Time) -> Arc<Claim> {
-        let settings = &self.cx.settings;
-        let (uuid, metadata) = (self.cx.random.uuid(), terms.metadata.as_deref());
-        let value = Value::of_lease(uuid, settings.client, terms.keys.len(), metadata);
-        let hint = || hint(self.highest_number, self.wall_us(now));
-        let counters = terms.counters.clone().map(|keys| Counters::new(keys, hint()));
-        let (nodes, late_from) = (settings.quorum.nodes(), now.after(settings.node_timeout / 2));
-        Arc::new(Claim::new(terms.keys.clone(), value, counters, nodes, late_from))
     }
 
     /// Chooses the node that the next attempt contacts first. Returns `None` if the attempt must contact all nodes in
@@ -102,7 +101,7 @@ impl Coordinator {
         let is_due = votes.is_due(connected, now);
         let close_at = votes.close_at;
         if let Phase::First(node) = phase {
-            let has_voted = votes.round().votes().contains(node);
+            let has_voted = votes.has_replied(node);
             return match has_voted {
                 true if votes.has_granted(node) => self.ask_others(id, node, now),
                 false if !is_due => Step::Wait(close_at),
@@ -125,9 +124,9 @@ impl Coordinator {
 
     fn ask_others(&mut self, id: AcquireId, first: NodeId, now: Time) -> Step {
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
-        let names_holder = acquire.attempt().is_some_and(|attempt| attempt.names_holder);
-        let command = acquire.terms.command(names_holder);
+        let terms = acquire.terms.clone();
         let Some(attempt) = acquire.attempt_mut() else { return Step::Over };
+        let command = terms.command(attempt.names_holder, attempt.any_from);
         attempt.phase = Phase::All;
         let (claim, round) = (attempt.claim.clone(), attempt.round);
         let others = self.cx.settings.quorum.ids().filter(|node| *node != first).collect();
@@ -152,9 +151,22 @@ impl Coordinator {
             let numbers = votes.round().counters().iter().map(|(_, number)| *number);
             self.highest_number = numbers.fold(self.highest_number, u64::max);
         }
+        let has_untried = acquire.rotation.as_ref().is_some_and(Rotation::has_untried);
+        if has_untried
+            && votes.round().outcome() == Some(Outcome::Denied)
+            && now < acquire.deadline()
+        {
+            return self.try_more_keys(id, now);
+        }
         match acquire.acquisition.handle_outcome(votes.round(), now, random) {
-            Next::Lease { valid_until, token } => self.win(id, valid_until, token, now),
-            Next::Confirm { valid_until, token } => self.confirm(id, valid_until, token, now),
+            Next::Lease { valid_until, token } => {
+                self.choose_key(id, now);
+                self.win(id, valid_until, token, now)
+            }
+            Next::Confirm { valid_until, token } => {
+                self.choose_key(id, now);
+                self.confirm(id, valid_until, token, now)
+            }
             Next::Retry { at } => {
                 self.emit_attempt(id, AttemptOutcome::Refused, now);
                 self.retry(id, at, now)
@@ -188,12 +200,16 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
         let Stage::Attempting(attempt) = stage else { return Step::Over };
-        let (terms, refused) = (acquire.terms.clone(), acquire.refused.take());
+        let (mut terms, refused) = (acquire.terms.clone(), acquire.refused.take());
+        terms.keys = attempt.claim.keys().clone();
         let waited =
             acquire.wait_began.take().map(|began| (acquire.lock(prefix), now.since(began)));
         if let Some((token, counters)) = token.zip(attempt.claim.fence()) {
             let numbers = self.rounds.get(attempt.round).map(|votes| votes.round().counters());
             counters.commit(token, numbers.unwrap_or_default());
+        }
+        if terms.any_of.is_some() {
+            self.set_chosen_key(&attempt, terms.ttl, now);
         }
         self.end_attempt();
         self.forget_round(refused);
@@ -272,7 +288,7 @@ impl Coordinator {
 
     /// Ends a refused attempt, and keeps its last round for error reports. If the votes of some nodes did not count,
     /// returns the earliest time at which one of these votes counts again. Returns `None` if no such time is known.
-    fn end_refused(&mut self, id: AcquireId, now: Time) -> Option<Time> {
+    pub(super) fn end_refused(&mut self, id: AcquireId, now: Time) -> Option<Time> {
         let attempt = self.acquires.get(id)?.attempt()?;
         let (round, current) = (attempt.round, attempt.current_round());
         self.release_refused(id, now);
@@ -300,7 +316,7 @@ impl Coordinator {
     pub(super) fn abandon_attempt(&mut self, attempt: &Attempt, now: Time) {
         self.end_previous(attempt, now);
         self.release_claim(&attempt.claim, None, None, now);
-        self.handle_local_release(&attempt.claim, now, now);
+        self.handle_local_release(&attempt.claim, None, now, now);
     }
 
     /// If the failed attempt tried to adopt a lease of this client, and a node may have replaced the lease's value,

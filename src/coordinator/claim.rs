@@ -1,7 +1,8 @@
 //! The keys and the value that one attempt sets on the nodes.
 
-use crate::protocol::{NodeId, Time, Ttl};
+use crate::protocol::{NodeId, NodeSet, Time, Ttl};
 use crate::wire::{CommandTarget, Counters, Keys, Value};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub(crate) struct Claim {
     keys: Keys,
     value: Value,
     fence: Option<Box<Counters>>,
+    /// Whether each node sets only one of the keys.
+    is_any: bool,
     /// Nodes to which a command that sets the keys was written. These nodes need a release, unless they refused the
     /// command.
     written: Nodes,
@@ -25,6 +28,8 @@ pub(crate) struct Claim {
     /// Nodes that can still execute an unanswered command, even after the command's TTL has passed. Such a node has
     /// stalled, or its connection broke before the reply.
     in_doubt: Nodes,
+    /// The claim that this claim was [split](Self::split) from. Its acquire commands can set keys of this claim.
+    origin: Option<Arc<Claim>>,
     /// Nodes to which this client wrote the first command only at or after `late_from`.
     late: Nodes,
     late_from: Time,
@@ -74,10 +79,12 @@ impl Claim {
             keys,
             value,
             fence: fence.map(Box::new),
+            is_any: false,
             written: Nodes::default(),
             denied: Nodes::default(),
             declined: Nodes::default(),
             in_doubt: Nodes::default(),
+            origin: None,
             late: Nodes::default(),
             late_from,
             is_withdrawn: AtomicBool::new(false),
@@ -101,6 +108,50 @@ impl Claim {
 
     pub(super) fn subject(&self, node: NodeId) -> CommandTarget<'_> {
         CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence() }
+    }
+
+    /// Makes this the claim of an acquire of any one of the keys: each node sets at most one of them.
+    pub(super) fn of_any_key(self) -> Self {
+        Self { is_any: true, ..self }
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        self.is_any
+    }
+
+    /// Splits the claim of an acquire of any one of several keys: returns the claim to the key at `place`, which the
+    /// nodes in `granted` have set, and the claim to the other keys.
+    pub(super) fn split(self: &Arc<Self>, place: usize, granted: NodeSet) -> (Self, Self) {
+        let rest: Vec<_> = (0..self.keys.len()).filter(|other| *other != place).collect();
+        let keys = |places: &[usize]| self.keys.select(places).unwrap_or_else(|| self.keys.clone());
+        let fence = self.fence().and_then(|fence| fence.of_key(place));
+        let chosen = self.part(keys(&[place]), fence);
+        let others = self.part(keys(&rest), None).of_any_key();
+        for node in granted.iter() {
+            let until = self.kept_until[node.index()].load(Relaxed);
+            chosen.kept_until[node.index()].store(until, Relaxed);
+            others.denied.insert(node);
+        }
+        (chosen, others)
+    }
+
+    /// Returns a claim to `keys`, which are some of this claim's keys.
+    fn part(self: &Arc<Self>, keys: Keys, fence: Option<Counters>) -> Self {
+        let nodes = self.kept_until.len();
+        let part = Self {
+            origin: Some(self.clone()),
+            ..Self::new(keys, self.value.clone(), fence, nodes, self.late_from)
+        };
+        let copied = [
+            (&part.written, &self.written),
+            (&part.denied, &self.denied),
+            (&part.late, &self.late),
+        ];
+        for (to, from) in copied {
+            to.0.store(from.bits(), Relaxed);
+        }
+        part.expiry.store(self.expiry.load(Relaxed), Relaxed);
+        part
     }
 
     /// Cancels all unwritten commands except the release. Called when the keys are no longer needed.
@@ -176,7 +227,8 @@ impl Claim {
     }
 
     pub(super) fn is_in_doubt(&self, node: NodeId) -> bool {
-        self.in_doubt.contains(node)
+        let origin = || self.origin.as_ref().is_some_and(|origin| origin.in_doubt.contains(node));
+        self.in_doubt.contains(node) || origin()
     }
 
     /// Returns the time at which the last of the keys written so far must have expired. Only a command that is [in

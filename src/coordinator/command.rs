@@ -6,8 +6,8 @@ use super::slots::RoundId;
 use crate::observe::event::CommandKind;
 use crate::protocol::{Drift, NodeId, PendingRelease, PendingWork, Time, Ttl, valid_until};
 use crate::wire::{
-    Answer, Capabilities, Command, Conflict, Form, Grant, NativeCommand, NodeFailure, ReplyShape,
-    Requests, Value,
+    Answer, Capabilities, Command, Conflict, Form, Grant, Key, NativeCommand, NodeFailure,
+    ReplyShape, Requests, Value,
 };
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl NodeCommand {
     }
 
     pub(super) fn is_release(&self) -> bool {
-        matches!(self.command(), Command::Release { .. })
+        matches!(self.command(), Command::Release { .. } | Command::ReleaseAny)
     }
 
     pub(super) fn is_extension(&self) -> bool {
@@ -95,7 +95,7 @@ impl NodeCommand {
                 Some(CommandKind::Acquire)
             }
             Command::Extend { .. } => Some(CommandKind::Extend),
-            Command::Release { .. } => Some(CommandKind::Release),
+            Command::Release { .. } | Command::ReleaseAny => Some(CommandKind::Release),
             Command::Repair { .. } | Command::Read | Command::ForceDelete => None,
         }
     }
@@ -137,7 +137,7 @@ impl NodeCommand {
             Command::Extend { until, .. } | Command::Repair { until } => {
                 self.claim().is_withdrawn() || now >= until
             }
-            Command::Release { .. } => {
+            Command::Release { .. } | Command::ReleaseAny => {
                 !self.claim().is_written(node) || self.claim().is_denied(node)
             }
             _ => self.claim().is_withdrawn(),
@@ -158,7 +158,7 @@ impl NodeCommand {
 
     pub(super) fn pending_work(&self, node: NodeId) -> PendingWork<Value> {
         match *self.command() {
-            Command::Release { .. } => PendingWork::Release(PendingRelease {
+            Command::Release { .. } | Command::ReleaseAny => PendingWork::Release(PendingRelease {
                 expiry: self.claim().expiry(),
                 may_run_late: self.claim().is_in_doubt(node),
                 reached: self.reached,
@@ -180,22 +180,31 @@ impl NodeCommand {
         Some(valid_until(written.at, written.ttl?, drift))
     }
 
-    /// Returns true if the client must notify its own waiting acquires when a node grants this command. Normally, the
-    /// node pushes the deletion of a key to the client. The node sends no push for a change that the client's own
-    /// connection makes, so this method returns true for:
+    /// Returns the keys that `answer` makes free without a push. The client's own waiting acquires must then be
+    /// notified. Normally, the node pushes the deletion of a key to the client. The node sends no push for a change that
+    /// the client's own connection makes, so this method returns the keys of:
     ///
     /// - a release that was resent as a script, because an acquire that was written after the first copy may run before
     ///   the second copy and be refused;
     /// - the release of a refused attempt for several keys, because the node may have granted some of them;
     /// - an acquire that the node grants after other nodes have refused the attempt, because its release follows;
     /// - a forced release.
-    pub(super) fn frees_silently(&self) -> bool {
-        match *self.command() {
+    ///
+    /// For an acquire of any one of several keys, returns only the key that the node has set or deleted.
+    pub(super) fn silently_freed(&self, answer: &Answer) -> Vec<Key> {
+        let Answer::Granted(grant) = answer else { return Vec::new() };
+        let claim = self.claim();
+        let is_silent = match *self.command() {
             Command::Release { .. } => {
-                self.has_fallen_back() || self.claim().is_refused() && self.claim().keys().len() > 1
+                self.has_fallen_back() || claim.is_refused() && claim.keys().len() > 1
             }
-            Command::ForceDelete => true,
-            _ => self.is_acquire() && self.claim().is_refused(),
+            Command::ReleaseAny | Command::ForceDelete => true,
+            _ => self.is_acquire() && claim.is_refused(),
+        };
+        match claim.is_any() {
+            _ if !is_silent => Vec::new(),
+            true => claim.keys().get(grant.key_index).cloned().into_iter().collect(),
+            false => claim.keys().iter().cloned().collect(),
         }
     }
 
@@ -256,6 +265,10 @@ impl NodeCommand {
             ));
         };
         let answer = written.shape.read(replies, self.claim().value());
+        if matches!(&answer, Answer::Granted(grant) if grant.key_index >= self.claim().keys().len())
+        {
+            return Answer::Failed(NodeFailure::Unexpected("index of an unknown key".into()));
+        }
         if self.is_repeated_release()
             && let Answer::Missing { counter } = answer
         {

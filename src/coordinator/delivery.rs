@@ -48,7 +48,8 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let Stage::Delivered { lease, since } = acquire.stage else { return Step::Over };
         let (waits, deadline) = (acquire.terms.deadline.is_some(), acquire.deadline());
-        let Some(shared) = self.leases.get(lease).map(|lease| lease.shared.clone()) else {
+        let state = self.leases.get(lease).map(|lease| (lease.shared.clone(), lease.queues()));
+        let Some((shared, queues)) = state else {
             self.acquires.remove(id);
             return Step::Over;
         };
@@ -57,9 +58,9 @@ impl Coordinator {
             return Step::Over;
         }
         if let Some(takeable_until) = shared.takeable_until(now) {
-            let may_revoke = since.after(self.untaken_limit(shared.claim().keys()));
-            let is_wanted =
-                || shared.claim().keys().iter().any(|key| self.queues.is_wanted(key, id));
+            let may_revoke = since.after(self.untaken_limit(&queues));
+            let keys = shared.claim().keys().iter();
+            let is_wanted = || keys.chain(queues.iter()).any(|it| self.queues.is_wanted(it, id));
             if !waits {
                 return Step::Wait(takeable_until);
             } else if now < may_revoke {
@@ -74,7 +75,7 @@ impl Coordinator {
         }
         let unknown = || Report::new(self.cx.settings.quorum.needed(), Arc::new([]));
         let report = self.lease_report(lease, now).unwrap_or_else(unknown);
-        self.record_untaken(shared.claim().keys());
+        self.record_untaken(&queues);
         self.drop_lease(lease, now);
         self.enter_stage(id, Stage::Revoked { report });
         if waits { Step::Continue } else { self.fail_untaken(id, now) }
@@ -109,13 +110,13 @@ impl Coordinator {
     fn retry_untaken(&mut self, id: AcquireId, now: Time) {
         let Some(acquire) = self.acquires.get(id) else { return };
         let Stage::Revoked { .. } = &acquire.stage else { return };
-        let keys = acquire.terms.keys.clone();
-        self.restore_untaken_limit(&keys);
+        let terms = acquire.terms.clone();
+        self.restore_untaken_limit(&terms.queues());
         let random = self.cx.random.number();
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         if acquire.acquisition.handle_abandoned(now, random) {
             acquire.stage = Stage::Queued;
-            self.queues.join(id, &keys, now);
+            self.queues.join(id, &terms.keys, terms.any_of.as_ref(), now);
             self.advance(id, now);
         } else {
             self.fail_untaken(id, now);

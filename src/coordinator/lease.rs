@@ -8,7 +8,7 @@ use super::votes::{Cause, Owner, VoteCounter};
 use crate::observe::AcquireTag;
 use crate::observe::event::LockInfo;
 use crate::protocol::{Checks, Drift, Extended, Goal, NodeId, Renewal, SuspectedLoss, Time, Ttl};
-use crate::wire::CoolDown;
+use crate::wire::{CoolDown, Key, Keys};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub(super) struct Lease {
     /// The start (T1) and the TTL of the acquire or extension that determines the current validity.
     pub(super) basis: (Time, Ttl),
     pub(super) tag: AcquireTag,
+    /// If the acquire needed one of several keys: the queue in which it waited.
+    pub(super) any_of: Option<Key>,
     /// When the attempt that acquired the lease started (T1).
     pub(super) since: Time,
     pub(super) is_renewed: bool,
@@ -55,6 +57,7 @@ impl Lease {
             renewal,
             basis: (attempt.t1, terms.ttl),
             tag: terms.tag,
+            any_of: terms.any_of.clone(),
             since: attempt.t1,
             is_renewed: terms.max_hold.is_some(),
             is_watched: false,
@@ -73,6 +76,11 @@ impl Lease {
 
     pub(super) fn claim(&self) -> &Arc<Claim> {
         self.shared.claim()
+    }
+
+    /// Returns the names of the queues that count whether callers leave leases untaken.
+    pub(super) fn queues(&self) -> Keys {
+        self.any_of.clone().map_or_else(|| self.claim().keys().clone(), Keys::one)
     }
 
     pub(super) fn lock_info(&self, prefix: usize) -> LockInfo {

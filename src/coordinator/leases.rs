@@ -4,6 +4,7 @@ use super::acquire::{Attempt, Terms};
 use super::claim::Claim;
 use super::completion::{Completion, Replies};
 use super::lease::Lease;
+use super::local_release::LocalRelease;
 use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, LeaseId, RoundId};
 use super::state::Coordinator;
@@ -177,7 +178,7 @@ impl Coordinator {
             self.acquires.remove(acquire);
         }
         if lease.shared.is_taken() {
-            self.restore_untaken_limit(lease.claim().keys());
+            self.restore_untaken_limit(&lease.queues());
         }
         for key in lease.claim().keys().iter() {
             if let Entry::Occupied(entry) = self.leases_by_key.entry(key.clone())
@@ -191,7 +192,7 @@ impl Coordinator {
         let cooling = lease.cooling.clone().filter(|cooling| now < cooling.until);
         let free_at = cooling.as_ref().map_or(now, |cooling| cooling.until);
         self.release_claim(lease.claim(), cooling, round, now);
-        self.handle_local_release(lease.claim(), free_at, now);
+        self.handle_local_release(lease.claim(), lease.any_of.as_ref(), free_at, now);
     }
 
     /// Submits the release to all nodes, so that it reaches each node that may hold a key (I5).
@@ -204,15 +205,25 @@ impl Coordinator {
     ) {
         claim.withdraw();
         let all = self.cx.settings.quorum.ids().collect();
-        self.submit(all, claim, Command::Release { cooling }, round, now);
+        let release =
+            if claim.is_any() { Command::ReleaseAny } else { Command::Release { cooling } };
+        self.submit(all, claim, release, round, now);
     }
 
-    /// Notifies this client's waiting acquires that the released keys are free from `free_at` on. The releases must be
+    /// Notifies this client's waiting acquires that the released keys are free from `free_at` on. `any_of` is the queue
+    /// of the acquires that need any one of several keys, one of which the lease has held. The releases must be
     /// submitted before this call, so that the nodes execute them before later commands (I8).
-    pub(super) fn handle_local_release(&mut self, claim: &Arc<Claim>, free_at: Time, now: Time) {
-        let (mut ready, has_rivals) = (Vec::new(), claim.has_rivals());
-        for key in claim.keys().iter() {
-            self.queues.handle_release(key, free_at, has_rivals, &self.rounds, now, &mut ready);
+    pub(super) fn handle_local_release(
+        &mut self,
+        claim: &Arc<Claim>,
+        any_of: Option<&Key>,
+        free_at: Time,
+        now: Time,
+    ) {
+        let (mut ready, release) = (Vec::new(), LocalRelease::new(claim, any_of, free_at));
+        // A node replies which of the keys it has deleted.
+        for key in claim.keys().iter().filter(|_| !claim.is_any()) {
+            self.queues.handle_release(key, &release, &self.rounds, now, &mut ready);
         }
         self.ready.extend(ready);
     }

@@ -8,6 +8,7 @@
 
 mod acquire;
 mod attempt;
+mod choice;
 mod claim;
 mod close;
 mod closing;
@@ -21,12 +22,17 @@ mod handshake;
 mod lease;
 mod leases;
 mod link;
+mod local_release;
 mod node;
 mod nodes;
+mod owner;
+mod pushes;
 mod queue;
 mod replies;
+mod rotation;
 mod round_command;
 mod runtime;
+mod set_keys;
 mod sets;
 mod settings;
 mod shared_lease;
@@ -41,9 +47,14 @@ mod timers;
 mod turn;
 mod votes;
 mod waiting;
+mod watchers;
 
 #[cfg(test)]
 mod acquire_tests;
+#[cfg(test)]
+mod any_of_tests;
+#[cfg(test)]
+mod any_of_waiting_tests;
 #[cfg(test)]
 mod clock_tests;
 #[cfg(test)]

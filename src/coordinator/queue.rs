@@ -2,7 +2,7 @@
 
 use super::slots::{AcquireId, Acquires, RoundId, Rounds, SlotMap, Slots};
 use super::votes::VoteCounter;
-use crate::protocol::{Contention, NodeId, NodeSet, Time, Turns, Waiting};
+use crate::protocol::{ClientId, Contention, NodeId, NodeSet, Time, Turns, Waiting};
 use crate::wire::{Key, Keys};
 use std::collections::hash_map::OccupiedEntry;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +22,15 @@ pub(super) struct Waiter {
     /// is in no queue.
     pub(super) queue: Option<(Key, u64)>,
     pub(super) votes: Option<RoundId>,
+    /// If the acquire needs only one of its keys: the state of that wait.
+    pub(super) any: Option<AnyOf>,
+}
+
+/// The wait of an acquire for any one of several keys.
+#[derive(Default)]
+pub(super) struct AnyOf {
+    /// A key that was released since the last attempt. The next attempt tries it first.
+    pub(super) freed: Option<Key>,
 }
 
 #[derive(Default)]
@@ -41,11 +50,22 @@ pub(super) struct Queue {
 
 impl Waiter {
     pub(super) fn is_set(&self) -> bool {
-        self.keys.len() > 1
+        self.keys.len() > 1 && self.any.is_none()
     }
 
     pub(super) fn last_votes<'a>(&self, votes: &'a Votes) -> Option<&'a VoteCounter> {
         votes.get(self.votes?)
+    }
+
+    /// Returns the client that holds the lock, if it is known. `None` if several locks would do.
+    pub(super) fn holder(&self, votes: &Votes) -> Option<ClientId> {
+        self.last_votes(votes).filter(|_| self.any.is_none())?.holder()
+    }
+
+    /// Returns the key that conflicts on the most nodes, for an acquire that needs all its keys.
+    pub(super) fn main_conflict(&self, votes: &Votes) -> Option<Key> {
+        let votes = self.last_votes(votes).filter(|_| self.any.is_none())?;
+        self.keys.get(votes.main_conflict()?).cloned()
     }
 
     pub(super) fn conflicts(&self, votes: &Votes) -> Vec<(NodeId, usize)> {

@@ -156,15 +156,13 @@ impl Node {
         if let Some(failure) = failure.filter(|it| it.refuses_every_write() || it.is_moved()) {
             *refusal = Some(failure.clone());
         }
-        let is_freed = matches!(answer, Answer::Granted(_)) && command.frees_silently();
+        let freed = command.silently_freed(&answer);
         let answer = self.apply_guards(&command, answer, received, cx);
         self.emit_command(command.kind(), &answer, Some(now.since(written_at)), cx);
         self.vote(&mut command, answer, now, cx);
-        if is_freed {
-            for key in command.claim().keys().iter() {
-                let key = Some(Box::from(&**key));
-                cx.outputs.push_back(NodeOutput::Changed { node: self.id, key });
-            }
+        for key in freed {
+            let key = Some(Box::from(&*key));
+            cx.outputs.push_back(NodeOutput::Changed { node: self.id, key });
         }
         if !command.is_release() && !command.is_extension() {
             return None;
@@ -269,6 +267,8 @@ impl Node {
                 None if command.is_release() => _ = claim.take_kept(node),
                 None => {}
             },
+            // A node sets only one key of an acquire of any one of several keys.
+            Answer::Missing { .. } if claim.is_any() => {}
             Answer::Missing { .. } if command.is_extension() || command.is_first_release() => {
                 // Redis truncates TTLs to whole milliseconds.
                 let limit = now.after(Duration::from_millis(1));

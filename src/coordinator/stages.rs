@@ -3,6 +3,7 @@
 
 use super::acquire::{Acquire, AcquireRequest, Phase, Stage};
 use super::completion::{AcquireFailure, Completion};
+use super::rotation::Rotation;
 use super::slots::AcquireId;
 use super::state::Coordinator;
 use super::timeout::Timeout;
@@ -44,9 +45,12 @@ impl Coordinator {
         let limit = settings.connect_timeout.saturating_add(CONNECT_MARGIN);
         let stage = Stage::Connecting { until: now.after(limit).min(deadline) };
         let (keys, waits) = (request.keys.clone(), request.deadline.is_some());
-        let id = self.acquires.insert(Acquire::new(request, acquisition, stage, now));
+        let any_of = request.any_of.clone();
+        let rotation =
+            any_of.is_some().then(|| Rotation::new(keys.clone(), self.cx.random.number()));
+        let id = self.acquires.insert(Acquire::new(request, acquisition, rotation, stage, now));
         if waits {
-            self.queues.join(id, &keys, now);
+            self.queues.join(id, &keys, any_of.as_ref(), now);
         }
         self.advance(id, now);
         self.settle(now);

@@ -1,6 +1,7 @@
 //! Counts the votes of one round, and keeps the nodes' replies for reports.
 
-use super::slots::{AcquireId, LeaseId, RoundId};
+pub(super) use super::owner::{Cause, Owner};
+use super::set_keys::{KeyGrant, SetKeys};
 use crate::observe::{Holder, NodeReport, NodeVote, Report};
 use crate::protocol::{ClientId, NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::wire::{Answer, Conflict, Grant, NodeFailure, RemainingTtl};
@@ -14,32 +15,6 @@ const LATE: Duration = Duration::from_millis(5);
 /// How much longer a round stays open after a pause of the process. The client can then read replies that arrived
 /// during the pause.
 const PROLONGED_BY: Duration = Duration::from_millis(10);
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Owner {
-    Acquire(AcquireId),
-    /// An extension of `lease`. Nodes that grant the extension keep the keys until `until`.
-    Extension {
-        lease: LeaseId,
-        cause: Cause,
-        until: Time,
-    },
-    Release,
-    Status,
-    ForcedRelease,
-    /// The second round of the forced release `call`, which deletes the values that the first round has read.
-    Deletion {
-        call: RoundId,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    Requested,
-    Renewal,
-    /// Checks that the lease is still held, after a key has changed or a node's clock has stepped.
-    Check,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct VoteCounter {
@@ -61,6 +36,8 @@ pub(super) struct VoteCounter {
     /// Nodes to which the command was not written, because the round had already been decided. These nodes hold no key
     /// of this attempt.
     not_asked: NodeSet,
+    /// For an acquire of one of several keys: the key that each granting node has set.
+    set_keys: Option<Box<SetKeys>>,
 }
 
 /// A node's reply. Grants are stored without a box to save memory, because each lease keeps the replies to its acquire.
@@ -94,7 +71,19 @@ impl VoteCounter {
             unsent_to: NodeSet::default(),
             is_crowded: false,
             not_asked: NodeSet::default(),
+            set_keys: None,
         }
+    }
+
+    /// Makes the round count only the grants for one of the acquire's keys: the key that a quorum has set, or the key
+    /// that most nodes have set once no key can reach a quorum. Nodes that have set another key count as denying.
+    pub(super) fn of_one_key(self) -> Self {
+        Self { set_keys: Some(Box::default()), ..self }
+    }
+
+    /// Returns the index of the key whose grants count.
+    pub(super) fn chosen_key(&self) -> Option<usize> {
+        self.set_keys.as_ref()?.chosen()
     }
 
     pub(super) fn t1(&self) -> Time {
@@ -132,7 +121,7 @@ impl VoteCounter {
         if self.replies[node.index()].is_some() {
             return None;
         }
-        if let Some(number) = answer.counter() {
+        if let Some(number) = answer.counter().filter(|_| self.set_keys.is_none()) {
             self.round.note_counter(node, number);
         }
         match &answer {
@@ -147,9 +136,32 @@ impl VoteCounter {
             }
             _ => {}
         }
-        let vote = answer.vote();
+        let outcome = match (&mut self.set_keys, &answer) {
+            (Some(set_keys), Answer::Granted(Grant { key_index, counter, .. })) => {
+                set_keys.handle_grant(KeyGrant { node, key: *key_index, counter: *counter });
+                None
+            }
+            _ => self.round.handle_vote(node, answer.vote(), now),
+        };
         self.replies[node.index()] = Some(Reply::new(answer, now));
-        self.round.handle_vote(node, vote, now)
+        let counted = self.count_grants(false, now);
+        outcome.or(counted)
+    }
+
+    /// Counts the grants of an acquire of any one of several keys, once it is known which key can reach a quorum.
+    /// `is_over` is true if the round ends now.
+    fn count_grants(&mut self, is_over: bool, now: Time) -> Option<Outcome> {
+        let silent = self.replies.iter().filter(|reply| reply.is_none()).count();
+        let votes = self.set_keys.as_mut()?.take_votes(self.round.quorum(), silent, is_over);
+        votes.into_iter().fold(None, |outcome, (KeyGrant { node, counter, .. }, vote)| {
+            match counter.filter(|_| vote == Vote::Granted) {
+                Some(number) => self.round.note_counter(node, number),
+                // The client releases the other key at once.
+                None if vote == Vote::Denied => self.round.note_free_at(now),
+                None => {}
+            }
+            outcome.or(self.round.handle_vote(node, vote, now))
+        })
     }
 
     /// Re-evaluates the round at `now`, because deferred grants may have begun to count. Returns the outcome if the
@@ -159,7 +171,8 @@ impl VoteCounter {
     }
 
     pub(super) fn close(&mut self, connected: NodeSet, now: Time) -> Option<Outcome> {
-        let outcome = self.round.handle_close(now);
+        let counted = self.count_grants(true, now);
+        let outcome = counted.or_else(|| self.round.handle_close(now));
         if outcome.is_some() {
             self.unconnected = self.round.quorum().ids().collect::<NodeSet>().without(connected);
             self.closed_after = Some(now.since(self.t1));
@@ -216,8 +229,12 @@ impl VoteCounter {
         (self.is_crowded || self.unsent_to.len() > 0) && !self.round.quorum().blocked(failed)
     }
 
+    pub(super) fn has_replied(&self, node: NodeId) -> bool {
+        self.reply(node).is_some()
+    }
+
     pub(super) fn has_granted(&self, node: NodeId) -> bool {
-        self.round.granted().contains(node)
+        self.reply(node).is_some_and(|reply| reply.vote() == Vote::Granted)
     }
 
     /// Returns the time at which the conflicting key on `node` expires. Returns `None` if the node reported no expiry,
@@ -277,11 +294,19 @@ impl VoteCounter {
         self.reply(node)?.other()
     }
 
+    /// Returns the nodes that have granted another one of the keys than the key whose grants count.
+    pub(super) fn with_another_key(&self) -> NodeSet {
+        let is_other = |node: &NodeId| self.has_granted(*node) && self.round.has_denied(*node);
+        self.round.quorum().ids().filter(is_other).collect()
+    }
+
     /// Creates a report of all replies so far, including replies that arrived after the decision.
     pub(super) fn report(&self, names: &[Arc<str>], now: Time) -> Report {
+        let others = self.with_another_key();
         let report = |(name, node): (&Arc<str>, NodeId)| {
             let reply = self.reply(node);
             let vote = match (reply, self.closed_after) {
+                (Some(_), _) if others.contains(node) => NodeVote::Held,
                 (Some(reply), _) => reply.node_vote(self.round.is_uncounted_grant(node)),
                 (None, Some(after)) => NodeVote::Failed(self.missing_reply_cause(node, after)),
                 (None, None) => NodeVote::Pending,

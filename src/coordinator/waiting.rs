@@ -1,14 +1,16 @@
 //! Queues of waiting acquires.
 //!
-//! The acquires for a key form a FIFO queue, and only the head of the queue contacts the nodes. An acquire of several
-//! keys enters a queue only after its first attempt was refused; see [`Sets`].
+//! The acquires for a key form a FIFO queue, and only the head of the queue contacts the nodes. Acquires of any one of
+//! the same keys also form a queue. An acquire of several keys enters a queue only after its first attempt was refused;
+//! see [`Sets`].
 //!
 //! Methods with a parameter `ready` add the acquires that can now continue to `ready`.
 
-use super::queue::{Queue, Votes, Waiter, remove_if_over};
+use super::queue::{AnyOf, Queue, Votes, Waiter, remove_if_over};
 use super::sets::{Candidate, Sets};
 use super::slots::{AcquireId, Acquires, RoundId, SlotMap};
 use super::votes::VoteCounter;
+use super::watchers::Watchers;
 use crate::protocol::{FreeNodes, NodeId, NodeSet, Quorum, Time, Waiting};
 use crate::wire::{Key, Keys};
 use std::collections::hash_map::Entry;
@@ -27,14 +29,15 @@ const LOCAL_HOLD: Duration = Duration::from_millis(1);
 
 pub(super) struct WaitQueues {
     quorum: Quorum,
-    waiters: SlotMap<Acquires, Waiter>,
+    pub(super) waiters: SlotMap<Acquires, Waiter>,
     pub(super) queues: HashMap<Key, Queue>,
-    sets: Sets,
+    pub(super) sets: Sets,
+    pub(super) watchers: Watchers,
     last_place: u64,
     /// Number of times that a waiting acquire was checked for a useful attempt. Used to test the cost of a release.
     pub(super) checks: u64,
     /// Empty queues that are kept because other clients compete for their keys, each with the time of the next check.
-    remembered: VecDeque<(Time, Key)>,
+    pub(super) remembered: VecDeque<(Time, Key)>,
 }
 
 impl WaitQueues {
@@ -44,20 +47,33 @@ impl WaitQueues {
             waiters: SlotMap::new(),
             queues: HashMap::new(),
             sets: Sets::default(),
+            watchers: Watchers::default(),
             last_place: 0,
             checks: 0,
             remembered: VecDeque::new(),
         }
     }
 
-    pub(super) fn join(&mut self, acquire: AcquireId, keys: &Keys, now: Time) {
+    /// Adds an acquire of all `keys`, or of any one of them if `any_of` names a queue for such acquires.
+    pub(super) fn join(
+        &mut self,
+        acquire: AcquireId,
+        keys: &Keys,
+        any_of: Option<&Key>,
+        now: Time,
+    ) {
         self.forget_rivals(now);
-        let waiter =
-            Waiter { waiting: Waiting::default(), keys: keys.clone(), queue: None, votes: None };
+        let waiter = Waiter {
+            waiting: Waiting::default(),
+            keys: keys.clone(),
+            queue: None,
+            votes: None,
+            any: any_of.map(|_| AnyOf::default()),
+        };
         self.waiters.insert(acquire, waiter);
-        if keys.len() == 1 {
+        if let Some(queue) = any_of.or((keys.len() == 1).then(|| keys.first())) {
             // The caller checks whether the acquire is first.
-            self.enter(acquire, keys.first(), now);
+            self.enter(acquire, queue, now);
         } else if let Some(waiter) = self.waiters.get_mut(acquire) {
             waiter.waiting.handle_turn();
         }
@@ -119,15 +135,35 @@ impl WaitQueues {
     ) {
         self.forget_rivals(now);
         self.exit(acquire, now, now, ready);
+        self.watchers.remove(acquire);
         self.waiters.remove(acquire);
         for key in self.sets.remove(acquire) {
             self.notify_sets(&key, votes, now, ready);
         }
     }
 
-    pub(super) fn begin(&mut self, acquire: AcquireId, round: RoundId) {
+    /// Returns a key that was released since the last attempt of an acquire of any one of several keys.
+    pub(super) fn take_freed_key(&mut self, acquire: AcquireId) -> Option<Key> {
+        self.waiters.get_mut(acquire)?.any.as_mut()?.freed.take()
+    }
+
+    /// Handles the beginning of an attempt that tries `keys`. `is_continued` is true if it continues the previous
+    /// attempt with other keys.
+    pub(super) fn begin(
+        &mut self,
+        acquire: AcquireId,
+        round: RoundId,
+        keys: &Keys,
+        is_continued: bool,
+    ) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
-        waiter.waiting.handle_begin();
+        if !is_continued {
+            self.watchers.remove(acquire);
+            waiter.waiting.handle_begin();
+        }
+        if waiter.any.is_some() {
+            self.watchers.add(acquire, keys);
+        }
         waiter.votes = Some(round);
         if waiter.is_set() {
             self.sets.handle_begin(acquire, &waiter.keys);
@@ -138,7 +174,8 @@ impl WaitQueues {
     pub(super) fn handle_win(&mut self, acquire: AcquireId, now: Time, ready: &mut Vec<AcquireId>) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         waiter.waiting.handle_win();
-        self.exit(acquire, now.after(LOCAL_HOLD), now, ready);
+        let hold = if waiter.any.is_some() { Duration::ZERO } else { LOCAL_HOLD };
+        self.exit(acquire, now.after(hold), now, ready);
         // Sets that want one of the keys now wait for its release, so none of the sets is notified.
         self.sets.pass_on(acquire);
     }
@@ -154,8 +191,7 @@ impl WaitQueues {
         ready: &mut Vec<AcquireId>,
     ) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
-        let place = waiter.last_votes(votes).and_then(VoteCounter::main_conflict);
-        let conflict = place.and_then(|place| waiter.keys.get(place)).cloned();
+        let conflict = waiter.main_conflict(votes);
         let queue = waiter.queue.as_ref().map(|(key, _)| key);
         if let Some(key) = conflict.filter(|key| Some(key) != queue) {
             self.exit(acquire, now, now, ready);
@@ -166,7 +202,7 @@ impl WaitQueues {
             self.enter(acquire, &key, now);
         }
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
-        let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);
+        let holder = waiter.holder(votes);
         let free = FreeNodes { nodes: waiter.free(votes), ..FreeNodes::default() };
         waiter.waiting.handle_holder(holder);
         waiter.waiting.handle_refusal(free, self.quorum, now, random);
@@ -196,7 +232,7 @@ impl WaitQueues {
         random: u64,
     ) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
-        let holder = waiter.last_votes(votes).and_then(VoteCounter::holder);
+        let holder = waiter.holder(votes);
         waiter.votes = None;
         waiter.waiting.handle_holder(holder);
         waiter.waiting.handle_single_refusal(node, self.quorum, now, random);
@@ -225,7 +261,12 @@ impl WaitQueues {
 
     /// Returns the time at which another attempt becomes useful because a quorum is known to be free. Returns `None` if
     /// no quorum is free, or if an attempt is already scheduled for that time or earlier.
-    fn next_useful_try(&mut self, acquire: AcquireId, votes: &Votes, now: Time) -> Option<Time> {
+    pub(super) fn next_useful_try(
+        &mut self,
+        acquire: AcquireId,
+        votes: &Votes,
+        now: Time,
+    ) -> Option<Time> {
         let waiter = self.waiters.get_mut(acquire)?;
         self.checks += 1;
         let known = waiter.free(votes);
@@ -234,105 +275,22 @@ impl WaitQueues {
         waiter.waiting.next_useful_try(free, self.quorum, now)
     }
 
-    fn schedule_try(&mut self, acquire: AcquireId, at: Time) -> bool {
+    pub(super) fn schedule_try(&mut self, acquire: AcquireId, at: Time) -> bool {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return false };
         waiter.waiting.schedule_try(at);
         true
     }
 
-    /// Handles the deletion or change of `key` on `node`. If `key` is `None`, any key may have changed.
-    pub(super) fn handle_changed(
-        &mut self,
-        node: NodeId,
-        key: Option<&[u8]>,
-        votes: &Votes,
-        now: Time,
-        ready: &mut Vec<AcquireId>,
-    ) {
-        let Some(key) = key else {
-            let heads = self.queues.values().filter_map(Queue::head);
-            let unqueued = self.waiters.iter().filter(|(_, waiter)| waiter.queue.is_none());
-            let mut all: Vec<_> = heads.chain(unqueued.map(|(acquire, _)| acquire)).collect();
-            all.sort_unstable();
-            for acquire in all {
-                self.handle_freed(acquire, node);
-                self.try_if_useful(acquire, votes, now, ready);
-            }
-            return;
-        };
-        self.sets.handle_freed(node, key);
-        let head = self.queues.get(key).and_then(Queue::head);
-        if let Some(acquire) = head {
-            // [`Sets`] records the deletions for acquires of several keys.
-            if self.waiters.get(acquire).is_some_and(|waiter| !waiter.is_set()) {
-                self.handle_freed(acquire, node);
-            }
-            if self.try_if_useful(acquire, votes, now, ready)
-                && let Some(queue) = self.queues.get_mut(key)
-            {
-                queue.rivals_at = Some(now);
-                queue.turns.handle_freed_by_others();
-            }
-        }
-        self.notify_sets(key, votes, now, ready);
-    }
-
-    fn handle_freed(&mut self, acquire: AcquireId, node: NodeId) {
-        if let Some(waiter) = self.waiters.get_mut(acquire) {
-            waiter.waiting.handle_freed(node);
-        }
-    }
-
-    fn try_if_useful(
-        &mut self,
-        acquire: AcquireId,
-        votes: &Votes,
-        now: Time,
-        ready: &mut Vec<AcquireId>,
-    ) -> bool {
-        let Some(at) = self.next_useful_try(acquire, votes, now) else { return false };
-        self.schedule_try(acquire, at);
-        ready.push(acquire);
-        true
-    }
-
-    /// Handles the end of this client's lease on `key`. The lease's releases must already be submitted. The key is free
-    /// from `at` onwards. `has_rivals` is true if another client tried to acquire the key.
-    pub(super) fn handle_release(
-        &mut self,
-        key: &Key,
-        at: Time,
-        has_rivals: bool,
-        votes: &Votes,
-        now: Time,
-        ready: &mut Vec<AcquireId>,
-    ) {
-        if has_rivals {
-            self.queues.entry(key.clone()).or_default().rivals_at = Some(now);
-        }
-        self.sets.handle_release(key, at);
-        if let Entry::Occupied(mut entry) = self.queues.entry(key.clone()) {
-            let queue = entry.get_mut();
-            let mut from = queue.turns.handle_release(at);
-            if let Some(acquire) = queue.head()
-                && let Some(waiter) = self.waiters.get_mut(acquire)
-            {
-                if from > at {
-                    from = from.after(waiter.waiting.handle_yield());
-                }
-                waiter.waiting.delay_first_try(from);
-                waiter.waiting.schedule_try(from);
-                ready.push(acquire);
-            }
-            remove_if_over(entry, &mut self.remembered, now);
-        }
-        self.notify_sets(key, votes, now, ready);
-    }
-
     /// Schedules attempts of the multi-key acquires that wait for the deleted `key`, longest-waiting acquire first.
     /// Stops at the first acquire that can try within [`PROMPT`]. Only that acquire may then try to get the key, until
     /// its attempt ends.
-    fn notify_sets(&mut self, key: &[u8], votes: &Votes, now: Time, ready: &mut Vec<AcquireId>) {
+    pub(super) fn notify_sets(
+        &mut self,
+        key: &[u8],
+        votes: &Votes,
+        now: Time,
+        ready: &mut Vec<AcquireId>,
+    ) {
         while let Some(Candidate { acquire, from }) = self.sets.next_candidate(key) {
             let is_first = self.waiters.get(acquire).is_some_and(|it| it.waiting.is_first());
             let at = if is_first { self.next_useful_try(acquire, votes, now) } else { None };
@@ -378,13 +336,15 @@ impl WaitQueues {
         let queued = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
         let own = self.waiters.get(except).and_then(|waiter| waiter.queue.as_ref());
         let own = usize::from(own.is_some_and(|(queue, _)| **queue == *key));
-        queued > own || self.sets.is_wanted(key, except)
+        let is_watched = || self.watchers.of(key).any(|id| id != except);
+        queued > own || is_watched() || self.sets.is_wanted(key, except)
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.iter().next().is_none()
             && self.sets.is_empty()
+            && self.watchers.is_empty()
             && self.queues.values().all(|queue| queue.waiters.is_empty())
     }
 }

@@ -151,7 +151,7 @@ pub enum ConfigError {
         node_timeout: Duration,
     },
     /// [`acquire_all`](crate::Redlock::acquire_all) was called without a resource.
-    #[error("no resource given: pass at least one resource to acquire_all()")]
+    #[error("no resource given: pass at least one resource")]
     NoResources,
     /// Too many resources were given for one lease. A node processes no other commands while it locks them, so a large
     /// number of resources would block the node for too long.

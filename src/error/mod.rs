@@ -25,7 +25,8 @@ pub enum AcquireError {
     Contended {
         /// Report of the last completed attempt.
         report: Box<Report>,
-        /// True if a lease of this client holds the lock. The calling code may own that lease and can then
+        /// True if a lease of this client holds the lock. For [`acquire_any`](crate::Redlock::acquire_any), true if
+        /// leases of this client hold all the resources. The calling code may own that lease and can then
         /// [reenter](crate::LeaseRef::reenter) it.
         held_here: bool,
     },

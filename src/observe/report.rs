@@ -46,7 +46,8 @@ pub struct NodeReport {
 pub enum NodeVote {
     /// The node granted the request: it set, extended or deleted the key.
     Granted,
-    /// The node refused the request because the key has another value or is not a string.
+    /// The node refused the request because the key has another value or is not a string. In an
+    /// [`acquire_any`](crate::Redlock::acquire_any), also: the node granted a resource that no quorum granted.
     Held,
     /// The key does not exist on the node. Only extensions, releases and adoptions can result in this vote.
     Missing,

@@ -53,6 +53,9 @@ pub(crate) struct Acquisition {
     /// Whether a quorum of nodes had promised to push changes of the key when the last attempt was refused.
     was_watched: bool,
     max_hold: Option<Duration>,
+    /// For an acquire of any one of several keys: when the first of the keys that the last refused attempts tried
+    /// becomes free.
+    earlier_free_at: Option<Time>,
     /// The minimum pause before the next attempt. It doubles with each consecutive refusal after which the nodes report
     /// that the lock is already free, or will be free within the pause.
     pause: Duration,
@@ -81,6 +84,7 @@ impl Acquisition {
             close_at,
             refused,
             was_watched: false,
+            earlier_free_at: None,
             pause: MIN_DELAY,
             max_hold: None,
         }
@@ -150,6 +154,13 @@ impl Acquisition {
         now < self.deadline && self.schedule.next_delay(random).is_some()
     }
 
+    /// Handles a refused attempt whose acquire continues at once with other keys, because it needs any one of several.
+    pub(crate) fn handle_more_keys(&mut self, round: &Round) {
+        self.refused = Some(Refusal::Contended);
+        let free_at = self.earlier_free_at.into_iter().chain(round.earliest_free());
+        self.earlier_free_at = free_at.min();
+    }
+
     /// Handles the decided round of an attempt and returns the next step. `random` must be uniformly distributed.
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time, random: u64) -> Next {
         let refusal = match (round.outcome(), round.goal()) {
@@ -183,7 +194,8 @@ impl Acquisition {
             (Some(Outcome::NoQuorum) | None, _) => Some(Refusal::NoQuorum),
         };
         self.refused = refusal.or(self.refused);
-        let free_at = round.earliest_free().filter(|_| refusal == Some(Refusal::Contended));
+        let free_at = self.earlier_free_at.take().into_iter().chain(round.earliest_free()).min();
+        let free_at = free_at.filter(|_| refusal == Some(Refusal::Contended));
         let is_hopeless = self.gives_up_early && free_at.is_some_and(|at| at >= self.deadline);
         if now < self.deadline
             && !is_hopeless

@@ -129,6 +129,10 @@ impl Round {
         self.granted
     }
 
+    pub(crate) fn has_denied(&self, node: NodeId) -> bool {
+        self.denied.contains(node)
+    }
+
     /// Returns the earliest time at which a quorum of nodes can be free, if every holder keeps its key until expiry.
     /// Returns `None` if too few nodes reported an expiry time, or if failed nodes rather than conflicting keys prevent
     /// the quorum.

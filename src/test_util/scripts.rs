@@ -3,6 +3,9 @@
 /// Script that sets all keys of a lock, or none.
 pub const ACQUIRE: &str = include_str!("../wire/scripts/acquire.lua");
 
+/// Script that sets the first free key of several.
+pub const ACQUIRE_ANY: &str = include_str!("../wire/scripts/acquire_any.lua");
+
 /// Script that sets one key and increments its fencing counter.
 pub const ACQUIRE_FENCED: &str = include_str!("../wire/scripts/acquire_fenced.lua");
 
@@ -17,3 +20,6 @@ pub const READ: &str = include_str!("../wire/scripts/read.lua");
 
 /// Script that deletes the keys with a given value, or replaces the value.
 pub const RELEASE: &str = include_str!("../wire/scripts/release.lua");
+
+/// Script that deletes the one key, of several, that has a given value.
+pub const RELEASE_ANY: &str = include_str!("../wire/scripts/release_any.lua");

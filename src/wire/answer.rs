@@ -30,6 +30,8 @@ pub(crate) struct Grant {
     pub(crate) counts_from: Option<Time>,
     /// Value of the fencing counters, if the command was fenced.
     pub(crate) counter: Option<u64>,
+    /// Index of the granted key among the command's keys, if the command acquires one of several keys. Otherwise 0.
+    pub(crate) key_index: usize,
 }
 
 /// The existing key that blocked a command, with the details that the node reported.

@@ -16,7 +16,7 @@
 //! - **Cluster mode**: both keys are in the same slot. For the keys in the last row, no name in the same slot exists.
 //!   All bytes of the key determine the slot, and the braces in the key prevent a hash tag that equals the key.
 
-use super::keys::Key;
+use super::keys::{Key, Keys};
 
 /// The text that identifies auxiliary keys. Lock keys must not contain it.
 const MARK: &str = "#quorlock:";
@@ -38,6 +38,13 @@ pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
         }
         Braces::None | Braces::Stray => None,
     }
+}
+
+/// Returns the name of the queue for acquires that need any one of `keys`. It differs from all lock keys and from the
+/// names for other keys.
+pub(crate) fn queue_name(keys: &Keys) -> Key {
+    let with_length = |key: &Key| [&(key.len() as u64).to_le_bytes(), &**key].concat();
+    std::iter::once(MARK.into()).chain(keys.iter().map(with_length)).flatten().collect()
 }
 
 /// How the braces in a key affect its slot in Redis Cluster.

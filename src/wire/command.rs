@@ -6,7 +6,9 @@ use super::keys::Keys;
 use super::reply::RequestKind;
 use super::reply_shape::{ReplyShape, Writer};
 use super::requests::{Requests, Words};
-use super::script::{ACQUIRE, ACQUIRE_FENCED, EXTEND, Form, READ, RELEASE};
+use super::script::{
+    ACQUIRE, ACQUIRE_ANY, ACQUIRE_FENCED, EXTEND, Form, READ, RELEASE, RELEASE_ANY,
+};
 use super::value::{MAX_VALUE, Value};
 use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
@@ -22,8 +24,8 @@ pub(crate) struct CommandTarget<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
     /// Sets the keys if none of them exists. Otherwise, the node replies with the details about the conflicting key
-    /// that `wants` selects.
-    Acquire { ttl: Ttl, wants: ConflictDetails },
+    /// that `wants` selects. With `any_from`, sets only the first free key, beginning with the key at that index.
+    Acquire { ttl: Ttl, wants: ConflictDetails, any_from: Option<usize> },
     /// Takes over a lock: replaces the value `from`, which the lock's holder handed over, with this client's value.
     Adopt { ttl: Ttl, from: Arc<Value> },
     /// Raises the fencing counters to at least `token`, provided that the keys hold this client's value.
@@ -35,6 +37,8 @@ pub(crate) enum Command {
     Repair { until: Time },
     /// Deletes the keys. With `cooling`, replaces their value with the cool-down value instead.
     Release { cooling: Option<Arc<CoolDown>> },
+    /// Deletes the one key that the node has set, if any, after an acquire of any one of several keys.
+    ReleaseAny,
     /// Reads the key's value and remaining TTL.
     Read,
     /// Deletes a key if it still holds a value that was read earlier. The value may belong to any client. The command
@@ -69,9 +73,20 @@ impl Command {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
             Self::Extend { until, .. } | Self::Repair { until } => Some(remaining(*until, now)),
-            Self::ConfirmToken { .. } | Self::Release { .. } | Self::Read | Self::ForceDelete => {
-                None
-            }
+            Self::ConfirmToken { .. }
+            | Self::Release { .. }
+            | Self::ReleaseAny
+            | Self::Read
+            | Self::ForceDelete => None,
+        }
+    }
+
+    /// Returns true if the client wants to be notified when the keys change.
+    fn watches(&self) -> bool {
+        match self {
+            Self::Acquire { wants, .. } => *wants != ConflictDetails::Nothing,
+            Self::Extend { watches, .. } => *watches,
+            _ => false,
         }
     }
 
@@ -80,6 +95,7 @@ impl Command {
             Self::Acquire { .. } | Self::Repair { .. } => RequestKind::Acquire,
             Self::Extend { .. } | Self::ConfirmToken { .. } => RequestKind::Extend,
             Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => RequestKind::Release,
+            Self::ReleaseAny => RequestKind::ReleaseAny,
             Self::Read => RequestKind::Read,
         }
     }
@@ -99,7 +115,7 @@ impl Command {
                 let until = cooling.as_ref().map_or(now, |cooling| cooling.until.max(now));
                 fence.try_touch(node, until)
             }
-            Self::Read | Self::ForceDelete => None,
+            Self::ReleaseAny | Self::Read | Self::ForceDelete => None,
         }
     }
 
@@ -115,46 +131,42 @@ impl Command {
     ) -> ReplyShape {
         let (keys, value) = (of.keys, of.value.bytes());
         let update = of.fence.and_then(|fence| self.counter_update(fence, of.node, now));
-        let is_one = keys.len() == 1;
+        let needs_no_script = keys.len() == 1 && update.is_none();
         let is_native = form == Form::Native
             && update.is_none()
             && keys.len() * value.len() <= MAX_REPEATED_VALUES;
         let ttl = self.key_ttl(now).map_or(0, Ttl::as_millis);
+        let watches = can.tracks && self.watches();
         let mut writer = Writer::new(self.request_kind(), requests);
         match self {
-            Self::Acquire { wants, .. } if is_one && update.is_none() => {
+            Self::Acquire { any_from: None, wants, .. } if needs_no_script => {
                 set(&mut writer, keys.first(), value, ttl);
                 request_conflict_details(&mut writer, keys.first(), *wants, can.tracks);
             }
-            Self::Repair { .. } if is_one && update.is_none() => {
-                set(&mut writer, keys.first(), value, ttl);
-            }
+            Self::Repair { .. } if needs_no_script => set(&mut writer, keys.first(), value, ttl),
             // `MSETEX` does not subscribe to invalidations. If a key exists, the client sends the acquire again as a
             // script, and then subscribes.
-            Self::Acquire { .. } if is_native && can.sets_all => {
+            Self::Acquire { any_from: None, .. } if is_native && can.sets_all => {
                 set_all(&mut writer, keys, value, ttl);
             }
-            Self::Acquire { wants, .. } => {
-                if can.tracks && *wants != ConflictDetails::Nothing {
+            Self::Acquire { any_from, .. } => {
+                if watches {
                     // Subscribe before the script runs, so that the node pushes every later change.
                     watch(&mut writer, keys);
                 }
-                acquire(&mut writer, form, (keys, value, ttl), update);
+                acquire(&mut writer, form, (keys, value, ttl), *any_from, update);
             }
-            Self::Repair { .. } => acquire(&mut writer, form, (keys, value, ttl), update),
-            Self::Extend { watches, .. } => {
-                EXTEND.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
-                writer.record_verdict();
-                if *watches && can.tracks {
+            Self::Repair { .. } => acquire(&mut writer, form, (keys, value, ttl), None, update),
+            Self::Extend { .. } => {
+                extend(&mut writer, form, (keys, value, ttl), update);
+                if watches {
                     // Subscribe after the script, because the script's own change would end the subscription.
                     watch(&mut writer, keys);
                 }
             }
             Self::ConfirmToken { .. } => {
                 // The script never shortens a TTL, so the shortest TTL leaves the keys' TTLs unchanged.
-                let ttl = Ttl::SHORTEST.as_millis();
-                EXTEND.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
-                writer.record_verdict();
+                extend(&mut writer, form, (keys, value, Ttl::SHORTEST.as_millis()), update);
             }
             Self::Adopt { from, .. } => {
                 let swap = RELEASE.call(form, keys, update, 3, writer.requests);
@@ -174,6 +186,10 @@ impl Command {
                     RELEASE.call(form, keys, update, 1, writer.requests).arg(value).end();
                     writer.record_verdict();
                 }
+            }
+            Self::ReleaseAny => {
+                RELEASE_ANY.call(form, keys, None, 1, writer.requests).arg(value).end();
+                writer.record_verdict();
             }
             Self::Read => {
                 READ.call(form, keys, None, 0, writer.requests).end();
@@ -206,25 +222,37 @@ fn remaining(until: Time, now: Time) -> Ttl {
     Ttl::covering(until.since(now))
 }
 
+/// Appends the script that locks all keys, or one of them: the first free one from the index `any_from` on.
 fn acquire(
+    writer: &mut Writer<'_>,
+    form: Form,
+    of: (&Keys, &[u8], u64),
+    any_from: Option<usize>,
+    update: Option<CounterUpdate<'_>>,
+) {
+    let (keys, value, ttl) = of;
+    let increments =
+        |update: &CounterUpdate<'_>| keys.len() == 1 && update.mode == CounterMode::Increment;
+    if let Some(from) = any_from {
+        writer.record_kind(RequestKind::AcquireAny);
+        ACQUIRE_ANY.call_acquire_any(form, of, from, update, writer.requests);
+    } else if let Some(update) = update.filter(increments) {
+        let of = (&keys.first()[..], value, ttl);
+        ACQUIRE_FENCED.call_acquire_fenced(form, of, update, writer.requests);
+        writer.record_kind(RequestKind::AcquireFenced);
+    } else {
+        ACQUIRE.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
+    }
+    writer.record_verdict();
+}
+
+fn extend(
     writer: &mut Writer<'_>,
     form: Form,
     (keys, value, ttl): (&Keys, &[u8], u64),
     update: Option<CounterUpdate<'_>>,
 ) {
-    let increments =
-        |update: &CounterUpdate<'_>| keys.len() == 1 && update.mode == CounterMode::Increment;
-    if let Some(update) = update.filter(increments) {
-        ACQUIRE_FENCED.call_acquire_fenced(
-            form,
-            (keys.first(), value, ttl),
-            update,
-            writer.requests,
-        );
-        writer.record_acquire_fenced();
-    } else {
-        ACQUIRE.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
-    }
+    EXTEND.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
     writer.record_verdict();
 }
 
@@ -240,13 +268,13 @@ fn set_all(writer: &mut Writer<'_>, keys: &Keys, value: &[u8], ttl: u64) {
     let set = writer.requests.command("MSETEX", 2 * keys.len() + 4).number(keys.len() as u64);
     let set = keys.iter().fold(set, |set, key| set.arg(key).arg(value));
     set.words(NX_PX).number(ttl).end();
-    writer.record_native(RequestKind::NativeAcquire);
+    writer.record_kind(RequestKind::NativeAcquire);
     writer.record_verdict();
 }
 
 fn delete_each(writer: &mut Writer<'_>, delete: NativeDelete, keys: &Keys, value: &[u8]) {
     keys.iter().for_each(|key| delete.write(key, value, writer.requests));
-    writer.record_native(RequestKind::NativeDelete);
+    writer.record_kind(RequestKind::NativeDelete);
 }
 
 fn request_conflict_details(

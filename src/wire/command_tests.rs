@@ -12,8 +12,18 @@ use std::time::Duration;
 const NOW: Time = Time::from_nanos(5_000_000_000);
 
 /// Names of the scripts, in the order of `SCRIPT LOAD`. Upper case marks the fenced variant.
-const SCRIPTS: [&str; 8] =
-    ["acquire", "ACQUIRE", "acquire_fenced", "extend", "EXTEND", "release", "RELEASE", "read"];
+const SCRIPTS: [&str; 10] = [
+    "acquire",
+    "ACQUIRE",
+    "acquire_fenced",
+    "acquire_any",
+    "extend",
+    "EXTEND",
+    "release",
+    "RELEASE",
+    "release_any",
+    "read",
+];
 
 #[derive(Debug)]
 pub(super) struct Fixture {
@@ -90,6 +100,10 @@ pub(super) fn shown(mut command: Vec<String>) -> String {
     command.join(" ")
 }
 
+fn acquire(ttl: Ttl, wants: ConflictDetails) -> Command {
+    Command::Acquire { ttl, wants, any_from: None }
+}
+
 fn written(command: &Command, about: &Fixture, form: Form, tracks: bool) -> (Vec<u8>, ReplyShape) {
     let can = Capabilities { tracks, ..Capabilities::default() };
     written_where(command, about, form, can)
@@ -112,7 +126,7 @@ pub(super) fn written_where(
 /// Asserts that `command` is encoded as `lines`, both with `EVALSHA` and with `EVAL`. `places` contains the expected
 /// positions of the replies with the vote, the TTL and the holder.
 #[track_caller]
-fn expect(
+pub(super) fn expect(
     command: &Command,
     about: &Fixture,
     tracks: bool,
@@ -141,8 +155,10 @@ fn script_names_match_their_sources() {
         let verb = match name.to_lowercase().as_str() {
             "acquire" => "-- Sets all keys",
             "acquire_fenced" => "-- Sets one key",
+            "acquire_any" => "-- Sets the first free key",
             "extend" => "-- Raises the TTL",
             "release" => "-- Deletes each key",
+            "release_any" => "-- Deletes the key",
             _ => "-- Reads value",
         };
         assert!(source.contains(verb), "{name}");
@@ -155,8 +171,7 @@ fn script_names_match_their_sources() {
 #[test]
 fn single_key_is_acquired_without_script() {
     let (k, ttl) = (Fixture::keys(&["k"]), ms(9_000));
-    let (bytes, _) =
-        written(&Command::Acquire { ttl, wants: ConflictDetails::Nothing }, &k, Form::Hash, true);
+    let (bytes, _) = written(&acquire(ttl, ConflictDetails::Nothing), &k, Form::Hash, true);
     let set = "*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\nmine\r\n$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n9000\r\n";
     assert_eq!(bytes, set.as_bytes());
     let set = "SET k mine NX PX 9000";
@@ -169,7 +184,7 @@ fn single_key_is_acquired_without_script() {
         (ConflictDetails::WatchAndHolder, false, vec![set, pttl, get], 1, 2),
         (ConflictDetails::WatchAndHolder, true, vec![set, caching, pttl, get], 2, 3),
     ] {
-        expect(&Command::Acquire { ttl, wants }, &k, tracks, &lines, (0, ttl_at, holder_at));
+        expect(&acquire(ttl, wants), &k, tracks, &lines, (0, ttl_at, holder_at));
     }
     // A repair does not update the counters before a token is committed.
     let repair = Command::Repair { until: until(8_000) };
@@ -185,7 +200,7 @@ fn multiple_and_fenced_keys_are_acquired_by_script() {
     let (caching, a, b) = ("CLIENT CACHING YES", "PTTL a", "PTTL b");
     for wants in [ConflictDetails::Nothing, ConflictDetails::Watch, ConflictDetails::WatchAndHolder]
     {
-        let acquire = Command::Acquire { ttl, wants };
+        let acquire = acquire(ttl, wants);
         expect(&acquire, &ab, false, &[script], (0, 0, 0));
         let watched = [caching, a, caching, b, script];
         let lines = if wants == ConflictDetails::Nothing { &watched[4..] } else { &watched[..] };
@@ -193,31 +208,13 @@ fn multiple_and_fenced_keys_are_acquired_by_script() {
     }
     let fenced = Fixture::keys(&["k"]).fenced(None);
     let script = "EVALSHA acquire_fenced 2 k k#quorlock:token:{k} 7 60000 mine 9000";
-    expect(
-        &Command::Acquire { ttl, wants: ConflictDetails::Nothing },
-        &fenced,
-        true,
-        &[script],
-        (0, 0, 0),
-    );
+    expect(&acquire(ttl, ConflictDetails::Nothing), &fenced, true, &[script], (0, 0, 0));
     let set =
         "EVALSHA ACQUIRE 4 a b a#quorlock:token:{a} b#quorlock:token:{b} 7 incr 60000 mine 9000";
     let fenced_set = Fixture::keys(&["a", "b"]).fenced(None);
-    expect(
-        &Command::Acquire { ttl, wants: ConflictDetails::Nothing },
-        &fenced_set,
-        true,
-        &[set],
-        (0, 0, 0),
-    );
+    expect(&acquire(ttl, ConflictDetails::Nothing), &fenced_set, true, &[set], (0, 0, 0));
     let lines = [caching, "PTTL k", script];
-    expect(
-        &Command::Acquire { ttl, wants: ConflictDetails::Watch },
-        &fenced,
-        true,
-        &lines,
-        (2, 0, 0),
-    );
+    expect(&acquire(ttl, ConflictDetails::Watch), &fenced, true, &lines, (2, 0, 0));
     let repair = Command::Repair { until: until(8_000) };
     expect(&repair, &ab, true, &["EVALSHA acquire 2 a b mine 8000"], (0, 0, 0));
     let script = "EVALSHA ACQUIRE 2 k k#quorlock:token:{k} 9 touch 60000 mine 8000";
@@ -287,7 +284,7 @@ fn any_command() -> impl Strategy<Value = Command> {
     ];
     let cooling = move |ms| Arc::new(CoolDown { value: Value::of(b"nobody"), until: until(ms) });
     prop_oneof![
-        wants.prop_map(|wants| Command::Acquire { ttl: ms(9_000), wants }),
+        wants.prop_map(|wants| acquire(ms(9_000), wants)),
         Just(Command::Adopt { ttl: ms(9_000), from: other() }),
         Just(Command::ConfirmToken { token: 12 }),
         any::<bool>().prop_map(|watches| Command::Extend { until: until(8_000), watches }),

@@ -18,6 +18,16 @@ impl CounterKeys {
     pub(crate) fn for_keys(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
         Ok(Self { keys: keys.try_map(|key| auxiliary_key(key, "token"))?, ttl })
     }
+
+    /// Returns the counter keys of `some` of the lock keys `all`.
+    pub(crate) fn of_some(&self, all: &Keys, some: &Keys) -> Option<Self> {
+        let places: Vec<_> = some.iter().filter_map(|key| all.position(key)).collect();
+        self.select(&places)
+    }
+
+    fn select(&self, places: &[usize]) -> Option<Self> {
+        Some(Self { keys: self.keys.select(places)?, ttl: self.ttl })
+    }
 }
 
 /// The fencing counters and the fencing token of one attempt.
@@ -69,6 +79,14 @@ impl Counters {
     pub(crate) fn new(keys: Arc<CounterKeys>, hint: u64) -> Self {
         let (token, first_increment, nodes_at_token) = Default::default();
         Self { keys, hint, token, first_increment, nodes_at_token }
+    }
+
+    /// Returns the counters of the key at `place`. Must be called before a token is committed.
+    pub(crate) fn of_key(&self, place: usize) -> Option<Self> {
+        let counters = Self::new(Arc::new(self.keys.select(&[place])?), self.hint);
+        let first_increment = self.first_increment.load(Ordering::Relaxed);
+        counters.first_increment.store(first_increment, Ordering::Relaxed);
+        Some(counters)
     }
 
     /// Stores the fencing token after a quorum has committed it. `drawn` contains the counter value that each node

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// The key of a lock, or an auxiliary key. Cheap to clone.
 pub(crate) type Key = Arc<[u8]>;
 
-/// One key (the usual case), or several keys that are locked together, sorted and without duplicates. Cheap to clone.
+/// The keys of one acquire: one key (the usual case), or several keys, sorted and without duplicates. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     first: Key,
@@ -43,6 +43,14 @@ impl Keys {
             None => Some(&self.first),
             Some(place) => self.more().get(place),
         }
+    }
+
+    /// Returns the keys at `places`, which must be in ascending order. Returns `None` if there are none.
+    pub(crate) fn select(&self, places: &[usize]) -> Option<Self> {
+        let mut keys = places.iter().filter_map(|place| self.get(*place).cloned());
+        let first = keys.next()?;
+        let more: Vec<_> = keys.collect();
+        Some(Self { first, more: (!more.is_empty()).then(|| more.into()) })
     }
 
     pub(crate) fn position(&self, key: &[u8]) -> Option<usize> {

@@ -27,7 +27,7 @@ mod unknown_command;
 mod value;
 
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
-pub(crate) use auxiliary_key::is_reserved;
+pub(crate) use auxiliary_key::{is_reserved, queue_name};
 pub(crate) use capabilities::{Capabilities, NativeCommand};
 pub(crate) use command::{Command, CommandTarget, ConflictDetails, CoolDown, ask_time};
 pub(crate) use conversation::Conversation;

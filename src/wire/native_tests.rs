@@ -1,7 +1,7 @@
-//! Tests of the native commands that replace scripts.
+//! Tests of the native commands that replace scripts, and of acquires of any one of several keys.
 
 use super::super::capabilities::NativeDelete;
-use super::tests::{Fixture, cool_down, ms, parsed, shown, until, written_where};
+use super::tests::{Fixture, cool_down, expect, ms, parsed, shown, until, written_where};
 use super::*;
 
 #[test]
@@ -50,7 +50,7 @@ fn multiple_keys_are_set_by_native_command_if_available() {
     let set = "MSETEX 2 a mine b mine NX PX 9000";
     for wants in [ConflictDetails::Nothing, ConflictDetails::Watch, ConflictDetails::WatchAndHolder]
     {
-        let acquire = Command::Acquire { ttl, wants };
+        let acquire = Command::Acquire { ttl, wants, any_from: None };
         let native = (vec![set.to_owned()], RequestKind::NativeAcquire);
         assert_eq!(lines(&acquire, &Fixture::keys(&["b", "a"]), Form::Native), native);
         for (form, about) in [
@@ -76,7 +76,8 @@ fn long_values_of_many_keys_are_sent_once() {
     for (length, is_native) in [(4_096, true), (4_097, false)] {
         let value = Value::of(&vec![b'x'; length]);
         let about = Fixture { value, keys: about.keys.clone(), fence: None };
-        let acquire = Command::Acquire { ttl: ms(9_000), wants: ConflictDetails::Nothing };
+        let acquire =
+            Command::Acquire { ttl: ms(9_000), wants: ConflictDetails::Nothing, any_from: None };
         let (bytes, acquire) = written_where(&acquire, &about, Form::Native, can);
         let release = Command::Release { cooling: None };
         let (_, release) = written_where(&release, &about, Form::Native, can);
@@ -84,4 +85,20 @@ fn long_values_of_many_keys_are_sent_once() {
         assert_eq!((acquire.request, release.request) == natives, is_native, "{length}");
         assert!(bytes.len() < MAX_REPEATED_VALUES + 1_000);
     }
+}
+
+#[test]
+fn one_of_several_keys_is_acquired_by_script() {
+    let (ttl, abc) = (ms(9_000), Fixture::keys(&["a", "b", "c"]));
+    let any = |wants| Command::Acquire { ttl, wants, any_from: Some(1) };
+    let script = "EVALSHA acquire_any 3 a b c mine 9000 2";
+    expect(&any(ConflictDetails::Nothing), &abc, true, &[script], (0, 0, 0));
+    let watched =
+        ["a", "b", "c"].map(|key| ["CLIENT CACHING YES".to_owned(), format!("PTTL {key}")]);
+    let lines: Vec<_> = watched.iter().flatten().map(String::as_str).chain([script]).collect();
+    expect(&any(ConflictDetails::WatchAndHolder), &abc, true, &lines, (6, 0, 0));
+    let script =
+        "EVALSHA acquire_any 4 a b a#quorlock:token:{a} b#quorlock:token:{b} mine 9000 2 7 60000";
+    let fenced = Fixture::keys(&["a", "b"]).fenced(None);
+    expect(&any(ConflictDetails::Nothing), &fenced, true, &[script], (0, 0, 0));
 }

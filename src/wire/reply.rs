@@ -16,10 +16,14 @@ pub(crate) enum RequestKind {
     NativeAcquire,
     /// A call of `scripts/acquire_fenced.lua`.
     AcquireFenced,
+    /// A call of `scripts/acquire_any.lua`.
+    AcquireAny,
     /// A call of `scripts/extend.lua`.
     Extend,
     /// A call of `scripts/release.lua`.
     Release,
+    /// A call of `scripts/release_any.lua`.
+    ReleaseAny,
     /// `DELIFEQ key value`, or `DELEX key IFEQ value`, for each key.
     NativeDelete,
     /// A call of `scripts/read.lua`.
@@ -42,6 +46,9 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &LockValue) -> 
             Ok(number @ 1..LIMIT) => granted().with_counter(number),
             _ => Answer::unexpected(OUT_OF_RANGE),
         },
+        (RequestKind::AcquireAny | RequestKind::ReleaseAny, Value::Int(place @ 1..)) => {
+            Answer::Granted(Grant { key_index: index(*place), ..Grant::default() })
+        }
         (
             RequestKind::NativeAcquire
             | RequestKind::Extend
@@ -49,7 +56,9 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &LockValue) -> 
             | RequestKind::NativeDelete,
             Value::Int(1),
         ) => granted(),
-        (RequestKind::Extend | RequestKind::Release, Value::Int(0)) => missing(),
+        (RequestKind::Extend | RequestKind::Release | RequestKind::ReleaseAny, Value::Int(0)) => {
+            missing()
+        }
         (RequestKind::Extend | RequestKind::Release, Value::Int(-1)) => denied(),
         (RequestKind::Read, Value::Int(-2)) => missing(),
         (RequestKind::Read, Value::Int(pttl @ -1..)) => {
@@ -70,16 +79,15 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &LockValue) -> 
 fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer {
     match (request, parts) {
         (
-            RequestKind::Acquire | RequestKind::AcquireFenced,
+            RequestKind::Acquire | RequestKind::AcquireFenced | RequestKind::AcquireAny,
             [Value::Int(pttl), Value::Int(place), told @ ..],
         ) => {
             let value = match told {
                 [Value::BulkString(value)] => Some(LockValue::of(value)),
                 _ => None,
             };
-            let place = usize::try_from(place.saturating_sub(1)).unwrap_or_default();
-            let remaining = RemainingTtl::of(*pttl);
-            Answer::Denied(Conflict { remaining, value, key_index: place, ..Conflict::default() })
+            let (key_index, remaining) = (index(*place), RemainingTtl::of(*pttl));
+            Answer::Denied(Conflict { remaining, value, key_index, ..Conflict::default() })
         }
         (RequestKind::Read, [Value::BulkString(value), Value::Int(pttl)]) => {
             let (remaining, value) = (RemainingTtl::of(*pttl), Some(LockValue::of(value)));
@@ -88,6 +96,7 @@ fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer
         (
             RequestKind::Acquire
             | RequestKind::AcquireFenced
+            | RequestKind::AcquireAny
             | RequestKind::Extend
             | RequestKind::Release,
             [unfenced, digits @ Value::BulkString(_)],
@@ -110,6 +119,11 @@ pub(crate) fn time_us(reply: &Value) -> Option<u64> {
         return None;
     };
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(microseconds)?)
+}
+
+/// Converts an index of Lua, which starts at 1.
+fn index(place: i64) -> usize {
+    usize::try_from(place.saturating_sub(1)).unwrap_or_default()
 }
 
 fn number(reply: &Value) -> Option<u64> {
@@ -210,6 +224,35 @@ mod tests {
         assert_eq!(kind, Conflict { remaining: ms(9), ..empty.clone() });
         let kind = told(RequestKind::Read, ":-1\r\n");
         assert_eq!(kind, Conflict { remaining: Some(RemainingTtl::NoExpiry), ..empty });
+    }
+
+    #[test]
+    fn release_any_reply_names_the_deleted_key() {
+        let answer =
+            |wire: &str| answer(RequestKind::ReleaseAny, &parsed(wire), &LockValue::of(b"v"));
+        let grant = Answer::Granted(Grant { key_index: 2, ..Grant::default() });
+        assert_eq!((answer(":3\r\n"), answer(":0\r\n").vote()), (grant, Vote::Missing));
+        for invalid in [":-1\r\n", "+OK\r\n", "*2\r\n:1\r\n$1\r\n7\r\n"] {
+            assert_eq!(answer(invalid).vote(), Vote::Failed, "{invalid:?}");
+        }
+    }
+
+    #[test]
+    fn acquire_any_reply_names_the_granted_key() {
+        let answer =
+            |wire: &str| answer(RequestKind::AcquireAny, &parsed(wire), &LockValue::of(b"v"));
+        let grant =
+            |key_index, counter| Answer::Granted(Grant { counter, key_index, ..Grant::default() });
+        assert_eq!(answer(":1\r\n"), grant(0, None));
+        assert_eq!(answer(":3\r\n"), grant(2, None));
+        assert_eq!(answer("*2\r\n:2\r\n$2\r\n17\r\n"), grant(1, Some(17)));
+        let Answer::Denied(conflict) = answer("*3\r\n:70\r\n:2\r\n$2\r\nhi\r\n") else {
+            panic!("all keys are held")
+        };
+        assert_eq!((conflict.key_index, conflict.value), (1, Some(LockValue::of(b"hi"))));
+        for invalid in [":0\r\n", ":-1\r\n", "+OK\r\n", "$-1\r\n"] {
+            assert_eq!(answer(invalid).vote(), Vote::Failed, "{invalid:?}");
+        }
     }
 
     #[test]

@@ -141,12 +141,9 @@ impl<'a> Writer<'a> {
         Self { requests, before, shape }
     }
 
-    pub(super) fn record_native(&mut self, request: RequestKind) {
+    /// Records the kind of the request, if the encoding of the command determines it.
+    pub(super) fn record_kind(&mut self, request: RequestKind) {
         self.shape.request = request;
-    }
-
-    pub(super) fn record_acquire_fenced(&mut self) {
-        self.shape.request = RequestKind::AcquireFenced;
     }
 
     /// Records that the reply to the last request determines the vote.

@@ -15,6 +15,10 @@ pub(super) static ACQUIRE: LazyLock<Script> =
 pub(super) static ACQUIRE_FENCED: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/acquire_fenced.lua")));
 
+/// Lua script that sets the first free key of several, and increments its fencing counter if there are counters.
+pub(super) static ACQUIRE_ANY: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/acquire_any.lua")));
+
 /// Lua script that extends the TTLs of keys that hold this client's value.
 pub(super) static EXTEND: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced());
@@ -23,12 +27,16 @@ pub(super) static EXTEND: LazyLock<Script> =
 pub(super) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced());
 
+/// Lua script that deletes the one key, of several, that holds a given value.
+pub(super) static RELEASE_ANY: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/release_any.lua")));
+
 /// Lua script that reads a key's value and remaining TTL.
 pub(super) static READ: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/read.lua")));
 
 pub(super) fn sources() -> impl Iterator<Item = &'static str> {
-    let all = [&ACQUIRE, &ACQUIRE_FENCED, &EXTEND, &RELEASE, &READ];
+    let all = [&ACQUIRE, &ACQUIRE_FENCED, &ACQUIRE_ANY, &EXTEND, &RELEASE, &RELEASE_ANY, &READ];
     all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
 }
 
@@ -130,6 +138,31 @@ impl Script {
         let call = call.arg(key).arg(update.counters.first());
         let call = call.number(update.minimum).number(update.ttl.as_millis());
         call.arg(value).number(ttl).end();
+    }
+
+    /// Appends a complete call of [`ACQUIRE_ANY`], which tries the key at index `from` first.
+    pub(super) fn call_acquire_any(
+        &self,
+        form: Form,
+        (keys, value, ttl): (&Keys, &[u8], u64),
+        from: usize,
+        update: Option<CounterUpdate<'_>>,
+        requests: &mut Requests,
+    ) {
+        let (key_count, counter_arguments) = match update {
+            Some(_) => (2 * keys.len(), 2),
+            None => (keys.len(), 0),
+        };
+        let call = self.plain.call(form, 1 + key_count + 3 + counter_arguments, requests);
+        let mut call = call.number(key_count as u64).args(keys.iter());
+        if let Some(update) = update {
+            call = call.args(update.counters.iter());
+        }
+        call = call.arg(value).number(ttl).number(from as u64 + 1);
+        if let Some(update) = update {
+            call = call.number(update.minimum).number(update.ttl.as_millis());
+        }
+        call.end();
     }
 }
 

@@ -7,6 +7,7 @@
 )]
 
 mod agreement;
+mod any_of;
 #[cfg(feature = "blocking")]
 mod blocking;
 #[cfg(feature = "blocking")]

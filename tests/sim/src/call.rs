@@ -7,6 +7,7 @@ use crate::many_waiters::Contender;
 use crate::mode::Mode;
 use crate::scenario::Scenario;
 use crate::solo::SoloCall;
+use quorlock::Lease;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
@@ -44,6 +45,8 @@ pub(crate) enum Verb {
 #[allow(clippy::struct_excessive_bools)] // Each is a setting of the library.
 pub(crate) struct Lock {
     pub(crate) resources: Vec<usize>,
+    /// Whether the lock needs only one of the resources.
+    pub(crate) any: bool,
     /// The maximum wait, or `None` for a single attempt.
     pub(crate) wait: Option<u64>,
     pub(crate) ttl: Option<u64>,
@@ -60,6 +63,20 @@ pub(crate) struct Lock {
     pub(crate) watch: Option<Watch>,
     pub(crate) steps: Vec<HeldStep>,
     pub(crate) end: End,
+}
+
+impl Lock {
+    /// Returns the lock with the resources that `lease` holds.
+    pub(crate) fn held_by(&self, lease: &Lease) -> Self {
+        let is_held =
+            |resource: &usize| lease.resources().any(|it| it == name(*resource).as_bytes());
+        let resources = self.resources.iter().copied().filter(is_held).collect();
+        Self { resources, ..self.clone() }
+    }
+}
+
+pub(crate) fn name(resource: usize) -> String {
+    format!("r{resource}")
 }
 
 /// The event that the task awaits while it holds the lock.
@@ -140,6 +157,8 @@ pub(crate) enum End {
 pub(crate) struct CallMix {
     fenced: bool,
     sets: u64,
+    /// The probability that an acquire of several resources needs only one of them, per thousand.
+    any: u64,
     auto: u64,
     tries: u64,
     dropped: u64,
@@ -174,6 +193,7 @@ impl CallMix {
             // Either all leases of a run have tokens, or none.
             fenced: scenario.fencing.is_on,
             sets: dice.pick(&[0, 0, 300]),
+            any: dice.pick(&[0, 0, 300, 1_000]),
             auto: if mode == Mode::Outages { 900 } else { dice.pick(&[0, 200, 800]) },
             tries: dice.pick(&[0, 100, 500]),
             dropped: dice.pick(&[0, 0, 100, 500]),
@@ -264,8 +284,10 @@ fn draw_lock(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Lock {
         _ => Style::Awaited,
     };
     let wait = (!dice.chance(mix.tries)).then(|| dice.log_uniform(ttl / 10, 4 * ttl));
+    let any = resources.len() > 1 && dice.chance(mix.any);
     Lock {
         resources,
+        any,
         wait,
         ttl: dice.chance(300).then(|| ttl + dice.below(ttl)),
         fenced: mix.fenced,

@@ -30,6 +30,7 @@ impl Worker {
                 return;
             }
         };
+        let lock = &lock.held_by(&lease);
         // The maximum hold time starts with the attempt, so it may have passed already.
         let may_end = matches!(lease.loss(), Some(Loss::Closed | Loss::MaxHold));
         if lease.validity().is_zero() && !may_end {

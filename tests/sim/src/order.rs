@@ -25,15 +25,18 @@ enum Effect {
     Releases,
 }
 
+/// The unique part of a lock's value, and one of the lock's keys.
+type Held = (Vec<u8>, Vec<u8>);
+
 /// Tracks the commands that clients send for locks, to detect commands in the wrong order (I8).
 #[derive(Default)]
 pub(crate) struct Order {
-    /// The values of released locks, each with a connection on which the release was sent.
-    by_connection: BTreeSet<(usize, Vec<u8>)>,
-    /// The values of released locks, each with a node to which the release was sent.
-    by_node: BTreeSet<(usize, Vec<u8>)>,
-    /// The values for which any command was sent, each with a node to which it was sent.
-    sent: BTreeSet<(usize, Vec<u8>)>,
+    /// The released values, each with its key and a connection on which the release was sent.
+    by_connection: BTreeSet<(usize, Held)>,
+    /// The released values, each with its key and a node to which the release was sent.
+    by_node: BTreeSet<(usize, Held)>,
+    /// The values for which any command was sent, each with its key and a node.
+    sent: BTreeSet<(usize, Held)>,
 }
 
 impl Order {
@@ -43,26 +46,26 @@ impl Order {
         let mut wrong = None;
         // The value of the first new attempt in this pipeline.
         let mut begun: Option<Vec<u8>> = None;
-        let mut previous: Option<Vec<u8>> = None;
-        for (effect, value) in commands(bytes).filter_map(|command| classify(&command)) {
-            // A native release of several keys has one command for each key.
-            let released = Some(&value).filter(|_| effect == Effect::Releases).cloned();
-            if std::mem::replace(&mut previous, released) == Some(value.clone()) {
-                continue;
-            }
-            let is_new = self.sent.insert((node, value.clone()));
+        for (effect, all) in commands(bytes).filter_map(|command| classify(&command)) {
+            let Some((value, _)) = all.first().cloned() else { continue };
             let shown =
                 |value: &[u8]| String::from_utf8_lossy(&value[..value.len().min(6)]).into_owned();
+            let is_new = all.iter().all(|held| self.sent.insert((node, held.clone())));
+            let is_released =
+                |held: &Held| self.by_connection.contains(&(connection, held.clone()));
             if effect == Effect::Releases {
-                let is_repeated = !self.by_node.insert((node, value.clone()));
-                self.by_connection.insert((connection, value.clone()));
-                if let Some(begun) = begun.as_deref().filter(|_| is_repeated) {
+                let (mut count, all_count) = (0, all.len());
+                for held in all {
+                    count += usize::from(!self.by_node.insert((node, held.clone())));
+                    self.by_connection.insert((connection, held));
+                }
+                if let Some(begun) = begun.as_deref().filter(|_| count == all_count) {
                     let (late, early) = (shown(&value), shown(begun));
                     wrong = Some(format!(
                         "the release of {late} is repeated after the acquire of {early}"
                     ));
                 }
-            } else if self.by_connection.contains(&(connection, value.clone())) {
+            } else if all.iter().any(is_released) {
                 wrong = Some(format!("{} is set or extended after its release", shown(&value)));
             } else if effect == Effect::Sets && is_new {
                 begun.get_or_insert(value);
@@ -104,22 +107,31 @@ fn length(bytes: &mut &[u8], mark: u8) -> Option<usize> {
     std::str::from_utf8(line.strip_prefix(&[mark])?).ok()?.parse().ok()
 }
 
-/// Returns the effect of a command on a lock, and the unique part of the lock's value. Returns
-/// `None` for other commands.
-fn classify(command: &[&[u8]]) -> Option<(Effect, Vec<u8>)> {
-    let (key, effect, value) = match command {
-        [b"SET", key, value, ..] | [b"MSETEX", _, key, value, ..] => (key, Effect::Sets, value),
-        [b"DELIFEQ", key, value] | [b"DELEX", key, _, value] => (key, Effect::Releases, value),
+/// Returns the effect of a command on a lock, and the unique part of the lock's value with each of
+/// the lock's keys. Returns `None` for other commands.
+fn classify(command: &[&[u8]]) -> Option<(Effect, Vec<Held>)> {
+    let (keys, effect, value) = match command {
+        [b"SET", key, value, ..] => (vec![*key], Effect::Sets, value),
+        [b"MSETEX", count, pairs @ ..] => {
+            let count: usize = std::str::from_utf8(count).ok()?.parse().ok()?;
+            let keys = pairs.get(..2 * count)?.iter().step_by(2).copied().collect();
+            (keys, Effect::Sets, pairs.get(1)?)
+        }
+        [b"DELIFEQ", key, value] | [b"DELEX", key, _, value] => {
+            (vec![*key], Effect::Releases, value)
+        }
         [b"EVAL" | b"EVALSHA", _, count, rest @ ..] => {
             let count = std::str::from_utf8(count).ok()?.parse().ok()?;
             let (keys, arguments) = rest.split_at_checked(count)?;
             let (effect, value) = classify_script(arguments)?;
-            (keys.first()?, effect, value)
+            (keys.to_vec(), effect, value)
         }
         _ => return None,
     };
-    lock_of(key)?;
-    Some((effect, unique_part(value).to_vec()))
+    let value = unique_part(value);
+    let keys = keys.into_iter().filter(|key| lock_of(key).is_some());
+    let held: Vec<_> = keys.map(|key| (value.to_vec(), key.to_vec())).collect();
+    (!held.is_empty()).then_some((effect, held))
 }
 
 /// Returns the effect of a script and its lock value, as determined by the arguments after the
@@ -130,6 +142,9 @@ fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Effect, &'a &'a [u8
         [value] => Some((Effect::Releases, value)),
         [value, _ttl] => Some((Effect::Keeps, value)),
         [value, cooling, _ttl] if cooling.ends_with(COOL_DOWN) => Some((Effect::Releases, value)),
+        [value, ttl, _first, ..] if ttl.iter().all(u8::is_ascii_digit) => {
+            Some((Effect::Sets, value))
+        }
         // Adoption of a value that another client has handed over.
         [_from, value, _ttl] => Some((Effect::Sets, value)),
         [_minimum, _counter_ttl, value, _ttl] => Some((Effect::Sets, value)),
@@ -166,7 +181,7 @@ mod tests {
     #[test]
     fn commands_are_classified_by_their_arguments() {
         let cooling = format!("{OTHER}+cool-down");
-        let cases: [(&[&str], _); 13] = [
+        let cases: [(&[&str], _); 15] = [
             (&set(ONE), Some(Effect::Sets)),
             (&["MSETEX", "2", "r0", ONE, "r1", ONE, "NX", "PX", "9"], Some(Effect::Sets)),
             (&["DELIFEQ", "r0", ONE], Some(Effect::Releases)),
@@ -181,12 +196,15 @@ mod tests {
                 &["EVALSHA", "hash", "2", "r0", "c0", "0", "touch", "9", ONE, "9"],
                 Some(Effect::Keeps),
             ),
+            (&["EVALSHA", "hash", "2", "r0", "r1", ONE, "9", "2"], Some(Effect::Sets)),
+            (&["EVALSHA", "hash", "2", "r0", "c0", ONE, "9", "1", "7", "9"], Some(Effect::Sets)),
             (&["EVALSHA", "hash", "1", "r0"], None),
             (&["DELIFEQ", "own", ONE], None),
         ];
         for (command, effect) in cases {
             let bytes = written(&[command, &["TIME"]]);
-            let found: Vec<_> = commands(&bytes).filter_map(|it| classify(&it)).collect();
+            let found = commands(&bytes).filter_map(|it| classify(&it));
+            let found: Vec<_> = found.map(|(effect, held)| (effect, held[0].0.clone())).collect();
             let expected = effect.map(|effect| (effect, ONE.as_bytes().to_vec()));
             assert_eq!(found, Vec::from_iter(expected), "{command:?}");
         }
@@ -211,6 +229,18 @@ mod tests {
         let third = "33333333333333333333333333333333";
         assert!(order.record_written(3, 0, &written(&[&set(third), &release(ONE)])).is_some());
     }
+
+    #[test]
+    fn release_of_other_keys_does_not_end_a_lock() {
+        let mut order = Order::default();
+        let others = ["EVALSHA", "hash", "1", "r1", ONE];
+        let extension = ["EVALSHA", "hash", "1", "r0", ONE, "9"];
+        let pipeline = written(&[&set(ONE), &others, &extension]);
+        assert_eq!(order.record_written(0, 0, &pipeline), None);
+        let pipeline = written(&[&release(ONE), &extension]);
+        assert!(order.record_written(0, 0, &pipeline).is_some());
+    }
+
     #[test]
     fn native_release_of_several_keys_is_no_repetition() {
         let mut order = Order::default();

@@ -1,5 +1,6 @@
 //! A task of a process. It makes its calls one after the other, and reports to the checker.
 
+pub(crate) use crate::call::name;
 use crate::call::{Call, Lock, Style, Verb};
 use crate::checker::Checker;
 use crate::clock::{Instant, MS, S};
@@ -57,10 +58,6 @@ pub(crate) struct Worker {
 pub(crate) struct RuntimeRef {
     pub(crate) index: usize,
     pub(crate) handle: Handle,
-}
-
-pub(crate) fn name(resource: usize) -> String {
-    format!("r{resource}")
 }
 
 impl Worker {
@@ -239,6 +236,8 @@ impl Worker {
         let names = lock.resources.iter().map(|resource| name(*resource));
         let single = || name(lock.resources[0]);
         let acquire = match (lock.resources.len(), lock.wait) {
+            (_, None) if lock.any => self.redlock.try_acquire_any(names),
+            (_, Some(wait)) if lock.any => self.redlock.acquire_any(names).wait(millis(wait)),
             (1, None) => self.redlock.try_acquire(single()),
             (1, Some(wait)) => self.redlock.acquire(single()).wait(millis(wait)),
             (_, None) => self.redlock.try_acquire_all(names),
@@ -359,6 +358,7 @@ impl Worker {
     async fn using(self, acquire: Acquire, lock: &Lock, overtime: Instant) {
         let this = &self;
         let done = acquire.using(async move |lease: &Lease| {
+            let lock = &lock.held_by(lease);
             let id = this.begin(lease, lock);
             let end = Reliance { worker: this, id };
             this.take_steps(lease, lock).await;

@@ -1,6 +1,7 @@
 //! `EVAL`, `EVALSHA` and `SCRIPT` commands, and reimplementations of quorlock's scripts.
 
 mod acquire;
+mod acquire_any;
 mod acquire_fenced;
 mod cache;
 mod calls;

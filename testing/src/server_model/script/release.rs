@@ -1,4 +1,4 @@
-//! `release.lua`: deletes each key that has the given value, or replaces the value.
+//! `release.lua`, which deletes each key that has the given value, or replaces the value; and `release_any.lua`.
 
 use super::run::{Answer, KeyContent, Run, argument};
 use crate::server_model::reply::Reply;
@@ -27,6 +27,17 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
         }
     }
     Ok(Reply::Int(outcome))
+}
+
+/// `release_any.lua`: deletes the one key that has the given value.
+pub(super) fn run_any(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
+    for (place, key) in (1..).zip(keys) {
+        if matches!(run.held("key", key)?, KeyContent::Value(held) if held == argument(args, 1)) {
+            run.call("redis.call('DEL', key", &[b"DEL", key])?;
+            return Ok(Reply::Int(place));
+        }
+    }
+    Ok(Reply::Int(0))
 }
 
 fn all_hold(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> bool {

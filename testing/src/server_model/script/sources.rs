@@ -1,8 +1,10 @@
 //! Recognizes quorlock's own scripts by their source.
 
 use super::run::{Answer, Body, Run};
-use super::{acquire, acquire_fenced, extend, fenced, read, release};
-use quorlock::test_util::scripts::{ACQUIRE, ACQUIRE_FENCED, EXTEND, FENCED, READ, RELEASE};
+use super::{acquire, acquire_any, acquire_fenced, extend, fenced, read, release};
+use quorlock::test_util::scripts::{
+    ACQUIRE, ACQUIRE_ANY, ACQUIRE_FENCED, EXTEND, FENCED, READ, RELEASE, RELEASE_ANY,
+};
 
 pub(super) struct NativeScript {
     body: Body,
@@ -17,9 +19,11 @@ impl NativeScript {
         let inside = inside.and_then(|rest| rest.strip_suffix(FENCED)?.strip_suffix("\nend\n"));
         let body: Body = match inside.unwrap_or(source) {
             ACQUIRE => acquire::run,
+            ACQUIRE_ANY => acquire_any::run,
             ACQUIRE_FENCED => acquire_fenced::run,
             EXTEND => extend::run,
             RELEASE => release::run,
+            RELEASE_ANY => release::run_any,
             READ => read::run,
             _ => return None,
         };

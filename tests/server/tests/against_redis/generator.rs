@@ -88,11 +88,12 @@ impl Generator {
     }
 
     fn command(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
-        match self.rng.below(10) {
+        match self.rng.below(12) {
             0..3 => self.acquire_one(tracks, pipeline),
             3..5 => self.acquire(tracks, pipeline),
             5..7 => self.extend(tracks, pipeline),
             7..9 => self.release(pipeline),
+            9..11 => self.acquire_any(tracks, pipeline),
             _ => {
                 let key = [self.key()];
                 let by_source = self.rng.once_in(6);
@@ -137,6 +138,20 @@ impl Generator {
         pipeline.push(with(call, &arguments));
     }
 
+    fn acquire_any(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
+        let (keys, counter) = (self.keys(), self.counter_args(&["incr"]));
+        if tracks && self.rng.once_in(2) {
+            for key in &keys {
+                watch(true, key, pipeline);
+            }
+        }
+        let first = 1 + self.rng.below(keys.len());
+        let arguments = (self.value(), self.ttl(), first);
+        let by_source = self.rng.once_in(6);
+        let call = self.scripts.acquire_any(by_source, &keys, arguments, counter.as_ref());
+        pipeline.push(call);
+    }
+
     fn extend(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
         let (keys, counter) = (self.keys(), self.counter_args(&["touch"]));
         let arguments = [self.value(), self.ttl()];
@@ -153,6 +168,11 @@ impl Generator {
     /// Appends a release to `pipeline`. Some releases replace the value instead of deleting the key, as in a cooldown
     /// or an adoption.
     fn release(&mut self, pipeline: &mut Vec<Words>) {
+        if self.rng.once_in(4) {
+            let (keys, value) = (self.keys(), self.value());
+            let call = self.scripts.release_any.call(self.rng.once_in(6), &keys, None);
+            return pipeline.push(with(call, &[value]));
+        }
         let (keys, counter) = (self.keys(), self.counter_args(&["try", "try", "incr"]));
         let mut arguments = vec![self.value()];
         if self.rng.once_in(3) {

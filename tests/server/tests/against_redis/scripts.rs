@@ -18,9 +18,11 @@ pub struct CounterArgs {
 
 pub struct Scripts {
     pub acquire: Script,
+    acquire_any: Script,
     acquire_fenced: Script,
     pub extend: Script,
     pub release: Script,
+    pub release_any: Script,
     pub read_script: Script,
 }
 
@@ -56,12 +58,16 @@ impl Script {
 impl Scripts {
     pub fn new() -> Self {
         let read_script = include_str!("../../../../src/wire/scripts/read.lua");
+        let acquire_any = include_str!("../../../../src/wire/scripts/acquire_any.lua");
+        let release_any = include_str!("../../../../src/wire/scripts/release_any.lua");
         let acquire_fenced = include_str!("../../../../src/wire/scripts/acquire_fenced.lua");
         let alone = |source: &str| Script { plain: source.to_owned(), fenced: None };
         Self {
             acquire: Script::new(include_str!("../../../../src/wire/scripts/acquire.lua")),
             extend: Script::new(include_str!("../../../../src/wire/scripts/extend.lua")),
             release: Script::new(include_str!("../../../../src/wire/scripts/release.lua")),
+            acquire_any: alone(acquire_any),
+            release_any: alone(release_any),
             acquire_fenced: alone(acquire_fenced),
             read_script: alone(read_script),
         }
@@ -74,10 +80,33 @@ impl Scripts {
         words
     }
 
+    /// Returns the command that acquires the first free key of `keys`, beginning with the key at index `first` (from 1).
+    pub fn acquire_any(
+        &self,
+        by_source: bool,
+        keys: &[String],
+        (value, ttl, first): (String, String, usize),
+        counter: Option<&CounterArgs>,
+    ) -> Words {
+        let mut keys = keys.to_vec();
+        if counter.is_some() {
+            keys.extend(keys.clone().iter().map(|key| counter_key(key)));
+        }
+        let mut words = self.acquire_any.call(by_source, &keys, None);
+        words.extend([value, ttl, first.to_string()]);
+        words.extend(counter.into_iter().flat_map(|it| [it.least.clone(), it.ttl.clone()]));
+        words
+    }
+
     pub fn sources(&self) -> impl Iterator<Item = &String> {
-        let all =
-            [&self.acquire, &self.acquire_fenced, &self.extend, &self.release, &self.read_script];
-        all.into_iter().flat_map(|script| [Some(&script.plain), script.fenced.as_ref()]).flatten()
+        let acquires = [&self.acquire, &self.acquire_any, &self.acquire_fenced];
+        let all = acquires.into_iter().chain([
+            &self.extend,
+            &self.release,
+            &self.release_any,
+            &self.read_script,
+        ]);
+        all.flat_map(|script| [Some(&script.plain), script.fenced.as_ref()]).flatten()
     }
 }
 

@@ -1,0 +1,125 @@
+//! Tests of acquires that wait for any one of several keys.
+
+use super::AcquireRequest;
+use super::any_of_tests::{ABC, SECOND, acquired, hold, key_of, try_any, wait_for_any};
+use super::world_calls_tests::{request, waiting};
+use super::world_tests::{World, ms};
+use crate::observe::event::CommandKind;
+
+#[test]
+fn waiter_is_woken_by_the_release_of_another_process() {
+    for (seed, key) in (0..).zip(ABC) {
+        let mut world = World::new(3, seed);
+        let [a, b] = [world.connected(), world.connected()];
+        let leases = ABC.map(|key| world.lock(a, request(&[key])));
+        let id = world.acquire(b, wait_for_any(&world, &ABC));
+        world.run_for(SECOND);
+        let released = world.now;
+        let lease = leases.iter().find(|held| key_of(held) == key).expect("a lease");
+        world.release(lease);
+        let held = acquired(&mut world, b, id);
+        assert_eq!(key_of(&held), key);
+        assert!(world.now.since(released) < ms(20), "{:?}", world.now.since(released));
+        world.release(&held);
+    }
+}
+
+#[test]
+fn waiters_of_a_process_take_turns_in_order() {
+    let mut world = World::new(3, 5);
+    let a = world.connected();
+    let mut leases: Vec<_> = (0..3)
+        .map(|_| {
+            let id = world.acquire(a, try_any(&ABC));
+            acquired(&mut world, a, id)
+        })
+        .collect();
+    let ids: Vec<_> = (0..6).map(|_| world.acquire(a, wait_for_any(&world, &ABC))).collect();
+    world.run_for(ms(20));
+    let sent = world.finished(a, CommandKind::Acquire);
+    for id in ids {
+        let released = world.now;
+        world.release(&leases.remove(0));
+        let held = acquired(&mut world, a, id);
+        // After four turns, the process waits so that other processes can go first.
+        assert!(world.now.since(released) < ms(8), "{:?}", world.now.since(released));
+        leases.push(held);
+    }
+    let sent = world.finished(a, CommandKind::Acquire) - sent;
+    assert!(sent <= 6 * 2 * 3, "{sent} commands for 6 turns");
+    for held in &leases {
+        world.release(held);
+    }
+    world.run_for(ms(20));
+    world.assert_idle();
+}
+
+#[test]
+fn plain_release_wakes_a_waiter_for_any_key() {
+    let mut world = World::new(3, 6);
+    let a = world.connected();
+    let leases = ABC.map(|key| world.lock(a, request(&[key])));
+    let id = world.acquire(a, wait_for_any(&world, &ABC));
+    world.run_for(SECOND);
+    let released = world.now;
+    world.release(&leases[1]);
+    let held = acquired(&mut world, a, id);
+    assert_eq!(key_of(&held), "b");
+    assert!(world.now.since(released) < ms(5));
+}
+
+#[test]
+fn cool_down_of_one_key_does_not_delay_waiters_for_the_others() {
+    let mut world = World::new(3, 9);
+    let a = world.connected();
+    let at_least = |request| AcquireRequest { at_least: 20 * SECOND, ..request };
+    let first = world.acquire(a, at_least(try_any(&ABC)));
+    let first = acquired(&mut world, a, first);
+    let ids = [0; 2].map(|_| world.acquire(a, wait_for_any(&world, &ABC)));
+    let begun = world.now;
+    world.release(&first);
+    for id in ids {
+        assert!(key_of(&acquired(&mut world, a, id)) != key_of(&first));
+    }
+    assert!(world.now.since(begun) < ms(20), "{:?}", world.now.since(begun));
+}
+
+#[test]
+fn untaken_lease_is_revoked_for_an_acquire_of_its_key() {
+    let mut world = World::new(3, 10);
+    let a = world.connected();
+    let untaken = world.acquire(a, wait_for_any(&world, &ABC));
+    world.run_for(ms(5));
+    let untaken = world.take_acquired(a, untaken).expect("delivered").expect("acquired");
+    let (key, begun) = (key_of(&untaken), world.now);
+    let other = world.acquire(a, waiting(&[&key], begun, 60 * SECOND));
+    acquired(&mut world, a, other);
+    assert!(world.now.since(begun) < 3 * SECOND, "{:?}", world.now.since(begun));
+}
+
+/// Another client releases and acquires keys of the first attempt all the time, while a key of a later attempt is free.
+#[test]
+fn pushes_do_not_keep_an_acquire_from_trying_all_keys() {
+    let names: Vec<_> = (0..40).map(|name| format!("{name:02}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for seed in 0..10 {
+        let mut world = World::new(3, seed);
+        let a = world.connected();
+        hold(&mut world, 0..3, names.iter().copied());
+        let id = world.acquire(a, wait_for_any(&world, &names));
+        world.run_for(ms(20));
+        for step in 0..400 {
+            for host in 0..3 {
+                let key = names[step % 16];
+                world.delete(host, key);
+                world.put(host, key, "other", 50 * SECOND);
+            }
+            world.run_for(ms(1));
+        }
+        let attempts = world.finished(a, CommandKind::Acquire) / 3;
+        assert!(attempts < 400 * 3, "{attempts} attempts in 400 ms");
+        (0..3).for_each(|host| world.delete(host, "39"));
+        let held = acquired(&mut world, a, id);
+        assert_eq!(key_of(&held), "39");
+    }
+}

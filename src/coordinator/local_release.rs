@@ -1,0 +1,85 @@
+//! Passes a lock that this client has released to the client's next waiter.
+
+use super::claim::Claim;
+use super::queue::{Votes, remove_if_over};
+use super::slots::AcquireId;
+use super::waiting::WaitQueues;
+use crate::protocol::Time;
+use crate::wire::Key;
+use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+
+/// The end of a lease of this client.
+pub(super) struct LocalRelease<'a> {
+    /// The queue of the acquires that need any one of several keys, if the lease has held one of these keys.
+    any_of: Option<&'a Key>,
+    /// When the lease's keys become free.
+    free_at: Time,
+    /// Whether another client tried to acquire one of the keys.
+    has_rivals: bool,
+}
+
+impl<'a> LocalRelease<'a> {
+    pub(super) fn new(claim: &Claim, any_of: Option<&'a Key>, free_at: Time) -> Self {
+        Self { any_of, free_at, has_rivals: claim.has_rivals() }
+    }
+}
+
+impl WaitQueues {
+    /// Handles the end of this client's lease on `key`. The lease's releases must already be submitted.
+    pub(super) fn handle_release(
+        &mut self,
+        key: &Key,
+        release: &LocalRelease<'_>,
+        votes: &Votes,
+        now: Time,
+        ready: &mut Vec<AcquireId>,
+    ) {
+        self.sets.handle_release(key, release.free_at);
+        self.pass_turn(key, None, release, now, ready);
+        // During a cool-down of this key, acquires of any one of several keys do not wait for it.
+        if release.free_at <= now {
+            let queue = |id: AcquireId| Some(self.waiters.get(id)?.queue.as_ref()?.0.clone());
+            let watching = self.watchers.of(key).filter_map(queue);
+            let queues: BTreeSet<_> = watching.chain(release.any_of.cloned()).collect();
+            for queue in &queues {
+                self.pass_turn(queue, Some(key), release, now, ready);
+            }
+        }
+        self.notify_sets(key, votes, now, ready);
+    }
+
+    /// Lets the head of the queue `name` try to acquire a lock that this client has released. In a queue of acquires
+    /// that need any one of several keys, `freed` is the released key.
+    fn pass_turn(
+        &mut self,
+        name: &Key,
+        freed: Option<&Key>,
+        release: &LocalRelease<'_>,
+        now: Time,
+        ready: &mut Vec<AcquireId>,
+    ) {
+        let at = release.free_at;
+        if release.has_rivals {
+            self.queues.entry(name.clone()).or_default().rivals_at = Some(now);
+        }
+        if let Entry::Occupied(mut entry) = self.queues.entry(name.clone()) {
+            let queue = entry.get_mut();
+            let mut from = queue.turns.handle_release(at);
+            if let Some(acquire) = queue.head()
+                && let Some(waiter) = self.waiters.get_mut(acquire)
+            {
+                if from > at {
+                    from = from.after(waiter.waiting.handle_yield());
+                }
+                if let Some(any) = &mut waiter.any {
+                    any.freed = freed.cloned();
+                }
+                waiter.waiting.delay_first_try(from);
+                waiter.waiting.schedule_try(from);
+                ready.push(acquire);
+            }
+            remove_if_over(entry, &mut self.remembered, now);
+        }
+    }
+}

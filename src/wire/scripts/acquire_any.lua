@@ -1,0 +1,64 @@
+-- Sets the first free key of several. Sets no key if one already holds the value, so the script can
+-- be repeated.
+--   KEYS     lock keys; with counters: lock keys, then their counter keys in the same order
+--   ARGV[1]  value
+--   ARGV[2]  TTL in ms
+--   ARGV[3]  index of the lock key to try first; the others follow in the order of KEYS, cyclically
+--   ARGV[4]  minimum of the fencing number (only with counters)
+--   ARGV[5]  TTL of the counter in ms (only with counters)
+-- Returns the index of the key that holds the value. With counters, increments the counter of that
+-- key and returns { index, the number as a string }. If all keys are held, returns { PTTL (-1: no
+-- expiry), index, value } of the key with the shortest TTL; without the value if it is not a string
+-- or too long. Returns an error without effect if the counter of the chosen key holds no number or
+-- has reached its maximum.
+local MAX = 4200 -- bytes; no lock has a longer value
+local END = 9007199254740992 -- 2^53: doubles above it are not exact
+local count = ARGV[4] and #KEYS / 2 or #KEYS
+local free, set
+local shortest, place, value
+for step = 0, count - 1 do
+  local i = (ARGV[3] - 1 + step) % count + 1
+  local held = redis.pcall('GET', KEYS[i])
+  if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    return held
+  end
+  if held == false then
+    free = free or i
+  elseif held == ARGV[1] then
+    set = set or i
+  else
+    local left = redis.call('PTTL', KEYS[i])
+    if not place or (left ~= -1 and (shortest == -1 or left < shortest)) then
+      shortest, place, value = left, i, type(held) == 'string' and #held <= MAX and held or nil
+    end
+  end
+end
+local chosen = set or free
+if not chosen then
+  return { shortest, place, value }
+end
+if not ARGV[4] then
+  if not set then
+    redis.call('SET', KEYS[chosen], ARGV[1], 'PX', ARGV[2])
+  end
+  return chosen
+end
+local counter = KEYS[count + chosen]
+local digits = redis.pcall('GET', counter) or 0
+local current = tonumber(digits)
+if not current or current < 0 or current >= END or current % 1 ~= 0 then
+  if type(digits) == 'table' and not string.find(digits.err, 'WRONGTYPE', 1, true) then
+    return digits
+  end
+  return redis.error_reply('COUNTER the key of a fencing counter holds another value: delete it')
+end
+local number = math.max(current + 1, tonumber(ARGV[4]))
+if number >= END then
+  return redis.error_reply('COUNTER a fencing counter has reached its maximum: delete its key')
+end
+if not set then
+  redis.call('SET', KEYS[chosen], ARGV[1], 'PX', ARGV[2])
+end
+local drawn = string.format('%.0f', number)
+redis.call('SET', counter, drawn, 'PX', ARGV[5])
+return { chosen, drawn }

@@ -1,0 +1,103 @@
+//! `acquire_any.lua`: sets the first free key of several, with or without fencing counters.
+
+use super::fenced::{AT_END, counter};
+use super::number::{END, number};
+use super::run::{Answer, KeyContent, MAX_VALUE, Run, argument};
+use crate::server_model::reply::Reply;
+
+/// The `SET` of a lock key in the script's part for counters. The same call without counters precedes it.
+const SET_FENCED: &str =
+    "redis.call('SET', KEYS[chosen], ARGV[1], 'PX', ARGV[2])\nend\nlocal drawn";
+
+/// The held key with the shortest remaining TTL.
+struct ShortestKey {
+    left: i64,
+    place: usize,
+    value: Option<Vec<u8>>,
+}
+
+/// State of the candidates. Places start at 1, as in Lua.
+#[derive(Default)]
+struct Candidates {
+    free: Option<usize>,
+    /// The key that already has the caller's value.
+    set: Option<usize>,
+    shortest: Option<ShortestKey>,
+}
+
+pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
+    let (value, ttl) = (argument(args, 1), argument(args, 2));
+    let is_fenced = args.len() > 3;
+    let (locks, beside) = keys.split_at(if is_fenced { keys.len() / 2 } else { keys.len() });
+    let Candidates { free, set, shortest } = read_candidates(run, locks, args)?;
+    let Some(chosen) = set.or(free) else {
+        return Ok(refusal(shortest));
+    };
+    let write = [b"SET", argument(locks, chosen), value, b"PX", ttl];
+    if !is_fenced {
+        if set.is_none() {
+            run.call("redis.call('SET', KEYS[chosen]", &write)?;
+        }
+        return Ok(index(chosen));
+    }
+    let beside = argument(beside, chosen);
+    let shown = counter(&run.pcall("redis.pcall('GET', counter)", &[b"GET", beside]))?;
+    let drawn = f64::max(shown + 1.0, number(argument(args, 4)).unwrap_or_default());
+    if drawn >= END {
+        return Ok(Reply::error(AT_END));
+    }
+    if set.is_none() {
+        run.call(SET_FENCED, &write)?;
+    }
+    let digits = format!("{drawn:.0}");
+    let raise = [b"SET", beside, digits.as_bytes(), b"PX", argument(args, 5)];
+    run.call("redis.call('SET', counter", &raise)?;
+    Ok(Reply::Array(vec![index(chosen), Reply::text(digits)]))
+}
+
+/// Reads all lock keys, beginning with the key that the caller wants to try first.
+fn read_candidates(
+    run: &mut Run<'_, '_>,
+    locks: &[Vec<u8>],
+    args: &[Vec<u8>],
+) -> Result<Candidates, Reply> {
+    let value = argument(args, 1);
+    let mut found = Candidates::default();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // An index in KEYS.
+    let first = number(argument(args, 3)).unwrap_or_default() as usize;
+    for step in 0..locks.len() {
+        let place = (first.saturating_sub(1) + step) % locks.len() + 1;
+        let key = argument(locks, place);
+        let held = match run.held("KEYS[i]", key)? {
+            KeyContent::Missing => {
+                found.free = found.free.or(Some(place));
+                continue;
+            }
+            KeyContent::Value(held) if held == value => {
+                found.set = found.set.or(Some(place));
+                continue;
+            }
+            KeyContent::Value(held) => Some(held).filter(|held| held.len() <= MAX_VALUE),
+            KeyContent::Other => None,
+        };
+        let left = run.pttl(key)?;
+        let is_shorter =
+            |known: &ShortestKey| left != -1 && (known.left == -1 || left < known.left);
+        if found.shortest.as_ref().is_none_or(is_shorter) {
+            found.shortest = Some(ShortestKey { left, place, value: held });
+        }
+    }
+    Ok(found)
+}
+
+fn refusal(shortest: Option<ShortestKey>) -> Reply {
+    let Some(ShortestKey { left, place, value }) = shortest else {
+        return Reply::Array(Vec::new());
+    };
+    let key = [Reply::Int(left), index(place)];
+    Reply::Array(key.into_iter().chain(value.map(Reply::Bulk)).collect())
+}
+
+fn index(place: usize) -> Reply {
+    Reply::Int(i64::try_from(place).unwrap_or(i64::MAX))
+}
