@@ -2,7 +2,7 @@
 
 use super::AcquireRequest;
 use super::any_of_tests::{ABC, SECOND, acquired, hold, key_of, try_any, wait_for_any};
-use super::world_calls_tests::{request, waiting};
+use super::world_calls_tests::{renewed, request, waiting};
 use super::world_tests::{World, ms};
 use crate::observe::event::CommandKind;
 
@@ -122,4 +122,16 @@ fn pushes_do_not_keep_an_acquire_from_trying_all_keys() {
         let held = acquired(&mut world, a, id);
         assert_eq!(key_of(&held), "39");
     }
+}
+
+#[test]
+fn new_lease_is_notified_of_changes_of_its_key() {
+    let mut world = World::new(3, 11);
+    let a = world.connected();
+    let id = world.acquire(a, AcquireRequest { any_of: try_any(&ABC).any_of, ..renewed(&ABC) });
+    let held = acquired(&mut world, a, id);
+    world.run_for(ms(5));
+    (0..3).for_each(|host| world.delete(host, &key_of(&held)));
+    world.run_for(ms(20));
+    assert_eq!(world.losses(a).len(), 1);
 }

@@ -151,8 +151,7 @@ impl Command {
             }
             Self::Acquire { any_from, .. } => {
                 if watches {
-                    // Subscribe before the script runs, so that the node pushes every later change.
-                    watch(&mut writer, keys);
+                    watch_before(&mut writer, keys, any_from.is_some());
                 }
                 acquire(&mut writer, form, (keys, value, ttl), *any_from, update);
             }
@@ -296,16 +295,26 @@ fn request_conflict_details(
     }
 }
 
+/// Appends the commands that subscribe to the keys of the acquire script that follows, so that the node pushes every
+/// later change. `is_any` is true for the script that locks one of the keys: its own reads subscribe.
+fn watch_before(writer: &mut Writer<'_>, keys: &Keys, is_any: bool) {
+    if is_any { allow_caching(writer) } else { watch(writer, keys) }
+}
+
 /// Appends the commands that subscribe to the next change of each key.
 fn watch(writer: &mut Writer<'_>, keys: &Keys) {
     keys.iter().for_each(|key| ask_ttl(writer, key, true));
 }
 
+/// Makes the node subscribe the client to the keys that the next command reads.
+fn allow_caching(writer: &mut Writer<'_>) {
+    writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
+    writer.record_watch();
+}
+
 fn ask_ttl(writer: &mut Writer<'_>, key: &[u8], is_watched: bool) {
     if is_watched {
-        // `CLIENT CACHING YES` applies only to the next command.
-        writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
-        writer.record_watch();
+        allow_caching(writer);
     }
     writer.requests.command_of(PTTL, 1).arg(key).end();
 }

@@ -11,6 +11,7 @@
 -- expiry), index, value } of the key with the shortest TTL; without the value if it is not a string
 -- or too long. Returns an error without effect if the counter of the chosen key holds no number or
 -- has reached its maximum.
+-- After CLIENT CACHING YES, the node pushes every later change of the keys.
 local MAX = 4200 -- bytes; no lock has a longer value
 local END = 9007199254740992 -- 2^53: doubles above it are not exact
 local count = ARGV[4] and #KEYS / 2 or #KEYS
@@ -37,10 +38,14 @@ local chosen = set or free
 if not chosen then
   return { shortest, place, value }
 end
-if not ARGV[4] then
+local function take()
   if not set then
     redis.call('SET', KEYS[chosen], ARGV[1], 'PX', ARGV[2])
+    redis.call('GET', KEYS[chosen]) -- the SET ended the subscription to the key
   end
+end
+if not ARGV[4] then
+  take()
   return chosen
 end
 local counter = KEYS[count + chosen]
@@ -56,9 +61,7 @@ local number = math.max(current + 1, tonumber(ARGV[4]))
 if number >= END then
   return redis.error_reply('COUNTER a fencing counter has reached its maximum: delete its key')
 end
-if not set then
-  redis.call('SET', KEYS[chosen], ARGV[1], 'PX', ARGV[2])
-end
+take()
 local drawn = string.format('%.0f', number)
 redis.call('SET', counter, drawn, 'PX', ARGV[5])
 return { chosen, drawn }

@@ -5,10 +5,6 @@ use super::number::{END, number};
 use super::run::{Answer, KeyContent, MAX_VALUE, Run, argument};
 use crate::server_model::reply::Reply;
 
-/// The `SET` of a lock key in the script's part for counters. The same call without counters precedes it.
-const SET_FENCED: &str =
-    "redis.call('SET', KEYS[chosen], ARGV[1], 'PX', ARGV[2])\nend\nlocal drawn";
-
 /// The held key with the shortest remaining TTL.
 struct ShortestKey {
     left: i64,
@@ -35,9 +31,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     };
     let write = [b"SET", argument(locks, chosen), value, b"PX", ttl];
     if !is_fenced {
-        if set.is_none() {
-            run.call("redis.call('SET', KEYS[chosen]", &write)?;
-        }
+        take(run, set.is_none(), &write)?;
         return Ok(index(chosen));
     }
     let beside = argument(beside, chosen);
@@ -46,13 +40,20 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     if drawn >= END {
         return Ok(Reply::error(AT_END));
     }
-    if set.is_none() {
-        run.call(SET_FENCED, &write)?;
-    }
+    take(run, set.is_none(), &write)?;
     let digits = format!("{drawn:.0}");
     let raise = [b"SET", beside, digits.as_bytes(), b"PX", argument(args, 5)];
     run.call("redis.call('SET', counter", &raise)?;
     Ok(Reply::Array(vec![index(chosen), Reply::text(digits)]))
+}
+
+/// Sets the chosen key if it is free. The final `GET` matters only for client tracking.
+fn take(run: &mut Run<'_, '_>, is_free: bool, write: &[&[u8]; 5]) -> Result<(), Reply> {
+    if is_free {
+        run.call("redis.call('SET', KEYS[chosen]", write)?;
+        run.call("redis.call('GET', KEYS[chosen]", &[b"GET", write[1]])?;
+    }
+    Ok(())
 }
 
 /// Reads all lock keys, beginning with the key that the caller wants to try first.

@@ -141,9 +141,7 @@ impl Generator {
     fn acquire_any(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
         let (keys, counter) = (self.keys(), self.counter_args(&["incr"]));
         if tracks && self.rng.once_in(2) {
-            for key in &keys {
-                watch(true, key, pipeline);
-            }
+            pipeline.push(words("CLIENT CACHING YES"));
         }
         let first = 1 + self.rng.below(keys.len());
         let arguments = (self.value(), self.ttl(), first);
