@@ -122,8 +122,6 @@ pub(super) enum Stage {
 
 pub(super) struct Attempt {
     pub(super) claim: Arc<Claim>,
-    /// If the attempt needs only one of the claim's keys: the index of the key that nodes try first.
-    pub(super) any_from: Option<usize>,
     pub(super) t1: Time,
     pub(super) phase: Phase,
     pub(super) round: RoundId,

@@ -245,20 +245,53 @@ fn node_that_grants_another_key_counts_as_held_in_reports() {
 
 #[test]
 fn nodes_that_set_another_key_set_the_chosen_key_afterwards() {
-    for seed in 0..20 {
+    for (seed, minority) in (0..20).zip([0..2, 3..5].into_iter().cycle()) {
         let mut world = World::new(5, seed);
         let a = world.connected();
-        hold(&mut world, 0..5, ["c"]);
-        hold(&mut world, 0..2, ["a"]);
-        hold(&mut world, 2..5, ["b"]);
-        // Nodes 0 and 1 set b. The other client releases its key on these nodes just after their replies.
+        hold(&mut world, 0..5, ["b", "c"]);
+        hold(&mut world, minority.clone(), ["a"]);
+        minority.clone().for_each(|host| world.delete(host, "b"));
+        // The nodes of the minority set b. The other client releases a on these nodes just after their replies.
         let id = world.acquire(a, try_any(&ABC));
         let held = acquired(&mut world, a, id);
         assert_eq!(key_of(&held), "a");
-        (0..2).for_each(|host| world.delete(host, "a"));
+        world.run_for(Duration::from_micros(150));
+        minority.for_each(|host| world.delete(host, "a"));
         world.run_for(ms(20));
-        assert_eq!((world.copies("a"), world.copies("b")), (5, 3), "seed {seed}");
+        assert_eq!(world.copies("b"), 3, "seed {seed}");
         world.release(&held);
+        world.run_for(ms(20));
+        assert_eq!(world.copies("a"), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn node_that_connects_after_the_win_sets_the_chosen_key() {
+    let mut world = World::new(3, 12);
+    world.set_state(2, HostState::Hung);
+    let a = world.process();
+    let id = world.acquire(a, try_any(&ABC));
+    let held = acquired(&mut world, a, id);
+    world.set_state(2, HostState::Up);
+    world.run_for(ms(20));
+    assert_eq!(world.copies(&key_of(&held)), 3);
+}
+
+/// The last attempt of a rotation over 17 keys tries a single key.
+#[test]
+fn attempt_with_a_single_key_keeps_this_key() {
+    let names: Vec<_> = (0..17).map(|name| format!("{name:02}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for seed in 0..60 {
+        let mut world = World::new(3, seed);
+        let a = world.connected();
+        hold(&mut world, 0..3, names[1..].iter().copied());
+        let id = world.acquire(a, try_any(&names));
+        world.turn();
+        world.delay_commands(2, ms(20));
+        let held = acquired(&mut world, a, id);
+        world.run_for(ms(50));
+        assert_eq!((key_of(&held).as_str(), world.copies("00")), ("00", 3), "seed {seed}");
     }
 }
 

@@ -97,9 +97,9 @@ fn untaken_lease_is_revoked_for_an_acquire_of_its_key() {
     assert!(world.now.since(begun) < 3 * SECOND, "{:?}", world.now.since(begun));
 }
 
-/// Another client releases and acquires keys of the first attempt all the time, while a key of a later attempt is free.
+/// Another client releases and acquires the first keys all the time, and then releases the last one.
 #[test]
-fn pushes_do_not_keep_an_acquire_from_trying_all_keys() {
+fn pushes_for_some_keys_hide_no_push_for_another() {
     let names: Vec<_> = (0..40).map(|name| format!("{name:02}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     for seed in 0..10 {
@@ -108,20 +108,52 @@ fn pushes_do_not_keep_an_acquire_from_trying_all_keys() {
         hold(&mut world, 0..3, names.iter().copied());
         let id = world.acquire(a, wait_for_any(&world, &names));
         world.run_for(ms(20));
-        for step in 0..400 {
-            for host in 0..3 {
-                let key = names[step % 16];
-                world.delete(host, key);
-                world.put(host, key, "other", 50 * SECOND);
+        for step in 0..1_000 {
+            let key = if step == 400 { "39" } else { names[step % 3] };
+            (0..3).for_each(|host| world.delete(host, key));
+            if step != 400 {
+                hold(&mut world, 0..3, [key]);
             }
             world.run_for(ms(1));
+            if world.copies("39") == 3 && step > 400 {
+                break;
+            }
         }
         let attempts = world.finished(a, CommandKind::Acquire) / 3;
-        assert!(attempts < 400 * 3, "{attempts} attempts in 400 ms");
-        (0..3).for_each(|host| world.delete(host, "39"));
-        let held = acquired(&mut world, a, id);
-        assert_eq!(key_of(&held), "39");
+        assert!(attempts < 2_000, "{attempts} attempts in a second");
+        assert_eq!(key_of(&acquired(&mut world, a, id)), "39", "seed {seed}");
     }
+}
+
+#[test]
+fn end_of_a_cool_down_wakes_a_waiter() {
+    let mut world = World::new(3, 13);
+    let [a, b] = [world.connected(), world.connected()];
+    let cooling = AcquireRequest { at_least: ms(200), ..request(&["a"]) };
+    let held = world.lock(a, cooling);
+    let _others = ["b", "c"].map(|key| world.lock(b, request(&[key])));
+    let id = world.acquire(a, wait_for_any(&world, &ABC));
+    world.run_for(ms(20));
+    let begun = world.now;
+    world.release(&held);
+    assert_eq!(key_of(&acquired(&mut world, a, id)), "a");
+    assert!(world.now.since(begun) < ms(250), "{:?}", world.now.since(begun));
+}
+
+/// Each of two nodes has another free key, so each attempt sets two keys and releases them.
+#[test]
+fn release_of_a_refused_attempt_does_not_wake_its_own_acquire() {
+    let mut world = World::new(3, 14);
+    let a = world.connected();
+    hold(&mut world, 0..3, ABC);
+    world.delete(0, "a");
+    world.delete(1, "b");
+    let id = world.acquire(a, wait_for_any(&world, &ABC));
+    world.run_for(SECOND);
+    let attempts = world.finished(a, CommandKind::Acquire) / 3;
+    assert!(attempts < 20, "{attempts} attempts in a second");
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_cancel(id, now);
 }
 
 #[test]

@@ -33,7 +33,7 @@ const CONTACT_ALL_DELAY: Duration = Duration::from_millis(3);
 
 impl Coordinator {
     pub(super) fn begin_attempt(&mut self, id: AcquireId, now: Time) -> Step {
-        let candidates = self.take_candidates(id);
+        let candidates = self.take_candidates(id, now);
         let is_continued = candidates.as_ref().is_some_and(|it| it.is_continued);
         let first = self.first_node(id);
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
@@ -60,7 +60,6 @@ impl Coordinator {
         let limit = terms.deadline.unwrap_or_else(|| now.after(MAX_DEFERRED_WAIT)).max(close_at);
         let attempt = Attempt {
             claim,
-            any_from,
             t1: now,
             phase: first.map_or(Phase::All, Phase::First),
             round,
@@ -126,7 +125,8 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let terms = acquire.terms.clone();
         let Some(attempt) = acquire.attempt_mut() else { return Step::Over };
-        let command = terms.command(attempt.names_holder, attempt.any_from);
+        let set_key = self.rounds.get(attempt.round).and_then(|votes| votes.set_key(first));
+        let command = terms.command(attempt.names_holder, set_key);
         attempt.phase = Phase::All;
         let (claim, round) = (attempt.claim.clone(), attempt.round);
         let others = self.cx.settings.quorum.ids().filter(|node| *node != first).collect();
@@ -157,6 +157,9 @@ impl Coordinator {
             && now < acquire.deadline()
         {
             return self.try_more_keys(id, now);
+        }
+        if let Some(rotation) = &mut acquire.rotation {
+            rotation.end();
         }
         match acquire.acquisition.handle_outcome(votes.round(), now, random) {
             Next::Lease { valid_until, token } => {
@@ -237,6 +240,8 @@ impl Coordinator {
         let (random, mut ready) = (self.cx.random.number(), Vec::new());
         self.queues.handle_refusal(id, &self.rounds, now, random, &mut ready);
         self.ready.extend(ready);
+        let rotation = self.acquires.get_mut(id).and_then(|acquire| acquire.rotation.as_mut());
+        let at = rotation.map_or(at, |rotation| rotation.handle_refusal(at));
         let until = counts_again_at.map_or(at, |again| at.min(again));
         self.enter_stage(id, Stage::Resting { until })
     }

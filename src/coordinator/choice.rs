@@ -10,17 +10,17 @@ use super::slots::AcquireId;
 use super::stages::Step;
 use super::state::Coordinator;
 use crate::observe::event::AttemptOutcome;
-use crate::protocol::{Time, Ttl, hint};
+use crate::protocol::{NodeSet, Time, Ttl, hint};
 use crate::wire::{Command, Counters, Value};
 use std::sync::Arc;
 
 impl Coordinator {
-    /// Returns the keys for the next attempt of an acquire.
-    pub(super) fn take_candidates(&mut self, id: AcquireId) -> Option<Candidates> {
+    /// Returns the keys for the next attempt of an acquire of any one of several keys.
+    pub(super) fn take_candidates(&mut self, id: AcquireId, now: Time) -> Option<Candidates> {
         let rotation = self.acquires.get_mut(id)?.rotation.as_mut()?;
         if !rotation.has_untried() {
-            rotation.restart(self.cx.random.number());
-            self.queues.take_freed_key(id).inspect(|freed| rotation.restart_at(freed));
+            let freed = self.queues.take_freed_key(id);
+            rotation.restart(freed.as_deref(), now, self.cx.random.number());
         }
         Some(rotation.take_candidates())
     }
@@ -32,17 +32,24 @@ impl Coordinator {
         let Some(attempt) = acquire.attempt_mut().filter(|it| it.claim.is_any()) else { return };
         let Some(votes) = self.rounds.get(attempt.round) else { return };
         let Some(place) = votes.chosen_key() else { return };
-        let (chosen, others) = attempt.claim.split(place, votes.round().granted());
+        let Some((chosen, others)) = attempt.claim.split(place, votes.round().granted()) else {
+            return;
+        };
         attempt.claim.withdraw();
         attempt.claim = Arc::new(chosen);
-        self.release_claim(&Arc::new(others), None, None, now);
+        if let Some(others) = others {
+            self.release_claim(&Arc::new(others), None, None, now);
+        }
     }
 
-    /// Sets the chosen key of a new lease on the nodes that have set another key.
+    /// Sets the chosen key of a new lease on the nodes that have not granted it: they may set another key, which the
+    /// client has just released, or no key, because the acquire command was not written to them.
     pub(super) fn set_chosen_key(&mut self, attempt: &Attempt, ttl: Ttl, now: Time) {
         let Some(votes) = self.rounds.get(attempt.round) else { return };
-        let until = attempt.t1.after(ttl.as_duration());
-        self.submit(votes.with_another_key(), &attempt.claim, Command::Repair { until }, None, now);
+        let all: NodeSet = self.cx.settings.quorum.ids().collect();
+        let (nodes, until) =
+            (all.without(votes.round().granted()), attempt.t1.after(ttl.as_duration()));
+        self.submit(nodes, &attempt.claim, Command::Repair { until }, None, now);
     }
 
     /// Continues an acquire of one of several keys after its attempt was refused, with keys that were not tried yet.

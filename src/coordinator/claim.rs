@@ -16,7 +16,7 @@ pub(crate) struct Claim {
     keys: Keys,
     value: Value,
     fence: Option<Box<Counters>>,
-    /// Whether each node sets only one of the keys.
+    /// Whether each node sets at most one of the keys.
     is_any: bool,
     /// Nodes to which a command that sets the keys was written. These nodes need a release, unless they refused the
     /// command.
@@ -120,19 +120,25 @@ impl Claim {
     }
 
     /// Splits the claim of an acquire of any one of several keys: returns the claim to the key at `place`, which the
-    /// nodes in `granted` have set, and the claim to the other keys.
-    pub(super) fn split(self: &Arc<Self>, place: usize, granted: NodeSet) -> (Self, Self) {
-        let rest: Vec<_> = (0..self.keys.len()).filter(|other| *other != place).collect();
-        let keys = |places: &[usize]| self.keys.select(places).unwrap_or_else(|| self.keys.clone());
+    /// nodes in `granted` have set, and the claim to the other keys, if there are any. Returns `None` if there is no
+    /// such key.
+    pub(super) fn split(
+        self: &Arc<Self>,
+        place: usize,
+        granted: NodeSet,
+    ) -> Option<(Self, Option<Self>)> {
         let fence = self.fence().and_then(|fence| fence.of_key(place));
-        let chosen = self.part(keys(&[place]), fence);
-        let others = self.part(keys(&rest), None).of_any_key();
+        let chosen = self.part(self.keys.select(&[place])?, fence);
+        let rest: Vec<_> = (0..self.keys.len()).filter(|other| *other != place).collect();
+        let others = self.keys.select(&rest).map(|keys| self.part(keys, None).of_any_key());
         for node in granted.iter() {
             let until = self.kept_until[node.index()].load(Relaxed);
             chosen.kept_until[node.index()].store(until, Relaxed);
-            others.denied.insert(node);
+            if let Some(others) = &others {
+                others.denied.insert(node);
+            }
         }
-        (chosen, others)
+        Some((chosen, others))
     }
 
     /// Returns a claim to `keys`, which are some of this claim's keys.

@@ -187,6 +187,7 @@ impl NodeCommand {
     /// - a release that was resent as a script, because an acquire that was written after the first copy may run before
     ///   the second copy and be refused;
     /// - the release of a refused attempt for several keys, because the node may have granted some of them;
+    /// - the release of the keys that an acquire of any one of several keys does not keep;
     /// - an acquire that the node grants after other nodes have refused the attempt, because its release follows;
     /// - a forced release.
     ///

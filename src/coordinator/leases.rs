@@ -221,7 +221,7 @@ impl Coordinator {
         now: Time,
     ) {
         let (mut ready, release) = (Vec::new(), LocalRelease::new(claim, any_of, free_at));
-        // A node replies which of the keys it has deleted.
+        // For a claim to any one of several keys, each node's reply names the key that it deleted.
         for key in claim.keys().iter().filter(|_| !claim.is_any()) {
             self.queues.handle_release(key, &release, &self.rounds, now, &mut ready);
         }

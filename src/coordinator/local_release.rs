@@ -1,7 +1,7 @@
 //! Passes a lock that this client has released to the client's next waiter.
 
 use super::claim::Claim;
-use super::queue::{Votes, remove_if_over};
+use super::queue::{Queue, Votes, remove_if_over};
 use super::slots::AcquireId;
 use super::waiting::WaitQueues;
 use crate::protocol::Time;
@@ -11,7 +11,7 @@ use std::collections::hash_map::Entry;
 
 /// The end of a lease of this client.
 pub(super) struct LocalRelease<'a> {
-    /// The queue of the acquires that need any one of several keys, if the lease has held one of these keys.
+    /// If an acquire of any one of several keys created the lease: the queue in which that acquire waited.
     any_of: Option<&'a Key>,
     /// When the lease's keys become free.
     free_at: Time,
@@ -37,13 +37,16 @@ impl WaitQueues {
     ) {
         self.sets.handle_release(key, release.free_at);
         self.pass_turn(key, None, release, now, ready);
-        // During a cool-down of this key, acquires of any one of several keys do not wait for it.
-        if release.free_at <= now {
-            let queue = |id: AcquireId| Some(self.waiters.get(id)?.queue.as_ref()?.0.clone());
-            let watching = self.watchers.of(key).filter_map(queue);
-            let queues: BTreeSet<_> = watching.chain(release.any_of.cloned()).collect();
-            for queue in &queues {
+        let queue = |id: AcquireId| Some(self.waiters.get(id)?.queue.as_ref()?.0.clone());
+        let watching = self.watchers.of(key).filter_map(queue);
+        let queues: BTreeSet<_> = watching.chain(release.any_of.cloned()).collect();
+        for queue in &queues {
+            if release.free_at <= now {
                 self.pass_turn(queue, Some(key), release, now, ready);
+            } else if let Some(head) = self.queues.get(queue).and_then(Queue::head) {
+                // During the cool-down of this key, the acquire can get another key, so it is not delayed.
+                self.schedule_try(head, release.free_at);
+                ready.push(head);
             }
         }
         self.notify_sets(key, votes, now, ready);

@@ -29,6 +29,9 @@ impl WaitQueues {
         self.sets.handle_freed(node, key);
         for acquire in self.heads_waiting_for(key) {
             let Some(waiter) = self.waiters.get_mut(acquire) else { continue };
+            if waiter.has_set(node, key, votes) {
+                continue;
+            }
             if let Some(any) = &mut waiter.any {
                 any.freed = Some(key.into());
             }

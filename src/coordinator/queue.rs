@@ -29,8 +29,10 @@ pub(super) struct Waiter {
 /// The wait of an acquire for any one of several keys.
 #[derive(Default)]
 pub(super) struct AnyOf {
-    /// A key that was released since the last attempt. The next attempt tries it first.
+    /// The key that was freed last. The next rotation begins with it.
     pub(super) freed: Option<Key>,
+    /// The keys of the last attempt.
+    pub(super) tried: Option<Keys>,
 }
 
 #[derive(Default)]
@@ -66,6 +68,14 @@ impl Waiter {
     pub(super) fn main_conflict(&self, votes: &Votes) -> Option<Key> {
         let votes = self.last_votes(votes).filter(|_| self.any.is_none())?;
         self.keys.get(votes.main_conflict()?).cloned()
+    }
+
+    /// Returns true if `node` has set `key` in the last attempt of this acquire of any one of several keys. The key is
+    /// then deleted by the attempt's own release.
+    pub(super) fn has_set(&self, node: NodeId, key: &[u8], votes: &Votes) -> bool {
+        let set_key = self.last_votes(votes).and_then(|votes| votes.set_key(node));
+        let tried = self.any.as_ref().and_then(|any| any.tried.as_ref());
+        tried.zip(set_key).and_then(|(keys, place)| keys.get(place)).is_some_and(|it| **it == *key)
     }
 
     pub(super) fn conflicts(&self, votes: &Votes) -> Vec<(NodeId, usize)> {

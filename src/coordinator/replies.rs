@@ -267,8 +267,6 @@ impl Node {
                 None if command.is_release() => _ = claim.take_kept(node),
                 None => {}
             },
-            // A node sets only one key of an acquire of any one of several keys.
-            Answer::Missing { .. } if claim.is_any() => {}
             Answer::Missing { .. } if command.is_extension() || command.is_first_release() => {
                 // Redis truncates TTLs to whole milliseconds.
                 let limit = now.after(Duration::from_millis(1));

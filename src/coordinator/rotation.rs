@@ -1,5 +1,6 @@
 //! The order in which an acquire of any one of several resources tries their keys.
 
+use crate::protocol::Time;
 use crate::wire::Keys;
 
 /// Maximum number of keys in one attempt. Limits the time for which the script blocks a node.
@@ -10,9 +11,12 @@ pub(super) const MAX_CANDIDATES: usize = 16;
 pub(super) struct Rotation {
     keys: Keys,
     next: usize,
-    /// Number of keys that have not been tried since the rotation began.
+    /// Number of keys that the current rotation still has to try.
     untried: usize,
+    /// Whether the current rotation has tried some keys.
     has_begun: bool,
+    /// When the next rotation over all keys is due. Until then, rotations try only a freed key and some others.
+    all_due: Time,
 }
 
 /// The keys of one attempt, and the index of the key that nodes try first.
@@ -26,25 +30,42 @@ pub(super) struct Candidates {
 impl Rotation {
     pub(super) fn new(keys: Keys, random: u64) -> Self {
         let count = keys.len();
-        Self { next: start(count, random), untried: count, has_begun: false, keys }
+        let all_due = Time::default();
+        Self { next: start(count, random), untried: count, has_begun: false, all_due, keys }
     }
 
-    /// Returns true if the last attempts did not cover all keys.
+    /// Returns true if the current rotation still has keys to try.
     pub(super) fn has_untried(&self) -> bool {
         self.untried > 0
     }
 
-    /// Begins the rotation again, at a random key.
-    pub(super) fn restart(&mut self, random: u64) {
+    /// Begins a rotation: over all keys from a random one, or in a single attempt from the key `freed`, if a rotation
+    /// over all keys is not due yet.
+    pub(super) fn restart(&mut self, freed: Option<&[u8]>, now: Time, random: u64) {
         let count = self.keys.len();
-        (self.next, self.untried, self.has_begun) = (start(count, random), count, false);
+        let freed = freed.and_then(|key| self.keys.position(key)).filter(|_| now < self.all_due);
+        (self.next, self.untried) = match freed {
+            Some(place) => (place, count.min(MAX_CANDIDATES)),
+            None => (start(count, random), count),
+        };
+        if freed.is_none() {
+            self.all_due = Time::default();
+        }
+        self.has_begun = false;
     }
 
-    /// Makes the next attempt try `freed` first, and no more keys than one attempt can try.
-    pub(super) fn restart_at(&mut self, freed: &[u8]) {
-        if let Some(place) = self.keys.position(freed) {
-            (self.next, self.untried) = (place, self.keys.len().min(MAX_CANDIDATES));
+    /// Ends the current rotation.
+    pub(super) fn end(&mut self) {
+        self.untried = 0;
+    }
+
+    /// Handles the refusal of a rotation. `at` is the time of the next attempt if no key is freed earlier. Returns the
+    /// time of the next rotation over all keys.
+    pub(super) fn handle_refusal(&mut self, at: Time) -> Time {
+        if self.all_due == Time::default() {
+            self.all_due = at;
         }
+        self.all_due.min(at)
     }
 
     /// Returns the keys of the next attempt. Call it only if [`has_untried`](Self::has_untried) returns true.
@@ -69,10 +90,15 @@ fn start(count: usize, random: u64) -> usize {
 mod tests {
     use super::*;
     use crate::wire::Key;
+    use std::time::Duration;
 
     fn keys(count: usize) -> Keys {
         let keys = (0..count).map(|key| format!("{key:04}").into_bytes().into()).collect();
         Keys::all(keys).expect("keys")
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::default().after(Duration::from_millis(ms))
     }
 
     fn names(candidates: &Candidates) -> Vec<usize> {
@@ -101,17 +127,22 @@ mod tests {
     fn rotation_restarts_at_the_freed_key() {
         let mut rotation = Rotation::new(keys(5), 0);
         assert_eq!(names(&rotation.take_candidates()), [0, 1, 2, 3, 4]);
-        rotation.restart_at(b"0003");
+        rotation.end();
+        assert_eq!(rotation.handle_refusal(at(9)), at(9));
+        rotation.restart(Some(b"0003"), at(8), 1);
         assert_eq!(names(&rotation.take_candidates()), [3, 4, 0, 1, 2]);
-        rotation.restart(6);
-        assert_eq!(names(&rotation.take_candidates())[0], 1);
+        rotation.restart(Some(b"0003"), at(9), 6);
+        assert_eq!(names(&rotation.take_candidates())[0], 1, "a rotation over all keys is due");
     }
 
     #[test]
-    fn freed_key_causes_one_attempt() {
+    fn freed_key_causes_one_attempt_and_delays_no_rotation() {
         let mut rotation = Rotation::new(keys(40), 0);
-        rotation.restart_at(b"0030");
+        rotation.end();
+        rotation.handle_refusal(at(9));
+        rotation.restart(Some(b"0030"), at(8), 1);
         assert_eq!(names(&rotation.take_candidates()).len(), MAX_CANDIDATES);
         assert!(!rotation.has_untried());
+        assert_eq!(rotation.handle_refusal(at(20)), at(9));
     }
 }

@@ -6,8 +6,9 @@ use std::cmp::Reverse;
 /// The keys that nodes have set, and the key whose grants count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SetKeys {
-    /// The grants that have not been counted as votes yet.
-    undecided: Vec<KeyGrant>,
+    grants: Vec<KeyGrant>,
+    /// Number of grants that were counted as votes.
+    counted: usize,
     /// `None` while several keys can still reach a quorum.
     chosen: Option<usize>,
 }
@@ -28,7 +29,12 @@ impl SetKeys {
     }
 
     pub(super) fn handle_grant(&mut self, grant: KeyGrant) {
-        self.undecided.push(grant);
+        self.grants.push(grant);
+    }
+
+    /// Returns the index of the key that `node` has set.
+    pub(super) fn of(&self, node: NodeId) -> Option<usize> {
+        self.grants.iter().find(|grant| grant.node == node).map(|grant| grant.key)
     }
 
     /// Takes the votes of the granting nodes once it is known which key can reach a quorum: nodes that have set another
@@ -47,13 +53,14 @@ impl SetKeys {
         }
         let Some(chosen) = self.chosen else { return Vec::new() };
         let vote = |key| if key == chosen { Vote::Granted } else { Vote::Denied };
-        self.undecided.drain(..).map(|grant| (grant, vote(grant.key))).collect()
+        let counted = std::mem::replace(&mut self.counted, self.grants.len());
+        self.grants[counted..].iter().map(|grant| (*grant, vote(grant.key))).collect()
     }
 
     /// Returns the key that most nodes have set, and the number of these nodes.
     fn most_common(&self) -> Option<(usize, usize)> {
-        let count = |key: usize| self.undecided.iter().filter(|other| other.key == key).count();
-        let counts = self.undecided.iter().map(|grant| (count(grant.key), Reverse(grant.key)));
+        let count = |key: usize| self.grants.iter().filter(|other| other.key == key).count();
+        let counts = self.grants.iter().map(|grant| (count(grant.key), Reverse(grant.key)));
         counts.max().map(|(count, Reverse(key))| (key, count))
     }
 }

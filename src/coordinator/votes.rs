@@ -156,7 +156,7 @@ impl VoteCounter {
         votes.into_iter().fold(None, |outcome, (KeyGrant { node, counter, .. }, vote)| {
             match counter.filter(|_| vote == Vote::Granted) {
                 Some(number) => self.round.note_counter(node, number),
-                // The client releases the other key at once.
+                // The key counts as free now, because the client releases it at once.
                 None if vote == Vote::Denied => self.round.note_free_at(now),
                 None => {}
             }
@@ -294,19 +294,20 @@ impl VoteCounter {
         self.reply(node)?.other()
     }
 
-    /// Returns the nodes that have granted another one of the keys than the key whose grants count.
-    pub(super) fn with_another_key(&self) -> NodeSet {
-        let is_other = |node: &NodeId| self.has_granted(*node) && self.round.has_denied(*node);
-        self.round.quorum().ids().filter(is_other).collect()
+    /// Returns the index of the key that `node` has set, in an acquire of any one of several keys.
+    pub(super) fn set_key(&self, node: NodeId) -> Option<usize> {
+        self.set_keys.as_ref()?.of(node)
     }
 
     /// Creates a report of all replies so far, including replies that arrived after the decision.
     pub(super) fn report(&self, names: &[Arc<str>], now: Time) -> Report {
-        let others = self.with_another_key();
         let report = |(name, node): (&Arc<str>, NodeId)| {
             let reply = self.reply(node);
             let vote = match (reply, self.closed_after) {
-                (Some(_), _) if others.contains(node) => NodeVote::Held,
+                // The node has granted another one of several keys.
+                (Some(_), _) if self.has_granted(node) && self.round.has_denied(node) => {
+                    NodeVote::Held
+                }
                 (Some(reply), _) => reply.node_vote(self.round.is_uncounted_grant(node)),
                 (None, Some(after)) => NodeVote::Failed(self.missing_reply_cause(node, after)),
                 (None, None) => NodeVote::Pending,

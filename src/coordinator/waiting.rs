@@ -142,7 +142,7 @@ impl WaitQueues {
         }
     }
 
-    /// Returns a key that was released since the last attempt of an acquire of any one of several keys.
+    /// Takes the key that was freed last since the previous rotation of an acquire of any one of several keys began.
     pub(super) fn take_freed_key(&mut self, acquire: AcquireId) -> Option<Key> {
         self.waiters.get_mut(acquire)?.any.as_mut()?.freed.take()
     }
@@ -158,10 +158,10 @@ impl WaitQueues {
     ) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         if !is_continued {
-            self.watchers.remove(acquire);
             waiter.waiting.handle_begin();
         }
-        if waiter.any.is_some() {
+        if let Some(any) = &mut waiter.any {
+            any.tried = Some(keys.clone());
             self.watchers.add(acquire, keys);
         }
         waiter.votes = Some(round);

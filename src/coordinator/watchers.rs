@@ -7,25 +7,27 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Default)]
 pub(super) struct Watchers {
     by_key: HashMap<Key, BTreeSet<AcquireId>>,
-    by_acquire: BTreeMap<AcquireId, Vec<Keys>>,
+    by_acquire: BTreeMap<AcquireId, BTreeSet<Key>>,
 }
 
 impl Watchers {
     /// Makes `acquire` wait also for the deletion of `keys`.
     pub(super) fn add(&mut self, acquire: AcquireId, keys: &Keys) {
+        let own = self.by_acquire.entry(acquire).or_default();
         for key in keys.iter() {
-            self.by_key.entry(key.clone()).or_default().insert(acquire);
+            if own.insert(key.clone()) {
+                self.by_key.entry(key.clone()).or_default().insert(acquire);
+            }
         }
-        self.by_acquire.entry(acquire).or_default().push(keys.clone());
     }
 
     pub(super) fn remove(&mut self, acquire: AcquireId) {
         let Some(keys) = self.by_acquire.remove(&acquire) else { return };
-        for key in keys.iter().flat_map(Keys::iter) {
-            if let Some(acquires) = self.by_key.get_mut(key) {
+        for key in keys {
+            if let Some(acquires) = self.by_key.get_mut(&key) {
                 acquires.remove(&acquire);
                 if acquires.is_empty() {
-                    self.by_key.remove(key);
+                    self.by_key.remove(&key);
                 }
             }
         }

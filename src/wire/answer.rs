@@ -30,7 +30,8 @@ pub(crate) struct Grant {
     pub(crate) counts_from: Option<Time>,
     /// Value of the fencing counters, if the command was fenced.
     pub(crate) counter: Option<u64>,
-    /// Index of the granted key among the command's keys, if the command acquires one of several keys. Otherwise 0.
+    /// Index, among the command's keys, of the key that the node has set or deleted, if the command acquires or
+    /// releases any one of several keys. Otherwise 0.
     pub(crate) key_index: usize,
 }
 
