@@ -259,11 +259,13 @@ async fn redis_url_of_tls_server_names_rediss_scheme() {
     let Some(server) = server(dir.path(), &own, &own) else { return };
     let server = server.start();
     let url = server.url_tls().replace("rediss://", "redis://");
-    let why = failure(builder().connect_timeout(SOON).nodes([url])).await;
-    assert_eq!(
-        why,
-        "closed by the server without a reply to HELLO 3; if it speaks TLS, use rediss://"
-    );
+    let expected =
+        "closed by the server without a reply to HELLO 3; if it speaks TLS, use rediss://";
+    let client = || builder().connect_timeout(SOON).nodes([&url]);
+    assert_eq!(failure(client()).await, expected);
+    let redlock = client().build().expect("valid settings");
+    let nodes = redlock.check().await.expect("the client is open");
+    assert!(nodes[0].to_string().contains(expected), "{}", nodes[0]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::ledger::{lock_of, unique_part};
 use crate::rule::Rule;
 use crate::shared::Core;
 use quorlock_test::internals::{Kind, Stored};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub(crate) struct LockSnapshot {
@@ -32,7 +32,7 @@ pub(crate) struct ReleasedLease {
     /// a cool-down.
     pub(crate) at: Instant,
     pub(crate) token: u64,
-    pub(crate) locks: usize,
+    pub(crate) locks: BTreeSet<usize>,
 }
 
 impl Core {
@@ -76,7 +76,7 @@ impl Core {
             let of_it =
                 |snapshot: &&LockSnapshot| snapshot.held.as_ref().map(|(value, _)| value) == value;
             let together = before.values().filter(of_it).count();
-            if let Some(how) = self.compare_snapshots(node, (was, together), is) {
+            if let Some(how) = self.compare_snapshots((node, *lock), (was, together), is) {
                 self.findings.push((Rule::Counters, format!("n{node} r{lock}: {how}")));
             }
         }
@@ -87,7 +87,7 @@ impl Core {
     /// the node. Returns a description of the violation, or `None`.
     fn compare_snapshots(
         &self,
-        node: usize,
+        (node, lock): (usize, usize),
         (was, together): (&LockSnapshot, usize),
         is: &LockSnapshot,
     ) -> Option<String> {
@@ -110,9 +110,13 @@ impl Core {
         let has_value = is.held.as_ref().is_some_and(|(new, _)| new == value);
         let ReleasedLease { at, token, locks } =
             self.released_leases.get(value).filter(|_| !has_value)?;
+        // An acquire of any one of several locks may have set another lock on this node.
+        if !locks.contains(&lock) {
+            return None;
+        }
         // A node that has lost another lock of the same lease has not confirmed the token, so the
         // node need not keep the counter.
-        if together < *locks {
+        if together < locks.len() {
             return None;
         }
         let (first_seen, host) = (*self.first_seen.get(value)?, &self.nodes[node]);
@@ -155,7 +159,7 @@ impl Core {
         seen
     }
 
-    pub(crate) fn record_release(&mut self, value: &str, token: u64, locks: usize) {
+    pub(crate) fn record_release(&mut self, value: &str, token: u64, locks: BTreeSet<usize>) {
         let value = unique_part(value.as_bytes()).to_vec();
         self.released_leases.insert(value, ReleasedLease { at: self.now, token, locks });
     }

@@ -3,6 +3,7 @@
 use crate::call::{End, HeldStep, Lock, Watch};
 use crate::checker::HeldId;
 use crate::clock::{Instant, MS};
+use crate::ledger::lock_of;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
 use crate::worker::{Worker, name};
@@ -337,7 +338,8 @@ impl Drop for Reliance<'_> {
         let core = &mut *self.worker.shared.lock();
         core.released_at = core.now;
         if let Some((token, lease)) = valid.and_then(|lease| Some((lease.token()?, lease))) {
-            core.record_release(lease.value(), token.get(), lease.resources().count());
+            let locks = lease.resources().filter_map(lock_of).collect();
+            core.record_release(lease.value(), token.get(), locks);
         }
     }
 }
