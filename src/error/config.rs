@@ -150,12 +150,13 @@ pub enum ConfigError {
         /// Node timeout of the client.
         node_timeout: Duration,
     },
-    /// [`acquire_all`](crate::Redlock::acquire_all) was called without a resource.
+    /// [`acquire_all`](crate::Redlock::acquire_all) or [`acquire_any`](crate::Redlock::acquire_any) was called without a
+    /// resource.
     #[error("no resource given: pass at least one resource")]
     NoResources,
-    /// Too many resources were given for one lease. A node processes no other commands while it locks them, so a large
-    /// number of resources would block the node for too long.
-    #[error("{given} resources given, at most {most} can be locked together")]
+    /// Too many resources were given to one acquire. A node processes no other commands while it locks all resources of
+    /// a lease, so a large number of resources would block the node for too long.
+    #[error("{given} resources given, at most {most} are allowed in one acquire")]
     TooManyResources {
         /// Number of resources given.
         given: usize,

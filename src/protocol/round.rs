@@ -15,7 +15,8 @@ pub(crate) enum Vote {
     /// Acquire: the node set the key. Extend: the key held this client's value, and its ttl is now at least the
     /// requested ttl. Release: the key held this client's value, and the node deleted the key.
     Granted,
-    /// The key holds another value or has another type.
+    /// The key holds another value or has another type. In an acquire of any one of several keys, also: the node set
+    /// another key than the one that counts.
     Denied,
     /// The key does not exist. Occurs only in extend, release and survey rounds.
     Missing,
@@ -85,7 +86,8 @@ pub(crate) struct Round {
 /// Details that only some replies contain.
 #[derive(Clone, Debug)]
 struct ReplyDetails {
-    /// The expiry time of the conflicting key, for each denying node that reported one.
+    /// The time at which the conflicting key becomes free, for each denying node that reported its expiry or has set
+    /// another key.
     free_at: Vec<Time>,
     /// The fencing counter of each node that reported one.
     counters: Vec<(NodeId, u64)>,
