@@ -158,8 +158,8 @@ impl Coordinator {
         {
             return self.try_more_keys(id, now);
         }
-        if let Some(rotation) = &mut acquire.rotation {
-            rotation.end();
+        if let Some(all_due) = acquire.rotation.as_mut().and_then(Rotation::end) {
+            acquire.acquisition.handle_earlier_free_at(all_due);
         }
         match acquire.acquisition.handle_outcome(votes.round(), now, random) {
             Next::Lease { valid_until, token } => {
@@ -282,6 +282,9 @@ impl Coordinator {
                     acquire.asks_all = true;
                     until = until.min(now.after(CONTACT_ALL_DELAY));
                 }
+            }
+            if let Some(rotation) = &mut acquire.rotation {
+                until = rotation.handle_refusal(until);
             }
         }
         if free_at.is_some() {

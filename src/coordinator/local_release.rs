@@ -46,6 +46,7 @@ impl WaitQueues {
             } else if let Some(head) = self.queues.get(queue).and_then(Queue::head) {
                 // During the cool-down of this key, the acquire can get another key, so it is not delayed.
                 self.schedule_try(head, release.free_at);
+                self.set_freed_key(head, key);
                 ready.push(head);
             }
         }

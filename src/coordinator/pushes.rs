@@ -21,6 +21,7 @@ impl WaitQueues {
             let mut all: Vec<_> = heads.chain(unqueued.map(|(acquire, _)| acquire)).collect();
             all.sort_unstable();
             for acquire in all {
+                self.take_freed_key(acquire);
                 self.handle_freed(acquire, node);
                 self.try_if_useful(acquire, votes, now, ready);
             }
@@ -29,15 +30,13 @@ impl WaitQueues {
         self.sets.handle_freed(node, key);
         for acquire in self.heads_waiting_for(key) {
             let Some(waiter) = self.waiters.get_mut(acquire) else { continue };
-            if waiter.has_set(node, key, votes) {
-                continue;
-            }
-            if let Some(any) = &mut waiter.any {
+            let is_own = waiter.has_set(node, key, votes);
+            if let Some(any) = waiter.any.as_mut().filter(|_| !is_own) {
                 any.freed = Some(key.into());
             }
             let queue = waiter.queue.as_ref().map(|(queue, _)| queue.clone());
             // [`Sets`] records the deletions for acquires of several keys.
-            if !waiter.is_set() {
+            if !waiter.is_set() && !is_own {
                 waiter.waiting.handle_freed(node);
             }
             if self.try_if_useful(acquire, votes, now, ready)

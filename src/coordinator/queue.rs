@@ -18,8 +18,8 @@ pub(super) type Votes = Slots<Rounds, VoteCounter>;
 pub(super) struct Waiter {
     pub(super) waiting: Waiting,
     pub(super) keys: Keys,
-    /// The key in whose queue the acquire waits, and the acquire's sequence number in that queue. `None` if the acquire
-    /// is in no queue.
+    /// The name of the queue in which the acquire waits (its key, or the name for any one of its keys), and the
+    /// acquire's sequence number in that queue. `None` if the acquire is in no queue.
     pub(super) queue: Option<(Key, u64)>,
     pub(super) votes: Option<RoundId>,
     /// If the acquire needs only one of its keys: the state of that wait.
@@ -29,7 +29,7 @@ pub(super) struct Waiter {
 /// The wait of an acquire for any one of several keys.
 #[derive(Default)]
 pub(super) struct AnyOf {
-    /// The key that was freed last. The next rotation begins with it.
+    /// The key that was freed last. The next rotation begins with it, unless a rotation over all keys is due.
     pub(super) freed: Option<Key>,
     /// The keys of the last attempt.
     pub(super) tried: Option<Keys>,
@@ -83,7 +83,7 @@ impl Waiter {
     }
 
     /// Returns the nodes that are assumed to have no conflicting key: the nodes that granted the last attempt. For an
-    /// acquire of several keys, also returns the nodes that were not asked. Such a node would not push the deletion of
+    /// acquire that needs several keys, also returns the nodes that were not asked. Such a node would not push the deletion of
     /// a key, so the acquire must not wait for its push.
     pub(super) fn free(&self, votes: &Votes) -> NodeSet {
         let Some(votes) = self.last_votes(votes) else { return NodeSet::default() };

@@ -15,7 +15,9 @@ pub(super) struct Rotation {
     untried: usize,
     /// Whether the current rotation has tried some keys.
     has_begun: bool,
-    /// When the next rotation over all keys is due. Until then, rotations try only a freed key and some others.
+    /// When the next rotation over all keys is due at the latest. A rotation that begins earlier, because a key was
+    /// freed, tries only that key and the next ones. The default value means that no rotation over all keys was
+    /// refused since the last one began.
     all_due: Time,
 }
 
@@ -43,24 +45,27 @@ impl Rotation {
     /// over all keys is not due yet.
     pub(super) fn restart(&mut self, freed: Option<&[u8]>, now: Time, random: u64) {
         let count = self.keys.len();
-        let freed = freed.and_then(|key| self.keys.position(key)).filter(|_| now < self.all_due);
+        let freed = freed.and_then(|key| self.keys.position(key));
         (self.next, self.untried) = match freed {
-            Some(place) => (place, count.min(MAX_CANDIDATES)),
-            None => (start(count, random), count),
+            Some(place) if count <= MAX_CANDIDATES => (place, count),
+            Some(place) if now < self.all_due => (place, MAX_CANDIDATES),
+            _ => (start(count, random), count),
         };
-        if freed.is_none() {
+        if self.untried == count {
             self.all_due = Time::default();
         }
         self.has_begun = false;
     }
 
-    /// Ends the current rotation.
-    pub(super) fn end(&mut self) {
+    /// Ends the current rotation. If it did not try all keys, returns the time at which the next rotation over all keys
+    /// is due.
+    pub(super) fn end(&mut self) -> Option<Time> {
         self.untried = 0;
+        Some(self.all_due).filter(|due| *due > Time::default())
     }
 
-    /// Handles the refusal of a rotation. `at` is the time of the next attempt if no key is freed earlier. Returns the
-    /// time of the next rotation over all keys.
+    /// Handles the refusal of a rotation. Returns the time of the next attempt if no key is freed earlier: `at`, or
+    /// earlier if a rotation over all keys is due before `at`.
     pub(super) fn handle_refusal(&mut self, at: Time) -> Time {
         if self.all_due == Time::default() {
             self.all_due = at;
@@ -127,12 +132,12 @@ mod tests {
     fn rotation_restarts_at_the_freed_key() {
         let mut rotation = Rotation::new(keys(5), 0);
         assert_eq!(names(&rotation.take_candidates()), [0, 1, 2, 3, 4]);
-        rotation.end();
-        assert_eq!(rotation.handle_refusal(at(9)), at(9));
+        assert_eq!((rotation.end(), rotation.handle_refusal(at(9))), (None, at(9)));
         rotation.restart(Some(b"0003"), at(8), 1);
         assert_eq!(names(&rotation.take_candidates()), [3, 4, 0, 1, 2]);
-        rotation.restart(Some(b"0003"), at(9), 6);
-        assert_eq!(names(&rotation.take_candidates())[0], 1, "a rotation over all keys is due");
+        assert_eq!(rotation.handle_refusal(at(20)), at(20), "all keys were tried");
+        rotation.restart(None, at(20), 6);
+        assert_eq!(names(&rotation.take_candidates())[0], 1);
     }
 
     #[test]
@@ -143,6 +148,9 @@ mod tests {
         rotation.restart(Some(b"0030"), at(8), 1);
         assert_eq!(names(&rotation.take_candidates()).len(), MAX_CANDIDATES);
         assert!(!rotation.has_untried());
-        assert_eq!(rotation.handle_refusal(at(20)), at(9));
+        assert_eq!((rotation.end(), rotation.handle_refusal(at(20))), (Some(at(9)), at(9)));
+        rotation.restart(Some(b"0030"), at(9), 1);
+        assert_eq!(names(&rotation.take_candidates())[0], 1, "a rotation over all keys is due");
+        assert!(rotation.has_untried());
     }
 }

@@ -340,7 +340,7 @@ impl VoteCounter {
 }
 
 impl Reply {
-    /// Drops the fencing counter of a grant, which the round has already recorded.
+    /// Drops the fencing counter and the key of a grant, which were already recorded.
     fn new(answer: Answer, now: Time) -> Self {
         let content = match answer {
             Answer::Granted(Grant { counts_from, .. }) => counts_from.map(Content::Deferred),

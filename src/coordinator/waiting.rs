@@ -142,6 +142,12 @@ impl WaitQueues {
         }
     }
 
+    pub(super) fn set_freed_key(&mut self, acquire: AcquireId, key: &Key) {
+        if let Some(any) = self.waiters.get_mut(acquire).and_then(|waiter| waiter.any.as_mut()) {
+            any.freed = Some(key.clone());
+        }
+    }
+
     /// Takes the key that was freed last since the previous rotation of an acquire of any one of several keys began.
     pub(super) fn take_freed_key(&mut self, acquire: AcquireId) -> Option<Key> {
         self.waiters.get_mut(acquire)?.any.as_mut()?.freed.take()

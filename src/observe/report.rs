@@ -47,7 +47,7 @@ pub enum NodeVote {
     /// The node granted the request: it set, extended or deleted the key.
     Granted,
     /// The node refused the request because the key has another value or is not a string. In an
-    /// [`acquire_any`](crate::Redlock::acquire_any), also: the node granted a resource that no quorum granted.
+    /// [`acquire_any`](crate::Redlock::acquire_any), also: the node granted another resource than the one whose grants were counted.
     Held,
     /// The key does not exist on the node. Only extensions, releases and adoptions can result in this vote.
     Missing,

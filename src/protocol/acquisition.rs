@@ -53,8 +53,7 @@ pub(crate) struct Acquisition {
     /// Whether a quorum of nodes had promised to push changes of the key when the last attempt was refused.
     was_watched: bool,
     max_hold: Option<Duration>,
-    /// For an acquire of any one of several keys: when the first of the keys that the last refused attempts tried
-    /// becomes free.
+    /// For an acquire of any one of several keys: when the first of the keys that earlier attempts tried becomes free.
     earlier_free_at: Option<Time>,
     /// The minimum pause before the next attempt. It doubles with each consecutive refusal after which the nodes report
     /// that the lock is already free, or will be free within the pause.
@@ -157,8 +156,14 @@ impl Acquisition {
     /// Handles a refused attempt whose acquire continues at once with other keys, because it needs any one of several.
     pub(crate) fn handle_more_keys(&mut self, round: &Round) {
         self.refused = Some(Refusal::Contended);
-        let free_at = self.earlier_free_at.into_iter().chain(round.earliest_free());
-        self.earlier_free_at = free_at.min();
+        if let Some(at) = round.earliest_free() {
+            self.handle_earlier_free_at(at);
+        }
+    }
+
+    /// Records that a key which the current attempt does not try may be free at `at`.
+    pub(crate) fn handle_earlier_free_at(&mut self, at: Time) {
+        self.earlier_free_at = Some(self.earlier_free_at.map_or(at, |known| known.min(at)));
     }
 
     /// Handles the decided round of an attempt and returns the next step. `random` must be uniformly distributed.

@@ -11,7 +11,7 @@
 -- expiry), index, value } of the key with the shortest TTL; without the value if it is not a string
 -- or too long. Returns an error without effect if the counter of the chosen key holds no number or
 -- has reached its maximum.
--- After CLIENT CACHING YES, the node pushes every later change of the keys.
+-- After CLIENT CACHING YES, the node pushes the next change of each key.
 local MAX = 4200 -- bytes; no lock has a longer value
 local END = 9007199254740992 -- 2^53: doubles above it are not exact
 local count = ARGV[4] and #KEYS / 2 or #KEYS

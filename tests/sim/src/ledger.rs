@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// The number of digits in the unique part of a lock's value.
-const DIGITS: usize = 32;
+pub(crate) const DIGITS: usize = 32;
 
 /// The maximum amount by which a token can exceed all wall clocks, in microseconds. The amount is
 /// larger than the number of tokens drawn in a run.

@@ -5,7 +5,7 @@
 //! Only keys of the form `r0` are checked, because no other client deletes the values of these keys
 //! by force.
 
-use crate::ledger::{lock_of, unique_part};
+use crate::ledger::{DIGITS, lock_of, unique_part};
 use crate::rule::Rule;
 use crate::shared::Core;
 use std::collections::BTreeSet;
@@ -142,9 +142,8 @@ fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Effect, &'a &'a [u8
         [value] => Some((Effect::Releases, value)),
         [value, _ttl] => Some((Effect::Keeps, value)),
         [value, cooling, _ttl] if cooling.ends_with(COOL_DOWN) => Some((Effect::Releases, value)),
-        [value, ttl, _first, ..] if ttl.iter().all(u8::is_ascii_digit) => {
-            Some((Effect::Sets, value))
-        }
+        // An acquire of any one of several keys. A TTL is shorter than any value.
+        [value, ttl, _first, ..] if ttl.len() < DIGITS => Some((Effect::Sets, value)),
         // Adoption of a value that another client has handed over.
         [_from, value, _ttl] => Some((Effect::Sets, value)),
         [_minimum, _counter_ttl, value, _ttl] => Some((Effect::Sets, value)),
