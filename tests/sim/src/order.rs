@@ -142,8 +142,10 @@ fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Effect, &'a &'a [u8
         [value] => Some((Effect::Releases, value)),
         [value, _ttl] => Some((Effect::Keeps, value)),
         [value, cooling, _ttl] if cooling.ends_with(COOL_DOWN) => Some((Effect::Releases, value)),
-        // An acquire of any one of several keys. A TTL is shorter than any value.
-        [value, ttl, _first, ..] if ttl.len() < DIGITS => Some((Effect::Sets, value)),
+        // An acquire of any one of several keys. Numbers are shorter than values.
+        [value, ttl, _first, ..] if value.len() >= DIGITS && ttl.len() < DIGITS => {
+            Some((Effect::Sets, value))
+        }
         // Adoption of a value that another client has handed over.
         [_from, value, _ttl] => Some((Effect::Sets, value)),
         [_minimum, _counter_ttl, value, _ttl] => Some((Effect::Sets, value)),
