@@ -137,8 +137,8 @@ impl Redlock {
         Acquire::any(self.inner.clone(), resources)
     }
 
-    /// Tries to lock one of several resources, without waiting; see [`acquire_any`](Self::acquire_any). Each resource
-    /// is tried once, up to 16 in one request.
+    /// Tries to lock one of several resources, without waiting; see [`acquire_any`](Self::acquire_any). Tries each
+    /// resource once, up to 16 in one request, unless an attempt fails for another reason than held resources.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).

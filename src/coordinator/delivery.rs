@@ -81,27 +81,27 @@ impl Coordinator {
         if waits { Step::Continue } else { self.fail_untaken(id, now) }
     }
 
-    /// Returns how long a caller may leave a lease on `keys` untaken. The limit shrinks with each consecutive revoked
+    /// Returns how long a caller may leave a lease from `queues` untaken. The limit shrinks with each consecutive revoked
     /// lease, because each caller that does not poll its acquire delays the callers behind it.
-    fn untaken_limit(&self, keys: &Keys) -> Duration {
-        let queues = keys.iter().filter_map(|key| self.queues.queues.get(key));
+    fn untaken_limit(&self, queues: &Keys) -> Duration {
+        let queues = queues.iter().filter_map(|name| self.queues.queues.get(name));
         let untaken = queues.map(|queue| queue.untaken).max().unwrap_or(0);
         UNTAKEN_LIMIT / 2_u32.pow(untaken.min(MAX_HALVINGS))
     }
 
-    fn record_untaken(&mut self, keys: &Keys) {
-        for key in keys.iter() {
-            if let Some(queue) = self.queues.queues.get_mut(key) {
+    fn record_untaken(&mut self, queues: &Keys) {
+        for name in queues.iter() {
+            if let Some(queue) = self.queues.queues.get_mut(name) {
                 queue.untaken += 1;
             }
         }
     }
 
-    /// Resets [`untaken_limit`](Self::untaken_limit) to its maximum for `keys`. Called when a caller has taken a lease,
-    /// or was polled after its lease was revoked: such a caller is slow but still active.
-    pub(super) fn restore_untaken_limit(&mut self, keys: &Keys) {
-        for key in keys.iter() {
-            if let Some(queue) = self.queues.queues.get_mut(key) {
+    /// Resets [`untaken_limit`](Self::untaken_limit) to its maximum for `queues`. Called when a caller has taken a
+    /// lease, or was polled after its lease was revoked: such a caller is slow but still active.
+    pub(super) fn restore_untaken_limit(&mut self, queues: &Keys) {
+        for name in queues.iter() {
+            if let Some(queue) = self.queues.queues.get_mut(name) {
                 queue.untaken = 0;
             }
         }
