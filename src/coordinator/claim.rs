@@ -302,6 +302,14 @@ mod tests {
     }
 
     #[test]
+    fn split_of_a_single_key_leaves_no_other_keys() {
+        let claim = Arc::new(claim().of_any_key());
+        let (chosen, others) = claim.split(0, NodeSet::default()).expect("the first key");
+        assert_eq!((chosen.keys(), others.is_none()), (claim.keys(), true));
+        assert!(claim.split(1, NodeSet::default()).is_none(), "no such key");
+    }
+
+    #[test]
     fn kept_time_grows_until_the_keys_are_lost() {
         let (claim, node) = (claim(), NodeId::new(2));
         claim.handle_kept(node, at(9));
