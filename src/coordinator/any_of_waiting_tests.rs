@@ -5,6 +5,16 @@ use super::any_of_tests::{ABC, SECOND, acquired, hold, key_of, try_any, wait_for
 use super::world_calls_tests::{renewed, request, waiting};
 use super::world_tests::{World, ms};
 use crate::observe::event::CommandKind;
+use crate::protocol::RetryPolicy;
+use std::time::Duration;
+
+/// The delay is longer than each test allows, so only notifications cause attempts.
+const RETRY_DELAY: Duration = Duration::from_secs(40);
+
+fn notified_only(world: &World, names: &[&str]) -> AcquireRequest {
+    let schedule = RetryPolicy::fixed(RETRY_DELAY).schedule();
+    AcquireRequest { schedule, ..wait_for_any(world, names) }
+}
 
 #[test]
 fn waiter_is_woken_by_the_release_of_another_process() {
@@ -68,19 +78,24 @@ fn plain_release_wakes_a_waiter_for_any_key() {
     assert!(world.now.since(released) < ms(5));
 }
 
+/// A waiter delays its first attempt after a lease that has refused other clients. In this time, another lease ends
+/// with a cool-down.
 #[test]
 fn cool_down_of_one_key_does_not_delay_waiters_for_the_others() {
     let mut world = World::new(3, 9);
     let a = world.connected();
-    let at_least = |request| AcquireRequest { at_least: 20 * SECOND, ..request };
-    let first = world.acquire(a, at_least(try_any(&ABC)));
-    let first = acquired(&mut world, a, first);
-    let ids = [0; 2].map(|_| world.acquire(a, wait_for_any(&world, &ABC)));
-    let begun = world.now;
+    hold(&mut world, 2..3, ABC);
+    let [first, second] = [ms(0), ms(20_000)].map(|at_least| {
+        let id = world.acquire(a, AcquireRequest { at_least, ..try_any(&ABC) });
+        acquired(&mut world, a, id)
+    });
     world.release(&first);
-    for id in ids {
-        assert!(key_of(&acquired(&mut world, a, id)) != key_of(&first));
-    }
+    world.run_for(ms(1));
+    let id = world.acquire(a, notified_only(&world, &ABC));
+    let begun = world.now;
+    world.release(&second);
+    let held = acquired(&mut world, a, id);
+    assert_ne!(key_of(&held), key_of(&second));
     assert!(world.now.since(begun) < ms(20), "{:?}", world.now.since(begun));
 }
 
@@ -125,6 +140,31 @@ fn pushes_for_some_keys_hide_no_push_for_another() {
     }
 }
 
+/// Another client releases and acquires the first keys, so the last attempts do not try key 39.
+#[test]
+fn push_for_a_key_of_an_earlier_attempt_wakes_the_waiter() {
+    let names: Vec<_> = (0..40).map(|name| format!("{name:02}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for seed in 0..10 {
+        let mut world = World::new(3, seed);
+        let a = world.connected();
+        hold(&mut world, 0..3, names.iter().copied());
+        let id = world.acquire(a, notified_only(&world, &names));
+        world.run_for(ms(20));
+        for step in 0..10 {
+            (0..3).for_each(|host| world.delete(host, names[step % 3]));
+            hold(&mut world, 0..3, [names[step % 3]]);
+            world.run_for(ms(1));
+        }
+        // The rest after lost races ends.
+        world.run_for(SECOND);
+        let released = world.now;
+        (0..3).for_each(|host| world.delete(host, "39"));
+        assert_eq!(key_of(&acquired(&mut world, a, id)), "39", "seed {seed}");
+        assert!(world.now.since(released) < ms(20), "{:?}", world.now.since(released));
+    }
+}
+
 #[test]
 fn end_of_a_cool_down_wakes_a_waiter() {
     let mut world = World::new(3, 13);
@@ -132,12 +172,12 @@ fn end_of_a_cool_down_wakes_a_waiter() {
     let cooling = AcquireRequest { at_least: ms(200), ..request(&["a"]) };
     let held = world.lock(a, cooling);
     let _others = ["b", "c"].map(|key| world.lock(b, request(&[key])));
-    let id = world.acquire(a, wait_for_any(&world, &ABC));
+    let id = world.acquire(a, notified_only(&world, &ABC));
     world.run_for(ms(20));
     let begun = world.now;
     world.release(&held);
     assert_eq!(key_of(&acquired(&mut world, a, id)), "a");
-    assert!(world.now.since(begun) < ms(250), "{:?}", world.now.since(begun));
+    assert!(world.now.since(begun) < ms(205), "{:?}", world.now.since(begun));
 }
 
 /// Each of two nodes has another free key, so each attempt sets two keys and releases them.

@@ -115,7 +115,12 @@ impl World {
     }
 
     pub(super) fn lose_commands(&mut self, host: usize) {
-        self.deliveries.retain(|_, delivery| !is_to(delivery, host));
+        self.lose_commands_after(host, 0);
+    }
+
+    /// Loses the commands to `host` that were sent after the delivery with the number `serial`.
+    pub(super) fn lose_commands_after(&mut self, host: usize, serial: u64) {
+        self.deliveries.retain(|(_, number), delivery| *number <= serial || !is_to(delivery, host));
     }
 
     /// Counts commands that were answered or have failed.
