@@ -163,11 +163,11 @@ impl Coordinator {
         }
         match acquire.acquisition.handle_outcome(votes.round(), now, random) {
             Next::Lease { valid_until, token } => {
-                self.choose_key(id, now);
+                self.choose_key(id);
                 self.win(id, valid_until, token, now)
             }
             Next::Confirm { valid_until, token } => {
-                self.choose_key(id, now);
+                self.choose_key(id);
                 self.confirm(id, valid_until, token, now)
             }
             Next::Retry { at } => {
@@ -315,6 +315,7 @@ impl Coordinator {
         let Stage::Attempting(attempt) = stage else { return };
         attempt.claim.handle_refusal();
         self.end_previous(&attempt, now);
+        self.release_unchosen(&attempt.claim, attempt.round, false, now);
         self.release_claim(&attempt.claim, None, None, now);
         self.end_attempt();
     }
@@ -323,6 +324,7 @@ impl Coordinator {
     /// they may have been refused while the attempt held the lock.
     pub(super) fn abandon_attempt(&mut self, attempt: &Attempt, now: Time) {
         self.end_previous(attempt, now);
+        self.release_unchosen(&attempt.claim, attempt.round, false, now);
         self.release_claim(&attempt.claim, None, None, now);
         self.handle_local_release(&attempt.claim, None, now, now);
     }

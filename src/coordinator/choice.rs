@@ -6,12 +6,13 @@
 use super::acquire::{Attempt, Stage, Terms};
 use super::claim::Claim;
 use super::rotation::Candidates;
-use super::slots::AcquireId;
+use super::slots::{AcquireId, LeaseId, RoundId};
 use super::stages::Step;
 use super::state::Coordinator;
+use super::votes::VoteCounter;
 use crate::observe::event::AttemptOutcome;
-use crate::protocol::{NodeSet, Time, Ttl, hint};
-use crate::wire::{Command, Counters, Value};
+use crate::protocol::{NodeId, NodeSet, Time, Ttl, hint};
+use crate::wire::{Answer, Command, Counters, Value};
 use std::sync::Arc;
 
 impl Coordinator {
@@ -25,31 +26,66 @@ impl Coordinator {
         Some(rotation.take_candidates())
     }
 
-    /// After a quorum has set the same key, reduces the attempt's claim to that key. Releases the other keys on the
-    /// nodes that may have set them.
-    pub(super) fn choose_key(&mut self, id: AcquireId, now: Time) {
+    /// After a quorum has set the same key, reduces the attempt's claim to that key.
+    pub(super) fn choose_key(&mut self, id: AcquireId) {
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         let Some(attempt) = acquire.attempt_mut().filter(|it| it.claim.is_any()) else { return };
         let Some(votes) = self.rounds.get(attempt.round) else { return };
         let Some(place) = votes.chosen_key() else { return };
-        let Some((chosen, others)) = attempt.claim.split(place, votes.round().granted()) else {
-            return;
-        };
+        let Some(chosen) = attempt.claim.choose(place, votes.round().granted()) else { return };
         attempt.claim.withdraw();
         attempt.claim = Arc::new(chosen);
-        if let Some(others) = others {
-            self.release_claim(&Arc::new(others), None, None, now);
+    }
+
+    /// Sets the chosen key of a new lease on the nodes that have set another key or none, after the release of the
+    /// other keys. Nodes that have not replied follow in [`handle_late_vote`](Self::handle_late_vote).
+    pub(super) fn set_chosen_key(&mut self, attempt: &Attempt, ttl: Ttl, now: Time) {
+        let Some(votes) = self.rounds.get(attempt.round) else { return };
+        let nodes = may_lack_chosen_key(votes);
+        let unwritten = self.cx.settings.quorum.ids().filter(|it| !attempt.claim.is_written(*it));
+        let unset = nodes.union(unwritten.collect());
+        let until = attempt.t1.after(ttl.as_duration());
+        self.release_other_keys(&attempt.claim, nodes, now);
+        self.submit(unset, &attempt.claim, Command::Repair { until }, None, now);
+    }
+
+    /// Handles the vote of `node` in the acquire round of a lease. If the lease is that of one of several keys, and the
+    /// node may have set another one, releases the other keys and sets the chosen one.
+    pub(super) fn handle_late_vote(&mut self, id: LeaseId, node: NodeId, now: Time) {
+        let Some(lease) = self.leases.get(id).filter(|lease| lease.any_of.is_some()) else {
+            return;
+        };
+        let Some(votes) = self.rounds.get(lease.acquire_round) else { return };
+        if may_lack_chosen_key(votes).contains(node) {
+            let (claim, (t1, ttl)) = (lease.claim().clone(), lease.basis);
+            let (nodes, until) = (NodeSet::from_iter([node]), t1.after(ttl.as_duration()));
+            self.release_other_keys(&claim, nodes, now);
+            self.submit(nodes, &claim, Command::Repair { until }, None, now);
         }
     }
 
-    /// Sets the chosen key of a new lease on the nodes that have not granted it: they may set another key, which the
-    /// client has just released, or no key, because the acquire command was not written to them.
-    pub(super) fn set_chosen_key(&mut self, attempt: &Attempt, ttl: Ttl, now: Time) {
-        let Some(votes) = self.rounds.get(attempt.round) else { return };
-        let all: NodeSet = self.cx.settings.quorum.ids().collect();
-        let (nodes, until) =
-            (all.without(votes.round().granted()), attempt.t1.after(ttl.as_duration()));
-        self.submit(nodes, &attempt.claim, Command::Repair { until }, None, now);
+    /// Releases the keys that `claim` has not chosen on the nodes that have not replied in its acquire `round`. If
+    /// `claim` belongs to no lease yet, also releases them on the other nodes that may have set one.
+    pub(super) fn release_unchosen(
+        &mut self,
+        claim: &Claim,
+        round: RoundId,
+        is_lease: bool,
+        now: Time,
+    ) {
+        let Some(votes) = self.rounds.get(round) else { return };
+        let silent = self.cx.settings.quorum.ids().filter(|node| !votes.has_replied(*node));
+        let others = if is_lease { NodeSet::default() } else { may_lack_chosen_key(votes) };
+        self.release_other_keys(claim, others.union(silent.collect()), now);
+    }
+
+    /// Releases the keys that `claim` has not chosen on `nodes`, if it is the claim to one of several keys.
+    pub(super) fn release_other_keys(&mut self, claim: &Claim, nodes: NodeSet, now: Time) {
+        if nodes.len() > 0
+            && let Some(others) = claim.other_keys()
+        {
+            self.submit(nodes, &Arc::new(others), Command::ReleaseAny, None, now);
+        }
     }
 
     /// Continues an acquire of one of several keys after its attempt was refused, with keys that were not tried yet.
@@ -88,4 +124,14 @@ impl Coordinator {
         let claim = Claim::new(keys.clone(), value, counters, nodes, late_from);
         Arc::new(if candidates.is_some() { claim.of_any_key() } else { claim })
     }
+}
+
+/// Returns the nodes that may have set another key than the chosen one, or none, although they have not refused. A node
+/// whose vote does not count can have set any key.
+fn may_lack_chosen_key(votes: &VoteCounter) -> NodeSet {
+    let quorum = votes.round().quorum();
+    let has_denied = |node| matches!(votes.refusal(node), Some(Answer::Denied(_)));
+    let replied = quorum.ids().filter(|node| votes.has_replied(*node) && !has_denied(*node));
+    let granted = votes.round().granted();
+    votes.without_conflict().union(replied.collect()).without(granted)
 }

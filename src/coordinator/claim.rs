@@ -18,6 +18,23 @@ pub(crate) struct Claim {
     fence: Option<Box<Counters>>,
     /// Whether each node sets at most one of the keys.
     is_any: bool,
+    /// In a claim to any one of several keys: the index of the key that the acquire has chosen, or [`NO_CHOICE`].
+    choice: AtomicU32,
+    /// The claim to any one of several keys, some of which are this claim's keys. Its acquire commands set the keys of
+    /// this claim too, so both claims share its state.
+    origin: Option<Arc<Claim>>,
+    /// Whether the keys are no longer needed. The client then writes no more commands with these keys, except their
+    /// release.
+    is_withdrawn: AtomicBool,
+    is_refused: AtomicBool,
+    state: NodeStates,
+}
+
+const NO_CHOICE: u32 = u32::MAX;
+
+/// What is known about the keys of a claim on each node.
+#[derive(Debug)]
+struct NodeStates {
     /// Nodes to which a command that sets the keys was written. These nodes need a release, unless they refused the
     /// command.
     written: Nodes,
@@ -28,20 +45,29 @@ pub(crate) struct Claim {
     /// Nodes that can still execute an unanswered command, even after the command's TTL has passed. Such a node has
     /// stalled, or its connection broke before the reply.
     in_doubt: Nodes,
-    /// The claim that this claim was [split](Self::split) from. Its acquire commands can set keys of this claim.
-    origin: Option<Arc<Claim>>,
     /// Nodes to which this client wrote the first command only at or after `late_from`.
     late: Nodes,
     late_from: Time,
-    /// Whether the keys are no longer needed. The client then writes no more commands with these keys, except their
-    /// release.
-    is_withdrawn: AtomicBool,
-    is_refused: AtomicBool,
     /// When the last of the keys written so far must have expired, in nanoseconds.
     expiry: AtomicU64,
     /// For each node, the time until which the node must keep the keys that it granted, in nanoseconds. 0 if the node
     /// has granted no command, or has lost the keys.
     kept_until: Box<[AtomicU64]>,
+}
+
+impl NodeStates {
+    fn new(nodes: usize, late_from: Time) -> Self {
+        Self {
+            written: Nodes::default(),
+            denied: Nodes::default(),
+            declined: Nodes::default(),
+            in_doubt: Nodes::default(),
+            late: Nodes::default(),
+            late_from,
+            expiry: AtomicU64::new(0),
+            kept_until: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -75,23 +101,22 @@ impl Claim {
         nodes: usize,
         late_from: Time,
     ) -> Self {
+        let state = NodeStates::new(nodes, late_from);
         Self {
             keys,
             value,
             fence: fence.map(Box::new),
             is_any: false,
-            written: Nodes::default(),
-            denied: Nodes::default(),
-            declined: Nodes::default(),
-            in_doubt: Nodes::default(),
+            choice: AtomicU32::new(NO_CHOICE),
             origin: None,
-            late: Nodes::default(),
-            late_from,
             is_withdrawn: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
-            expiry: AtomicU64::new(0),
-            kept_until: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
+            state,
         }
+    }
+
+    fn state(&self) -> &NodeStates {
+        self.origin.as_ref().map_or(&self.state, |origin| &origin.state)
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -119,45 +144,36 @@ impl Claim {
         self.is_any
     }
 
-    /// Splits the claim of an acquire of any one of several keys: returns the claim to the key at `place`, which the
-    /// nodes in `granted` have set, and the claim to the other keys, if there are any. Returns `None` if there is no
-    /// such key.
-    pub(super) fn split(
-        self: &Arc<Self>,
-        place: usize,
-        granted: NodeSet,
-    ) -> Option<(Self, Option<Self>)> {
+    /// In the claim of an acquire of any one of several keys, chooses the key at `place`, which the nodes in `granted`
+    /// have set. Returns the claim to this key. Returns `None` if there is no such key.
+    pub(super) fn choose(self: &Arc<Self>, place: usize, granted: NodeSet) -> Option<Self> {
         let fence = self.fence().and_then(|fence| fence.of_key(place));
         let chosen = self.part(self.keys.select(&[place])?, fence);
-        let rest: Vec<_> = (0..self.keys.len()).filter(|other| *other != place).collect();
-        let others = self.keys.select(&rest).map(|keys| self.part(keys, None).of_any_key());
-        for node in granted.iter() {
-            let until = self.kept_until[node.index()].load(Relaxed);
-            chosen.kept_until[node.index()].store(until, Relaxed);
-            if let Some(others) = &others {
-                others.denied.insert(node);
-            }
+        self.choice.store(u32::try_from(place).unwrap_or(NO_CHOICE), Relaxed);
+        let kept_until = self.state.kept_until.iter().enumerate();
+        for (_, until) in kept_until.filter(|(node, _)| !granted.contains(NodeId::new(*node))) {
+            until.store(0, Relaxed);
         }
-        Some((chosen, others))
+        Some(chosen)
+    }
+
+    /// Returns the claim to the keys that were not [chosen](Self::choose), if there are any.
+    pub(super) fn other_keys(&self) -> Option<Self> {
+        let origin = self.origin.as_ref()?;
+        let chosen = origin.chosen()?;
+        let others: Vec<_> = (0..origin.keys.len()).filter(|place| *place != chosen).collect();
+        Some(origin.part(origin.keys.select(&others)?, None).of_any_key())
+    }
+
+    fn chosen(&self) -> Option<usize> {
+        let choice = self.choice.load(Relaxed);
+        usize::try_from(choice).ok().filter(|_| choice != NO_CHOICE)
     }
 
     /// Returns a claim to `keys`, which are some of this claim's keys.
     fn part(self: &Arc<Self>, keys: Keys, fence: Option<Counters>) -> Self {
-        let nodes = self.kept_until.len();
-        let part = Self {
-            origin: Some(self.clone()),
-            ..Self::new(keys, self.value.clone(), fence, nodes, self.late_from)
-        };
-        let copied = [
-            (&part.written, &self.written),
-            (&part.denied, &self.denied),
-            (&part.late, &self.late),
-        ];
-        for (to, from) in copied {
-            to.0.store(from.bits(), Relaxed);
-        }
-        part.expiry.store(self.expiry.load(Relaxed), Relaxed);
-        part
+        let origin = Some(self.clone());
+        Self { origin, ..Self::new(keys, self.value.clone(), fence, 0, self.state.late_from) }
     }
 
     /// Cancels all unwritten commands except the release. Called when the keys are no longer needed.
@@ -179,78 +195,85 @@ impl Claim {
     }
 
     pub(super) fn handle_written(&self, node: NodeId, ttl: Ttl, now: Time) {
-        if now >= self.late_from && !self.written.contains(node) {
-            self.late.insert(node);
+        if now >= self.state().late_from && !self.state().written.contains(node) {
+            self.state().late.insert(node);
         }
-        self.denied.remove(node);
-        self.written.insert(node);
+        self.state().denied.remove(node);
+        self.state().written.insert(node);
         // A node's clock may run slower than the client's clock. A margin of 1/64 of the TTL plus 10 ms exceeds any
         // permitted drift.
         let ttl = ttl.as_duration();
         let latest = now.after(ttl + ttl / 64 + Duration::from_millis(10));
-        self.expiry.fetch_max(latest.as_nanos(), Relaxed);
+        self.state().expiry.fetch_max(latest.as_nanos(), Relaxed);
     }
 
     pub(super) fn is_written(&self, node: NodeId) -> bool {
-        self.written.contains(node)
+        self.state().written.contains(node)
     }
 
     /// Returns true if `node` had too little time to reply because of this client, which wrote the first command late
     /// or not at all.
     pub(super) fn is_late(&self, node: NodeId) -> bool {
-        !self.is_written(node) || self.late.contains(node)
+        !self.is_written(node) || self.state().late.contains(node)
     }
 
     /// Records that `node` refused to set the keys. Ignored if the node can still execute an earlier command that sets
     /// the keys.
     pub(super) fn handle_denied(&self, node: NodeId) {
         if !self.is_in_doubt(node) {
-            self.denied.insert(node);
+            self.state().denied.insert(node);
         }
     }
 
     /// Returns true if `node` refused to set the keys and cannot set them later. Such a node needs no release.
     pub(super) fn is_denied(&self, node: NodeId) -> bool {
-        self.denied.contains(node) && !self.is_in_doubt(node)
+        self.state().denied.contains(node) && !self.is_in_doubt(node)
     }
 
     /// Returns true if a node refused to set the keys, because another client competed for them.
     pub(super) fn has_rivals(&self) -> bool {
-        self.denied.bits() != 0
+        self.state().denied.bits() != 0
     }
 
     pub(super) fn handle_declined(&self, node: NodeId) {
-        self.declined.insert(node);
+        self.state().declined.insert(node);
     }
 
     /// Returns true if a node may have replaced an adopted lock's value with this claim's value, or can still do so.
     pub(super) fn may_be_set(&self) -> bool {
-        self.written.bits() & !self.declined.bits() != 0
+        self.state().written.bits() & !self.state().declined.bits() != 0
     }
 
     pub(super) fn handle_in_doubt(&self, node: NodeId) {
-        self.in_doubt.insert(node);
+        self.state().in_doubt.insert(node);
     }
 
     pub(super) fn is_in_doubt(&self, node: NodeId) -> bool {
-        let origin = || self.origin.as_ref().is_some_and(|origin| origin.in_doubt.contains(node));
-        self.in_doubt.contains(node) || origin()
+        self.state().in_doubt.contains(node)
     }
 
     /// Returns the time at which the last of the keys written so far must have expired. Only a command that is [in
     /// doubt](Self::is_in_doubt) can still set a key that expires later.
     pub(super) fn expiry(&self) -> Time {
-        Time::from_nanos(self.expiry.load(Relaxed))
+        Time::from_nanos(self.state().expiry.load(Relaxed))
     }
 
-    pub(super) fn handle_kept(&self, node: NodeId, until: Time) {
-        self.kept_until[node.index()].fetch_max(until.as_nanos(), Relaxed);
+    /// Records that `node` has granted a command, and must keep the keys until `until`. In a claim to any one of several
+    /// keys, `place` is the index of the key that the node has set. If another key is chosen, the grant is ignored.
+    pub(super) fn handle_kept(&self, node: NodeId, place: usize, until: Time) {
+        if self.is_any && self.chosen().is_some_and(|chosen| chosen != place) {
+            return;
+        }
+        self.state().kept_until[node.index()].fetch_max(until.as_nanos(), Relaxed);
     }
 
     /// Records that `node` no longer has the keys. Returns the time until which the node should have kept them, or
-    /// `None` if no grant of the node is recorded.
+    /// `None` if no grant of the node is recorded. Has no effect for keys that were not [chosen](Self::choose).
     pub(super) fn take_kept(&self, node: NodeId) -> Option<Time> {
-        let until = self.kept_until[node.index()].swap(0, Relaxed);
+        if self.is_any && self.origin.is_some() {
+            return None;
+        }
+        let until = self.state().kept_until[node.index()].swap(0, Relaxed);
         (until > 0).then(|| Time::from_nanos(until))
     }
 }
@@ -302,18 +325,18 @@ mod tests {
     }
 
     #[test]
-    fn split_of_a_single_key_leaves_no_other_keys() {
+    fn choice_of_a_single_key_leaves_no_other_keys() {
         let claim = Arc::new(claim().of_any_key());
-        let (chosen, others) = claim.split(0, NodeSet::default()).expect("the first key");
-        assert_eq!((chosen.keys(), others.is_none()), (claim.keys(), true));
-        assert!(claim.split(1, NodeSet::default()).is_none(), "no such key");
+        let chosen = claim.choose(0, NodeSet::default()).expect("the first key");
+        assert_eq!((chosen.keys(), chosen.other_keys().is_none()), (claim.keys(), true));
+        assert!(claim.choose(1, NodeSet::default()).is_none(), "no such key");
     }
 
     #[test]
     fn kept_time_grows_until_the_keys_are_lost() {
         let (claim, node) = (claim(), NodeId::new(2));
-        claim.handle_kept(node, at(9));
-        claim.handle_kept(node, at(5));
+        claim.handle_kept(node, 0, at(9));
+        claim.handle_kept(node, 0, at(5));
         assert_eq!(claim.take_kept(node), Some(at(9)));
         assert_eq!(claim.take_kept(node), None);
     }

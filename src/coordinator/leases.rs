@@ -136,6 +136,8 @@ impl Coordinator {
     /// [`Completion::Released`].
     pub(crate) fn handle_release_claim(&mut self, claim: &Arc<Claim>, now: Time) -> RoundId {
         let call = self.begin_release(now);
+        let all = self.cx.settings.quorum.ids().collect();
+        self.release_other_keys(claim, all, now);
         self.release_claim(claim, None, Some(call), now);
         self.settle(now);
         call
@@ -187,6 +189,7 @@ impl Coordinator {
                 entry.remove();
             }
         }
+        self.release_unchosen(lease.claim(), lease.acquire_round, true, now);
         self.forget_round(Some(lease.acquire_round));
         lease.extensions.iter().for_each(|call| self.end_extension(*call, status));
         let cooling = lease.cooling.clone().filter(|cooling| now < cooling.until);

@@ -262,8 +262,8 @@ impl Node {
     fn record_kept(&self, command: &NodeCommand, answer: &Answer, now: Time, cx: &mut Context) {
         let (claim, node) = (command.claim(), self.id);
         match answer {
-            Answer::Granted(_) => match command.kept_until(cx.settings.drift) {
-                Some(until) => claim.handle_kept(node, until),
+            Answer::Granted(grant) => match command.kept_until(cx.settings.drift) {
+                Some(until) => claim.handle_kept(node, grant.key_index, until),
                 None if command.is_release() => _ = claim.take_kept(node),
                 None => {}
             },

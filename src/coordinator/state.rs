@@ -183,7 +183,7 @@ impl Coordinator {
                 let Some(votes) = self.rounds.get_mut(round) else { return };
                 let outcome = votes.handle_reply(node, answer, at);
                 match votes.owner {
-                    Owner::Acquire(id) => self.handle_acquire_vote(id, outcome, now),
+                    Owner::Acquire(id) => self.handle_acquire_vote(id, node, outcome, now),
                     Owner::Extension { .. } => {
                         self.handle_extension_vote(round, node, outcome, now);
                         self.forget_answered_extension(round);
@@ -196,7 +196,7 @@ impl Coordinator {
                 let Some(votes) = self.rounds.get_mut(round) else { return };
                 votes.handle_not_asked(node);
                 if let Owner::Acquire(id) = votes.owner {
-                    self.handle_acquire_vote(id, None, now);
+                    self.handle_acquire_vote(id, node, None, now);
                 }
             }
             NodeOutput::Changed { node, key } => self.handle_changed(node, key.as_deref(), now),

@@ -155,7 +155,7 @@ fn script_names_match_their_sources() {
         let verb = match name.to_lowercase().as_str() {
             "acquire" => "-- Sets all keys",
             "acquire_fenced" => "-- Sets one key",
-            "acquire_any" => "-- Sets the first free key",
+            "acquire_any" => "-- Sets the first of several keys",
             "extend" => "-- Raises the TTL",
             "release" => "-- Deletes each key",
             "release_any" => "-- Deletes the key",

@@ -1,5 +1,4 @@
--- Sets the first free key of several. Sets no key if one already holds the value, so the script can
--- be repeated.
+-- Sets the first of several keys that is free or already holds the value.
 --   KEYS     lock keys; with counters: lock keys, then their counter keys in the same order
 --   ARGV[1]  value
 --   ARGV[2]  TTL in ms
@@ -11,35 +10,31 @@
 -- expiry), index, value } of the key with the shortest TTL; without the value if it is not a string
 -- or too long. Returns an error without effect if the counter of the chosen key holds no number or
 -- has reached its maximum.
--- After CLIENT CACHING YES, the node pushes the next change of each key.
+-- After CLIENT CACHING YES, the node pushes the next change of each key that was read: if all keys
+-- are held, of every key.
 local MAX = 4200 -- bytes; no lock has a longer value
 local END = 9007199254740992 -- 2^53: doubles above it are not exact
 local count = ARGV[4] and #KEYS / 2 or #KEYS
-local free, set
-local shortest, place, value
+local chosen, is_free, shortest, place, value
 for step = 0, count - 1 do
   local i = (ARGV[3] - 1 + step) % count + 1
   local held = redis.pcall('GET', KEYS[i])
-  if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+  if held == false or held == ARGV[1] then
+    chosen, is_free = i, held == false
+    break
+  elseif type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
     return held
   end
-  if held == false then
-    free = free or i
-  elseif held == ARGV[1] then
-    set = set or i
-  else
-    local left = redis.call('PTTL', KEYS[i])
-    if not place or (left ~= -1 and (shortest == -1 or left < shortest)) then
-      shortest, place, value = left, i, type(held) == 'string' and #held <= MAX and held or nil
-    end
+  local left = redis.call('PTTL', KEYS[i])
+  if not place or (left ~= -1 and (shortest == -1 or left < shortest)) then
+    shortest, place, value = left, i, type(held) == 'string' and #held <= MAX and held or nil
   end
 end
-local chosen = set or free
 if not chosen then
   return { shortest, place, value }
 end
 local function take()
-  if not set then
+  if is_free then
     redis.call('SET', KEYS[chosen], ARGV[1], 'PX', ARGV[2])
     redis.call('GET', KEYS[chosen]) -- the SET ended the subscription to the key
   end

@@ -12,26 +12,27 @@ struct ShortestKey {
     value: Option<Vec<u8>>,
 }
 
-/// State of the candidates. Places start at 1, as in Lua.
-#[derive(Default)]
-struct Candidates {
-    free: Option<usize>,
-    /// The key that already has the caller's value.
-    set: Option<usize>,
-    shortest: Option<ShortestKey>,
+/// The key that the caller gets. Places start at 1, as in Lua.
+enum Choice {
+    Free(usize),
+    /// The key already has the caller's value.
+    Set(usize),
+    /// All keys are held.
+    Nothing(Option<ShortestKey>),
 }
 
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
     let (value, ttl) = (argument(args, 1), argument(args, 2));
     let is_fenced = args.len() > 3;
     let (locks, beside) = keys.split_at(if is_fenced { keys.len() / 2 } else { keys.len() });
-    let Candidates { free, set, shortest } = read_candidates(run, locks, args)?;
-    let Some(chosen) = set.or(free) else {
-        return Ok(refusal(shortest));
+    let (chosen, is_free) = match choose(run, locks, args)? {
+        Choice::Free(place) => (place, true),
+        Choice::Set(place) => (place, false),
+        Choice::Nothing(shortest) => return Ok(refusal(shortest)),
     };
     let write = [b"SET", argument(locks, chosen), value, b"PX", ttl];
     if !is_fenced {
-        take(run, set.is_none(), &write)?;
+        take(run, is_free, &write)?;
         return Ok(index(chosen));
     }
     let beside = argument(beside, chosen);
@@ -40,7 +41,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     if drawn >= END {
         return Ok(Reply::error(AT_END));
     }
-    take(run, set.is_none(), &write)?;
+    take(run, is_free, &write)?;
     let digits = format!("{drawn:.0}");
     let raise = [b"SET", beside, digits.as_bytes(), b"PX", argument(args, 5)];
     run.call("redis.call('SET', counter", &raise)?;
@@ -56,39 +57,30 @@ fn take(run: &mut Run<'_, '_>, is_free: bool, write: &[&[u8]; 5]) -> Result<(), 
     Ok(())
 }
 
-/// Reads all lock keys, beginning with the key that the caller wants to try first.
-fn read_candidates(
-    run: &mut Run<'_, '_>,
-    locks: &[Vec<u8>],
-    args: &[Vec<u8>],
-) -> Result<Candidates, Reply> {
+/// Reads the lock keys up to the first one that the caller gets, beginning with the key that the caller wants to try
+/// first.
+fn choose(run: &mut Run<'_, '_>, locks: &[Vec<u8>], args: &[Vec<u8>]) -> Result<Choice, Reply> {
     let value = argument(args, 1);
-    let mut found = Candidates::default();
+    let mut shortest: Option<ShortestKey> = None;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // An index in KEYS.
     let first = number(argument(args, 3)).unwrap_or_default() as usize;
     for step in 0..locks.len() {
         let place = (first.saturating_sub(1) + step) % locks.len() + 1;
         let key = argument(locks, place);
         let held = match run.held("KEYS[i]", key)? {
-            KeyContent::Missing => {
-                found.free = found.free.or(Some(place));
-                continue;
-            }
-            KeyContent::Value(held) if held == value => {
-                found.set = found.set.or(Some(place));
-                continue;
-            }
+            KeyContent::Missing => return Ok(Choice::Free(place)),
+            KeyContent::Value(held) if held == value => return Ok(Choice::Set(place)),
             KeyContent::Value(held) => Some(held).filter(|held| held.len() <= MAX_VALUE),
             KeyContent::Other => None,
         };
         let left = run.pttl(key)?;
         let is_shorter =
             |known: &ShortestKey| left != -1 && (known.left == -1 || left < known.left);
-        if found.shortest.as_ref().is_none_or(is_shorter) {
-            found.shortest = Some(ShortestKey { left, place, value: held });
+        if shortest.as_ref().is_none_or(is_shorter) {
+            shortest = Some(ShortestKey { left, place, value: held });
         }
     }
-    Ok(found)
+    Ok(Choice::Nothing(shortest))
 }
 
 fn refusal(shortest: Option<ShortestKey>) -> Reply {

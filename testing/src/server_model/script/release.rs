@@ -29,15 +29,16 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     Ok(Reply::Int(outcome))
 }
 
-/// `release_any.lua`: deletes the one key that has the given value.
+/// `release_any.lua`: deletes the keys that have the given value.
 pub(super) fn run_any(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
+    let mut first = 0;
     for (place, key) in (1..).zip(keys) {
         if matches!(run.held("key", key)?, KeyContent::Value(held) if held == argument(args, 1)) {
             run.call("redis.call('DEL', key", &[b"DEL", key])?;
-            return Ok(Reply::Int(place));
+            first = if first == 0 { place } else { first };
         }
     }
-    Ok(Reply::Int(0))
+    Ok(Reply::Int(first))
 }
 
 fn all_hold(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> bool {
