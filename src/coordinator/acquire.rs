@@ -5,7 +5,7 @@ use super::rotation::Rotation;
 use super::slots::{LeaseId, RoundId};
 use crate::observe::{AcquireTag, Report};
 use crate::protocol::{Acquisition, NodeId, Schedule, Time, Ttl};
-use crate::wire::{Command, ConflictDetails, CounterKeys, Key, Keys, Value};
+use crate::wire::{AnyKey, Command, ConflictDetails, CounterKeys, Key, Keys, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,7 +200,7 @@ impl Terms {
         self.any_of.clone().map_or_else(|| self.keys.clone(), Keys::one)
     }
 
-    pub(super) fn command(&self, names_holder: bool, any_from: Option<usize>) -> Command {
+    pub(super) fn command(&self, names_holder: bool, first: Option<usize>) -> Command {
         let ttl = self.ttl;
         if let Some(from) = &self.adopts {
             return Command::Adopt { ttl, from: from.clone() };
@@ -213,7 +213,10 @@ impl Terms {
             None if self.max_hold.is_some() => ConflictDetails::Watch,
             None => ConflictDetails::Nothing,
         };
-        Command::Acquire { ttl, wants, any_from }
+        // An auto-extended lease needs a push when its key changes.
+        let watches = self.max_hold.is_some();
+        let any = first.map(|first| AnyKey { first, watches });
+        Command::Acquire { ttl, wants, any }
     }
 }
 

@@ -52,8 +52,8 @@ impl Coordinator {
         let round = self.rounds.insert(votes);
         self.queues.begin(id, round, claim.keys(), is_continued);
         self.attempts += 1;
-        let any_from = candidates.map(|candidates| candidates.first);
-        let command = terms.command(names_holder, any_from);
+        let first_key = candidates.map(|candidates| candidates.first);
+        let command = terms.command(names_holder, first_key);
         let nodes: NodeSet = self.cx.settings.quorum.ids().collect();
         let nodes = first.map_or(nodes, |first| [first].into_iter().collect());
         self.submit(nodes, &claim, command, Some(round), now);

@@ -24,8 +24,8 @@ pub(crate) struct CommandTarget<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
     /// Sets the keys if none of them exists. Otherwise, the node replies with the details about the conflicting key
-    /// that `wants` selects. With `any_from`, sets only the first free key, beginning with the key at that index.
-    Acquire { ttl: Ttl, wants: ConflictDetails, any_from: Option<usize> },
+    /// that `wants` selects. With `any`, sets only the first free key.
+    Acquire { ttl: Ttl, wants: ConflictDetails, any: Option<AnyKey> },
     /// Takes over a lock: replaces the value `from`, which the lock's holder handed over, with this client's value.
     Adopt { ttl: Ttl, from: Arc<Value> },
     /// Raises the fencing counters to at least `token`, provided that the keys hold this client's value.
@@ -44,6 +44,15 @@ pub(crate) enum Command {
     /// Deletes a key if it still holds a value that was read earlier. The value may belong to any client. The command
     /// is sent once and never retried.
     ForceDelete,
+}
+
+/// How a node chooses the key that it sets for an acquire of any one of several keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnyKey {
+    /// The index of the key that the node tries first. The others follow in order, cyclically.
+    pub(crate) first: usize,
+    /// Whether the command also subscribes to invalidations of the key that the node sets.
+    pub(crate) watches: bool,
 }
 
 /// The value that keeps the keys of a released lock occupied during its cool-down, and the time at which the keys
@@ -139,21 +148,21 @@ impl Command {
         let watches = can.tracks && self.watches();
         let mut writer = Writer::new(self.request_kind(), requests);
         match self {
-            Self::Acquire { any_from: None, wants, .. } if needs_no_script => {
+            Self::Acquire { any: None, wants, .. } if needs_no_script => {
                 set(&mut writer, keys.first(), value, ttl);
                 request_conflict_details(&mut writer, keys.first(), *wants, can.tracks);
             }
             Self::Repair { .. } if needs_no_script => set(&mut writer, keys.first(), value, ttl),
             // `MSETEX` does not subscribe to invalidations. If a key exists, the client sends the acquire again as a
             // script, and then subscribes.
-            Self::Acquire { any_from: None, .. } if is_native && can.sets_all => {
+            Self::Acquire { any: None, .. } if is_native && can.sets_all => {
                 set_all(&mut writer, keys, value, ttl);
             }
-            Self::Acquire { any_from, .. } => {
+            Self::Acquire { any, .. } => {
                 if watches {
-                    watch_before(&mut writer, keys, any_from.is_some());
+                    watch_before(&mut writer, keys, any.is_some());
                 }
-                acquire(&mut writer, form, (keys, value, ttl), *any_from, update);
+                acquire(&mut writer, form, (keys, value, ttl), *any, update);
             }
             Self::Repair { .. } => acquire(&mut writer, form, (keys, value, ttl), None, update),
             Self::Extend { .. } => {
@@ -221,20 +230,20 @@ fn remaining(until: Time, now: Time) -> Ttl {
     Ttl::covering(until.since(now))
 }
 
-/// Appends the script that locks all keys, or one of them: the first free one from the index `any_from` on.
+/// Appends the script that locks all keys, or only the first free one.
 fn acquire(
     writer: &mut Writer<'_>,
     form: Form,
     of: (&Keys, &[u8], u64),
-    any_from: Option<usize>,
+    any: Option<AnyKey>,
     update: Option<CounterUpdate<'_>>,
 ) {
     let (keys, value, ttl) = of;
     let increments =
         |update: &CounterUpdate<'_>| keys.len() == 1 && update.mode == CounterMode::Increment;
-    if let Some(from) = any_from {
+    if let Some(any) = any {
         writer.record_kind(RequestKind::AcquireAny);
-        ACQUIRE_ANY.call_acquire_any(form, of, from, update, writer.requests);
+        ACQUIRE_ANY.call_acquire_any(form, of, any, update, writer.requests);
     } else if let Some(update) = update.filter(increments) {
         let of = (&keys.first()[..], value, ttl);
         ACQUIRE_FENCED.call_acquire_fenced(form, of, update, writer.requests);

@@ -101,7 +101,7 @@ pub(super) fn shown(mut command: Vec<String>) -> String {
 }
 
 fn acquire(ttl: Ttl, wants: ConflictDetails) -> Command {
-    Command::Acquire { ttl, wants, any_from: None }
+    Command::Acquire { ttl, wants, any: None }
 }
 
 fn written(command: &Command, about: &Fixture, form: Form, tracks: bool) -> (Vec<u8>, ReplyShape) {

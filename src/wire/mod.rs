@@ -29,7 +29,7 @@ mod value;
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
 pub(crate) use auxiliary_key::{is_reserved, queue_name};
 pub(crate) use capabilities::{Capabilities, NativeCommand};
-pub(crate) use command::{Command, CommandTarget, ConflictDetails, CoolDown, ask_time};
+pub(crate) use command::{AnyKey, Command, CommandTarget, ConflictDetails, CoolDown, ask_time};
 pub(crate) use conversation::Conversation;
 pub(crate) use counters::{CounterKeys, Counters};
 pub(crate) use facts::Facts;

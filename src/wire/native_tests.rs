@@ -50,7 +50,7 @@ fn multiple_keys_are_set_by_native_command_if_available() {
     let set = "MSETEX 2 a mine b mine NX PX 9000";
     for wants in [ConflictDetails::Nothing, ConflictDetails::Watch, ConflictDetails::WatchAndHolder]
     {
-        let acquire = Command::Acquire { ttl, wants, any_from: None };
+        let acquire = Command::Acquire { ttl, wants, any: None };
         let native = (vec![set.to_owned()], RequestKind::NativeAcquire);
         assert_eq!(lines(&acquire, &Fixture::keys(&["b", "a"]), Form::Native), native);
         for (form, about) in [
@@ -77,7 +77,7 @@ fn long_values_of_many_keys_are_sent_once() {
         let value = Value::of(&vec![b'x'; length]);
         let about = Fixture { value, keys: about.keys.clone(), fence: None };
         let acquire =
-            Command::Acquire { ttl: ms(9_000), wants: ConflictDetails::Nothing, any_from: None };
+            Command::Acquire { ttl: ms(9_000), wants: ConflictDetails::Nothing, any: None };
         let (bytes, acquire) = written_where(&acquire, &about, Form::Native, can);
         let release = Command::Release { cooling: None };
         let (_, release) = written_where(&release, &about, Form::Native, can);
@@ -90,13 +90,16 @@ fn long_values_of_many_keys_are_sent_once() {
 #[test]
 fn one_of_several_keys_is_acquired_by_script() {
     let (ttl, abc) = (ms(9_000), Fixture::keys(&["a", "b", "c"]));
-    let any = |wants| Command::Acquire { ttl, wants, any_from: Some(1) };
-    let script = "EVALSHA acquire_any 3 a b c mine 9000 2";
-    expect(&any(ConflictDetails::Nothing), &abc, true, &[script], (0, 0, 0));
-    let lines = ["CLIENT CACHING YES", script];
-    expect(&any(ConflictDetails::WatchAndHolder), &abc, true, &lines, (1, 0, 0));
+    let any = |wants, watches| {
+        let any = Some(AnyKey { first: 1, watches });
+        Command::Acquire { ttl, wants, any }
+    };
+    let script = "EVALSHA acquire_any 3 a b c mine 9000 2 0";
+    expect(&any(ConflictDetails::Nothing, false), &abc, true, &[script], (0, 0, 0));
+    let lines = ["CLIENT CACHING YES", "EVALSHA acquire_any 3 a b c mine 9000 2 1"];
+    expect(&any(ConflictDetails::WatchAndHolder, true), &abc, true, &lines, (1, 0, 0));
     let script =
-        "EVALSHA acquire_any 4 a b a#quorlock:token:{a} b#quorlock:token:{b} mine 9000 2 7 60000";
+        "EVALSHA acquire_any 4 a b a#quorlock:token:{a} b#quorlock:token:{b} mine 9000 2 0 7 60000";
     let fenced = Fixture::keys(&["a", "b"]).fenced(None);
-    expect(&any(ConflictDetails::Nothing), &fenced, true, &[script], (0, 0, 0));
+    expect(&any(ConflictDetails::Nothing, false), &fenced, true, &[script], (0, 0, 0));
 }

@@ -1,6 +1,7 @@
 //! The Lua scripts and their encoding. A node runs each script atomically. The Lua files document the arguments and the
 //! results.
 
+use super::command::AnyKey;
 use super::counters::CounterUpdate;
 use super::keys::Keys;
 use super::requests::{Arguments, Requests, Words};
@@ -140,12 +141,12 @@ impl Script {
         call.arg(value).number(ttl).end();
     }
 
-    /// Appends a complete call of [`ACQUIRE_ANY`], which tries the key at index `from` first.
+    /// Appends a complete call of [`ACQUIRE_ANY`].
     pub(super) fn call_acquire_any(
         &self,
         form: Form,
         (keys, value, ttl): (&Keys, &[u8], u64),
-        from: usize,
+        any: AnyKey,
         update: Option<CounterUpdate<'_>>,
         requests: &mut Requests,
     ) {
@@ -153,12 +154,12 @@ impl Script {
             Some(_) => (2 * keys.len(), 2),
             None => (keys.len(), 0),
         };
-        let call = self.plain.call(form, 1 + key_count + 3 + counter_arguments, requests);
+        let call = self.plain.call(form, 1 + key_count + 4 + counter_arguments, requests);
         let mut call = call.number(key_count as u64).args(keys.iter());
         if let Some(update) = update {
             call = call.args(update.counters.iter());
         }
-        call = call.arg(value).number(ttl).number(from as u64 + 1);
+        call = call.arg(value).number(ttl).number(any.first as u64 + 1).number(any.watches.into());
         if let Some(update) = update {
             call = call.number(update.minimum).number(update.ttl.as_millis());
         }

@@ -144,7 +144,7 @@ impl Generator {
             pipeline.push(words("CLIENT CACHING YES"));
         }
         let first = 1 + self.rng.below(keys.len());
-        let arguments = (self.value(), self.ttl(), first);
+        let arguments = (self.value(), self.ttl(), first, self.rng.once_in(2));
         let by_source = self.rng.once_in(6);
         let call = self.scripts.acquire_any(by_source, &keys, arguments, counter.as_ref());
         pipeline.push(call);

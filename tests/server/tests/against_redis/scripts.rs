@@ -85,7 +85,7 @@ impl Scripts {
         &self,
         by_source: bool,
         keys: &[String],
-        (value, ttl, first): (String, String, usize),
+        (value, ttl, first, watches): (String, String, usize, bool),
         counter: Option<&CounterArgs>,
     ) -> Words {
         let mut keys = keys.to_vec();
@@ -93,7 +93,7 @@ impl Scripts {
             keys.extend(keys.clone().iter().map(|key| counter_key(key)));
         }
         let mut words = self.acquire_any.call(by_source, &keys, None);
-        words.extend([value, ttl, first.to_string()]);
+        words.extend([value, ttl, first.to_string(), u8::from(watches).to_string()]);
         words.extend(counter.into_iter().flat_map(|it| [it.least.clone(), it.ttl.clone()]));
         words
     }
