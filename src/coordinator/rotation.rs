@@ -77,13 +77,17 @@ impl Rotation {
     pub(super) fn take_candidates(&mut self) -> Candidates {
         let (all, from) = (self.keys.len(), self.next);
         let count = self.untried.min(MAX_CANDIDATES);
+        self.next = (from + count) % all;
+        self.untried = self.untried.saturating_sub(count);
+        let is_continued = std::mem::replace(&mut self.has_begun, true);
+        if count == all {
+            return Candidates { keys: self.keys.clone(), first: from, is_continued };
+        }
         let mut places: Vec<_> = (from..from + count).map(|place| place % all).collect();
         places.sort_unstable();
         let first = places.binary_search(&from).unwrap_or_default();
-        self.next = (from + count) % all;
-        self.untried = self.untried.saturating_sub(count);
         let keys = self.keys.select(&places).unwrap_or_else(|| self.keys.clone());
-        Candidates { keys, first, is_continued: std::mem::replace(&mut self.has_begun, true) }
+        Candidates { keys, first, is_continued }
     }
 }
 

@@ -2,12 +2,14 @@
 
 use super::slots::AcquireId;
 use crate::wire::{Key, Keys};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 #[derive(Default)]
 pub(super) struct Watchers {
-    by_key: HashMap<Key, BTreeSet<AcquireId>>,
-    by_acquire: BTreeMap<AcquireId, BTreeSet<Key>>,
+    /// The acquires that wait for each key, in ascending order.
+    by_key: HashMap<Key, Vec<AcquireId>>,
+    by_acquire: BTreeMap<AcquireId, Vec<Key>>,
 }
 
 impl Watchers {
@@ -15,8 +17,10 @@ impl Watchers {
     pub(super) fn add(&mut self, acquire: AcquireId, keys: &Keys) {
         let own = self.by_acquire.entry(acquire).or_default();
         for key in keys.iter() {
-            if own.insert(key.clone()) {
-                self.by_key.entry(key.clone()).or_default().insert(acquire);
+            let acquires = self.by_key.entry(key.clone()).or_default();
+            if let Err(place) = acquires.binary_search(&acquire) {
+                acquires.insert(place, acquire);
+                own.push(key.clone());
             }
         }
     }
@@ -24,10 +28,10 @@ impl Watchers {
     pub(super) fn remove(&mut self, acquire: AcquireId) {
         let Some(keys) = self.by_acquire.remove(&acquire) else { return };
         for key in keys {
-            if let Some(acquires) = self.by_key.get_mut(&key) {
-                acquires.remove(&acquire);
-                if acquires.is_empty() {
-                    self.by_key.remove(&key);
+            if let Entry::Occupied(mut entry) = self.by_key.entry(key) {
+                entry.get_mut().retain(|other| *other != acquire);
+                if entry.get().is_empty() {
+                    entry.remove();
                 }
             }
         }

@@ -43,8 +43,12 @@ pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
 /// Returns the name of the queue for acquires that need any one of `keys`. It differs from all lock keys and from the
 /// names for other keys.
 pub(crate) fn queue_name(keys: &Keys) -> Key {
-    let with_length = |key: &Key| [&(key.len() as u64).to_le_bytes(), &**key].concat();
-    std::iter::once(MARK.into()).chain(keys.iter().map(with_length)).flatten().collect()
+    let mut name = Vec::from(MARK);
+    for key in keys.iter() {
+        name.extend_from_slice(&(key.len() as u64).to_le_bytes());
+        name.extend_from_slice(key);
+    }
+    name.into()
 }
 
 /// How the braces in a key affect its slot in Redis Cluster.
