@@ -139,6 +139,43 @@ fn key_that_a_hung_node_sets_late_is_released() {
     }
 }
 
+#[test]
+fn key_that_a_slow_node_sets_is_released_with_the_lease() {
+    for seed in 0..20 {
+        let mut world = World::new(3, seed);
+        let a = world.connected();
+        load_scripts(&mut world, a);
+        hold(&mut world, 0..2, ["a", "b"]);
+        let id = world.acquire(a, try_any(&ABC));
+        world.turn();
+        world.delay_commands(2, ms(20));
+        let held = acquired(&mut world, a, id);
+        world.release(&held);
+        world.run_for(ms(40));
+        assert_eq!(ABC.map(|key| world.copies(key)), [2, 2, 0], "seed {seed}");
+    }
+}
+
+/// The nodes' counters differ, so the token must be confirmed. Meanwhile, most nodes stop.
+#[test]
+fn unconfirmed_token_releases_all_keys() {
+    let counters = CounterKeys::for_keys(&keys(&ABC), Ttl::SHORTEST).map(Arc::new).ok();
+    for seed in 0..20 {
+        let mut world = World::new(3, seed);
+        let a = world.connected();
+        hold(&mut world, 0..2, ["a", "b"]);
+        world.put(0, "c#quorlock:token:{c}", "9000000000000000", 50 * SECOND);
+        let id = world.acquire(a, AcquireRequest { counters: counters.clone(), ..try_any(&ABC) });
+        let limit = world.now.after(ms(20));
+        assert!(world.run_until(limit, |world| world.copies("c") >= 2));
+        world.run_for(Duration::from_micros(150));
+        (0..2).for_each(|host| world.set_state(host, HostState::Hung));
+        assert!(world.acquired(a, id).is_err(), "seed {seed}");
+        world.run_for(ms(20));
+        assert_eq!(["a", "b"].map(|key| world.copies(key)), [2, 2], "seed {seed}");
+    }
+}
+
 /// A connection that the server cannot kill breaks before or after the other nodes' votes have decided the key. In the
 /// second case, the release that was already written is lost.
 #[test]

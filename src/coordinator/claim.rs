@@ -333,6 +333,23 @@ mod tests {
     }
 
     #[test]
+    fn only_grants_of_the_chosen_key_count_as_kept() {
+        let keys = [b"a", b"b"].map(|key| key.as_slice().into());
+        let keys = Keys::all(keys.to_vec()).expect("two keys");
+        let any = Arc::new(Claim::new(keys, Value::of(b"v"), None, 3, at(25)).of_any_key());
+        let [first, second, third] = [0, 1, 2].map(NodeId::new);
+        any.handle_kept(first, 0, at(9));
+        any.handle_kept(second, 1, at(9));
+        let chosen = any.choose(1, [second].into_iter().collect()).expect("the second key");
+        let others = chosen.other_keys().expect("the first key");
+        any.handle_kept(first, 0, at(9));
+        any.handle_kept(third, 1, at(9));
+        let kept = |claim: &Claim| [first, second, third].map(|node| claim.take_kept(node));
+        assert_eq!(kept(&others), [None; 3]);
+        assert_eq!(kept(&chosen), [None, Some(at(9)), Some(at(9))]);
+    }
+
+    #[test]
     fn kept_time_grows_until_the_keys_are_lost() {
         let (claim, node) = (claim(), NodeId::new(2));
         claim.handle_kept(node, 0, at(9));
