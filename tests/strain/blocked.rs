@@ -3,7 +3,7 @@
 #[cfg(feature = "rustls-0-23")]
 use crate::secure;
 use crate::{SOON, builder, builder_of, client, current_thread, eventually, ms, multi_thread};
-use kit::{Cluster, Server};
+use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, Builder, Lease, Loss, Redlock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,14 +18,21 @@ async fn acquire_lease(redlock: &Redlock, cluster: &Cluster) -> Lease {
     lease
 }
 
-/// Blocks the only thread of `runtime` for three TTLs. Checks that a lease stays valid during this time, and that
-/// another client cannot acquire the lock.
-fn assert_lease_kept(case: &str, runtime: &Runtime, builder: Builder, cluster: &Cluster) {
+/// Blocks the only thread of `runtime` for three TTLs, during which `proxies` delay the replies. Checks that a lease
+/// stays valid during this time, and that another client cannot acquire the lock.
+fn assert_lease_kept(
+    case: &str,
+    runtime: &Runtime,
+    builder: Builder,
+    (cluster, proxies): (&Cluster, &[Proxy]),
+) {
     // Renewals must not depend on the node timeout: with 1.8 s, replies that are read only at the timeout are
     // too late.
     let builder = builder.ttl(TTL).node_timeout(ms(1_800));
     let redlock = builder.build().expect("good settings");
     let lease = runtime.block_on(acquire_lease(&redlock, cluster));
+    // Without delays, the turn that notices the late task also reads the replies.
+    proxies.iter().for_each(|proxy| proxy.delay(Direction::Replies, ms(300)));
     let rival = thread::scope(|scope| {
         let rival = scope.spawn(|| {
             let rival = client(cluster);
@@ -51,12 +58,17 @@ fn assert_lease_kept(case: &str, runtime: &Runtime, builder: Builder, cluster: &
 fn lease_is_extended_while_its_runtime_is_blocked() {
     let cluster = Cluster::start_with(5, &Server::builder().unix_socket());
     let (one, other) = (current_thread(), multi_thread(1));
-    assert_lease_kept("current_thread", &one, builder(&cluster), &cluster);
-    assert_lease_kept("multi_thread", &other, builder(&cluster), &cluster);
-    let urls = cluster.iter().map(Server::url_unix);
-    assert_lease_kept("Unix sockets", &one, builder_of(urls), &cluster);
-    let pinned = builder(&cluster).runtime(other.handle().clone());
-    assert_lease_kept("pinned", &other, pinned, &cluster);
+    let proxies: Vec<_> = cluster.iter().map(|server| Proxy::start(server.addr())).collect();
+    let kept = |case, runtime, builder| {
+        let proxies: &[Proxy] = if case == "Unix sockets" { &[] } else { &proxies };
+        proxies.iter().for_each(Proxy::heal);
+        assert_lease_kept(case, runtime, builder, (&cluster, proxies));
+    };
+    let delayed = || builder_of(proxies.iter().map(Proxy::url));
+    kept("current_thread", &one, delayed());
+    kept("multi_thread", &other, delayed());
+    kept("Unix sockets", &one, builder_of(cluster.iter().map(Server::url_unix)));
+    kept("pinned", &other, delayed().runtime(other.handle().clone()));
 }
 
 #[cfg(feature = "rustls-0-23")]
@@ -64,7 +76,7 @@ fn lease_is_extended_while_its_runtime_is_blocked() {
 fn lease_on_tls_nodes_is_extended_while_its_runtime_is_blocked() {
     let dir = tempfile::tempdir().expect("a directory");
     let Some((cluster, builder)) = secure::cluster(5, dir.path()) else { return };
-    assert_lease_kept("TLS", &current_thread(), builder, &cluster);
+    assert_lease_kept("TLS", &current_thread(), builder, (&cluster, &[]));
 }
 
 #[test]
