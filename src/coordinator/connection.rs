@@ -84,7 +84,7 @@ impl Connection {
         now.since(self.last_answered) >= READ_BEFORE_WRITE_AGE
     }
 
-    pub(super) fn unanswered_since(&self) -> Option<Time> {
+    fn unanswered_since(&self) -> Option<Time> {
         self.conversation.unanswered().next().map(|pipeline| pipeline.written_at)
     }
 

@@ -3,7 +3,6 @@
 use super::closing::Closing;
 use super::completion::Completion;
 use super::context::ConnectionId;
-use super::node::Node;
 use super::slots::LeaseId;
 use super::state::{Coordinator, is_current, is_lease_current};
 use super::timeout::Timeout;
@@ -160,11 +159,6 @@ impl Coordinator {
         let node = &self.nodes[connection.node];
         let known = node.connection().filter(|known| known.id == connection && known.is_quiet(now));
         known.is_some_and(|known| !known.is_idle() || node.wants_to_write(now))
-    }
-
-    pub(crate) fn expects_reply(&self) -> bool {
-        let mut connections = self.nodes.iter().filter_map(Node::connection);
-        connections.any(|it| !it.is_stalled() && it.unanswered_since().is_some())
     }
 
     /// Returns true if the driver should yield to other tasks before it writes to `connection`, because callers are

@@ -1,6 +1,5 @@
 //! Handles a client's alarm: processes timeouts, and reads and writes the connections in place of a late task.
 
-use super::lateness::LATE_TASK_INTERVAL;
 use super::shared::{Engine, IDLE, State, Thread};
 use crate::protocol::Time;
 use crate::sync::atomic::Ordering;
@@ -44,13 +43,9 @@ impl Engine {
             if late.is_some() {
                 self.is_late.store(true, Ordering::Release);
             }
-            let mut next = check_at.map_or(next, |at| next.min(at));
+            let next = check_at.map_or(next, |at| next.min(at));
             let is_late = self.is_task_late(state, now);
             self.has_late_task.store(is_late, Ordering::SeqCst);
-            // While its threads are blocked, the runtime does not notice replies.
-            if is_late && state.coordinator.expects_reply() {
-                next = next.min(now.after(LATE_TASK_INTERVAL));
-            }
             ((!state.coordinator.is_closed()).then_some(next), late)
         })?;
         if let Some(late) = late {

@@ -7,9 +7,6 @@ use std::time::Duration;
 /// Time within which a runtime must run a task that was woken. After this time, the task is late.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// Interval at which the alarm polls the connections in place of a late task, while a node's reply is expected.
-pub(super) const LATE_TASK_INTERVAL: Duration = Duration::from_millis(5);
-
 /// Minimum time between two replacements of the client's task.
 const PAUSE: Duration = Duration::from_millis(500);
 

@@ -26,13 +26,14 @@ fn assert_lease_kept(
     builder: Builder,
     (cluster, proxies): (&Cluster, &[Proxy]),
 ) {
-    // Renewals must not depend on the node timeout: with 1.8 s, replies that are read only at the timeout are
-    // too late.
+    // With 1.8 s, replies that are read only at the node timeout are too late.
     let builder = builder.ttl(TTL).node_timeout(ms(1_800));
     let redlock = builder.build().expect("good settings");
     let lease = runtime.block_on(acquire_lease(&redlock, cluster));
-    // Without delays, the turn that notices the late task also reads the replies.
-    proxies.iter().for_each(|proxy| proxy.delay(Direction::Replies, ms(300)));
+    // The delayed replies arrive after the turn that notices the late task.
+    for proxy in proxies {
+        proxy.delay(Direction::Replies, ms(300));
+    }
     let rival = thread::scope(|scope| {
         let rival = scope.spawn(|| {
             let rival = client(cluster);
