@@ -64,6 +64,46 @@ fn waiters_of_a_process_take_turns_in_order() {
     world.assert_idle();
 }
 
+/// Each of four processes has four callers, which hold one of four keys for 10 ms, again and again.
+#[test]
+fn competing_processes_get_similar_numbers_of_turns() {
+    let names = ["a", "b", "c", "d"];
+    let mut world = World::new(3, 15);
+    world.jitter = world.delay;
+    let processes = [(); 4].map(|()| world.connected());
+    let (mut waiting, mut held) = (Vec::new(), Vec::new());
+    let mut turns = [0; 4];
+    for (place, process) in processes.iter().cycle().take(16).enumerate() {
+        let id = world.acquire(*process, wait_for_any(&world, &names));
+        waiting.push((place % 4, id, world.now));
+    }
+    let (end, mut longest) = (world.now.after(5 * SECOND), Duration::ZERO);
+    while world.now < end {
+        world.run_for(ms(1));
+        for (place, id, since) in std::mem::take(&mut waiting) {
+            match world.take_acquired(processes[place], id) {
+                Some(result) => {
+                    held.push((place, result.expect("acquired"), world.now));
+                    turns[place] += 1;
+                    longest = longest.max(world.now.since(since));
+                }
+                None => waiting.push((place, id, since)),
+            }
+        }
+        let now = world.now;
+        for (place, lease, _) in held.extract_if(.., |(_, _, since)| now.since(*since) >= ms(10)) {
+            world.release(&lease);
+            let id = world.acquire(processes[place], wait_for_any(&world, &names));
+            waiting.push((place, id, now));
+        }
+    }
+    println!("{turns:?}, longest wait {longest:?}");
+    let all: usize = turns.iter().sum();
+    assert!(all > 1_400, "{all} turns of at most 2,000");
+    assert!(turns.iter().all(|turns| 8 * turns > all), "{turns:?}");
+    assert!(longest < ms(400), "{longest:?}");
+}
+
 #[test]
 fn plain_release_wakes_a_waiter_for_any_key() {
     let mut world = World::new(3, 6);

@@ -2,7 +2,7 @@
 
 use super::slots::{AcquireId, Acquires, RoundId, Rounds, SlotMap, Slots};
 use super::votes::VoteCounter;
-use crate::protocol::{ClientId, Contention, NodeId, NodeSet, Time, Turns, Waiting};
+use crate::protocol::{Contention, NodeId, NodeSet, Time, Turns, Waiting};
 use crate::wire::{Key, Keys};
 use std::collections::hash_map::OccupiedEntry;
 use std::collections::{BTreeMap, VecDeque};
@@ -59,9 +59,14 @@ impl Waiter {
         votes.get(self.votes?)
     }
 
-    /// Returns the client that holds the lock, if it is known. `None` if several locks would do.
-    pub(super) fn holder(&self, votes: &Votes) -> Option<ClientId> {
-        self.last_votes(votes).filter(|_| self.any.is_none())?.holder()
+    /// Records which client has caused the refusal of the last attempt, if it is known.
+    pub(super) fn handle_holder(&mut self, votes: &Votes) {
+        let holder = self.last_votes(votes).and_then(VoteCounter::holder);
+        if self.any.is_some() {
+            self.waiting.handle_one_of_several_holders(holder);
+        } else {
+            self.waiting.handle_holder(holder);
+        }
     }
 
     /// Returns the key that conflicts on the most nodes, for an acquire that needs all its keys.

@@ -201,8 +201,7 @@ impl VoteCounter {
         self.not_asked.insert(node);
     }
 
-    /// Returns the nodes without a known conflict: the nodes that granted the attempt, and the nodes that were not
-    /// asked.
+    /// Returns the nodes without a known conflict: those that granted the attempt, and those that were not asked.
     pub(super) fn without_conflict(&self) -> NodeSet {
         self.round.granted().union(self.not_asked)
     }
@@ -249,12 +248,15 @@ impl VoteCounter {
         }
     }
 
-    /// Returns the client that holds the lock, if all nodes that report a holder report the same client.
+    /// Returns the client that holds the lock, if all nodes that report a holder report the same client. For an acquire
+    /// of any one of several keys, returns the client that most of these nodes report.
     pub(super) fn holder(&self) -> Option<ClientId> {
         let conflicts = self.replies.iter().flatten().filter_map(Reply::conflict);
-        let mut holders = conflicts.filter_map(|conflict| Some(conflict.value.as_ref()?.client()));
-        let holder = holders.next()??;
-        holders.all(|other| other == Some(holder)).then_some(holder)
+        let holders: Vec<_> =
+            conflicts.filter_map(|it| Some(it.value.as_ref()?.client())).collect();
+        let count = |holder| holders.iter().filter(|other| **other == holder).count();
+        let holder = holders.iter().copied().max_by_key(|holder| count(*holder))?;
+        holder.filter(|_| self.set_keys.is_some() || count(holder) == holders.len())
     }
 
     /// Considers the nodes whose grants did not count in this round. Returns the earliest time at which the vote of one
@@ -281,8 +283,7 @@ impl VoteCounter {
         ids.filter_map(|node| Some((node, self.reply(node)?.conflict()?.key_index))).collect()
     }
 
-    /// Returns the index of the conflicting key that the largest number of nodes reported. In a tie, returns the key
-    /// reported by the node with the lowest index.
+    /// Returns the index of the conflicting key that most nodes reported. In a tie, the first node decides.
     pub(super) fn main_conflict(&self) -> Option<usize> {
         let places: Vec<_> = self.conflicts().into_iter().map(|(_, place)| place).collect();
         let count = |place: &usize| places.iter().filter(|other| *other == place).count();

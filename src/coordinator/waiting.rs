@@ -208,9 +208,8 @@ impl WaitQueues {
             self.enter(acquire, &key, now);
         }
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
-        let holder = waiter.holder(votes);
+        waiter.handle_holder(votes);
         let free = FreeNodes { nodes: waiter.free(votes), ..FreeNodes::default() };
-        waiter.waiting.handle_holder(holder);
         waiter.waiting.handle_refusal(free, self.quorum, now, random);
         let (is_set, refused) = (waiter.is_set(), waiter.last_votes(votes).cloned().map(Arc::new));
         let queue = waiter.queue.as_ref().map(|(key, _)| key.clone());
@@ -238,9 +237,8 @@ impl WaitQueues {
         random: u64,
     ) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
-        let holder = waiter.holder(votes);
+        waiter.handle_holder(votes);
         waiter.votes = None;
-        waiter.waiting.handle_holder(holder);
         waiter.waiting.handle_single_refusal(node, self.quorum, now, random);
     }
 

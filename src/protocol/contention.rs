@@ -19,6 +19,10 @@
 //! Some lost races do not lengthen the rests. One is a race lost to one of a few known clients. Another is a race lost
 //! to the client that already held the lock, because that client has passed the lock on in its own queue. Longer rests
 //! would only give the other clients more turns.
+//!
+//! A client that needs any one of several locks sees one of several holders. Such a holder can be the same for two
+//! attempts although the locks were free in between, so a race lost to it can lengthen the rests. If many clients
+//! compete, no client delays its reaction, because a lock would then stay free although clients wait.
 
 use super::retry::random_between;
 use std::time::Duration;
@@ -92,6 +96,8 @@ pub(crate) struct Contention {
     /// The client that nodes most recently reported as the holder. Reset to `None` when this client acquires the lock.
     last: Option<ClientId>,
     holder: Holder,
+    /// Whether the last refused attempt needed any one of several locks.
+    has_several_holders: bool,
 }
 
 impl Contention {
@@ -102,11 +108,23 @@ impl Contention {
     /// Records that an attempt was refused. `holder` is the client that holds the lock, or `None` if no node reported
     /// it.
     pub(crate) fn handle_holder(&mut self, holder: Option<ClientId>) {
+        self.has_several_holders = false;
+        self.record_holder(holder);
+    }
+
+    /// Records that an attempt for any one of several locks was refused. `holder` is one of the clients that hold the
+    /// locks, or `None` if no node reported one.
+    pub(crate) fn handle_one_of_several_holders(&mut self, holder: Option<ClientId>) {
+        self.has_several_holders = true;
+        self.record_holder(holder);
+    }
+
+    fn record_holder(&mut self, holder: Option<ClientId>) {
         self.holder = Holder::Unknown;
         let Some(client) = holder else { return };
         let is_few = self.rivals() <= MAX_ORDERED_RIVALS;
         let is_same = self.last.replace(client) == Some(client);
-        if is_same {
+        if is_same && !self.has_several_holders {
             self.holder = Holder::Same;
         } else if is_few && self.turns.contains(&holder) {
             self.holder = Holder::Known;
@@ -149,8 +167,11 @@ impl Contention {
     /// Returns how long this client waits after a push before it tries to acquire the lock. The longer ago its last
     /// turn is, the shorter the delay.
     pub(crate) fn reaction(&self) -> Duration {
-        let since = self.since.unwrap_or(usize::MAX);
-        steps(self.rivals().min(MAX_ORDERED_RIVALS).saturating_sub(since))
+        let (rivals, since) = (self.rivals(), self.since.unwrap_or(usize::MAX));
+        if self.has_several_holders && rivals > MAX_ORDERED_RIVALS {
+            return Duration::ZERO;
+        }
+        steps(rivals.min(MAX_ORDERED_RIVALS).saturating_sub(since))
     }
 
     /// Returns how long this client waits after its own release before it tries again, so that other clients go first.
@@ -229,6 +250,29 @@ mod tests {
         contention.handle_win();
         contention.handle_holder(Some(ClientId(19)));
         assert!(contention.handle_lost_race(), "a new turn of that client");
+    }
+
+    #[test]
+    fn race_lost_to_one_of_several_unchanged_holders_counts() {
+        let mut contention = after_lost_races(20);
+        contention.handle_one_of_several_holders(Some(ClientId(19)));
+        assert!(contention.handle_lost_race() && contention.rests_after_refusal());
+        for number in [0, 1, 0, 1].into_iter().cycle().take(TURNS + 8) {
+            contention.handle_one_of_several_holders(Some(ClientId(number)));
+        }
+        contention.handle_one_of_several_holders(Some(ClientId(1)));
+        assert!(!contention.handle_lost_race(), "one of a few known clients");
+    }
+
+    #[test]
+    fn reaction_is_delayed_only_if_few_clients_hold_several_locks() {
+        for (rivals, expected) in [(4, 3 * STEP), (8, 7 * STEP), (9, Duration::ZERO)] {
+            let mut contention = Contention::default();
+            (0..rivals).for_each(|number| contention.handle_holder(Some(ClientId(number))));
+            contention.handle_win();
+            contention.handle_one_of_several_holders(Some(ClientId(0)));
+            assert_eq!(contention.reaction(), expected, "{rivals} rivals");
+        }
     }
 
     #[test]

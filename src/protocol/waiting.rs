@@ -145,6 +145,12 @@ impl Waiting {
         self.contention.handle_holder(holder);
     }
 
+    /// Records one of the clients that hold the locks, for an acquire of any one of several. Used like
+    /// [`handle_holder`](Self::handle_holder).
+    pub(crate) fn handle_one_of_several_holders(&mut self, holder: Option<ClientId>) {
+        self.contention.handle_one_of_several_holders(holder);
+    }
+
     /// Handles a refused attempt. If a quorum has become free since the attempt began, schedules another attempt.
     /// `free` is used as in [`next_useful_try`](Self::next_useful_try). `random` must be uniformly distributed.
     pub(crate) fn handle_refusal(
