@@ -10,6 +10,7 @@
 //! | [`Acquire`] | Future that acquires a lock. Its methods set the options of this acquire. |
 //! | [`Lease`] | A lock that this client holds. Dropping the lease releases the lock in the background. |
 //! | [`LeaseRef`] | View of a lease for other tasks, with most of the lease's methods. |
+//! | [`Semaphore`] | Limit on the number of holders. Each holder has one permit. |
 //! | [`FencingToken`] | Number that increases with each holder of a lock. Resources use it to reject stale writers. |
 //! | [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`UsingError`] | Error types, one for each operation. |
 //! | [`Report`], [`NodeReport`] | The nodes' replies to one request. Errors and leases contain a report. |
@@ -144,7 +145,8 @@ mod wire;
 
 pub use check::{ClockOffset, Finding, NodeCheck, Severity};
 pub use client::{Acquire, Builder, Config, HeldLease, LockState, NodeInfo, NodeStatus};
-pub use client::{Redlock, RestartGuard, Status, TryUsingError, UsingError};
+pub use client::{Redlock, RestartGuard, Semaphore, SemaphoreStatus, Status};
+pub use client::{TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};

@@ -41,9 +41,11 @@ mod acquire;
 mod error;
 mod lease;
 mod redlock;
+mod semaphore;
 mod waiting;
 
 pub use acquire::Acquire;
 pub use error::{Error, InsideRuntime};
 pub use lease::Lease;
 pub use redlock::Redlock;
+pub use semaphore::Semaphore;

@@ -3,6 +3,7 @@
 use super::acquire::Acquire;
 use super::error::{Error, InsideRuntime, flatten_result};
 use super::lease::Lease;
+use super::semaphore::Semaphore;
 use super::waiting::{CloseOnDrop, begin, wait};
 use crate::check::NodeCheck;
 use crate::client::{Builder, HeldLease, NodeInfo, Status, TryUsingError, UsingError};
@@ -88,6 +89,19 @@ impl Redlock {
         I::Item: AsRef<[u8]>,
     {
         self.wrap(self.inner.acquire_any(resources))
+    }
+
+    /// Returns the semaphore `name`; see [`Redlock::semaphore`](crate::Redlock::semaphore).
+    ///
+    /// # Errors
+    /// Returns a [`ConfigError`] if the number of permits is not between 1 and 1000, or if the name
+    /// is not valid.
+    pub fn semaphore(
+        &self,
+        name: impl AsRef<[u8]>,
+        permits: usize,
+    ) -> Result<Semaphore, ConfigError> {
+        Ok(Semaphore::new(self.inner.semaphore(name, permits)?, self.client.clone()))
     }
 
     /// Returns an [`Acquire`] that takes over the lock on `resource` from the lease with the value

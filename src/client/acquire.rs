@@ -3,6 +3,7 @@
 use super::inner::Inner;
 use super::lock_options::LockOptions;
 use super::observed::AcquireEvents;
+use super::semaphore::Permits;
 use super::settings::check_value;
 use crate::coordinator::AcquireRequest;
 use crate::error::{AcquireError, ConfigError};
@@ -39,6 +40,7 @@ enum Target {
     One(Key),
     All(Vec<Key>),
     Any(Vec<Key>),
+    Permit(Arc<Permits>),
     /// A lock to adopt: the resource, and the value of the lease that holds the lock.
     HandedOver(Key, Arc<Value>),
 }
@@ -69,6 +71,10 @@ impl Acquire {
     {
         let resources = resources.into_iter().map(|resource| resource.as_ref().into());
         Self::new(client, Target::Any(resources.collect()))
+    }
+
+    pub(crate) fn permit(client: Arc<Inner>, permits: Arc<Permits>) -> Self {
+        Self::new(client, Target::Permit(permits))
     }
 
     pub(crate) fn handed_over(client: Arc<Inner>, resource: &[u8], value: &str) -> Self {
@@ -127,15 +133,21 @@ impl Acquire {
                 (Keys::one(key), Some(value))
             }
             Target::All(resources) | Target::Any(resources) => (settings.keys(resources)?, None),
+            Target::Permit(permits) => (permits.keys.clone(), None),
         };
-        let needs_one = matches!(self.target, Target::Any(_)) && keys.len() > 1;
-        let any_of = needs_one.then(|| queue_name(&keys));
+        let any_of = match &self.target {
+            Target::Any(_) if keys.len() > 1 => Some(queue_name(&keys)),
+            Target::Permit(permits) => permits.queue.clone(),
+            _ => None,
+        };
+        let permits = matches!(self.target, Target::Permit(_)).then(|| keys.len());
         let options = &self.options;
         let ttl = options.check(&settings.limits)?;
         let counters = options.is_fenced.then(|| settings.counters(&keys)).transpose()?;
         Ok(AcquireRequest {
             keys,
             any_of,
+            permits,
             ttl,
             metadata: options.metadata.clone(),
             schedule: if adopts.is_some() { RetryPolicy::none() } else { options.retry.clone() }
@@ -360,6 +372,10 @@ impl fmt::Debug for Target {
                 .debug_list()
                 .entries(resources.iter().map(|one| String::from_utf8_lossy(one)))
                 .finish(),
+            Self::Permit(permits) => {
+                let (first, count) = (permits.keys.first(), permits.keys.len());
+                write!(f, "{:?} or another of {count} permits", String::from_utf8_lossy(first))
+            }
         }
     }
 }

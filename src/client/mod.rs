@@ -18,6 +18,8 @@ mod node_info;
 mod observed;
 mod redlock;
 mod restart_guard;
+mod semaphore;
+mod semaphore_status;
 mod settings;
 mod status;
 #[cfg(feature = "serde")]
@@ -37,6 +39,8 @@ pub use leases::HeldLease;
 pub use node_info::NodeInfo;
 pub use redlock::Redlock;
 pub use restart_guard::RestartGuard;
+pub use semaphore::Semaphore;
+pub use semaphore_status::SemaphoreStatus;
 pub use status::{LockState, NodeStatus, Status};
 pub use using::{TryUsingError, UsingError};
 #[cfg(feature = "blocking")]

@@ -6,7 +6,8 @@ use crate::error::ConfigError;
 use crate::lease::{Limits, to_ttl};
 use crate::observe::escape_name;
 use crate::protocol::{Drift, Ttl};
-use crate::wire::{CounterKeys, Key, Keys, MAX_VALUE, Value, is_reserved};
+use crate::wire::{CounterKeys, Key, Keys, MAX_VALUE, Value, is_reserved, permit_key};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,17 +81,22 @@ impl Settings {
     /// are too many or too long.
     pub(crate) fn keys(&self, resources: &[Key]) -> Result<Keys, ConfigError> {
         let keys = resources.iter().map(|resource| self.key(resource.clone()));
-        let keys = Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?;
-        let (given, most) = (keys.len(), MAX_RESOURCES);
-        if given > most {
-            return Err(ConfigError::TooManyResources { given, most });
+        check_keys(Keys::all(keys.collect::<Result<_, _>>()?))
+    }
+
+    /// Returns the keys of some permits of the semaphore `name`. The range must end with the number of permits.
+    pub(super) fn permit_keys(
+        &self,
+        name: &[u8],
+        permits: Range<usize>,
+    ) -> Result<Keys, ConfigError> {
+        if permits.end == 0 || permits.end > MAX_RESOURCES {
+            return Err(ConfigError::BadPermits { permits: permits.end, most: MAX_RESOURCES });
         }
-        let length = keys.iter().map(|key| key.len()).sum();
-        if length > MAX_KEYS {
-            let (resources, most) = (given, MAX_KEYS);
-            return Err(ConfigError::LongResources { resources, length, most });
-        }
-        Ok(keys)
+        let key = self.key(name)?;
+        let keys = permits.map(|permit| permit_key(&key, permit)).collect::<Option<Vec<_>>>();
+        let keys = keys.ok_or_else(|| ConfigError::BadSemaphore { name: escape_name(name) })?;
+        check_keys(Keys::all(keys))
     }
 
     pub(crate) fn counters(&self, keys: &Keys) -> Result<Arc<CounterKeys>, ConfigError> {
@@ -100,6 +106,21 @@ impl Settings {
             ConfigError::NoCounter { resource: escape_name(resource) }
         })
     }
+}
+
+/// Checks the number and the length of the keys of one lease.
+fn check_keys(keys: Option<Keys>) -> Result<Keys, ConfigError> {
+    let keys = keys.ok_or(ConfigError::NoResources)?;
+    let (given, most) = (keys.len(), MAX_RESOURCES);
+    if given > most {
+        return Err(ConfigError::TooManyResources { given, most });
+    }
+    let length = keys.iter().map(|key| key.len()).sum();
+    if length > MAX_KEYS {
+        let (resources, most) = (given, MAX_KEYS);
+        return Err(ConfigError::LongResources { resources, length, most });
+    }
+    Ok(keys)
 }
 
 /// The maximum number of resources of one lease. While a script locks the resources, the node processes no other

@@ -14,6 +14,8 @@ pub(crate) struct AcquireRequest {
     /// If the acquire needs only one of the keys: the name of the queue in which it waits. Acquires of the same keys
     /// share a queue. `None` if the acquire needs all keys.
     pub(crate) any_of: Option<Key>,
+    /// The number of permits of the semaphore, if the keys are those of its permits.
+    pub(crate) permits: Option<usize>,
     pub(crate) ttl: Ttl,
     pub(crate) metadata: Option<Arc<str>>,
     /// The value of an existing lock that the acquire adopts (takes over). `None` to acquire a free lock.
@@ -42,6 +44,7 @@ impl AcquireRequest {
         Self {
             keys,
             any_of: None,
+            permits: None,
             ttl,
             metadata: None,
             adopts: None,
@@ -79,6 +82,7 @@ pub(super) struct Acquire {
 pub(super) struct Terms {
     pub(super) keys: Keys,
     pub(super) any_of: Option<Key>,
+    pub(super) permits: Option<usize>,
     pub(super) ttl: Ttl,
     pub(super) metadata: Option<Arc<str>>,
     pub(super) adopts: Option<Arc<Value>>,
@@ -155,6 +159,7 @@ impl Acquire {
             terms: Terms {
                 keys: request.keys,
                 any_of: request.any_of,
+                permits: request.permits,
                 ttl: request.ttl,
                 metadata: request.metadata,
                 adopts: request.adopts,

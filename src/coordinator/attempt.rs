@@ -118,6 +118,7 @@ impl Coordinator {
             }
             return Step::Continue;
         }
+        self.compare_permits(id);
         self.evaluate(id, connected, now)
     }
 

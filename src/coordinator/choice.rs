@@ -12,7 +12,7 @@ use super::state::Coordinator;
 use super::votes::VoteCounter;
 use crate::observe::event::AttemptOutcome;
 use crate::protocol::{NodeId, NodeSet, Time, Ttl, hint};
-use crate::wire::{Answer, Command, Counters, Value};
+use crate::wire::{Answer, Command, Counters, Holding, Value};
 use std::sync::Arc;
 
 impl Coordinator {
@@ -113,7 +113,8 @@ impl Coordinator {
             Some(candidates) => (&candidates.keys, 1),
             None => (&terms.keys, terms.keys.len()),
         };
-        let value = Value::of_lease(uuid, settings.client, locked, metadata);
+        let holding = terms.permits.map_or(Holding::Keys(locked), |of| Holding::Permit { of });
+        let value = Value::of_lease(uuid, settings.client, holding, metadata);
         let hint = || hint(self.highest_number, self.wall_us(now));
         let counters = terms.counters.as_ref().and_then(|counters| match candidates {
             Some(_) => counters.of_some(&terms.keys, keys).map(Arc::new),

@@ -26,6 +26,7 @@ mod local_release;
 mod node;
 mod nodes;
 mod owner;
+mod permits;
 mod pushes;
 mod queue;
 mod replies;

@@ -3,7 +3,7 @@
 use super::slots::{AcquireId, Acquires, RoundId, Rounds, SlotMap, Slots};
 use super::votes::VoteCounter;
 use crate::protocol::{Contention, NodeId, NodeSet, Time, Turns, Waiting};
-use crate::wire::{Key, Keys};
+use crate::wire::{Key, Keys, Value};
 use std::collections::hash_map::OccupiedEntry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -59,13 +59,18 @@ impl Waiter {
         votes.get(self.votes?)
     }
 
-    /// Records which client has caused the refusal of the last attempt, if it is known.
+    /// Records which client has caused the refusal of the last attempt: the client that all nodes report. An acquire
+    /// that needs only one of its keys records the client that most nodes report.
     pub(super) fn handle_holder(&mut self, votes: &Votes) {
-        let holder = self.last_votes(votes).and_then(VoteCounter::holder);
+        let holders = self.last_votes(votes).into_iter().flat_map(VoteCounter::holders);
+        let clients: Vec<_> = holders.map(Value::client).collect();
+        let count = |client| clients.iter().filter(|other| **other == client).count();
+        let client = clients.iter().copied().max_by_key(|client| count(*client)).flatten();
         if self.any.is_some() {
-            self.waiting.handle_one_of_several_holders(holder);
+            self.waiting.handle_one_of_several_holders(client);
         } else {
-            self.waiting.handle_holder(holder);
+            let is_sole = count(client) == clients.len();
+            self.waiting.handle_holder(client.filter(|_| is_sole));
         }
     }
 

@@ -19,7 +19,7 @@ use crate::observe::event::LockInfo;
 use crate::protocol::{ClockSteps, NodeClock, NodeId, NodeSet, Time};
 use crate::random::Random;
 use crate::wire::Key;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// The state machine of one client: decides which commands to send, and whether acquires, extensions and releases
 /// succeed.
@@ -72,6 +72,8 @@ pub(crate) struct Coordinator {
     /// Whether [`is_warm`](Self::is_warm) has returned true. Never reset.
     pub(super) is_warm: bool,
     pub(super) awaits_ready: bool,
+    /// The semaphores whose number of permits was found to differ, each by the key of a permit.
+    pub(super) compared: BTreeSet<Key>,
     pub(super) closing: Closing,
 }
 
@@ -101,6 +103,7 @@ impl Coordinator {
             wall_clock: (Time::default(), 0),
             is_warm: false,
             awaits_ready: false,
+            compared: BTreeSet::new(),
             closing: Closing::Open,
         }
     }

@@ -3,8 +3,8 @@
 pub(super) use super::owner::{Cause, Owner};
 use super::set_keys::{KeyGrant, SetKeys};
 use crate::observe::{Holder, NodeReport, NodeVote, Report};
-use crate::protocol::{ClientId, NodeId, NodeSet, Outcome, Round, Time, Vote};
-use crate::wire::{Answer, Conflict, Grant, NodeFailure, RemainingTtl};
+use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
+use crate::wire::{Answer, Conflict, Grant, NodeFailure, RemainingTtl, Value};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -248,15 +248,9 @@ impl VoteCounter {
         }
     }
 
-    /// Returns the client that holds the lock, if all nodes that report a holder report the same client. For an acquire
-    /// of any one of several keys, returns the client that most of these nodes report.
-    pub(super) fn holder(&self) -> Option<ClientId> {
-        let conflicts = self.replies.iter().flatten().filter_map(Reply::conflict);
-        let holders: Vec<_> =
-            conflicts.filter_map(|it| Some(it.value.as_ref()?.client())).collect();
-        let count = |holder| holders.iter().filter(|other| **other == holder).count();
-        let holder = holders.iter().copied().max_by_key(|holder| count(*holder))?;
-        holder.filter(|_| self.set_keys.is_some() || count(holder) == holders.len())
+    /// Returns the value of each conflicting key that a node reported.
+    pub(super) fn holders(&self) -> impl Iterator<Item = &Value> {
+        self.replies.iter().flatten().filter_map(|reply| reply.conflict()?.value.as_ref())
     }
 
     /// Considers the nodes whose grants did not count in this round. Returns the earliest time at which the vote of one

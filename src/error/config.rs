@@ -245,6 +245,25 @@ pub enum ConfigError {
         /// Name of the resource, escaped, and truncated if it is long.
         resource: String,
     },
+    /// The number of permits of a [semaphore](crate::Redlock::semaphore) is zero, or larger than the maximum.
+    #[error("{permits} permits given: a semaphore has 1 to {most} permits")]
+    BadPermits {
+        /// Number of permits given.
+        permits: usize,
+        /// Maximum number of permits.
+        most: usize,
+    },
+    /// The name of a [semaphore](crate::Redlock::semaphore) is empty, or its braces form no hash tag. The keys of its
+    /// permits could therefore not be in the same slot of a cluster.
+    #[error(
+        "no permits for the semaphore \"{name}\": its key is empty, or has braces that form no hash \
+         tag, so its permits cannot be in the same cluster slot; remove the braces, or start with a \
+         hash tag, such as {{user:7}}/downloads"
+    )]
+    BadSemaphore {
+        /// Name of the semaphore, escaped, and truncated if it is long.
+        name: String,
+    },
     /// The name of an environment variable has the prefix, but matches no setting. Returned by
     /// [`Config::from_env`](crate::Config::from_env) and [`Config::with_env`](crate::Config::with_env).
     #[error("unknown environment variable {name}: unset it, or use one of {known}")]

@@ -86,6 +86,12 @@ impl Holder {
         self.value.metadata()
     }
 
+    /// Returns the number of permits that the holder's [semaphore](crate::Semaphore) has. Returns `None` if the lock is
+    /// not a permit of a semaphore.
+    pub fn permits(&self) -> Option<usize> {
+        self.value.permits()
+    }
+
     /// Returns true if the key still exists although no lease holds the lock. This is the case if the lease was
     /// released with a [cool-down](crate::Lease::release_after), or before its [`at_least`](crate::Acquire::at_least)
     /// time had passed.

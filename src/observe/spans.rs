@@ -252,6 +252,13 @@ impl Spans {
                     warn!(target: "quorlock", "{resources} was lost after {held_for}: {reason}{more}");
                 }
             }
+            Event::PermitsDiffer { lock: LockInfo { resources, .. }, permits, other_permits } => {
+                warn!(
+                    target: "quorlock",
+                    "this client uses {permits} permits ({resources}), another client uses {other_permits}: use the \
+                     same number in all clients",
+                );
+            }
             Event::ReleaseStarted { lock, held_for, .. } => {
                 let LockInfo { id, resources, .. } = lock;
                 let (class, held_for) = (class(lock), short(*held_for));

@@ -40,6 +40,12 @@ pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
     }
 }
 
+/// Returns the key of a permit of the semaphore with the key `semaphore`. Returns `None` in the same cases as
+/// [`auxiliary_key`].
+pub(crate) fn permit_key(semaphore: &[u8], permit: usize) -> Option<Key> {
+    auxiliary_key(semaphore, &format!("permit{permit}"))
+}
+
 /// Returns the name of the queue for acquires that need any one of `keys`. It differs from all lock keys and from the
 /// names for other keys.
 pub(crate) fn queue_name(keys: &Keys) -> Key {

@@ -27,7 +27,7 @@ mod unknown_command;
 mod value;
 
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
-pub(crate) use auxiliary_key::{is_reserved, queue_name};
+pub(crate) use auxiliary_key::{is_reserved, permit_key, queue_name};
 pub(crate) use capabilities::{Capabilities, NativeCommand};
 pub(crate) use command::{AnyKey, Command, CommandTarget, ConflictDetails, CoolDown, ask_time};
 pub(crate) use conversation::Conversation;
@@ -48,4 +48,4 @@ pub(crate) use script::Form;
 pub(crate) use seconds::seconds;
 pub(crate) use set_up::{INFO_NOT_PERMITTED, ServerInfo, SetUp};
 pub(crate) use sync_check::{append_sync_check, verify_sync};
-pub(crate) use value::{MAX_VALUE, Value};
+pub(crate) use value::{Holding, MAX_VALUE, Value};

@@ -18,13 +18,14 @@ const CLIENT_BYTES: Range<usize> = 12..16;
 const COOL_DOWN: &str = "+cool-down";
 
 /// Maximum length of a value read from a node, in bytes. A lease's value has at most 4,134 bytes: the digits, a plus
-/// sign and the number of keys, a colon and 4,096 bytes of metadata. The Lua scripts contain the same limit.
+/// sign and the number of keys, a colon and 4,096 bytes of metadata (with a slash and 1,000 permits: 4,134). The Lua scripts contain the same limit.
 pub(crate) const MAX_VALUE: usize = 4_200;
 
 /// The value of a lock: the 32 hex digits of a random `UUIDv4`, generated for every attempt (I7). The last eight digits
 /// are the same for all leases of a client. From them, a waiter can detect whether the lock stayed in one process.
 ///
-/// For a lease of several keys, a plus sign and the number of keys follow the digits. Metadata follows after a colon.
+/// For a lease of several keys, a plus sign and the number of keys follow the digits. For a permit of a semaphore, a
+/// slash and the number of permits follow. Metadata follows after a colon.
 /// Values of other clients may be arbitrary bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Value(Form);
@@ -33,6 +34,15 @@ pub(crate) struct Value(Form);
 enum Form {
     Plain([u8; DIGITS]),
     Long(Box<[u8]>),
+}
+
+/// What a lease holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holding {
+    /// This number of keys.
+    Keys(usize),
+    /// One permit of a semaphore that has this number of permits.
+    Permit { of: usize },
 }
 
 impl Value {
@@ -49,16 +59,18 @@ impl Value {
     pub(crate) fn of_lease(
         uuid: Uuid,
         client: ClientId,
-        keys: usize,
+        holding: Holding,
         metadata: Option<&str>,
     ) -> Self {
         let mut bytes = uuid.into_bytes();
         bytes[CLIENT_BYTES].copy_from_slice(&client.0.to_be_bytes());
         let fresh = Self::plain(Uuid::from_bytes(bytes));
-        if keys == 1 && metadata.is_none() {
-            return fresh;
-        }
-        let mark = if keys > 1 { format!("+{keys}") } else { String::new() };
+        let mark = match holding {
+            Holding::Keys(1) if metadata.is_none() => return fresh,
+            Holding::Keys(1) => String::new(),
+            Holding::Keys(keys) => format!("+{keys}"),
+            Holding::Permit { of } => format!("/{of}"),
+        };
         let told = metadata.map_or_else(String::new, |told| format!(":{told}"));
         Self(Form::Long(format!("{}{mark}{told}", fresh.as_str()).into_bytes().into()))
     }
@@ -118,10 +130,21 @@ impl Value {
 
     /// Returns the number of keys of the lease if the lease has more than one. Returns `None` otherwise.
     pub(crate) fn multi_key_count(&self) -> Option<usize> {
-        self.parts().map(|(keys, _)| keys).filter(|keys| *keys > 1)
+        match self.parts()?.0 {
+            Holding::Keys(keys) => Some(keys).filter(|keys| *keys > 1),
+            Holding::Permit { .. } => None,
+        }
     }
 
-    fn parts(&self) -> Option<(usize, Option<&str>)> {
+    /// Returns the number of permits of the semaphore if the lease holds one of its permits.
+    pub(crate) fn permits(&self) -> Option<usize> {
+        match self.parts()?.0 {
+            Holding::Permit { of } => Some(of),
+            Holding::Keys(_) => None,
+        }
+    }
+
+    fn parts(&self) -> Option<(Holding, Option<&str>)> {
         let (digits, rest) = self.bytes().split_at_checked(DIGITS)?;
         if !digits.iter().all(u8::is_ascii_hexdigit) {
             return None;
@@ -130,12 +153,17 @@ impl Value {
         let (mark, told) =
             rest.split_once(':').map_or((rest, None), |(mark, told)| (mark, Some(told)));
         if mark.is_empty() {
-            return Some((1, told));
+            return Some((Holding::Keys(1), told));
         }
-        let number = mark.strip_prefix('+')?;
+        let (number, least) = match mark.strip_prefix('+') {
+            Some(keys) => (keys, 2),
+            None => (mark.strip_prefix('/')?, 1),
+        };
         let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
-        let keys = number.parse().ok().filter(|keys| is_number && *keys > 1)?;
-        Some((keys, told))
+        let number = number.parse().ok().filter(|number| is_number && *number >= least)?;
+        let holding =
+            if least == 2 { Holding::Keys(number) } else { Holding::Permit { of: number } };
+        Some((holding, told))
     }
 }
 
@@ -170,7 +198,8 @@ mod tests {
             for told in
                 [None, Some(""), Some("worker-7"), Some("host:42"), Some("größe"), Some("+7")]
             {
-                let value = Value::of_lease(Random::Machine.uuid(), ClientId(7), keys, told);
+                let value =
+                    Value::of_lease(Random::Machine.uuid(), ClientId(7), Holding::Keys(keys), told);
                 assert_eq!(
                     (value.metadata(), value.multi_key_count()),
                     (told, Some(keys).filter(|k| *k > 1))
@@ -188,7 +217,7 @@ mod tests {
     fn value_identifies_its_client() {
         for id in [0, 7, u32::MAX] {
             let value = |keys, metadata| {
-                Value::of_lease(Random::Machine.uuid(), ClientId(id), keys, metadata)
+                Value::of_lease(Random::Machine.uuid(), ClientId(id), Holding::Keys(keys), metadata)
             };
             for value in [value(1, None), value(3, None), value(1, Some("worker-7"))] {
                 assert_eq!(value.client(), Some(ClientId(id)));
@@ -203,7 +232,12 @@ mod tests {
     fn values_with_equal_bytes_are_equal() {
         let made = Value::fresh(&Random::Machine);
         assert_eq!(Value::of(made.bytes()), made);
-        let made = Value::of_lease(Random::Machine.uuid(), ClientId(7), 1, Some("worker-7"));
+        let made = Value::of_lease(
+            Random::Machine.uuid(),
+            ClientId(7),
+            Holding::Keys(1),
+            Some("worker-7"),
+        );
         assert_eq!(Value::of(made.bytes()), made);
     }
 
@@ -215,7 +249,8 @@ mod tests {
         let holders = [None, Some("cool-down"), Some("+cool-down")];
         for metadata in holders {
             assert!(
-                !Value::of_lease(Random::Machine.uuid(), ClientId(7), 1, metadata).is_cool_down()
+                !Value::of_lease(Random::Machine.uuid(), ClientId(7), Holding::Keys(1), metadata)
+                    .is_cool_down()
             );
         }
         assert!(!Value::of(b"+cool-down").is_cool_down());
@@ -264,6 +299,22 @@ mod tests {
             let value = Value::of(others);
             assert_eq!((value.metadata(), value.multi_key_count()), (None, None));
             assert!(value.hint().chars().count() <= others.len() / 4);
+        }
+    }
+
+    #[test]
+    fn permits_are_told_from_keys_and_metadata() {
+        for (permits, metadata) in [(1, None), (3, Some("worker-7")), (1_000, Some("/4"))] {
+            let (uuid, holding) = (Random::Machine.uuid(), Holding::Permit { of: permits });
+            let value = Value::of_lease(uuid, ClientId(7), holding, metadata);
+            assert_eq!((value.permits(), value.metadata()), (Some(permits), metadata));
+            assert_eq!((value.multi_key_count(), value.client()), (None, Some(ClientId(7))));
+            assert!(value.bytes().len() < MAX_VALUE);
+        }
+        let digits = Value::fresh(&Random::Machine);
+        for rest in ["", "/0", "/", "/x", "/-1", "+3", ":/3"] {
+            let value = Value::of(format!("{}{rest}", digits.as_str()).as_bytes());
+            assert_eq!(value.permits(), None, "{rest}");
         }
     }
 }

@@ -63,6 +63,7 @@ mod restarts;
 mod rolling;
 mod runtimes;
 #[cfg(feature = "serde")]
+mod semaphore;
 mod serialized;
 mod set_notifications;
 mod set_queues;

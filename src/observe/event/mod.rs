@@ -40,6 +40,7 @@
 //! | [`ExtendFinished`](Event::ExtendFinished) | once per `ExtendStarted`, with the outcome |
 //! | [`LeaseRenewed`](Event::LeaseRenewed) | once per successful background renewal |
 //! | [`RenewalFailed`](Event::RenewalFailed) | once per failed background renewal |
+//! | [`PermitsDiffer`](Event::PermitsDiffer) | once per semaphore that another client uses with another number of permits |
 //! | [`LeaseLost`](Event::LeaseLost) | once per lost lease |
 //! | [`ReleaseStarted`](Event::ReleaseStarted) | once per lease, when its last guard is released or dropped |
 //! | [`ReleaseFinished`](Event::ReleaseFinished) | once per `ReleaseStarted`, with the result |
@@ -223,6 +224,18 @@ pub enum Event {
         reason: Loss,
         /// Time since the lease was acquired.
         held_for: Duration,
+    },
+
+    /// Emitted when an acquire of a [semaphore](crate::Semaphore)'s permit finds a permit that is held by a client with
+    /// another number of permits, once per semaphore. All clients must use the same number.
+    #[non_exhaustive]
+    PermitsDiffer {
+        /// The permits that the acquire has tried.
+        lock: LockInfo,
+        /// Number of permits that this client uses.
+        permits: usize,
+        /// Number of permits that the other client uses.
+        other_permits: usize,
     },
 
     /// Emitted when the last guard of a lease is released or dropped, once per lease. If

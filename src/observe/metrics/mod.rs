@@ -101,6 +101,7 @@ impl Observer for Metrics {
             }
             Event::AttemptFinished { .. }
             | Event::ExtendStarted { .. }
+            | Event::PermitsDiffer { .. }
             | Event::ReleaseStarted { loss: Some(_), .. }
             | Event::ObserverPanicked { .. } => {}
         }

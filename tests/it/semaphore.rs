@@ -1,0 +1,174 @@
+//! Tests of semaphores.
+
+use crate::{builder, client, eventually, ms};
+use kit::Cluster;
+use quorlock::event::Event;
+use quorlock::{AcquireError, ConfigError, Observer, Semaphore};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Counts the reports of different numbers of permits.
+#[derive(Clone, Default)]
+struct Differences(Arc<AtomicUsize>);
+
+impl Observer for Differences {
+    fn on_event(&self, event: &Event) {
+        if let Event::PermitsDiffer { permits, other_permits, .. } = event {
+            assert_eq!((*permits, *other_permits), (2, 4));
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+async fn hold_repeatedly(semaphore: Semaphore, inside: Arc<AtomicUsize>, peak: Arc<AtomicUsize>) {
+    for _ in 0..10 {
+        let permit = semaphore.acquire().wait(ms(60_000)).await.expect("a permit");
+        peak.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        sleep(ms(5)).await;
+        inside.fetch_sub(1, Ordering::SeqCst);
+        permit.release().await.expect("nodes are up");
+    }
+}
+
+#[tokio::test]
+async fn at_most_as_many_clients_as_permits_hold_one() {
+    let cluster = Cluster::start(5);
+    let (inside, peak) = (Arc::default(), Arc::<AtomicUsize>::default());
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let semaphore = client(&cluster).semaphore("downloads", 3).expect("valid");
+        for _ in 0..4 {
+            tasks.spawn(hold_repeatedly(semaphore.clone(), Arc::clone(&inside), peak.clone()));
+        }
+    }
+    tasks.join_all().await;
+    assert_eq!(peak.load(Ordering::SeqCst), 3);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn all_of_1000_permits_can_be_held() {
+    let cluster = Cluster::start(3);
+    let semaphore = client(&cluster).semaphore("seats", 1_000).expect("valid");
+    let mut permits = JoinSet::new();
+    for _ in 0..1_000 {
+        permits.spawn(semaphore.acquire().wait(ms(60_000)).into_future());
+    }
+    let permits: Vec<_> = permits.join_all().await.into_iter().flatten().collect();
+    assert_eq!(permits.len(), 1_000);
+    let refused = semaphore.try_acquire().await.expect_err("all permits are held");
+    assert!(matches!(refused, AcquireError::Contended { held_here: true, .. }), "{refused}");
+    drop(permits);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn status_shows_holders_and_free_permits() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).key_prefix("app:").build().expect("valid settings");
+    let semaphore = redlock.semaphore("downloads", 3).expect("valid");
+    let empty = semaphore.status().await.expect("an open client");
+    assert_eq!((empty.permits(), empty.free(), empty.holders().len()), (3, 3, 0));
+    let mut permits = Vec::new();
+    for worker in ["worker-1", "worker-2"] {
+        permits.push(semaphore.acquire().metadata(worker).await.expect("a permit"));
+    }
+    let status = semaphore.status().await.expect("an open client");
+    let mut names: Vec<_> = status.holders().iter().filter_map(|it| it.metadata()).collect();
+    names.sort_unstable();
+    assert_eq!((names, status.free()), (vec!["worker-1", "worker-2"], 1));
+    assert_eq!((status.other_permits(), status.details().len()), (None, 3));
+    let text = status.to_string();
+    assert!(text.starts_with("2 of 3 permits held, 1 free: held by worker-"), "{text}");
+    assert!(permits.iter().all(|permit| !text.contains(permit.value())), "{text}");
+}
+
+#[tokio::test]
+async fn different_numbers_of_permits_are_reported_once() {
+    let cluster = Cluster::start(3);
+    let differences = Differences::default();
+    let redlock = builder(&cluster).observer(differences.clone()).build().expect("valid");
+    let few = redlock.semaphore("downloads", 2).expect("valid");
+    let many = client(&cluster).semaphore("downloads", 4).expect("valid");
+    let mut permits = Vec::new();
+    for _ in 0..4 {
+        permits.push(many.acquire().await.expect("a permit"));
+    }
+    for _ in 0..3 {
+        let refused = few.try_acquire().await.expect_err("all permits are held");
+        assert!(refused.is_contended(), "{refused}");
+    }
+    eventually("the difference is reported", || differences.0.load(Ordering::SeqCst) > 0).await;
+    assert_eq!(differences.0.load(Ordering::SeqCst), 1);
+    let status = few.status().await.expect("an open client");
+    assert_eq!((status.other_permits(), status.holders().len(), status.free()), (Some(4), 4, 0));
+    assert!(status.to_string().contains("another client uses 4 permits"), "{status}");
+    let seen = many.status().await.expect("an open client");
+    assert_eq!((seen.other_permits(), seen.holders().len()), (None, 4));
+}
+
+#[tokio::test]
+async fn semaphore_and_lock_of_the_same_name_are_independent() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    for name in ["jobs", "{user:7}/jobs"] {
+        let semaphore = redlock.semaphore(name, 1).expect("valid");
+        let permit = semaphore.acquire().fenced().await.expect("a permit");
+        assert!(permit.token().is_some());
+        let lock = redlock.try_acquire(name).await.expect("the lock is free");
+        assert!(semaphore.try_acquire().await.is_err());
+        lock.release().await.expect("nodes are up");
+        permit.release().await.expect("nodes are up");
+        let next = semaphore.try_acquire().await.expect("a permit");
+        next.release().await.expect("nodes are up");
+    }
+}
+
+#[tokio::test]
+async fn waiter_gets_a_permit_that_another_client_releases() {
+    let cluster = Cluster::start(3);
+    let [first, second] = [(); 2].map(|()| client(&cluster).semaphore("s", 2).expect("valid"));
+    let mut permits = Vec::new();
+    for _ in 0..2 {
+        permits.push(first.acquire().ttl(ms(50_000)).await.expect("a permit"));
+    }
+    let waiting = tokio::spawn(second.acquire().wait(ms(20_000)).into_future());
+    sleep(ms(50)).await;
+    permits.pop().expect("two permits").release().await.expect("nodes are up");
+    let permit = waiting.await.expect("no panic").expect("the released permit");
+    permit.release().await.expect("nodes are up");
+}
+
+#[test]
+fn blocking_semaphore_limits_the_holders() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).build_blocking().expect("valid settings");
+    let semaphore = redlock.semaphore("downloads", 2).expect("valid");
+    let permits = [(); 2].map(|()| semaphore.acquire().call().expect("a permit"));
+    assert!(semaphore.try_acquire().call().is_err());
+    let status = semaphore.status().expect("an open client");
+    assert_eq!((status.free(), semaphore.permits(), semaphore.name()), (0, 2, &b"downloads"[..]));
+    for permit in permits {
+        permit.release().expect("nodes are up");
+    }
+}
+
+#[tokio::test]
+async fn invalid_semaphores_are_refused() {
+    let cluster = Cluster::start(1);
+    let redlock = client(&cluster);
+    for permits in [0, 1_001] {
+        let refused = redlock.semaphore("s", permits).expect_err("not between 1 and 1000");
+        assert_eq!(refused, ConfigError::BadPermits { permits, most: 1_000 });
+    }
+    for name in ["", "a{b", "a}b"] {
+        let refused = redlock.semaphore(name, 2).expect_err("no common cluster slot");
+        assert_eq!(refused, ConfigError::BadSemaphore { name: name.into() });
+    }
+    let long = "x".repeat(1_000);
+    let refused = redlock.semaphore(&long, 1_000).expect_err("the keys are too long");
+    assert!(matches!(refused, ConfigError::LongResources { .. }), "{refused}");
+    assert!(redlock.semaphore("x#quorlock:permit0", 2).is_err(), "a reserved name");
+}
