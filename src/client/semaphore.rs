@@ -150,6 +150,9 @@ impl Semaphore {
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = escape_name(&self.name);
-        f.debug_struct("Semaphore").field("name", &name).field("permits", &self.permits()).finish()
+        f.debug_struct("Semaphore")
+            .field("name", &name)
+            .field("permits", &self.permits())
+            .finish_non_exhaustive()
     }
 }

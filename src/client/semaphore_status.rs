@@ -32,7 +32,7 @@ impl SemaphoreStatus {
     pub(super) fn with_more(mut self, details: Vec<Status>) -> Self {
         self.holders.extend(details.iter().filter_map(Status::holder));
         self.details.extend(details);
-        let numbers = self.details.iter().flat_map(|permit| permit.nodes()).filter_map(|node| {
+        let numbers = self.details.iter().flat_map(Status::nodes).filter_map(|node| {
             let holder = node.holder()?;
             holder.permits().filter(|permits| *permits != self.permits)
         });
