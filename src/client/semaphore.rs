@@ -91,7 +91,7 @@ impl Semaphore {
     }
 
     /// Acquires a permit. If all are held, the acquire waits until one becomes free, for at most its [wait
-    /// time](Acquire::wait). The lease ends like that of a lock: by its release or drop, or with its validity unless it
+    /// time](Acquire::wait). The lease ends as usual: by its release or drop, or with its validity unless it
     /// is [extended](Acquire::auto_extend). [`Lease::resource`](crate::LeaseRef::resource) returns a name of the
     /// permit. A [fencing token](Acquire::fenced) is higher than those of the same permit's earlier holders only.
     ///

@@ -156,7 +156,7 @@ fn key_that_a_slow_node_sets_is_released_with_the_lease() {
     }
 }
 
-/// The nodes' counters differ, so the token must be confirmed. Meanwhile, most nodes stop.
+/// The nodes' counters differ, so the token must be confirmed. Two of the three nodes stop during the confirmation.
 #[test]
 fn unconfirmed_token_releases_all_keys() {
     let counters = CounterKeys::for_keys(&keys(&ABC), Ttl::SHORTEST).map(Arc::new).ok();

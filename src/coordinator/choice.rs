@@ -49,8 +49,8 @@ impl Coordinator {
         self.submit(unset, &attempt.claim, Command::Repair { until }, None, now);
     }
 
-    /// Handles the vote of `node` in the acquire round of a lease. If the lease is that of one of several keys, and the
-    /// node may have set another one, releases the other keys and sets the chosen one.
+    /// Handles the vote of `node` in the acquire round of a lease. If the lease holds one of several keys, and the node
+    /// may have set another one, releases the other keys and sets the chosen one.
     pub(super) fn handle_late_vote(&mut self, id: LeaseId, node: NodeId, now: Time) {
         let Some(lease) = self.leases.get(id).filter(|lease| lease.any_of.is_some()) else {
             return;

@@ -32,7 +32,7 @@ pub(crate) struct Claim {
 
 const NO_CHOICE: u32 = u32::MAX;
 
-/// What is known about the keys of a claim on each node.
+/// The state of a claim's keys on each node, as far as it is known.
 #[derive(Debug)]
 struct NodeStates {
     /// Nodes to which a command that sets the keys was written. These nodes need a release, unless they refused the

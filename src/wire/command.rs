@@ -2,7 +2,7 @@
 
 use super::capabilities::{Capabilities, NativeDelete};
 use super::counters::{CounterMode, CounterUpdate, Counters};
-use super::keys::Keys;
+use super::keys::{AnyKey, Keys};
 use super::reply::RequestKind;
 use super::reply_shape::{ReplyShape, Writer};
 use super::requests::{Requests, Words};
@@ -44,15 +44,6 @@ pub(crate) enum Command {
     /// Deletes a key if it still holds a value that was read earlier. The value may belong to any client. The command
     /// is sent once and never retried.
     ForceDelete,
-}
-
-/// How a node chooses the key that it sets for an acquire of any one of several keys.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AnyKey {
-    /// The index of the key that the node tries first. The others follow in order, cyclically.
-    pub(crate) first: usize,
-    /// Whether the command also subscribes to invalidations of the key that the node sets.
-    pub(crate) watches: bool,
 }
 
 /// The value that keeps the keys of a released lock occupied during its cool-down, and the time at which the keys

@@ -73,6 +73,15 @@ impl Keys {
     }
 }
 
+/// How a node chooses the key that it sets for an acquire of any one of several keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnyKey {
+    /// The index of the key that the node tries first. The others follow in order, cyclically.
+    pub(crate) first: usize,
+    /// Whether the command also subscribes to invalidations of the key that the node sets.
+    pub(crate) watches: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,8 @@
 //! The Lua scripts and their encoding. A node runs each script atomically. The Lua files document the arguments and the
 //! results.
 
-use super::command::AnyKey;
 use super::counters::CounterUpdate;
-use super::keys::Keys;
+use super::keys::{AnyKey, Keys};
 use super::requests::{Arguments, Requests, Words};
 use std::sync::LazyLock;
 

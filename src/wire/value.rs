@@ -36,7 +36,7 @@ enum Form {
     Long(Box<[u8]>),
 }
 
-/// What a lease holds.
+/// The keys or the permit of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
     /// This number of keys.
