@@ -4,6 +4,8 @@
 //! nodes. A step is a tick of time or one event. The search visits all states within the bounds of
 //! a [`Setting`], breadth first. In no state may two clients believe that they hold the lock. The
 //! library's own `protocol` module, included here unchanged, makes the clients' decisions.
+//!
+//! A separate, smaller search compares two designs of a [`Semaphore`].
 
 // The protocol's tests and examples run in the `quorlock` crate, so this crate is empty in test
 // builds.
@@ -23,12 +25,14 @@ mod node;
 mod rebuild;
 mod search;
 mod seen;
+mod semaphore;
 mod setting;
 mod state;
 mod suite;
 mod trace_text;
 
 pub use rebuild::check_rebuilt_quarantine;
+pub use semaphore::{Semaphore, safe_semaphores, search_semaphore, unsafe_semaphores};
 pub use setting::{CountingRule, Crash, GuardPromises, Setting};
 pub use suite::{SearchReport, guards, hand_over, safe_settings, search, unsafe_settings};
 

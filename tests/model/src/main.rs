@@ -1,8 +1,8 @@
-//! Searches all settings and prints the results.
+//! Searches all settings and semaphores, and prints the results.
 
 use model::{
-    SearchReport, Setting, check_rebuilt_quarantine, guards, hand_over, safe_settings, search,
-    unsafe_settings,
+    SearchReport, Semaphore, Setting, check_rebuilt_quarantine, guards, hand_over, safe_semaphores,
+    safe_settings, search, search_semaphore, unsafe_semaphores, unsafe_settings,
 };
 use std::env;
 use std::process::ExitCode;
@@ -25,11 +25,43 @@ fn format_bounds(setting: &Setting) -> String {
     format!("attempts per client: {attempts}, ttl: {ttl} ticks, allowance for drift: {allowance}")
 }
 
-/// Prints the result for a safe setting. Returns true if mutual exclusion holds and every goal is
-/// reached.
-fn print_safe(setting: &Setting, report: &SearchReport) -> bool {
-    let verdict = if report.trace.is_none() { "never two holders" } else { "TWO HOLDERS" };
-    println!("{}: {verdict}\n    {}", setting.name, format_bounds(setting));
+fn format_parameters(semaphore: &Semaphore) -> String {
+    let Semaphore { clients, nodes, locks, places, quorum, .. } = semaphore;
+    format!(
+        "clients: {clients}, nodes: {nodes}, locks: {locks}, places per lock: {places}, quorum: {quorum}"
+    )
+}
+
+/// The printed description of a search.
+struct SearchText {
+    name: &'static str,
+    bounds: String,
+    /// The state that is unreachable if the setting or semaphore is safe.
+    forbidden: String,
+}
+
+impl From<&Setting> for SearchText {
+    fn from(setting: &Setting) -> Self {
+        let (bounds, forbidden) = (format_bounds(setting), "two holders".to_owned());
+        Self { name: setting.name, bounds, forbidden }
+    }
+}
+
+impl From<&Semaphore> for SearchText {
+    fn from(semaphore: &Semaphore) -> Self {
+        let forbidden = format!("{} holders", semaphore.permits() + 1);
+        Self { name: semaphore.name, bounds: format_parameters(semaphore), forbidden }
+    }
+}
+
+/// Prints the result for a safe setting or semaphore. Returns true if the search found no forbidden
+/// state and every goal is reached.
+fn print_safe(text: &SearchText, report: &SearchReport) -> bool {
+    let SearchText { name, bounds, forbidden } = text;
+    match report.trace {
+        None => println!("{name}: never {forbidden}\n    {bounds}"),
+        Some(_) => println!("{name}: {}\n    {bounds}", forbidden.to_uppercase()),
+    }
     println!("    {}", format_size(report));
     for (goal, depth) in &report.goals {
         match depth {
@@ -42,24 +74,42 @@ fn print_safe(setting: &Setting, report: &SearchReport) -> bool {
     report.trace.is_none() && report.goals.iter().all(|(_, depth)| depth.is_some())
 }
 
-/// Prints the result for an unsafe setting. Returns true if the search found two holders.
-fn print_unsafe(setting: &Setting, report: &SearchReport) -> bool {
-    println!("{}\n    {}", setting.name, format_bounds(setting));
+/// Prints the result for an unsafe setting or semaphore. Returns true if the search found a
+/// forbidden state.
+fn print_unsafe(text: &SearchText, report: &SearchReport) -> bool {
+    let SearchText { name, bounds, forbidden } = text;
+    println!("{name}\n    {bounds}");
     let Some(trace) = &report.trace else {
         println!("    NOT FOUND in {}\n", format_size(report));
         return false;
     };
-    println!("    two holders in {} steps, found in {}:", trace.len(), format_size(report));
+    println!("    {forbidden} in {} steps, found in {}:", trace.len(), format_size(report));
     print_lines(trace);
     println!();
     true
 }
 
-/// Returns the settings whose names contain the first command-line argument. Without an argument,
-/// returns all settings.
+/// Returns true if `name` contains the first command-line argument, or if there is no argument.
+fn is_wanted(name: &str) -> bool {
+    env::args().nth(1).is_none_or(|part| name.contains(&part))
+}
+
 fn wanted(settings: impl IntoIterator<Item = Setting>) -> Vec<Setting> {
-    let part = env::args().nth(1).unwrap_or_default();
-    settings.into_iter().filter(|setting| setting.name.contains(&part)).collect()
+    settings.into_iter().filter(|setting| is_wanted(setting.name)).collect()
+}
+
+/// Searches all semaphores and prints the results. Returns true if every result is as expected.
+fn check_semaphores() -> bool {
+    let mut is_good = true;
+    println!("SAFE SEMAPHORES\n");
+    for semaphore in safe_semaphores().iter().filter(|it| is_wanted(it.name)) {
+        is_good &= print_safe(&semaphore.into(), &search_semaphore(semaphore));
+    }
+    println!("UNSAFE SEMAPHORES\n");
+    for semaphore in unsafe_semaphores().iter().filter(|it| is_wanted(it.name)) {
+        is_good &= print_unsafe(&semaphore.into(), &search_semaphore(semaphore));
+    }
+    is_good
 }
 
 fn main() -> ExitCode {
@@ -69,7 +119,8 @@ fn main() -> ExitCode {
     let searches: Vec<_> =
         settings.iter().copied().map(|it| thread::spawn(move || search(&it))).collect();
     for (setting, search) in settings.iter().zip(searches) {
-        is_good &= print_safe(setting, &search.join().expect("a search that does not panic"));
+        is_good &=
+            print_safe(&setting.into(), &search.join().expect("a search that does not panic"));
     }
     let hand_over = hand_over();
     is_good &= hand_over.is_some();
@@ -77,8 +128,9 @@ fn main() -> ExitCode {
     print_lines(hand_over.iter().flatten());
     println!("\nUNSAFE SETTINGS\n");
     for setting in wanted(unsafe_settings()) {
-        is_good &= print_unsafe(&setting, &search(&setting));
+        is_good &= print_unsafe(&(&setting).into(), &search(&setting));
     }
+    is_good &= check_semaphores();
     for guard in guards() {
         if let Err(difference) = check_rebuilt_quarantine(guard, 7) {
             println!("NOT REBUILT from the state: {difference}, {guard:?}");

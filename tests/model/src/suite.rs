@@ -17,8 +17,8 @@ pub struct SearchReport {
     pub depth: usize,
     /// The duration of the search.
     pub time: Duration,
-    /// A shortest trace to two holders, with one step per line. `None` if the search found no two
-    /// holders.
+    /// A shortest trace to a second holder of the lock, or to more holders of a semaphore than
+    /// permits, with one step per line. `None` if the search found no such state.
     pub trace: Option<Vec<String>>,
     /// For each goal, the number of steps to the first state that satisfies the goal. `None` if no
     /// state satisfies it.
