@@ -3,7 +3,7 @@
 use super::inner::Inner;
 use super::lock_options::LockOptions;
 use super::observed::AcquireEvents;
-use super::semaphore::Permits;
+use super::permits::Permits;
 use super::settings::check_value;
 use crate::coordinator::AcquireRequest;
 use crate::error::{AcquireError, ConfigError};

@@ -16,6 +16,7 @@ mod lock_admin;
 mod lock_options;
 mod node_info;
 mod observed;
+mod permits;
 mod redlock;
 mod restart_guard;
 mod semaphore;

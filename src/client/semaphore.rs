@@ -3,12 +3,13 @@
 use super::acquire::Acquire;
 use super::inner::Inner;
 use super::lock_admin::status;
+use super::permits::Permits;
 use super::redlock::Redlock;
 use super::semaphore_status::SemaphoreStatus;
 use super::status::Status;
 use crate::error::{ClientError, ConfigError};
 use crate::observe::escape_name;
-use crate::wire::{Key, Keys, queue_name};
+use crate::wire::{Key, Keys};
 use futures::future::join_all;
 use std::fmt;
 use std::ops::Range;
@@ -54,13 +55,6 @@ pub struct Semaphore {
     permits: Arc<Permits>,
 }
 
-/// The keys of a semaphore's permits.
-pub(crate) struct Permits {
-    pub(crate) keys: Keys,
-    /// The queue of this client's acquires. `None` if the semaphore has a single permit, which has a queue of its own.
-    pub(crate) queue: Option<Key>,
-}
-
 impl Redlock {
     /// Returns the semaphore `name`, which at most `permits` clients hold at the same time. The names of semaphores and
     /// of locks are independent of each other. Contacts no node.
@@ -74,8 +68,7 @@ impl Redlock {
     ) -> Result<Semaphore, ConfigError> {
         let (client, name) = (self.inner.clone(), Key::from(name.as_ref()));
         let keys = client.settings.permit_keys(&name, 0..permits)?;
-        let queue = (keys.len() > 1).then(|| queue_name(&keys));
-        Ok(Semaphore { client, name, permits: Arc::new(Permits { keys, queue }) })
+        Ok(Semaphore { client, name, permits: Arc::new(Permits::new(keys)) })
     }
 }
 
