@@ -6,6 +6,7 @@ use super::lock_admin::status;
 use super::permits::Permits;
 use super::redlock::Redlock;
 use super::semaphore_status::SemaphoreStatus;
+use super::settings::MAX_RESOURCES;
 use super::status::Status;
 use crate::error::{ClientError, ConfigError};
 use crate::observe::escape_name;
@@ -86,7 +87,7 @@ impl Semaphore {
     /// Acquires a permit. If all are held, the acquire waits until one becomes free, for at most its [wait
     /// time](Acquire::wait). The lease ends as usual: by its release or drop, or with its validity unless it
     /// is [extended](Acquire::auto_extend). [`Lease::resource`](crate::LeaseRef::resource) returns a name of the
-    /// permit. A [fencing token](Acquire::fenced) is higher than those of the same permit's earlier holders only.
+    /// permit. A permit can be neither [adopted](Redlock::adopt) nor released [by force](Redlock::force_release). A [fencing token](Acquire::fenced) is higher than those of the same permit's earlier holders only.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError). [`Contended`](crate::AcquireError::Contended) means that no permit was
@@ -123,7 +124,7 @@ impl Semaphore {
         self.client.driver.check_ready()?;
         let own = self.permits();
         let found = SemaphoreStatus::new(own, self.read(0..own).await?);
-        let most = found.other_permits().unwrap_or(own);
+        let most = found.other_permits().unwrap_or(own).min(MAX_RESOURCES);
         if most <= own {
             return Ok(found);
         }

@@ -125,7 +125,7 @@ fn check_keys(keys: Option<Keys>) -> Result<Keys, ConfigError> {
 
 /// The maximum number of resources of one lease. While a script locks the resources, the node processes no other
 /// commands.
-const MAX_RESOURCES: usize = 1_000;
+pub(super) const MAX_RESOURCES: usize = 1_000;
 
 /// The maximum length of a key in bytes. A server or proxy that refuses a longer command closes the connection, and all
 /// commands in flight on the connection fail. The smallest limit that Redis accepts for the length of a string is 1 MB

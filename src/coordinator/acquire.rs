@@ -218,8 +218,7 @@ impl Terms {
             None if self.max_hold.is_some() => ConflictDetails::Watch,
             None => ConflictDetails::Nothing,
         };
-        // An auto-extended lease needs a push when its key changes.
-        let watches = self.max_hold.is_some();
+        let watches = wants != ConflictDetails::Nothing;
         let any = first.map(|first| AnyKey { first, watches });
         Command::Acquire { ttl, wants, any }
     }

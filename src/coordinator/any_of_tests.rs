@@ -1,6 +1,6 @@
 //! Tests of acquires that need any one of several keys.
 
-use super::world_calls_tests::{Held, keys, request, waiting};
+use super::world_calls_tests::{Held, keys, request, ttl, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireId, AcquireRequest};
 use crate::observe::event::CommandKind;
@@ -154,6 +154,27 @@ fn key_that_a_slow_node_sets_is_released_with_the_lease() {
         world.run_for(ms(40));
         assert_eq!(ABC.map(|key| world.copies(key)), [2, 2, 0], "seed {seed}");
     }
+}
+
+/// The other nodes' votes decide the key long before the hung node's connection is abandoned.
+#[test]
+fn key_that_a_hung_node_sets_is_released_while_the_lease_is_extended() {
+    let mut world = World::new(3, 16);
+    let a = world.connected();
+    load_scripts(&mut world, a);
+    hold(&mut world, 0..2, ["a", "b"]);
+    let extended = AcquireRequest { max_hold: Some(3_600 * SECOND), ..try_any(&ABC) };
+    let id = world.acquire(a, AcquireRequest { ttl: ttl(ms(500)), ..extended });
+    world.turn();
+    world.set_state(2, HostState::Hung);
+    let held = acquired(&mut world, a, id);
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_taken(held.id, now);
+    world.run_for(10 * SECOND);
+    world.set_state(2, HostState::Up);
+    world.run_for(ms(100));
+    assert!(world.is_valid(&held));
+    assert_eq!(ABC.map(|key| world.copies(key)), [2, 2, 3]);
 }
 
 /// The nodes' counters differ, so the token must be confirmed. Two of the three nodes stop during the confirmation.

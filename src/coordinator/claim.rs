@@ -16,7 +16,7 @@ pub(crate) struct Claim {
     keys: Keys,
     value: Value,
     fence: Option<Box<Counters>>,
-    /// Whether each node sets at most one of the keys.
+    /// Whether each node needs to set only one of the keys.
     is_any: bool,
     /// In a claim to any one of several keys: the index of the key that the acquire has chosen, or [`NO_CHOICE`].
     choice: AtomicU32,
@@ -32,7 +32,7 @@ pub(crate) struct Claim {
 
 const NO_CHOICE: u32 = u32::MAX;
 
-/// The state of a claim's keys on each node, as far as it is known.
+/// The known state of a claim's keys on each node.
 #[derive(Debug)]
 struct NodeStates {
     /// Nodes to which a command that sets the keys was written. These nodes need a release, unless they refused the
@@ -115,6 +115,11 @@ impl Claim {
         }
     }
 
+    /// Returns true for the claim to [other keys](Self::other_keys) than the chosen one.
+    fn is_unchosen(&self) -> bool {
+        self.is_any && self.origin.is_some()
+    }
+
     fn state(&self) -> &NodeStates {
         self.origin.as_ref().map_or(&self.state, |origin| &origin.state)
     }
@@ -149,6 +154,8 @@ impl Claim {
     pub(super) fn choose(self: &Arc<Self>, place: usize, granted: NodeSet) -> Option<Self> {
         let fence = self.fence().and_then(|fence| fence.of_key(place));
         let chosen = self.part(self.keys.select(&[place])?, fence);
+        // The other keys expire at this time. Extensions of the chosen key change only the shared state.
+        chosen.state.expiry.store(self.expiry().as_nanos(), Relaxed);
         self.choice.store(u32::try_from(place).unwrap_or(NO_CHOICE), Relaxed);
         let kept_until = self.state.kept_until.iter().enumerate();
         for (_, until) in kept_until.filter(|(node, _)| !granted.contains(NodeId::new(*node))) {
@@ -162,7 +169,9 @@ impl Claim {
         let origin = self.origin.as_ref()?;
         let chosen = origin.chosen()?;
         let others: Vec<_> = (0..origin.keys.len()).filter(|place| *place != chosen).collect();
-        Some(origin.part(origin.keys.select(&others)?, None).of_any_key())
+        let others = origin.part(origin.keys.select(&others)?, None).of_any_key();
+        others.state.expiry.store(self.state.expiry.load(Relaxed), Relaxed);
+        Some(others)
     }
 
     fn chosen(&self) -> Option<usize> {
@@ -255,7 +264,8 @@ impl Claim {
     /// Returns the time at which the last of the keys written so far must have expired. Only a command that is [in
     /// doubt](Self::is_in_doubt) can still set a key that expires later.
     pub(super) fn expiry(&self) -> Time {
-        Time::from_nanos(self.state().expiry.load(Relaxed))
+        let state = if self.is_unchosen() { &self.state } else { self.state() };
+        Time::from_nanos(state.expiry.load(Relaxed))
     }
 
     /// Records that `node` has granted a command, and must keep the keys until `until`. In a claim to any one of several
@@ -270,7 +280,7 @@ impl Claim {
     /// Records that `node` no longer has the keys. Returns the time until which the node should have kept them, or
     /// `None` if no grant of the node is recorded. Has no effect for keys that were not [chosen](Self::choose).
     pub(super) fn take_kept(&self, node: NodeId) -> Option<Time> {
-        if self.is_any && self.origin.is_some() {
+        if self.is_unchosen() {
             return None;
         }
         let until = self.state().kept_until[node.index()].swap(0, Relaxed);

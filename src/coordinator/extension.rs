@@ -45,7 +45,9 @@ impl Coordinator {
             // After the nodes have stalled, thousands of leases are renewed at the same time, and the last replies can
             // arrive after the node timeout. If these rounds were closed early, the client would repeat all renewals.
             Goal::Extend { current, .. } if cause == Cause::Renewal => {
-                now.after(current.since(now) / 2).max(timeout).min(current)
+                // The round ends before the validity, so that a late process still reads the replies in time.
+                let left = current.since(now);
+                now.after(left / 2).max(timeout).min(now.after(left / 4 * 3))
             }
             // An extension that is granted after the old end of validity does not count (I9).
             Goal::Extend { current, .. } => timeout.min(current),

@@ -46,6 +46,9 @@ impl Coordinator {
             lease.cooling = Some(Arc::new(CoolDown { value, until }));
         }
         let id = self.leases.insert(lease);
+        if let Some(votes) = self.rounds.get_mut(attempt.round) {
+            votes.owner = Owner::Lease(id);
+        }
         for key in terms.keys.iter() {
             if let Some(older) = self.leases_by_key.insert(key.clone(), id) {
                 self.take_over(older, now);
@@ -273,10 +276,16 @@ impl Coordinator {
     }
 
     /// Removes and returns the nodes' replies to the acquire of this lease. Returns `None` if the lease was released or
-    /// the replies were already taken.
+    /// the replies were already taken. For a lease of one of several keys, the release still needs the replies, so this
+    /// method returns a copy.
     pub(crate) fn take_lease_replies(&mut self, id: LeaseId) -> Option<Box<Replies>> {
-        let round = self.leases.get(id)?.acquire_round;
-        self.take_replies(round)
+        let lease = self.leases.get(id)?;
+        let round = lease.acquire_round;
+        if lease.any_of.is_none() {
+            return self.take_replies(round);
+        }
+        let votes = self.rounds.get(round)?.clone();
+        Some(Box::new(Replies::new(votes, self.cx.names().clone())))
     }
 
     fn take_replies(&mut self, round: RoundId) -> Option<Box<Replies>> {

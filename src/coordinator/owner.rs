@@ -6,6 +6,8 @@ use crate::protocol::Time;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Acquire(AcquireId),
+    /// The acquire round of this lease. Some nodes may still reply.
+    Lease(LeaseId),
     /// An extension of `lease`. Nodes that grant the extension keep the keys until `until`.
     Extension {
         lease: LeaseId,

@@ -6,6 +6,9 @@ use crate::observe::EventLevel;
 use crate::observe::event::Event;
 use crate::wire::Value;
 
+/// Maximum number of semaphores whose difference is remembered. Further ones are not reported.
+const MAX_COMPARED: usize = 1_024;
+
 impl Coordinator {
     /// If a node has refused a permit that a client with another number of permits holds, emits
     /// [`Event::PermitsDiffer`], once per semaphore.
@@ -17,7 +20,10 @@ impl Coordinator {
         let others = votes.holders().filter_map(Value::permits);
         let Some(other_permits) = others.filter(|other| *other != permits).max() else { return };
         let lock = acquire.lock(prefix);
-        if self.compared.insert(acquire.terms.keys.first().clone()) {
+        if self.cx.wants(EventLevel::Warn)
+            && self.compared.len() < MAX_COMPARED
+            && self.compared.insert(acquire.terms.keys.first().clone())
+        {
             self.cx.emit(EventLevel::Warn, |_| Event::PermitsDiffer {
                 lock,
                 permits,

@@ -35,6 +35,7 @@ impl WaitQueues {
                 any.freed = Some(key.into());
             }
             let queue = waiter.queue.as_ref().map(|(queue, _)| queue.clone());
+            let needs_one = waiter.any.is_some();
             // [`Sets`] records the deletions for acquires of several keys.
             if !waiter.is_set() && !is_own {
                 waiter.waiting.handle_freed(node);
@@ -43,7 +44,11 @@ impl WaitQueues {
                 && let Some(queue) = queue.and_then(|queue| self.queues.get_mut(&queue))
             {
                 queue.rivals_at = Some(now);
-                queue.turns.handle_freed_by_others();
+                if needs_one {
+                    queue.turns.handle_one_freed_by_others();
+                } else {
+                    queue.turns.handle_freed_by_others();
+                }
             }
         }
         self.notify_sets(key, votes, now, ready);

@@ -10,7 +10,7 @@ use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::EventLevel;
 use crate::observe::event::{AttemptOutcome, Event, LockInfo};
-use crate::protocol::{Acquisition, Goal, NodeId, Outcome, Refusal, Round, Time};
+use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Time};
 use std::time::Duration;
 
 /// Maximum number of concurrent attempts of one client (I12). Further acquires wait.
@@ -256,11 +256,10 @@ impl Coordinator {
         }
     }
 
-    /// Handles the vote of `node` in an acquire round. `outcome` is `None` if the vote has not decided the round.
+    /// Handles a node's vote in an acquire round. `outcome` is `None` if the vote has not decided the round.
     pub(super) fn handle_acquire_vote(
         &mut self,
         id: AcquireId,
-        node: NodeId,
         outcome: Option<Outcome>,
         now: Time,
     ) {
@@ -283,7 +282,6 @@ impl Coordinator {
             {
                 self.advance(id, now);
             }
-            Stage::Delivered { lease, .. } => self.handle_late_vote(*lease, node, now),
             _ => {}
         }
     }

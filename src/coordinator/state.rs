@@ -159,7 +159,7 @@ impl Coordinator {
             Some(Owner::Status | Owner::ForcedRelease | Owner::Deletion { .. }) => {
                 self.complete_survey(round, now);
             }
-            Some(Owner::Acquire(_)) | None => {}
+            Some(Owner::Acquire(_) | Owner::Lease(_)) | None => {}
         }
     }
 
@@ -186,7 +186,8 @@ impl Coordinator {
                 let Some(votes) = self.rounds.get_mut(round) else { return };
                 let outcome = votes.handle_reply(node, answer, at);
                 match votes.owner {
-                    Owner::Acquire(id) => self.handle_acquire_vote(id, node, outcome, now),
+                    Owner::Acquire(id) => self.handle_acquire_vote(id, outcome, now),
+                    Owner::Lease(lease) => self.handle_late_vote(lease, node, now),
                     Owner::Extension { .. } => {
                         self.handle_extension_vote(round, node, outcome, now);
                         self.forget_answered_extension(round);
@@ -198,8 +199,10 @@ impl Coordinator {
             NodeOutput::NotAsked { round, node } => {
                 let Some(votes) = self.rounds.get_mut(round) else { return };
                 votes.handle_not_asked(node);
-                if let Owner::Acquire(id) = votes.owner {
-                    self.handle_acquire_vote(id, node, None, now);
+                match votes.owner {
+                    Owner::Acquire(id) => self.handle_acquire_vote(id, None, now),
+                    Owner::Lease(lease) => self.handle_late_vote(lease, node, now),
+                    _ => {}
                 }
             }
             NodeOutput::Changed { node, key } => self.handle_changed(node, key.as_deref(), now),

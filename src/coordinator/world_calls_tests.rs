@@ -276,6 +276,8 @@ impl World {
     pub(super) fn release(&mut self, held: &Held) -> RoundId {
         held.shared.end(self.now);
         let (coordinator, now) = self.coordinator(held.process);
+        // Lease handles also take the replies first, for their reports.
+        coordinator.take_lease_replies(held.id);
         coordinator.handle_release(held.id, None, now).expect("not released before")
     }
 

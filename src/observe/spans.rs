@@ -255,8 +255,8 @@ impl Spans {
             Event::PermitsDiffer { lock: LockInfo { resources, .. }, permits, other_permits } => {
                 warn!(
                     target: "quorlock",
-                    "this client uses {permits} permits ({resources}), another client uses {other_permits}: use the \
-                     same number in all clients",
+                    "a holder uses {other_permits} permits, this acquire uses {permits} ({resources}): use the same \
+                     number in all clients",
                 );
             }
             Event::ReleaseStarted { lock, held_for, .. } => {

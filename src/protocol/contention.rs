@@ -87,7 +87,8 @@ pub(crate) struct Contention {
     /// A score that measures how many clients compete. A lost race adds [`LOST_RACE`], a won race subtracts 1, and a
     /// known holder subtracts [`KNOWN_HOLDER`].
     lost_score: u32,
-    /// A ring buffer of the clients, other than this one, that had the most recent turns.
+    /// A ring buffer of the other clients that had the most recent turns. If this client needs any one of several locks,
+    /// it also contains this client.
     turns: [Option<ClientId>; TURNS],
     /// The index in `turns` at which the next turn is recorded.
     next: usize,
@@ -135,6 +136,9 @@ impl Contention {
         if !is_same {
             self.turns[self.next] = holder;
             self.next = (self.next + 1) % TURNS;
+        }
+        // One of several holders can stay the same although other clients have had turns.
+        if !is_same || self.has_several_holders {
             self.since = self.since.map(|since| since + 1);
         }
     }

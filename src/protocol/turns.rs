@@ -5,7 +5,8 @@
 //! handovers in a row.
 //!
 //! [`Turns::handle_release`] records the end of a lease of this process and returns when the first waiter may try to
-//! acquire the lock. [`Turns::handle_freed_by_others`] records that another process released the lock.
+//! acquire the lock. [`Turns::handle_freed_by_others`] records that another process released the lock, and
+//! [`Turns::handle_one_freed_by_others`] that it released one of several locks.
 
 use super::validity::Time;
 use std::time::Duration;
@@ -56,10 +57,16 @@ impl Turns {
 
     /// Records that another process has released the lock. Nodes do not push a client's own releases to that client.
     pub(crate) fn handle_freed_by_others(&mut self) {
+        self.handle_one_freed_by_others();
+        self.in_a_row = 0;
+    }
+
+    /// Records that another process has released one of several keys, any of which the waiters need. The leases of this
+    /// process on the other keys still count as a run.
+    pub(crate) fn handle_one_freed_by_others(&mut self) {
         if self.yielded_after.take().is_some() {
             self.shortest = Duration::ZERO;
         }
-        self.in_a_row = 0;
     }
 }
 
@@ -94,6 +101,16 @@ mod tests {
     fn others_get_a_turn_after_four_long_leases() {
         let mut turns = Turns::default();
         assert_eq!([(); 5].map(|()| run(&mut turns, 0, 100)), [4; 5]);
+    }
+
+    #[test]
+    fn release_of_one_of_several_locks_continues_the_run() {
+        let mut turns = Turns::default();
+        (1..4).for_each(|lease| assert_eq!(turns.handle_release(at(lease)), at(lease)));
+        turns.handle_one_freed_by_others();
+        assert_eq!(run(&mut turns, 10, 1), 1);
+        turns.handle_one_freed_by_others();
+        assert_eq!(run(&mut turns, 20, 1), 4, "another process competes");
     }
 
     #[test]

@@ -8,8 +8,9 @@
 //! | without braces: `lock:7` | `lock:7#quorlock:token:{lock:7}` |
 //! | otherwise (empty key, or braces that form no hash tag, such as `a{b`, `a}b` and `{}`) | none |
 //!
-//! - **No collision with locks**: no lock key contains `#quorlock:`.
-//! - **Unique**: the mark `#quorlock:` occurs once in the name, and the text before the mark is the lock key.
+//! - **No collision with other locks**: callers cannot lock a resource whose key contains `#quorlock:`.
+//! - **Unique**: the text before the last mark `#quorlock:` is the lock key. A permit of a semaphore is a lock whose key
+//!   contains a mark of its own.
 //! - **Independent of the prefix**: the name depends only on the whole key, not on the client's prefix. Clients that
 //!   share a lock also share its auxiliary keys.
 //! - **ACL rules**: the name starts with the lock key, so ACL rules for a key prefix apply to both keys.
@@ -18,7 +19,7 @@
 
 use super::keys::{Key, Keys};
 
-/// The text that identifies auxiliary keys. Lock keys must not contain it.
+/// The text that identifies auxiliary keys. The keys of resources must not contain it.
 const MARK: &str = "#quorlock:";
 
 /// Returns true if `key` contains [`MARK`] and therefore cannot be locked.

@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Repair { until: Time },
     /// Deletes the keys. With `cooling`, replaces their value with the cool-down value instead.
     Release { cooling: Option<Arc<CoolDown>> },
-    /// Deletes the one key that the node has set, if any, after an acquire of any one of several keys.
+    /// Deletes the keys that the node has set, usually at most one, after an acquire of any one of several keys.
     ReleaseAny,
     /// Reads the key's value and remaining TTL.
     Read,

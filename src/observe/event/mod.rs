@@ -226,15 +226,15 @@ pub enum Event {
         held_for: Duration,
     },
 
-    /// Emitted when an acquire of a [semaphore](crate::Semaphore)'s permit finds a permit that is held by a client with
-    /// another number of permits, once per semaphore. All clients must use the same number.
+    /// Emitted when an acquire of a [semaphore](crate::Semaphore)'s permit finds a holder that uses another number of
+    /// permits, once per semaphore, for at most 1,024 semaphores. All clients must use the same number.
     #[non_exhaustive]
     PermitsDiffer {
         /// The permits that the acquire has tried.
         lock: LockInfo,
-        /// Number of permits that this client uses.
+        /// Number of permits that the acquire uses.
         permits: usize,
-        /// Number of permits that the other client uses.
+        /// Number of permits that the holder uses.
         other_permits: usize,
     },
 
