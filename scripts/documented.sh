@@ -76,6 +76,7 @@ play() {
         "quorlock check") expect 0 check ;;
         "quorlock check --fail-on warning; echo"*) expect 1 check --fail-on warning ;;
         "quorlock status backup; echo"*) while_held backup expect 1 status backup ;;
+        "quorlock status --permits 3 downloads; echo"*) expect 0 status --permits 3 downloads ;;
         "quorlock release backup --force; echo"*) while_held backup expect 0 release backup --force ;;
         "quorlock --help") expect 0 --help ;;
         "quorlock torture") expect 0 torture --help ;;

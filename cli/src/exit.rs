@@ -1,10 +1,10 @@
 //! Exit codes, the failures that carry them, and the examples and exit codes in the help.
 
+use crate::output;
 use crate::settings::{self, AvailableOptions};
-use crate::{output, resource};
 use clap::builder::StyledStr;
 use quorlock::{AcquireError, ClientError, ConfigError, ReleaseError};
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io;
 use std::process::ExitCode;
 
@@ -57,10 +57,10 @@ impl Failure {
         Self::new(Code::USAGE, message)
     }
 
-    /// Prefixes the message with the names of the resources, unless the failure is a usage error.
-    pub(crate) fn about(mut self, resources: &[&[u8]]) -> Self {
+    /// Prefixes the message with the escaped `names` of the resources, unless the failure is a usage error.
+    pub(crate) fn about(mut self, names: impl Display) -> Self {
         if self.code != Code::USAGE {
-            self.message = format!("{}: {}", resource::display_names(resources), self.message);
+            self.message = format!("{names}: {}", self.message);
         }
         self
     }

@@ -5,13 +5,14 @@ use crate::guard::{self, End, Guard, Signals, orphans};
 use crate::nodes::Client;
 use crate::options::{LockOptions, WaitOptions};
 use crate::settings::AvailableOptions;
-use crate::{output, progress, quarantine, resource};
-use quorlock::{Acquire, AcquireError, Holder, Lease, ReleaseError, ReleaseOutcome};
+use crate::target::Target;
+use crate::{output, progress, quarantine};
+use quorlock::{Acquire, AcquireError, Lease, ReleaseError, ReleaseOutcome};
 use std::time::Duration;
 use tokio::select;
 
 pub(crate) struct LockRequest<'a> {
-    pub(crate) resources: &'a [&'a [u8]],
+    pub(crate) target: Target<'a>,
     pub(crate) lock: &'a LockOptions,
     pub(crate) wait: &'a WaitOptions,
     pub(crate) fenced: bool,
@@ -51,7 +52,7 @@ pub(crate) async fn with_lock<T>(
     let is_lost = lease.loss().is_some();
     let released = lease.release().await;
     if !is_lost {
-        print_release_problem(wanted.resources, released);
+        print_release_problem(wanted.target, released);
     }
     done
 }
@@ -59,14 +60,8 @@ pub(crate) async fn with_lock<T>(
 /// Builds the acquire. The lease is renewed until the release or `--max-hold`. With `--no-wait`, the client makes one
 /// attempt. Otherwise, `--wait` or the `wait` setting limits the wait, which has no limit by default.
 fn acquire(client: &Client, wanted: &LockRequest<'_>) -> Acquire {
-    let LockRequest { resources, lock, wait, fenced } = wanted;
-    let redlock = &client.redlock;
-    let acquire = match (*resources, wait.no_wait) {
-        ([one], true) => redlock.try_acquire(one),
-        ([one], false) => redlock.acquire(one),
-        (several, true) => redlock.try_acquire_all(several),
-        (several, false) => redlock.acquire_all(several),
-    };
+    let LockRequest { target, lock, wait, fenced } = wanted;
+    let acquire = target.acquire(client, wait.no_wait);
     let acquire = if wait.no_wait {
         acquire
     } else {
@@ -97,7 +92,7 @@ async fn acquire_or_signal(
         acquired = acquired => acquired,
         signal = signals.end() => Err(Failure::new(guard::code(signal), "")),
         never = quarantine::warn(client), if shows_progress => match never {},
-        never = progress::show(client, wanted.resources), if shows_progress => match never {},
+        never = progress::show(client, wanted.target), if shows_progress => match never {},
     }
 }
 
@@ -108,7 +103,7 @@ async fn acquire_failure(
 ) -> Failure {
     let AcquireError::Contended { report, .. } = &error else {
         let is_unavailable = error.is_unavailable();
-        let mut failure = Failure::acquire(&error, AvailableOptions::Lock).about(wanted.resources);
+        let mut failure = Failure::acquire(&error, AvailableOptions::Lock).about(wanted.target);
         if is_unavailable && let Some(reason) = quarantine::reason(client) {
             failure.message = format!("{}; {reason}", failure.message);
         }
@@ -118,47 +113,23 @@ async fn acquire_failure(
     if wanted.lock.quiet {
         return Failure::new(code, "");
     }
-    let message = match find_holder(client, wanted.resources).await {
-        Some((name, holder)) => {
-            format!("{} is {}: {report}", resource::display_name(name), described(&holder))
-        }
-        None => format!(
-            "{}: not acquired: the key exists on too many nodes, but no holder has a majority: {report}",
-            resource::display_names(wanted.resources)
+    let target = wanted.target;
+    let message = match (target.conflict(client).await, target) {
+        (Some(conflict), _) => format!("{conflict}: {report}"),
+        (None, Target::Resources(_)) => format!(
+            "{target}: not acquired: the key exists on too many nodes, but no holder has a majority: {report}"
         ),
+        (None, Target::Permit(_)) => {
+            format!(
+                "{target}: not acquired: no permit was free on a majority of the nodes: {report}"
+            )
+        }
     };
     Failure::new(code, message)
 }
 
-/// Finds the first resource for which a majority of the nodes reports the same holder. Returns the resource and the
-/// holder.
-pub(crate) async fn find_holder<'a>(
-    client: &Client,
-    resources: &[&'a [u8]],
-) -> Option<(&'a [u8], Holder)> {
-    for resource in resources {
-        let Ok(status) = client.redlock.status(resource).await else { continue };
-        if let Some(holder) = status.holder() {
-            return Some((resource, holder));
-        }
-    }
-    None
-}
-
-/// Describes a lock that is held or cooling down. In the second case, the key remains without a holder until its TTL
-/// ends.
-pub(crate) fn described(holder: &Holder) -> String {
-    if !holder.is_cooling_down() {
-        return format!("held by {holder}");
-    }
-    let left =
-        holder.ttl().map_or_else(String::new, |ttl| format!(" for {}", quarantine::seconds(ttl)));
-    format!("cooling down{left} (released; no client holds it)")
-}
-
 /// Prints a message if the lock had expired or was taken over, or if too few nodes confirmed the release.
-fn print_release_problem(resources: &[&[u8]], released: Result<ReleaseOutcome, ReleaseError>) {
-    let names = resource::display_names(resources);
+fn print_release_problem(names: Target<'_>, released: Result<ReleaseOutcome, ReleaseError>) {
     match released {
         Ok(ReleaseOutcome::Expired) => output::print_message(format_args!(
             "{names}: the lock expired or was deleted before it was released; another client may have held it since"

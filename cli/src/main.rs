@@ -12,11 +12,12 @@ mod options;
 mod output;
 mod progress;
 mod quarantine;
-mod renewals;
 mod resource;
 mod settings;
+mod target;
 mod torture;
 mod verbs;
+mod warnings;
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, Error};

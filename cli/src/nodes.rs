@@ -3,8 +3,8 @@
 use crate::exit::Failure;
 use crate::options::{LockOptions, NodeOptions, RestartOptions};
 use crate::output;
-use crate::renewals::Renewals;
 use crate::settings::AvailableOptions;
+use crate::warnings::Warnings;
 use quorlock::{Builder, Config, NodeState, Redlock, RestartGuard};
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, MapDeserializer};
@@ -46,14 +46,16 @@ impl Client {
     /// Creates a client for commands that acquire no locks. If `guard` is given, it overrides the restart guard of the
     /// settings.
     pub(crate) fn new(options: &NodeOptions, guard: Option<RestartGuard>) -> Result<Self, Failure> {
-        Self::build(config(options)?, guard, AvailableOptions::Nodes)
+        Self::build(config(options)?, guard, AvailableOptions::Nodes, String::new())
     }
 
-    /// Creates a client for commands that acquire locks. The options override the settings.
+    /// Creates a client for commands that acquire locks. The options override the settings. Warnings contain the `names` of
+    /// the resources or of the semaphore.
     pub(crate) fn for_locks(
         options: &NodeOptions,
         restarts: &RestartOptions,
         lock: &LockOptions,
+        names: String,
     ) -> Result<Self, Failure> {
         let mut config = config(options)?;
         config.ttl = lock.ttl.or(config.ttl);
@@ -63,7 +65,7 @@ impl Client {
         } else if config.metadata.is_none() {
             config.owner = config.owner.or(Some(true));
         }
-        Self::build(config, restarts.guard(), AvailableOptions::Lock)
+        Self::build(config, restarts.guard(), AvailableOptions::Lock, names)
     }
 
     /// Builds the client. The default restart guard is strict, because a new client has observed no restarts. If a
@@ -72,10 +74,11 @@ impl Client {
         mut config: Config,
         guard: Option<RestartGuard>,
         options: AvailableOptions,
+        names: String,
     ) -> Result<Self, Failure> {
         config.restart_guard = guard.or(config.restart_guard).or(Some(RestartGuard::Strict));
         let builder = Builder::from_config(config.clone());
-        let built = builder.observer(Renewals::default()).build();
+        let built = builder.observer(Warnings::new(names)).build();
         let redlock = built.map_err(|error| Failure::setting(&error, options))?;
         Ok(Self {
             redlock,

@@ -1,7 +1,8 @@
 //! Shows how long the command has been waiting for a lock, and why.
 
 use crate::nodes::Client;
-use crate::{locked_work, output, resource};
+use crate::output;
+use crate::target::Target;
 use quorlock::{NodeInfo, NodeState};
 use std::convert::Infallible;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -39,7 +40,7 @@ impl Drop for Line {
 
 /// Shows how long the command has been waiting, and why, until the future is dropped. On a terminal, updates one line.
 /// Otherwise, prints messages at growing intervals.
-pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
+pub(crate) async fn show(client: &Client, target: Target<'_>) -> Infallible {
     let begun = Instant::now();
     let waited = || humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
     if !io::stderr().is_terminal() {
@@ -49,7 +50,7 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
             output::print_message(format_args!(
                 "waiting ({}): {}",
                 waited(),
-                reason(client, resources).await
+                reason(client, target).await
             ));
             pause = LONGEST_PAUSE.min(pause * 10);
         }
@@ -58,31 +59,22 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     let mut line = Line::default();
     loop {
         let label = output::styled(output::WARNING, "waiting");
-        line.write(&format!(
-            "quorlock: {label} ({}): {}",
-            waited(),
-            reason(client, resources).await
-        ));
+        line.write(&format!("quorlock: {label} ({}): {}", waited(), reason(client, target).await));
         sleep(INTERVAL).await;
     }
 }
 
-async fn reason(client: &Client, resources: &[&[u8]]) -> String {
-    if let Some((resource, holder)) = locked_work::find_holder(client, resources).await {
-        return format!(
-            "{} is {}",
-            resource::display_name(resource),
-            locked_work::described(&holder)
-        );
+async fn reason(client: &Client, target: Target<'_>) -> String {
+    if let Some(conflict) = target.conflict(client).await {
+        return conflict;
     }
-    let names = resource::display_names(resources);
     let nodes = client.redlock.nodes();
     let is_up = |node: &&NodeInfo| *node.state() == NodeState::Up;
     let down = nodes.iter().filter(|node| !is_up(node)).map(ToString::to_string);
     let down = down.collect::<Vec<_>>().join(", ");
     if nodes.iter().filter(is_up).count() > nodes.len() / 2 {
-        format!("{names}: no majority of the nodes reports a holder")
+        format!("{target}: no majority of the nodes reports a holder")
     } else {
-        format!("{names}: no majority of the nodes is available ({down})")
+        format!("{target}: no majority of the nodes is available ({down})")
     }
 }

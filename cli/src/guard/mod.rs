@@ -20,7 +20,8 @@ pub(crate) use signals::{Signals, code};
 use crate::exit::{Code, Failure};
 use crate::nodes::Client;
 use crate::options::{ChildOptions, LockOptions, OnLost};
-use crate::{output, resource};
+use crate::output;
+use crate::target::Target;
 use nested::LockEnvironment;
 use process_group::ProcessGroup;
 use quorlock::{Lease, Loss};
@@ -79,7 +80,7 @@ impl<'a> Guard<'a> {
     /// Fails if an option is invalid, so that the error is reported before the lock is acquired.
     pub(crate) fn new(
         client: &Client,
-        resources: &[&[u8]],
+        target: Target<'_>,
         environment: LockEnvironment,
         command: &'a [OsString],
         lock: &LockOptions,
@@ -94,7 +95,7 @@ impl<'a> Guard<'a> {
             foreground: child.foreground,
             ttl: client.ttl,
             max_hold,
-            names: resource::display_names(resources),
+            names: target.to_string(),
         })
     }
 

@@ -1,15 +1,15 @@
-//! Detects requests for a lock that an outer `quorlock` process holds. They would deadlock, because the outer process
-//! waits for its command.
+//! Detects requests for a lock that an outer `quorlock` process holds, and for a semaphore of which outer processes hold
+//! all permits. They would deadlock, because an outer process waits for its command.
 
 use crate::exit::{Code, Failure};
 use crate::nodes::{self, Client};
 use crate::resource;
-use quorlock::{Lease, NodeStatus};
+use crate::target::Target;
+use quorlock::{Lease, NodeStatus, Semaphore, Status};
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStringExt as _;
 
 /// This environment variable contains the locks of the outer `quorlock` processes, as JSON.
 const HELD: &str = "QUORLOCK_HELD";
@@ -20,8 +20,11 @@ const HELD: &str = "QUORLOCK_HELD";
 struct HeldLock {
     /// The addresses of the nodes with their database numbers, sorted.
     nodes: Vec<String>,
-    /// The keys, escaped by `resource::display_name`.
+    /// The keys, escaped by `resource::display_name`. Empty for a permit of a semaphore.
     keys: Vec<String>,
+    /// The prefixed name of the semaphore, escaped in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    semaphore: Option<String>,
     /// The value of the keys while the lock is held.
     value: String,
 }
@@ -31,39 +34,32 @@ pub(crate) struct LockEnvironment {
     inherited: Vec<HeldLock>,
     /// The requested lock. Its value is empty until the lock is acquired.
     own: HeldLock,
-    /// The names of the requested resources, one per line.
+    /// The names of the requested resources, one per line, or the name of the semaphore.
     names: OsString,
 }
 
 impl LockEnvironment {
-    /// Checks that no outer `quorlock` process holds one of the `resources`. Contacts the nodes only if this process
-    /// was started under a lock on one of them.
+    /// Checks that no outer `quorlock` process holds one of the requested resources, and that outer processes do not
+    /// hold all permits of the requested semaphore. Contacts the nodes only if this process was started under the same
+    /// lock.
     ///
     /// # Errors
-    /// If an outer `quorlock` process still holds one of the `resources` on the same nodes, fails with the exit code
-    /// `conflict`.
+    /// If a request would be a deadlock on the same nodes, fails with the exit code `conflict`.
     pub(crate) async fn new(
         client: &Client,
-        resources: &[&[u8]],
+        target: Target<'_>,
         conflict: Code,
     ) -> Result<Self, Failure> {
-        let (inherited, own) = (inherited_locks()?, HeldLock::new(client, resources));
-        for (resource, key) in resources.iter().zip(&own.keys) {
-            let same =
-                inherited.iter().filter(|held| held.nodes == own.nodes && held.keys.contains(key));
-            let values: Vec<&str> = same.map(|held| &*held.value).collect();
-            if !values.is_empty() && is_held(client, resource, &values).await? {
-                return Err(Failure::new(
-                    conflict,
-                    format!(
-                        "{} is already held by an outer quorlock process: waiting would be a deadlock, because that \
-                         process releases the lock only when its command ends",
-                        resource::display_name(resource)
-                    ),
-                ));
-            }
+        let inherited = inherited_locks()?;
+        let own = HeldLock::new(client, target);
+        let deadlock = match target {
+            Target::Resources(names) => own.find_held(client, names, &inherited).await?,
+            Target::Permit(semaphore) => own.find_full(client, semaphore, &inherited).await?,
+        };
+        match deadlock {
+            Some(message) => Err(Failure::new(conflict, message)),
+            None => Ok(Self { inherited, own, names: target.lines() }),
         }
-        Ok(Self { inherited, own, names: OsString::from_vec(resources.join(&b'\n')) })
     }
 
     pub(super) fn variables(&self, lease: &Lease) -> io::Result<[(&'static str, OsString); 2]> {
@@ -75,7 +71,7 @@ impl LockEnvironment {
 }
 
 impl HeldLock {
-    fn new(client: &Client, resources: &[&[u8]]) -> Self {
+    fn new(client: &Client, target: Target<'_>) -> Self {
         let nodes = client.redlock.nodes();
         let databases = client.config.nodes.iter().map(|url| nodes::database(url));
         let pairs = nodes.iter().zip(databases);
@@ -83,10 +79,67 @@ impl HeldLock {
             pairs.map(|(node, database)| format!("{}/{database}", node.name())).collect();
         nodes.sort_unstable();
         let prefix = client.config.key_prefix.as_deref().unwrap_or_default().as_bytes();
-        let keys =
-            resources.iter().map(|resource| resource::display_name(&[prefix, resource].concat()));
-        let keys = keys.collect();
-        Self { nodes, keys, value: String::new() }
+        let key = |name: &[u8]| resource::display_name(&[prefix, name].concat());
+        let (keys, semaphore) = match target {
+            Target::Resources(names) => (names.iter().map(|name| key(name)).collect(), None),
+            Target::Permit(semaphore) => (Vec::new(), Some(key(semaphore.name()))),
+        };
+        Self { nodes, keys, semaphore, value: String::new() }
+    }
+
+    /// Finds a requested resource that an outer process holds, and returns the message about it.
+    async fn find_held(
+        &self,
+        client: &Client,
+        names: &[&[u8]],
+        inherited: &[Self],
+    ) -> Result<Option<String>, Failure> {
+        for (name, key) in names.iter().zip(&self.keys) {
+            let values = self.values(inherited, |held| held.keys.contains(key));
+            if values.is_empty() {
+                continue;
+            }
+            client.settle().await?;
+            if has_value(&client.redlock.status(name).await?, &values) {
+                return Ok(Some(format!(
+                    "{} is already held by an outer quorlock process: waiting would be a deadlock, because that \
+                     process releases the lock only when its command ends",
+                    resource::display_name(name)
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a message if outer processes hold all permits of the requested semaphore.
+    async fn find_full(
+        &self,
+        client: &Client,
+        semaphore: &Semaphore,
+        inherited: &[Self],
+    ) -> Result<Option<String>, Failure> {
+        let permits = semaphore.permits();
+        let values = self.values(inherited, |held| held.semaphore == self.semaphore);
+        if values.len() < permits {
+            return Ok(None);
+        }
+        client.settle().await?;
+        let status = semaphore.status().await?;
+        let own = status.details().iter().take(permits);
+        if own.filter(|permit| has_value(permit, &values)).count() < permits {
+            return Ok(None);
+        }
+        Ok(Some(format!(
+            "{} has no free permit, and all are held by outer quorlock processes: waiting would be a deadlock, because \
+             these processes release their permits only when their commands end",
+            resource::display_name(semaphore.name())
+        )))
+    }
+
+    /// Returns the values of the inherited locks on the same nodes for which `is_same` returns true.
+    fn values<'a>(&self, inherited: &'a [Self], is_same: impl Fn(&Self) -> bool) -> Vec<&'a str> {
+        let same = inherited.iter().filter(|held| held.nodes == self.nodes && is_same(held));
+        same.map(|held| &*held.value).collect()
     }
 }
 
@@ -102,9 +155,7 @@ fn inherited_locks() -> Result<Vec<HeldLock>, Failure> {
 
 /// Returns true if at least one node stores one of `values` for the lock. One node is sufficient, because the others
 /// may be unreachable.
-async fn is_held(client: &Client, resource: &[u8], values: &[&str]) -> Result<bool, Failure> {
-    client.settle().await?;
-    let status = client.redlock.status(resource).await?;
+fn has_value(status: &Status, values: &[&str]) -> bool {
     let mut holders = status.nodes().iter().filter_map(NodeStatus::holder);
-    Ok(holders.any(|holder| values.iter().any(|value| holder.has_value(value))))
+    holders.any(|holder| values.iter().any(|value| holder.has_value(value)))
 }

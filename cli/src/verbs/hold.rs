@@ -6,6 +6,7 @@ use crate::guard::nested::LockEnvironment;
 use crate::locked_work::{self, LockRequest};
 use crate::notify::{self, State};
 use crate::options::{LockOptions, NodeOptions, RestartOptions, WaitOptions};
+use crate::target::Target;
 use crate::{nodes::Client, output, resource};
 use clap::Args;
 use quorlock::{FencingToken, Lease, Loss};
@@ -64,9 +65,11 @@ struct Holding<'a> {
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { resources, wait, lock, nodes, restarts, fenced, while_stdin } = &arguments;
     let resources = &resource::all_bytes(resources)?;
-    let wanted = LockRequest { resources, lock, wait, fenced: *fenced };
-    locked_work::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
-        LockEnvironment::new(client, resources, Code(wait.conflict_exit_code)).await?;
+    let target = Target::Resources(resources);
+    let wanted = LockRequest { target, lock, wait, fenced: *fenced };
+    let client = Client::for_locks(nodes, restarts, lock, target.to_string())?;
+    locked_work::with_client(client, async |client| {
+        LockEnvironment::new(client, target, Code(wait.conflict_exit_code)).await?;
         let mut signals = Signals::listen(false)?;
         if *while_stdin {
             signals.hang_up_with_stdin();

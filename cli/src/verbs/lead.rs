@@ -5,6 +5,7 @@ use crate::guard::nested::LockEnvironment;
 use crate::guard::{End, Guard, Signals};
 use crate::locked_work::{self, LockRequest};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
+use crate::target::Target;
 use crate::{nodes::Client, output, resource};
 use clap::Args;
 use std::ffi::OsString;
@@ -46,10 +47,12 @@ pub(crate) struct Arguments {
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { name, command, lock, child, nodes, restarts } = &arguments;
     let resources = &[resource::bytes(name)?];
-    let wanted = LockRequest { resources, lock, wait: &WaitOptions::unlimited(), fenced: true };
-    locked_work::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
-        let environment = LockEnvironment::new(client, resources, Code::NEGATIVE_RESULT).await?;
-        let guard = Guard::new(client, resources, environment, command, lock, child)?;
+    let target = Target::Resources(resources);
+    let wanted = LockRequest { target, lock, wait: &WaitOptions::unlimited(), fenced: true };
+    let client = Client::for_locks(nodes, restarts, lock, target.to_string())?;
+    locked_work::with_client(client, async |client| {
+        let environment = LockEnvironment::new(client, target, Code::NEGATIVE_RESULT).await?;
+        let guard = Guard::new(client, target, environment, command, lock, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         loop {
             match locked_work::run_command_under_lock(client, &wanted, &guard, &mut signals).await?
@@ -57,8 +60,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
                 End::Exited(code) => break Ok(code),
                 End::Lost if lock.quiet => {}
                 End::Lost => output::print_message(format_args!(
-                    "{}: no longer the leader: waiting for the lock again",
-                    resource::display_names(resources)
+                    "{target}: no longer the leader: waiting for the lock again"
                 )),
             }
         }

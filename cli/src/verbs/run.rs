@@ -1,17 +1,19 @@
-//! `quorlock run`: runs a command under a lock.
+//! `quorlock run`: runs a command under a lock, or under a permit of a semaphore.
 
 use crate::exit::{self, Code, Failure};
 use crate::guard::nested::LockEnvironment;
 use crate::guard::{End, Guard, Signals};
 use crate::locked_work::{self, LockRequest};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
+use crate::target::{self, Target};
 use crate::{nodes::Client, resource};
 use clap::Args;
 use std::ffi::OsString;
 
 /// Run a command under a lock, like flock(1) across hosts
 ///
-/// Several resources are locked together: all of them or none.
+/// Several resources are locked together: all of them or none. With --permits, CMD runs under one of N permits of a
+/// semaphore instead, so at most N commands run at the same time on all hosts.
 ///
 /// The environment variable `QUORLOCK_RESOURCE` of CMD contains the resource names, one per line. With --fenced,
 /// `QUORLOCK_TOKEN` contains the fencing token. While CMD runs, quorlock renews the lock and forwards signals to CMD.
@@ -39,6 +41,7 @@ use std::ffi::OsString;
             "quorlock run -w 30s account/7 account/9 -- ./transfer",
             "Lock two resources together, and wait for at most 30 seconds",
         ),
+        ("quorlock run --permits 3 downloads -- ./download", "At most three downloads at the same time, on all hosts"),
     ],
     &[
         ("1", "held by another client (limited wait or -n) or an outer quorlock; -E changes this code"),
@@ -51,7 +54,7 @@ use std::ffi::OsString;
     ],
 ))]
 pub(crate) struct Arguments {
-    /// Names of the resources to lock
+    /// Names of the resources to lock; with --permits, the name of the semaphore
     #[arg(value_name = "RESOURCE", required = true)]
     pub(crate) resources: Vec<OsString>,
     /// Command to run under the lock, with its arguments
@@ -64,6 +67,13 @@ pub(crate) struct Arguments {
     /// Request a fencing token, which increases with each holder, and pass it to CMD in `QUORLOCK_TOKEN`
     #[arg(long, help_heading = "Lock")]
     pub(crate) fenced: bool,
+    /// Acquire one of N permits of the semaphore RESOURCE instead of a lock. All clients must use the same N, from 1 to
+    /// 1000
+    ///
+    /// A semaphore is independent of a lock with the same name. --fenced is not supported, because fencing tokens of
+    /// different permits cannot be compared.
+    #[arg(long, value_name = "N", help_heading = "Lock", conflicts_with = "fenced")]
+    pub(crate) permits: Option<usize>,
     #[command(flatten)]
     pub(crate) child: ChildOptions,
     #[command(flatten)]
@@ -73,18 +83,31 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    let Arguments { resources, command, wait, lock, fenced, child, nodes, restarts } = &arguments;
-    let resources = &resource::all_bytes(resources)?;
-    let wanted = LockRequest { resources, lock, wait, fenced: *fenced };
-    locked_work::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
-        let environment =
-            LockEnvironment::new(client, resources, Code(wait.conflict_exit_code)).await?;
-        let guard = Guard::new(client, resources, environment, command, lock, child)?;
-        let mut signals = Signals::listen(child.foreground)?;
-        match locked_work::run_command_under_lock(client, &wanted, &guard, &mut signals).await? {
-            End::Exited(code) => Ok(code),
-            End::Lost => Ok(Code::LOST),
+    let Arguments { lock, nodes, restarts, .. } = &arguments;
+    let names = &resource::all_bytes(&arguments.resources)?;
+    let client = Client::for_locks(nodes, restarts, lock, resource::display_names(names))?;
+    let semaphore = match (arguments.permits, &**names) {
+        (None, _) => None,
+        (Some(permits), [name]) => Some(target::semaphore(&client, name, permits)?),
+        (Some(_), several) => {
+            return Err(Failure::usage(format!(
+                "--permits expects the name of one semaphore, but {} names are given",
+                several.len()
+            )));
         }
-    })
-    .await
+    };
+    let target = semaphore.as_ref().map_or(Target::Resources(names), Target::Permit);
+    locked_work::with_client(client, async |client| run(client, target, &arguments).await).await
+}
+
+async fn run(client: &Client, target: Target<'_>, arguments: &Arguments) -> Result<Code, Failure> {
+    let Arguments { command, wait, lock, fenced, child, .. } = arguments;
+    let wanted = LockRequest { target, lock, wait, fenced: *fenced };
+    let environment = LockEnvironment::new(client, target, Code(wait.conflict_exit_code)).await?;
+    let guard = Guard::new(client, target, environment, command, lock, child)?;
+    let mut signals = Signals::listen(child.foreground)?;
+    match locked_work::run_command_under_lock(client, &wanted, &guard, &mut signals).await? {
+        End::Exited(code) => Ok(code),
+        End::Lost => Ok(Code::LOST),
+    }
 }

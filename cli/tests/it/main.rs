@@ -21,6 +21,7 @@ mod release;
 mod restarts;
 mod run;
 mod running;
+mod semaphore;
 mod settings;
 mod shell_session;
 mod signals;

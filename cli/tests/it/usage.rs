@@ -65,6 +65,11 @@ fn invalid_options_are_refused() {
     ] {
         session.run(&[&["run"], options, &["a", "--", "true"]].concat());
     }
+    for names in [&["0", "a"][..], &["1001", "a"], &["two", "a"], &["2", "a", "b"], &["2", "a{b"]] {
+        session.run(&[&["run", "--permits"], names, &["--", "true"]].concat());
+    }
+    session.run(&["run", "--permits", "2", "--fenced", "a", "--", "true"]);
+    session.run(&["status", "--permits", "0", "a"]);
     for (name, value) in [
         ("QUORLOCK_TOKEN_TTL", "5s"),
         ("QUORLOCK_DRIFT_FACTOR", "1"),

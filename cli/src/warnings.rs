@@ -1,0 +1,56 @@
+//! Prints warnings while a command waits for a lock or holds it: failing renewals, and a semaphore whose clients use
+//! different numbers of permits.
+
+use crate::output;
+use quorlock::Observer;
+use quorlock::event::Event;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+pub(crate) struct Warnings {
+    /// The names of the resources or of the semaphore, escaped.
+    names: String,
+    /// Sends messages to the printing thread, which is started for the first message.
+    printer: Mutex<Option<Sender<String>>>,
+}
+
+impl Warnings {
+    pub(crate) fn new(names: String) -> Self {
+        Self { names, printer: Mutex::default() }
+    }
+
+    /// Prints on a separate thread, because a full pipe would block the observer and delay renewals.
+    fn print(&self, line: String) {
+        let mut printer = self.printer.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = printer.get_or_insert_with(|| {
+            let (sender, lines) = channel::<String>();
+            thread::spawn(move || lines.iter().for_each(output::print_message));
+            sender
+        });
+        // `send` fails only if the printing thread has panicked.
+        let _ = sender.send(line);
+    }
+}
+
+impl Observer for Warnings {
+    fn on_event(&self, event: &Event) {
+        let names = &self.names;
+        match event {
+            Event::RenewalFailed { failures: 1, remaining, report, .. } => {
+                let left = remaining.as_secs_f64();
+                self.print(format!(
+                    "{names}: renewals are failing; the lock is lost in {left:.1} s unless one succeeds: {report}"
+                ));
+            }
+            Event::LeaseRenewed { failures: 1.., .. } => {
+                self.print(format!("{names}: renewals succeed again"));
+            }
+            Event::PermitsDiffer { permits, other_permits, .. } => self.print(format!(
+                "{names}: another client uses {other_permits} permits instead of {permits}: use the same number \
+                 everywhere"
+            )),
+            _ => {}
+        }
+    }
+}
