@@ -53,6 +53,8 @@ mod watchers;
 #[cfg(test)]
 mod acquire_tests;
 #[cfg(test)]
+mod any_of_release_tests;
+#[cfg(test)]
 mod any_of_tests;
 #[cfg(test)]
 mod any_of_waiting_tests;
