@@ -5,6 +5,7 @@ use crate::clock::{Instant, MS};
 use crate::dice::Dice;
 use crate::many_waiters::Contender;
 use crate::mode::Mode;
+use crate::permits;
 use crate::scenario::Scenario;
 use crate::solo::SoloCall;
 use quorlock::Lease;
@@ -47,6 +48,8 @@ pub(crate) struct Lock {
     pub(crate) resources: Vec<usize>,
     /// Whether the lock needs only one of the resources.
     pub(crate) any: bool,
+    /// Whether the resources are the permits of a semaphore.
+    pub(crate) is_permit: bool,
     /// The maximum wait, or `None` for a single attempt.
     pub(crate) wait: Option<u64>,
     pub(crate) ttl: Option<u64>,
@@ -76,7 +79,7 @@ impl Lock {
 }
 
 pub(crate) fn name(resource: usize) -> String {
-    format!("r{resource}")
+    permits::name(resource).unwrap_or_else(|| format!("r{resource}"))
 }
 
 /// The event that the task awaits while it holds the lock.
@@ -159,6 +162,7 @@ pub(crate) struct CallMix {
     sets: u64,
     /// The probability that an acquire of several resources needs only one of them, per thousand.
     any: u64,
+    permits: u64,
     auto: u64,
     tries: u64,
     dropped: u64,
@@ -194,6 +198,8 @@ impl CallMix {
             fenced: scenario.fencing.is_on,
             sets: dice.pick(&[0, 0, 300]),
             any: dice.pick(&[0, 0, 300, 1_000]),
+            // Permits have no tokens in these runs.
+            permits: if scenario.fencing.is_on { 0 } else { dice.pick(&[0, 0, 200, 700]) },
             auto: if mode == Mode::Outages { 900 } else { dice.pick(&[0, 200, 800]) },
             tries: dice.pick(&[0, 100, 500]),
             dropped: dice.pick(&[0, 0, 100, 500]),
@@ -243,7 +249,9 @@ fn draw_verb(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Verb {
         return Verb::Solo(SoloCall::draw(scenario, dice));
     }
     if !dice.chance(mix.verbs) {
-        return Verb::Lock(lock(dice));
+        let lock = lock(dice);
+        let is_permit = dice.chance(mix.permits);
+        return Verb::Lock(if is_permit { Box::new(permits::draw(*lock, dice)) } else { lock });
     }
     match dice.below(10) {
         0..=2 if mix.hand_over > 0 => Verb::Adopt { resource, lock: lock(dice) },
@@ -288,6 +296,7 @@ fn draw_lock(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Lock {
     Lock {
         resources,
         any,
+        is_permit: false,
         wait,
         ttl: dice.chance(300).then(|| ttl + dice.below(ttl)),
         fenced: mix.fenced,

@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HeldId(pub(crate) usize);
 
-struct Held {
+pub(crate) struct Held {
     id: HeldId,
     process: usize,
-    lease: LeaseRef,
+    pub(crate) lease: LeaseRef,
     was_lost: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Checker(Mutex<CheckerState>);
 pub(crate) struct CheckerState {
     mode: Mode,
     pub(crate) violation: Option<(Rule, String)>,
-    held: BTreeMap<usize, Vec<Held>>,
+    pub(crate) held: BTreeMap<usize, Vec<Held>>,
     pub(crate) ledger: Ledger,
     stored: BTreeMap<usize, Stored>,
     /// The values of handed-over locks that no task has tried to adopt yet, by resource.
@@ -117,6 +117,7 @@ impl CheckerState {
             let held = Held { id, process, lease: lease.clone(), was_lost: false };
             self.held.entry(*resource).or_default().push(held);
         }
+        self.check_permits();
         id
     }
 

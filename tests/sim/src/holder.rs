@@ -214,6 +214,11 @@ impl Worker {
                     let _ = guard.release().await;
                 }
             }
+            HeldStep::Status if lock.is_permit => {
+                let semaphore = self.semaphore(lock);
+                let status = self.timed("status", 2 * node, semaphore.status()).await;
+                self.inspect(&status);
+            }
             HeldStep::Status => {
                 let status = self.redlock.status(name(lock.resources[0]));
                 let status = self.timed("status", node, status).await;

@@ -4,6 +4,7 @@ use crate::clock::{Instant, US};
 use crate::fencing::counter;
 use crate::mode::Mode;
 use crate::node::NodeHost;
+use crate::permits;
 use crate::process::Process;
 use crate::shared::Core;
 use crate::worker::name;
@@ -182,5 +183,6 @@ pub(crate) fn unique_part(value: &[u8]) -> &[u8] {
 /// Returns the number of the lock with the key `key`, such as 3 for `r3`. Returns `None` if the key
 /// is not the key of a numbered lock.
 pub(crate) fn lock_of(key: &[u8]) -> Option<usize> {
-    std::str::from_utf8(key).ok()?.strip_prefix('r')?.parse().ok()
+    let key = std::str::from_utf8(key).ok()?;
+    permits::lock_of(key).or_else(|| key.strip_prefix('r')?.parse().ok())
 }

@@ -47,6 +47,7 @@ mod network_quality;
 mod node;
 mod order;
 mod panics;
+mod permits;
 mod process;
 mod readings;
 mod restarts;

@@ -27,6 +27,7 @@ macro_rules! rules {
 
 rules! {
     Exclusion "At most one client holds a resource at any true time (SAFETY).",
+    Permits "At most as many clients hold a permit as the largest number of permits in use (Redlock::semaphore).",
     Tokens "A fencing token is higher than that of every lease that ended before (FENCING).",
     Counters "A counter exists for token_ttl after the last acquire or extension, and for half of that after a release, and is not below the token (FENCING; DESIGN, section 4).",
     NotLost "No valid lease loses its quorum (SAFETY).",

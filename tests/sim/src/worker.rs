@@ -236,6 +236,7 @@ impl Worker {
         let names = lock.resources.iter().map(|resource| name(*resource));
         let single = || name(lock.resources[0]);
         let acquire = match (lock.resources.len(), lock.wait) {
+            _ if lock.is_permit => self.acquire_permit(lock),
             (_, None) if lock.any => self.redlock.try_acquire_any(names),
             (_, Some(wait)) if lock.any => self.redlock.acquire_any(names).wait(millis(wait)),
             (1, None) => self.redlock.try_acquire(single()),
@@ -382,8 +383,7 @@ impl Worker {
 
     async fn adopt(self, resource: usize, mut lock: Lock) {
         let Some(value) = self.checker.state().take_handed_over_value(resource) else { return };
-        lock.resources = vec![resource];
-        lock.wait = None;
+        (lock.resources, lock.wait) = (vec![resource], None);
         let bound = self.bound(&lock);
         let acquire =
             Self::set(self.redlock.adopt(name(resource), &value), &lock, self.retry.clone());
