@@ -21,7 +21,7 @@ fn modes_with_a_guarantee_have_no_findings() {
 fn faults_outside_the_guarantee_cause_overlaps_only() {
     for label in ["amnesia", "guard-off", "standstill"] {
         let (_, mode) = mode(label);
-        let swept = sweep(mode, 0..25, 2, false);
+        let swept = sweep(mode, 0..80, 2, false);
         assert!(swept.overlaps.0 > 0, "{label}");
         assert!(swept.findings.is_empty(), "{label}: {:?}", swept.findings);
     }
