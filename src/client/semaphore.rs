@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// ```
 ///
 /// # How it works
-/// Each permit is a lock of its own, and a holder has the same permit on a quorum of nodes. The [guarantee of a
+/// Each permit is a separate lock, and a holder has the same permit on a quorum of nodes. The [guarantee of a
 /// lock](crate#guides) therefore holds for each permit. Counting the holders on each node would not suffice: with five
 /// nodes and two permits, three clients could each be counted by three nodes.
 ///
@@ -85,9 +85,11 @@ impl Semaphore {
     }
 
     /// Acquires a permit. If all are held, the acquire waits until one becomes free, for at most its [wait
-    /// time](Acquire::wait). The lease ends as usual: by its release or drop, or with its validity unless it
-    /// is [extended](Acquire::auto_extend). [`Lease::resource`](crate::LeaseRef::resource) returns a name of the
-    /// permit. A permit can be neither [adopted](Redlock::adopt) nor released [by force](Redlock::force_release). A [fencing token](Acquire::fenced) is higher than those of the same permit's earlier holders only.
+    /// time](Acquire::wait). The lease ends as usual: by its release or drop, or with its validity unless it is
+    /// [extended](Acquire::auto_extend). [`Lease::resource`](crate::LeaseRef::resource) returns the name of the permit.
+    /// A permit can be neither [adopted](Redlock::adopt) nor released [by force](Redlock::force_release).
+    ///
+    /// A [fencing token](Acquire::fenced) orders only the holders of the same permit.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError). [`Contended`](crate::AcquireError::Contended) means that no permit was

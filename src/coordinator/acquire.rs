@@ -14,7 +14,7 @@ pub(crate) struct AcquireRequest {
     /// If the acquire needs only one of the keys: the name of the queue in which it waits. Acquires of the same keys
     /// share a queue. `None` if the acquire needs all keys.
     pub(crate) any_of: Option<Key>,
-    /// The number of permits of the semaphore, if the keys are those of its permits.
+    /// If the acquire needs a permit of a semaphore: the number of permits, which equals the number of keys.
     pub(crate) permits: Option<usize>,
     pub(crate) ttl: Ttl,
     pub(crate) metadata: Option<Arc<str>>,

@@ -9,8 +9,8 @@
 //! | otherwise (empty key, or braces that form no hash tag, such as `a{b`, `a}b` and `{}`) | none |
 //!
 //! - **No collision with other locks**: callers cannot lock a resource whose key contains `#quorlock:`.
-//! - **Unique**: the text before the last mark `#quorlock:` is the lock key. A permit of a semaphore is a lock whose key
-//!   contains a mark of its own.
+//! - **Unique**: the text before the last mark `#quorlock:` is the lock key. The key of a semaphore's permit contains the
+//!   mark too.
 //! - **Independent of the prefix**: the name depends only on the whole key, not on the client's prefix. Clients that
 //!   share a lock also share its auxiliary keys.
 //! - **ACL rules**: the name starts with the lock key, so ACL rules for a key prefix apply to both keys.
