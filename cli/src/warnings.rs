@@ -46,7 +46,8 @@ impl Observer for Warnings {
             Event::LeaseRenewed { failures: 1.., .. } => {
                 self.print(format!("{names}: renewals succeed again"));
             }
-            Event::PermitsDiffer { permits, other_permits, .. } => self.print(format!(
+            // No lease is held yet, so a full pipe delays only the acquire.
+            Event::PermitsDiffer { permits, other_permits, .. } => output::print_message(format!(
                 "{names}: another client uses {other_permits} permits instead of {permits}: use the same number \
                  everywhere"
             )),

@@ -71,7 +71,8 @@ impl SemaphoreStatus {
 
 impl fmt::Display for SemaphoreStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (permits, held) = (self.permits, self.holders.len());
+        let own = self.details.iter().take(self.permits);
+        let (permits, held) = (self.permits, own.filter(|permit| permit.is_held()).count());
         write!(f, "{held} of {permits} permits held, {} free", self.free)?;
         if let Some(other) = self.other_permits {
             write!(f, " (another client uses {other} permits: use the same number everywhere)")?;

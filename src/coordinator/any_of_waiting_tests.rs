@@ -5,7 +5,7 @@ use super::any_of_tests::{ABC, SECOND, acquired, hold, key_of, try_any, wait_for
 use super::world_calls_tests::{renewed, request, waiting};
 use super::world_tests::{World, ms};
 use crate::observe::event::CommandKind;
-use crate::protocol::RetryPolicy;
+use crate::protocol::{RetryPolicy, Time};
 use std::time::Duration;
 
 /// The delay is longer than each test allows, so only notifications cause attempts.
@@ -64,44 +64,77 @@ fn waiters_of_a_process_take_turns_in_order() {
     world.assert_idle();
 }
 
-/// Each of four processes has four callers, which hold one of four keys for 10 ms, again and again.
-#[test]
-fn competing_processes_get_similar_numbers_of_turns() {
-    let names = ["a", "b", "c", "d"];
-    let mut world = World::new(3, 15);
-    world.jitter = world.delay;
-    let processes = [(); 4].map(|()| world.connected());
+/// Lets callers hold one of `names` for 10 ms, again and again, for five seconds. Each caller has the index of its
+/// process and the time of its first acquire. Returns the number of leases of each process in the last three seconds,
+/// and the longest wait.
+fn take_turns(
+    world: &mut World,
+    processes: &[usize],
+    names: &[&str],
+    mut callers: Vec<(usize, Time)>,
+) -> (Vec<usize>, Duration) {
     let (mut waiting, mut held) = (Vec::new(), Vec::new());
-    let mut turns = [0; 4];
-    for (place, process) in processes.iter().cycle().take(16).enumerate() {
-        let id = world.acquire(*process, wait_for_any(&world, &names));
-        waiting.push((place % 4, id, world.now));
-    }
-    let (end, mut longest) = (world.now.after(5 * SECOND), Duration::ZERO);
+    let (mut turns, mut longest) = (vec![0; processes.len()], Duration::ZERO);
+    let (counts_from, end) = (world.now.after(2 * SECOND), world.now.after(5 * SECOND));
     while world.now < end {
+        let now = world.now;
+        for (place, _) in callers.extract_if(.., |(_, from)| *from <= now) {
+            let id = world.acquire(processes[place], wait_for_any(world, names));
+            waiting.push((place, id, now));
+        }
         world.run_for(ms(1));
+        let now = world.now;
         for (place, id, since) in std::mem::take(&mut waiting) {
             match world.take_acquired(processes[place], id) {
                 Some(result) => {
-                    held.push((place, result.expect("acquired"), world.now));
-                    turns[place] += 1;
-                    longest = longest.max(world.now.since(since));
+                    held.push((place, result.expect("acquired"), now));
+                    turns[place] += usize::from(now >= counts_from);
+                    longest = longest.max(now.since(since));
                 }
                 None => waiting.push((place, id, since)),
             }
         }
-        let now = world.now;
         for (place, lease, _) in held.extract_if(.., |(_, _, since)| now.since(*since) >= ms(10)) {
             world.release(&lease);
-            let id = world.acquire(processes[place], wait_for_any(&world, &names));
-            waiting.push((place, id, now));
+            callers.push((place, now));
         }
     }
     println!("{turns:?}, longest wait {longest:?}");
-    let all: usize = turns.iter().sum();
-    assert!(all > 1_400, "{all} turns of at most 2,000");
-    assert!(turns.iter().all(|turns| 8 * turns > all), "{turns:?}");
-    assert!(longest < ms(400), "{longest:?}");
+    (turns, longest)
+}
+
+/// Each of four processes has four callers, which compete for four keys.
+#[test]
+fn competing_processes_get_similar_numbers_of_turns() {
+    for seed in 0..4 {
+        let mut world = World::new(3, seed);
+        world.jitter = world.delay;
+        let processes = [(); 4].map(|()| world.connected());
+        let callers = (0..16).map(|caller| (caller % 4, world.now)).collect();
+        let names = ["a", "b", "c", "d"];
+        let (turns, longest) = take_turns(&mut world, &processes, &names, callers);
+        let all: usize = turns.iter().sum();
+        assert!(all > 840, "{all} turns of at most 1,200");
+        assert!(turns.iter().all(|turns| 8 * turns > all), "{turns:?}");
+        assert!(longest < ms(400), "{longest:?}");
+    }
+}
+
+/// The first process holds all keys when the second one starts.
+#[test]
+fn process_that_starts_late_gets_a_similar_number_of_turns() {
+    let names: Vec<_> = (0..8).map(|name| name.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for seed in 0..4 {
+        let mut world = World::new(3, seed);
+        world.jitter = world.delay;
+        let processes = [(); 2].map(|()| world.connected());
+        let start = |place| world.now.after(if place == 0 { Duration::ZERO } else { SECOND });
+        let callers = (0..32).map(|caller| (caller % 2, start(caller % 2))).collect();
+        let (turns, _) = take_turns(&mut world, &processes, &names, callers);
+        let all: usize = turns.iter().sum();
+        assert!(turns.iter().all(|turns| 4 * turns > all), "{turns:?}");
+    }
 }
 
 #[test]

@@ -13,6 +13,10 @@ use crate::protocol::{
 use crate::wire::Command;
 use std::time::Duration;
 
+/// The minimum time between the end of a renewal round and the end of the lease's validity, unless less than four times
+/// this time remains.
+const READ_MARGIN: Duration = Duration::from_millis(20);
+
 impl Coordinator {
     /// Starts to extend the lease to `ttl`, counted from `now`. The result is reported as [`Completion::Extended`] with
     /// the returned ID. Returns an error if the lease has already ended.
@@ -41,13 +45,14 @@ impl Coordinator {
         };
         let timeout = now.after(self.cx.settings.node_timeout);
         let close_at = match round.goal() {
-            // A renewal round stays open for longer than the node timeout, because no caller waits for its result.
+            // A renewal round usually stays open for longer than the node timeout, because no caller waits for its result.
             // After the nodes have stalled, thousands of leases are renewed at the same time, and the last replies can
             // arrive after the node timeout. If these rounds were closed early, the client would repeat all renewals.
             Goal::Extend { current, .. } if cause == Cause::Renewal => {
                 // The round ends before the validity, so that a late process still reads the replies in time.
                 let left = current.since(now);
-                now.after(left / 2).max(timeout).min(now.after(left / 4 * 3))
+                let margin = READ_MARGIN.min(left / 4);
+                now.after(left / 2).max(timeout).min(now.after(left.saturating_sub(margin)))
             }
             // An extension that is granted after the old end of validity does not count (I9).
             Goal::Extend { current, .. } => timeout.min(current),

@@ -69,7 +69,10 @@ impl WaitQueues {
         }
         if let Entry::Occupied(mut entry) = self.queues.entry(name.clone()) {
             let queue = entry.get_mut();
-            let mut from = queue.turns.handle_release(at);
+            let mut from = match freed {
+                Some(_) => queue.turns.handle_release_of_one(at),
+                None => queue.turns.handle_release(at),
+            };
             if let Some(acquire) = queue.head()
                 && let Some(waiter) = self.waiters.get_mut(acquire)
             {

@@ -92,7 +92,8 @@ pub(crate) struct Contention {
     turns: [Option<ClientId>; TURNS],
     /// The index in `turns` at which the next turn is recorded.
     next: usize,
-    /// The number of turns of other clients since this client's last turn, or `None` before this client's first turn.
+    /// The number of turns of other clients since this client's last turn, or `None` before this client's first turn. If
+    /// this client needs any one of several locks, the number of its refused attempts.
     since: Option<usize>,
     /// The client that nodes most recently reported as the holder. Reset to `None` when this client acquires the lock.
     last: Option<ClientId>,

@@ -32,6 +32,8 @@ pub(crate) struct Turns {
     shortest: Duration,
     /// The duration of the run before the last pause. `None` once it is known whether another process used the pause.
     yielded_after: Option<Duration>,
+    /// When the last pause of waiters for any one of several keys ends.
+    yields_until: Time,
 }
 
 impl Turns {
@@ -53,6 +55,19 @@ impl Turns {
         self.in_a_row = 0;
         self.yielded_after = Some(lasted);
         at.after(YIELD_DELAY)
+    }
+
+    /// Records that a lease of this process on one of several keys has ended, any of which the waiters need. Used like
+    /// [`handle_release`](Self::handle_release), but a lease that ends during a pause does not end the pause.
+    pub(crate) fn handle_release_of_one(&mut self, at: Time) -> Time {
+        if at < self.yields_until {
+            return self.yields_until;
+        }
+        let from = self.handle_release(at);
+        if from > at {
+            self.yields_until = from;
+        }
+        from
     }
 
     /// Records that another process has released the lock. Nodes do not push a client's own releases to that client.
@@ -111,6 +126,17 @@ mod tests {
         assert_eq!(run(&mut turns, 10, 1), 1);
         turns.handle_one_freed_by_others();
         assert_eq!(run(&mut turns, 20, 1), 4, "another process competes");
+    }
+
+    #[test]
+    fn lease_that_ends_during_a_pause_does_not_end_the_pause() {
+        let mut turns = Turns::default();
+        let ends: Vec<_> = (1..=4).map(|lease| turns.handle_release_of_one(at(lease))).collect();
+        assert_eq!(ends, [at(1), at(2), at(3), at(9)]);
+        assert_eq!([5, 8].map(|lease| turns.handle_release_of_one(at(lease))), [at(9); 2]);
+        turns.handle_one_freed_by_others();
+        let ends: Vec<_> = (9..=12).map(|lease| turns.handle_release_of_one(at(lease))).collect();
+        assert_eq!(ends, [at(9), at(10), at(11), at(17)], "another process used the pause");
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl SemaphoreAnswer {
 
     fn counts(&self) -> String {
         let (permits, free) = (self.status.permits(), self.status.free());
-        let held = self.status.details().iter().filter(|it| Verdict::of(it) == Verdict::Held);
+        let held = own_permits(&self.status).filter(|it| Verdict::of(it) == Verdict::Held);
         let counts = format!("{} of {permits} permits held, {free} free", held.count());
         match self.unknown().count() {
             0 => counts,
