@@ -213,8 +213,9 @@ impl Terms {
         // A waiting acquire needs a push when the lock becomes free, and an auto-extended lease needs a push when its
         // key changes. First attempts do not request the holder, because most of them find the lock free.
         let wants = match self.deadline {
-            // The holder's value shows whether it uses another number of permits.
-            _ if self.permits.is_some() => ConflictDetails::WatchAndHolder,
+            // The holder's value shows whether it uses another number of permits. If there are several permits, the
+            // script always returns this value.
+            _ if self.permits == Some(1) => ConflictDetails::WatchAndHolder,
             Some(_) if names_holder || self.has_one_attempt => ConflictDetails::WatchAndHolder,
             Some(_) => ConflictDetails::Watch,
             None if self.max_hold.is_some() => ConflictDetails::Watch,

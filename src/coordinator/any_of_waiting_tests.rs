@@ -16,6 +16,14 @@ fn notified_only(world: &World, names: &[&str]) -> AcquireRequest {
     AcquireRequest { schedule, ..wait_for_any(world, names) }
 }
 
+/// Returns a world in which another client holds the keys, and a connected process.
+fn world_without_free_key(names: &[&str], seed: u64) -> (World, usize) {
+    let mut world = World::new(3, seed);
+    let process = world.connected();
+    hold(&mut world, 0..3, names.iter().copied());
+    (world, process)
+}
+
 #[test]
 fn waiter_is_woken_by_the_release_of_another_process() {
     for (seed, key) in (0..).zip(ABC) {
@@ -191,9 +199,7 @@ fn pushes_for_some_keys_hide_no_push_for_another() {
     let names: Vec<_> = (0..40).map(|name| format!("{name:02}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     for seed in 0..10 {
-        let mut world = World::new(3, seed);
-        let a = world.connected();
-        hold(&mut world, 0..3, names.iter().copied());
+        let (mut world, a) = world_without_free_key(&names, seed);
         let id = world.acquire(a, wait_for_any(&world, &names));
         world.run_for(ms(20));
         for step in 0..1_000 {
@@ -219,9 +225,7 @@ fn push_for_a_key_of_an_earlier_attempt_wakes_the_waiter() {
     let names: Vec<_> = (0..40).map(|name| format!("{name:02}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     for seed in 0..10 {
-        let mut world = World::new(3, seed);
-        let a = world.connected();
-        hold(&mut world, 0..3, names.iter().copied());
+        let (mut world, a) = world_without_free_key(&names, seed);
         let id = world.acquire(a, notified_only(&world, &names));
         world.run_for(ms(20));
         for step in 0..10 {

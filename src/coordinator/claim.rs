@@ -360,6 +360,20 @@ mod tests {
     }
 
     #[test]
+    fn extensions_of_the_chosen_key_do_not_extend_the_other_keys() {
+        let keys = Keys::all([b"a", b"b"].map(|key| key.as_slice().into()).to_vec());
+        let any = Claim::new(keys.expect("two keys"), Value::of(b"v"), None, 3, at(25));
+        let (any, node) = (Arc::new(any.of_any_key()), NodeId::new(0));
+        any.handle_written(node, Ttl::SHORTEST, at(0));
+        let expiry = any.expiry();
+        let chosen = any.choose(0, NodeSet::default()).expect("the first key");
+        chosen.handle_written(node, Ttl::SHORTEST, at(1_000));
+        let others = chosen.other_keys().expect("the second key");
+        assert_eq!(others.expiry(), expiry);
+        assert!(chosen.expiry() > expiry);
+    }
+
+    #[test]
     fn kept_time_grows_until_the_keys_are_lost() {
         let (claim, node) = (claim(), NodeId::new(2));
         claim.handle_kept(node, 0, at(9));

@@ -60,16 +60,16 @@ fn lease_is_extended_while_its_runtime_is_blocked() {
     let cluster = Cluster::start_with(5, &Server::builder().unix_socket());
     let (one, other) = (current_thread(), multi_thread(1));
     let proxies: Vec<_> = cluster.iter().map(|server| Proxy::start(server.addr())).collect();
-    let kept = |case, runtime, builder| {
-        let proxies: &[Proxy] = if case == "Unix sockets" { &[] } else { &proxies };
+    let delayed = || {
         proxies.iter().for_each(Proxy::heal);
-        assert_lease_kept(case, runtime, builder, (&cluster, proxies));
+        builder_of(proxies.iter().map(Proxy::url))
     };
-    let delayed = || builder_of(proxies.iter().map(Proxy::url));
-    kept("current_thread", &one, delayed());
-    kept("multi_thread", &other, delayed());
-    kept("Unix sockets", &one, builder_of(cluster.iter().map(Server::url_unix)));
-    kept("pinned", &other, delayed().runtime(other.handle().clone()));
+    let by_proxies = (&cluster, &proxies[..]);
+    assert_lease_kept("current_thread", &one, delayed(), by_proxies);
+    assert_lease_kept("multi_thread", &other, delayed(), by_proxies);
+    assert_lease_kept("pinned", &other, delayed().runtime(other.handle().clone()), by_proxies);
+    let urls = cluster.iter().map(Server::url_unix);
+    assert_lease_kept("Unix sockets", &one, builder_of(urls), (&cluster, &[]));
 }
 
 #[cfg(feature = "rustls-0-23")]
