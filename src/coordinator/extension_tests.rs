@@ -2,10 +2,10 @@
 //! adoptions, cool-downs, and leases that are not taken.
 
 use super::world_calls_tests::{Held, TTL, renewed, request, ttl, waiting};
-use super::world_tests::{HostState, World, ms};
+use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};
 use super::{AcquireRequest, Completion, RoundId};
 use crate::observe::event::CommandKind;
-use crate::protocol::{Extended, LeaseStatus, Loss};
+use crate::protocol::{Extended, Goal, LeaseStatus, Loss};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,6 +117,29 @@ fn node_that_reports_a_missing_key_is_repaired() {
         world.run_for(ms(20));
         assert_eq!(world.copies("k"), 5, "{delay:?}");
     }
+}
+
+/// The node timeout is almost as long as the remaining validity.
+#[test]
+fn renewal_round_closes_before_the_validity_ends() {
+    let mut world = World::new(3, 18);
+    let a = world.connected();
+    let held = world.lock(a, AcquireRequest { ttl: ttl(ms(90)), ..renewed(&["k"]) });
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_taken(held.id, now);
+    (0..3).for_each(|host| world.set_state(host, HostState::Hung));
+    world.run_for(ms(32));
+    let (coordinator, _) = world.coordinator(a);
+    let rounds = coordinator.rounds.ids();
+    let mut rounds = rounds.into_iter().filter_map(|round| coordinator.rounds.get(round));
+    let renewal = rounds.find_map(|votes| match votes.round().goal() {
+        Goal::Extend { current, .. } => Some((votes.t1(), votes.close_at, current)),
+        _ => None,
+    });
+    let (t1, close_at, current) = renewal.expect("a renewal");
+    let left = current.since(t1);
+    assert!(left > NODE_TIMEOUT && left < NODE_TIMEOUT * 4 / 3, "{left:?}");
+    assert!(current.since(close_at) >= left / 4, "{:?}", current.since(close_at));
 }
 
 #[test]
