@@ -4,20 +4,25 @@ use crate::{builder, client, eventually, ms};
 use kit::Cluster;
 use quorlock::event::Event;
 use quorlock::{AcquireError, ConfigError, Observer, Semaphore};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Counts the reports of different numbers of permits.
+/// Records the reported numbers of permits: that of the acquire, and that of the holder.
 #[derive(Clone, Default)]
-struct Differences(Arc<AtomicUsize>);
+struct Differences(Arc<Mutex<Vec<(usize, usize)>>>);
+
+impl Differences {
+    fn reported(&self) -> Vec<(usize, usize)> {
+        self.0.lock().expect("no panic").clone()
+    }
+}
 
 impl Observer for Differences {
     fn on_event(&self, event: &Event) {
         if let Event::PermitsDiffer { permits, other_permits, .. } = event {
-            assert_eq!((*permits, *other_permits), (2, 4));
-            self.0.fetch_add(1, Ordering::SeqCst);
+            self.0.lock().expect("no panic").push((*permits, *other_permits));
         }
     }
 }
@@ -100,13 +105,26 @@ async fn different_numbers_of_permits_are_reported_once() {
         let refused = few.try_acquire().await.expect_err("all permits are held");
         assert!(refused.is_contended(), "{refused}");
     }
-    eventually("the difference is reported", || differences.0.load(Ordering::SeqCst) > 0).await;
-    assert_eq!(differences.0.load(Ordering::SeqCst), 1);
+    eventually("the difference is reported", || !differences.reported().is_empty()).await;
+    assert_eq!(differences.reported(), [(2, 4)]);
     let status = few.status().await.expect("an open client");
     assert_eq!((status.other_permits(), status.holders().len(), status.free()), (Some(4), 4, 0));
     assert!(status.to_string().contains("another client uses 4 permits"), "{status}");
     let seen = many.status().await.expect("an open client");
     assert_eq!((seen.other_permits(), seen.holders().len()), (None, 4));
+}
+
+#[tokio::test]
+async fn single_permit_reports_a_holder_with_another_number() {
+    let cluster = Cluster::start(3);
+    let differences = Differences::default();
+    let redlock = builder(&cluster).observer(differences.clone()).build().expect("valid");
+    let one = redlock.semaphore("downloads", 1).expect("valid");
+    let two = client(&cluster).semaphore("downloads", 2).expect("valid");
+    let _permits = [two.acquire().await, two.acquire().await].map(|it| it.expect("a permit"));
+    one.try_acquire().await.expect_err("both permits are held");
+    eventually("the difference is reported", || !differences.reported().is_empty()).await;
+    assert_eq!(differences.reported(), [(1, 2)]);
 }
 
 #[tokio::test]
