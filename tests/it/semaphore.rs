@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Records the reported numbers of permits: that of the acquire, and that of the holder.
+/// Records the reported numbers of permits of the acquire and of the holder.
 #[derive(Clone, Default)]
 struct Differences(Arc<Mutex<Vec<(usize, usize)>>>);
 
