@@ -1,6 +1,7 @@
 //! Searches the records of a run for violations.
 
 use crate::record::{Call, Fault, Hold, Overlap, Verb};
+use crate::resources::Semaphore;
 use crate::steps::Steps;
 use std::collections::BTreeMap;
 
@@ -20,16 +21,17 @@ pub(crate) struct ReportedLoss {
 }
 
 /// Returns each pair of holds of the same resource that overlap in time. Holds that only touch do
-/// not overlap.
+/// not overlap. Also returns each hold of a semaphore that begins while as many others are valid as
+/// the semaphore has permits, with the oldest of these, unless the hold is in a pair already.
 pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
     let mut sorted: Vec<_> = holds.iter().filter(|hold| hold.from < hold.until).collect();
-    sorted.sort_by_key(|hold| (hold.resource, hold.from, hold.until));
+    sorted.sort_by_key(|hold| (rule(hold), hold.from, hold.until));
     let mut found = Vec::new();
     let mut open: Vec<&Hold> = Vec::new();
     for second in sorted {
-        open.retain(|first| first.resource == second.resource && first.until > second.from);
-        found.extend(open.iter().map(|first| Overlap {
-            first: (*first).clone(),
+        open.retain(|first| rule(first) == rule(second) && first.until > second.from);
+        found.extend(conflicts(&open, second).into_iter().map(|first| Overlap {
+            first: first.clone(),
             second: second.clone(),
             // Faults count from the start of the earlier acquire. After a clock step, a grant
             // counts late, so a node may have lost either lock before its acquire returned.
@@ -38,6 +40,24 @@ pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
         open.push(second);
     }
     found
+}
+
+/// Returns the first resource of the lock or semaphore, and its maximum number of holders. Holds
+/// with the same rule exclude each other.
+fn rule(hold: &Hold) -> (u16, usize) {
+    match Semaphore::of(hold.resource) {
+        Some(semaphore) => (semaphore.resources().start, usize::from(semaphore.limit())),
+        None => (hold.resource, 1),
+    }
+}
+
+/// Returns the holds with which `second` conflicts. `open` contains the valid holds with the same
+/// rule, in the order of their beginning.
+fn conflicts<'a>(open: &[&'a Hold], second: &Hold) -> Vec<&'a Hold> {
+    let (_, limit) = rule(second);
+    let same = open.iter().filter(|first| first.resource == second.resource);
+    let same: Vec<_> = same.copied().collect();
+    if same.is_empty() && open.len() >= limit { open[..1].to_vec() } else { same }
 }
 
 /// Returns the names of the faults that were active between `from` and `until`, sorted and without
@@ -56,7 +76,9 @@ pub(crate) fn active_faults(faults: &[Fault], from: u64, until: u64) -> Vec<Stri
 pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> Vec<&'a Call> {
     let running = |call: &Call| pauses.running(call.client, call.from, call.until);
     let allowance = |call: &Call| match call.verb {
-        Verb::Acquire => steps.largest(call.from, call.until),
+        Verb::Acquire | Verb::AcquireAny | Verb::AcquirePermit => {
+            steps.largest(call.from, call.until)
+        }
         Verb::Extend | Verb::Release => 0,
     };
     calls.iter().filter(|call| running(call) > call.bound + SLACK + allowance(call)).collect()
@@ -91,6 +113,7 @@ impl Pauses {
 mod tests {
     use super::*;
     use crate::record::End;
+    use crate::resources::SEMAPHORES;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -128,6 +151,24 @@ mod tests {
     fn each_overlapping_pair_is_counted_once() {
         let holds = [hold(1, 0, 100), hold(1, 10, 20), hold(1, 15, 30), hold(1, 40, 50)];
         assert_eq!(pairs(&holds), [(0, 10), (0, 15), (10, 15), (0, 40)]);
+    }
+
+    #[test]
+    fn semaphore_has_at_most_as_many_holders_as_permits() {
+        let [two, three] = SEMAPHORES.each_ref().map(|semaphore| semaphore.resources().start);
+        assert_eq!(SEMAPHORES.each_ref().map(Semaphore::limit), [2, 3]);
+        let within = [hold(two, 0, 20), hold(two + 1, 5, 10), hold(two + 2, 10, 30)];
+        assert!(pairs(&within).is_empty(), "two at a time");
+        assert!(pairs(&[&within[..], &[hold(three, 5, 15)]].concat()).is_empty(), "of another one");
+        let exceeding = [hold(two, 0, 20), hold(two + 1, 5, 10), hold(two + 2, 9, 30)];
+        assert_eq!(pairs(&exceeding), [(0, 9)], "a third holder, and the oldest");
+        assert_eq!(pairs(&[hold(two, 0, 20), hold(two, 19, 30)]), [(0, 19)], "the same permit");
+        let mut all: Vec<_> = (0..3).map(|nth| hold(three + nth, u64::from(nth), 20)).collect();
+        assert!(pairs(&all).is_empty(), "the largest number of permits counts");
+        all.push(hold(three + 3, 3, 20));
+        assert_eq!(pairs(&all), [(0, 3)]);
+        all[3].resource = three + 1;
+        assert_eq!(pairs(&all), [(1, 3)], "a pair is reported once");
     }
 
     #[test]

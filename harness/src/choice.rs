@@ -1,26 +1,19 @@
 //! The random choices of a task. They depend only on the seed, so a run with the same seed repeats
 //! them.
 
+use crate::target::Target;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use std::ops::Range;
 use std::time::Duration;
 
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(300);
 /// The longest TTL that a client requests in an acquire or an extension.
 pub const LONGEST_TTL: Duration = Duration::from_secs(2);
-/// The maximum number of resources that one acquire locks.
-const MOST_TOGETHER: usize = 3;
-/// The share of resources that are never locked with a fencing token, as a divisor: a quarter.
-const RESOURCES_PER_UNFENCED: u16 = 4;
 
 /// One cycle of a task: acquire, work, release.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
-    pub(crate) resources: Vec<u16>,
-    /// Whether the acquire requests a fencing token. A given resource is locked either always or
-    /// never with a token.
-    pub(crate) is_fenced: bool,
+    pub(crate) target: Target,
     pub(crate) ttl: Duration,
     /// The wait limit of the acquire, or `None` for a single attempt.
     pub(crate) wait: Option<Duration>,
@@ -72,18 +65,15 @@ pub(crate) enum LeaseEnd {
 impl Choice {
     /// Returns the choices of a task for one cycle. `task` identifies the task by three numbers:
     /// the part of the run, the client, and the task within the client.
-    pub(crate) fn of(seed: u64, task: [u16; 3], cycle: u64, resources: u16) -> Self {
+    pub(crate) fn of(seed: u64, task: [u16; 3], cycle: u64) -> Self {
         let [part, client, task] = task.map(u64::from);
         let task = part << 48 | client << 32 | task << 16;
         let rng =
             &mut StdRng::seed_from_u64(mix_seeds(seed, task).wrapping_add(mix_seeds(cycle, task)));
         let ttl = random_duration(rng, SHORTEST_TTL, LONGEST_TTL);
-        let together = if rng.random_bool(0.1) { rng.random_range(2..=MOST_TOGETHER) } else { 1 };
         let wait = rng.random_bool(0.65).then(|| random_millis(rng, 50, 2_000));
-        let group = same_fencing(resources, rng.random_range(0..resources));
         Self {
-            resources: distinct(rng, together, &group),
-            is_fenced: group.start == 0,
+            target: Target::random(rng),
             ttl,
             wait,
             gives_up_early: rng.random_bool(0.1),
@@ -136,24 +126,6 @@ pub fn mix_seeds(one: u64, other: u64) -> u64 {
     StdRng::seed_from_u64(one ^ other.rotate_left(17)).random()
 }
 
-/// If the resource `one` is fenced, returns the range of the fenced resources. Otherwise, returns
-/// the range of the unfenced resources, which have the highest numbers.
-fn same_fencing(resources: u16, one: u16) -> Range<u16> {
-    let fenced = resources - resources / RESOURCES_PER_UNFENCED;
-    if one < fenced { 0..fenced } else { fenced..resources }
-}
-
-fn distinct(rng: &mut StdRng, count: usize, resources: &Range<u16>) -> Vec<u16> {
-    let mut chosen = Vec::with_capacity(count);
-    while chosen.len() < count.min(resources.len()) {
-        let one = rng.random_range(resources.clone());
-        if !chosen.contains(&one) {
-            chosen.push(one);
-        }
-    }
-    chosen
-}
-
 fn random_duration(rng: &mut StdRng, from: Duration, to: Duration) -> Duration {
     rng.random_range(from..=to)
 }
@@ -169,7 +141,7 @@ mod tests {
     #[test]
     fn choices_depend_only_on_seed_and_task() {
         let choices = |seed, task| {
-            let each = (0..50).map(|cycle| Choice::of(seed, task, cycle, 20));
+            let each = (0..50).map(|cycle| Choice::of(seed, task, cycle));
             each.collect::<Vec<_>>()
         };
         assert_eq!(choices(7, [0, 1, 2]), choices(7, [0, 1, 2]));
@@ -181,22 +153,8 @@ mod tests {
     #[test]
     fn choices_are_within_their_limits() {
         for cycle in 0..500 {
-            let choice = Choice::of(1, [0, 0, 0], cycle, 20);
+            let choice = Choice::of(1, [0, 0, 0], cycle);
             assert!((SHORTEST_TTL..=LONGEST_TTL).contains(&choice.ttl));
-            assert!((1..=MOST_TOGETHER).contains(&choice.resources.len()));
-            assert!(choice.resources.iter().all(|one| *one < 20));
         }
-        let only = Choice::of(1, [0, 0, 0], 0, 1);
-        assert_eq!((only.resources, only.is_fenced), (vec![0], true), "with a single resource");
-    }
-
-    #[test]
-    fn each_resource_is_always_or_never_fenced() {
-        let choices: Vec<_> = (0..500).map(|cycle| Choice::of(1, [0, 0, 0], cycle, 20)).collect();
-        for choice in &choices {
-            assert!(choice.resources.iter().all(|one| (*one < 15) == choice.is_fenced));
-        }
-        let fenced = choices.iter().filter(|choice| choice.is_fenced).count();
-        assert!((325..425).contains(&fenced), "{fenced} of 500");
     }
 }

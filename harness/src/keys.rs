@@ -1,8 +1,7 @@
 //! The keys that a session left on its nodes. Separate connections read and delete these keys,
 //! because the library is under test.
 
-use crate::session::RESOURCES;
-use crate::task;
+use crate::resources;
 use redis::{Cmd, Connection, ErrorKind, RedisResult, ServerErrorKind};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -112,11 +111,11 @@ fn is_forbidden(error: &redis::RedisError) -> bool {
 }
 
 fn session_keys(prefix: &str) -> BTreeSet<Vec<u8>> {
-    let locks = (0..RESOURCES).map(|resource| format!("{prefix}{}", task::name(resource)));
-    let both = locks.flat_map(|lock| {
-        // The library's name for the counter of a lock without a hash tag.
-        let counter = format!("{lock}#quorlock:token:{{{lock}}}");
-        [lock.into_bytes(), counter.into_bytes()]
+    let both = resources::keys(prefix).flat_map(|key| {
+        // The library's name for the counter of a key with or without a hash tag.
+        let tag = if key.contains('{') { String::new() } else { format!(":{{{key}}}") };
+        let counter = format!("{key}#quorlock:token{tag}");
+        [key.into_bytes(), counter.into_bytes()]
     });
     both.collect()
 }
@@ -138,8 +137,18 @@ mod tests {
     #[test]
     fn counters_and_locks_are_distinguished() {
         let known = session_keys("p:");
-        assert_eq!(known.len(), 2 * usize::from(RESOURCES));
-        assert_eq!(known.iter().filter(|key| is_counter(key)).count(), usize::from(RESOURCES));
-        assert!(known.contains(b"p:resource:7".as_slice()));
+        assert_eq!(known.len(), 2 * usize::from(resources::RESOURCES));
+        assert_eq!(
+            known.iter().filter(|key| is_counter(key)).count(),
+            usize::from(resources::RESOURCES)
+        );
+        for key in [
+            "p:resource:7",
+            "p:resource:7#quorlock:token:{p:resource:7}",
+            "p:semaphore:20#quorlock:permit1:{p:semaphore:20}",
+            "p:semaphore:20#quorlock:permit1:{p:semaphore:20}#quorlock:token",
+        ] {
+            assert!(known.contains(key.as_bytes()), "{key}");
+        }
     }
 }

@@ -33,19 +33,20 @@ pub mod process;
 mod readiness;
 pub mod record;
 mod report;
+mod resources;
 pub mod service;
 mod session;
 pub mod steps;
 mod store;
+mod target;
 mod task;
 mod tenure;
 mod verdict;
 
 pub use line::{Nodes, Sabotage};
 pub use report::Report;
-pub use session::{
-    ClientPlan, Ended, KEYS_EXPIRE_AFTER, Outcome, RESOURCES, RunContext, RunPart, Session,
-};
+pub use resources::RESOURCES;
+pub use session::{ClientPlan, Ended, KEYS_EXPIRE_AFTER, Outcome, RunContext, RunPart, Session};
 
 /// Prints a line and ignores errors. If standard output is closed, the torture program must still
 /// remove its faults.

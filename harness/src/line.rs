@@ -16,7 +16,6 @@ pub(crate) struct ClientConfig {
     pub(crate) part: u16,
     pub(crate) client: u16,
     pub(crate) tasks: u16,
-    pub(crate) resources: u16,
     pub(crate) nodes: Nodes,
     /// The start of the run on the boot clock, in nanoseconds.
     pub(crate) origin: u64,
@@ -52,6 +51,8 @@ pub enum Sabotage {
     Lock,
     /// Writes with a higher token than the library returned.
     Token,
+    /// Uses more permits of a semaphore than the other clients.
+    Permits,
 }
 
 impl FromStr for Sabotage {
@@ -61,7 +62,8 @@ impl FromStr for Sabotage {
         match text {
             "lock" => Ok(Self::Lock),
             "token" => Ok(Self::Token),
-            _ => Err("expected `lock` or `token`"),
+            "permits" => Ok(Self::Permits),
+            _ => Err("expected `lock`, `token` or `permits`"),
         }
     }
 }
@@ -71,6 +73,7 @@ impl fmt::Display for Sabotage {
         f.write_str(match self {
             Self::Lock => "lock",
             Self::Token => "token",
+            Self::Permits => "permits",
         })
     }
 }

@@ -14,7 +14,7 @@ pub const WIPE: &str = "FLUSHALL on all nodes at once";
 /// of the loss, whichever is earliest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Index of the resource, less than [`Setting::resources`].
+    /// Index of the lock or permit, less than [`Setting::resources`].
     pub resource: u16,
     /// Number of the client process. A process that replaces a killed client gets a new number.
     pub client: u16,
@@ -85,10 +85,20 @@ pub struct SkippedFault {
 pub enum Verb {
     /// A call of `acquire`, `acquire_all`, `try_acquire` or `try_acquire_all`.
     Acquire,
+    /// A call of `acquire_any` or `try_acquire_any`.
+    AcquireAny,
+    /// A call of `Semaphore::acquire` or `Semaphore::try_acquire`.
+    AcquirePermit,
     /// A call of `LeaseRef::extend`.
     Extend,
     /// A call of `Lease::release`.
     Release,
+}
+
+impl Verb {
+    /// All methods, in the order of the report.
+    pub const ALL: [Self; 5] =
+        [Self::Acquire, Self::AcquireAny, Self::AcquirePermit, Self::Extend, Self::Release];
 }
 
 /// A client's call of the library.
@@ -108,10 +118,10 @@ pub struct Call {
     pub outcome: String,
 }
 
-/// Two overlapping holds of one resource, which violate mutual exclusion.
+/// Two holds that must not overlap: of one resource, or of a semaphore with all permits held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overlap {
-    /// The hold that began first.
+    /// The hold that began first. If there are too many holds of a semaphore, the oldest of them.
     pub first: Hold,
     /// The later hold, which began before `first` had ended.
     pub second: Hold,
@@ -203,7 +213,7 @@ pub struct Stretch {
 /// Outside the guarantee, only `breaches` must be empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// Overlapping holds of one resource.
+    /// Overlapping holds of one resource, and holds of a semaphore with all permits held.
     pub overlaps: Vec<Overlap>,
     /// Violations of the guarantees of fencing tokens.
     pub breaches: Vec<Breach>,
@@ -242,7 +252,7 @@ pub struct Setting {
     pub nodes: u16,
     /// Number of client processes.
     pub clients: u16,
-    /// Number of resources for which the clients compete.
+    /// Number of locks and permits for which the clients compete.
     pub resources: u16,
     /// Duration of the run, in nanoseconds.
     pub lasted: u64,

@@ -5,8 +5,9 @@ use crate::page;
 #[cfg(doc)]
 use crate::record::Findings;
 use crate::record::{Run, Setting, Stretch};
+use crate::resources::RESOURCES;
 use crate::say;
-use crate::session::{Outcome, RESOURCES};
+use crate::session::Outcome;
 use crate::verdict;
 use std::fs;
 use std::io;

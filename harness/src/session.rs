@@ -9,6 +9,7 @@ use crate::fleet::{self, Fleet, Program};
 use crate::ledger::{self, Ledger};
 use crate::line::{ClientConfig, Nodes, Sabotage};
 use crate::record::{Fault, Fencing, Findings, SkippedFault};
+use crate::resources::RESOURCES;
 use crate::say;
 use crate::service::{Availability, Gap, Outage};
 use crate::steps::Steps;
@@ -16,8 +17,6 @@ use crate::store::{Audit, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of resources for which the clients compete.
-pub const RESOURCES: u16 = 20;
 /// The time after the end of a session by which all its locks have expired: the longest TTL, plus
 /// half a second as a margin.
 pub const KEYS_EXPIRE_AFTER: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(500));
@@ -103,9 +102,7 @@ impl Session {
         let ClientPlan { clients, temporary, tasks, program } = plan;
         let nodes = nodes.clone();
         let count = nodes.urls.len();
-        let resources = RESOURCES;
-        let config =
-            ClientConfig { seed, part, client: 0, tasks, resources, nodes, origin, sabotage };
+        let config = ClientConfig { seed, part, client: 0, tasks, nodes, origin, sabotage };
         let (ledger, store) = (Arc::default(), Arc::new(Store::new(RESOURCES)));
         let sinks = fleet::Sinks { ledger, store };
         let fleet = Fleet::launch((clients, temporary), program, config, sinks.clone());

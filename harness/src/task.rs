@@ -5,6 +5,7 @@ use crate::cells::Cells;
 use crate::choice::{Caution, Choice, Extend, LeaseEnd};
 use crate::line::{ClientConfig, ClientMessage, MessageWriter, Sabotage};
 use crate::record::{Call, Verb};
+use crate::resources::{Semaphore, resource_of};
 use crate::tenure::{Begin, OpenTenure};
 use quorlock::{
     AcquireError, ExtendError, FencingToken, Lease, LeaseRef, Loss, Redlock, ReleaseError,
@@ -35,10 +36,10 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) async fn run(self) {
-        let ClientConfig { seed, part, client, resources, .. } = *self.config;
+        let ClientConfig { seed, part, client, .. } = *self.config;
         let mut cycle = 0;
         while !*self.is_ended.borrow() {
-            let choice = Choice::of(seed, [part, client, self.number], cycle, resources);
+            let choice = Choice::of(seed, [part, client, self.number], cycle);
             self.cycle(&choice).await;
             sleep(choice.rest).await;
             cycle += 1;
@@ -48,14 +49,19 @@ impl Task {
     async fn cycle(&self, choice: &Choice) {
         let asked = boot::now();
         let acquired = self.acquire(choice).await;
+        let from = boot::now();
+        let resources = match &acquired {
+            Some(lease) => self.resources(lease, choice),
+            None => choice.target.without_lock(),
+        };
         let begin = Begin {
             writer: &self.writer,
             task: self.number,
-            resources: &choice.resources,
+            resources: &resources,
             token: acquired.as_ref().and_then(|lease| self.token(lease, choice)),
             origin: self.config.origin,
             asked,
-            from: boot::now(),
+            from,
         };
         match acquired {
             Some(lease) => {
@@ -63,7 +69,7 @@ impl Task {
                 self.hold(lease, tenure, choice).await;
             }
             None if self.config.sabotage == Some(Sabotage::Lock) => {
-                let token = self.guess(choice).await;
+                let token = self.guess(&resources, choice).await;
                 let mut tenure = OpenTenure::without_lock(choice.ttl, Begin { token, ..begin });
                 self.work(&mut tenure, None, choice).await;
                 tenure.end();
@@ -73,14 +79,23 @@ impl Task {
     }
 
     async fn acquire(&self, choice: &Choice) -> Option<Lease> {
-        let mut acquire = match (&*choice.resources, choice.wait) {
-            ([one], None) => self.redlock.try_acquire(name(*one)),
-            ([one], Some(wait)) => self.redlock.acquire(name(*one)).wait(wait),
-            (all, None) => self.redlock.try_acquire_all(all.iter().copied().map(name)),
-            (all, Some(wait)) => self.redlock.acquire_all(all.iter().copied().map(name)).wait(wait),
+        let permits = |semaphore: &Semaphore| match self.config.sabotage {
+            Some(Sabotage::Permits) => semaphore.limit() + 1,
+            _ => semaphore.permits(self.config.client),
         };
-        acquire = acquire.ttl(choice.ttl);
-        if choice.is_fenced {
+        let acquire = choice.target.acquire(&self.redlock, permits, choice.wait.is_some());
+        let mut acquire = match acquire {
+            Ok(acquire) => acquire.ttl(choice.ttl),
+            Err(error) => {
+                self.writer.send(&ClientMessage::Error(format!("invalid semaphore: {error}")));
+                return None;
+            }
+        };
+        if let Some(wait) = choice.wait {
+            acquire = acquire.wait(wait);
+        }
+        let is_fenced = choice.target.is_fenced();
+        if is_fenced {
             acquire = acquire.fenced();
         }
         if choice.gives_up_early {
@@ -90,19 +105,32 @@ impl Task {
             acquire = acquire.auto_extend(most);
         }
         // If the nodes draw different tokens, the acquire needs a second round trip.
-        let rounds = if choice.is_fenced { 2 } else { 1 };
+        let rounds = if is_fenced { 2 } else { 1 };
         let bound = choice.wait.unwrap_or_default() + rounds * self.config.nodes.node_timeout;
-        let acquired = self.call(Verb::Acquire, bound, choice.drop_after, acquire, |acquired| {
+        let verb = choice.target.verb();
+        let acquired = self.call(verb, bound, choice.drop_after, acquire, |acquired| {
             acquired.as_ref().map_or_else(refusal, |_| "ok")
         });
         acquired.await?.ok()
+    }
+
+    /// Returns the resources that the lease reports. If these differ from the target of the
+    /// acquire, sends an error.
+    fn resources(&self, lease: &Lease, choice: &Choice) -> Vec<u16> {
+        let resources: Vec<_> = lease.resources().filter_map(resource_of).collect();
+        if resources.len() != lease.resources().count() || !choice.target.matches(&resources) {
+            let names = lease.resources().map(String::from_utf8_lossy).collect::<Vec<_>>();
+            let error = format!("unexpected resources {names:?}: {choice:?}");
+            self.writer.send(&ClientMessage::Error(error));
+        }
+        resources
     }
 
     /// Returns the token with which the task writes, or `None` if the lease has no token. A
     /// sabotaged task adds [`FORGED`] to the lease's token.
     fn token(&self, lease: &Lease, choice: &Choice) -> Option<u64> {
         let token = lease.token().map(FencingToken::get);
-        if token.is_some() != choice.is_fenced {
+        if token.is_some() != choice.target.is_fenced() {
             self.writer
                 .send(&ClientMessage::Error(format!("unexpected token {token:?}: {choice:?}")));
         }
@@ -113,9 +141,9 @@ impl Task {
     /// Returns a token for a sabotaged task that has no lock. The fenced cells accept the token,
     /// because it is higher than all accepted tokens. Returns `None` if the resources are not
     /// fenced.
-    async fn guess(&self, choice: &Choice) -> Option<u64> {
+    async fn guess(&self, resources: &[u16], choice: &Choice) -> Option<u64> {
         let mut highest = None;
-        for resource in choice.resources.iter().filter(|_| choice.is_fenced) {
+        for resource in resources.iter().filter(|_| choice.target.is_fenced()) {
             highest = highest.max(self.cells.highest(*resource).await);
         }
         Some(highest? + 1)
@@ -129,9 +157,10 @@ impl Task {
             LeaseEnd::Release => self.release(lease, &tenure, None).await,
             LeaseEnd::DropRelease(after) => self.release(lease, &tenure, Some(after)).await,
         }
-        if let Some(after) = choice.late_write_after.filter(|_| choice.is_fenced) {
+        let late_write_after = choice.late_write_after.filter(|_| choice.target.is_fenced());
+        if let (Some(after), Some(resource)) = (late_write_after, tenure.resources().first()) {
             sleep(after).await;
-            self.write_fenced(&tenure, choice.resources[0], 0).await;
+            self.write_fenced(&tenure, *resource, 0).await;
         }
     }
 
@@ -141,7 +170,7 @@ impl Task {
         let (awaits_loss, checks) =
             (choice.caution == Caution::Notified, choice.caution != Caution::Unchecked);
         let mut lost = pin!(loss(lease.filter(|_| awaits_loss)));
-        for (step, resource) in choice.steps.iter().zip(choice.resources.iter().cycle()) {
+        for (step, resource) in choice.steps.iter().zip(tenure.resources().iter().cycle()) {
             let Some(read) = self.cells.read(*resource).await else { return };
             let end = boot::now() + boot::nanos(step.sleep);
             while boot::now() < end && (tenure.check().is_some() || !checks) {
@@ -263,10 +292,6 @@ fn lose(tenure: &mut OpenTenure<'_>, reason: Loss) {
     if !matches!(reason, Loss::Expired | Loss::MaxHold) {
         tenure.report_early_loss(&format!("lost: {reason}"));
     }
-}
-
-pub(crate) fn name(resource: u16) -> String {
-    format!("resource:{resource}")
 }
 
 fn refusal(error: &AcquireError) -> &'static str {

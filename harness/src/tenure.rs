@@ -22,6 +22,7 @@ const MIN_VALIDITY_FOR_WRITE: Duration = Duration::from_millis(50);
 /// until the end of the validity.
 pub(crate) struct OpenTenure<'a> {
     writer: &'a MessageWriter,
+    resources: &'a [u16],
     id: u64,
     token: Option<u64>,
     validity_source: ValiditySource,
@@ -65,7 +66,8 @@ impl<'a> OpenTenure<'a> {
             until: recorded,
             is_renewed,
         });
-        Self { writer, id, token, validity_source, origin, until, recorded: until, is_over: false }
+        let (recorded, is_over) = (until, false);
+        Self { writer, resources, id, token, validity_source, origin, until, recorded, is_over }
     }
 
     /// Returns the remaining validity, or `None` if the lease has expired. Records any extension
@@ -93,6 +95,10 @@ impl<'a> OpenTenure<'a> {
     /// Returns the end of the validity on the boot clock, or `None` if the lease has expired.
     pub(crate) fn valid_until(&mut self) -> Option<u64> {
         self.check().map(|_| self.until)
+    }
+
+    pub(crate) fn resources(&self) -> &'a [u16] {
+        self.resources
     }
 
     /// Returns the ID and the fencing token, or `None` if the lease has no token.

@@ -48,7 +48,7 @@ pub(crate) fn print(run: &Run, counts: &RunCounts) {
 /// Prints the amount of work, which shows how much evidence the verdict is based on.
 fn work(run: &Run, counts: &RunCounts) {
     say!("{} tenures, {} counter updates", run.holds.len(), counts.updates);
-    for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
+    for verb in Verb::ALL {
         let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
         for call in run.calls.iter().filter(|call| call.verb == verb) {
             *outcomes.entry(&call.outcome).or_default() += 1;

@@ -31,11 +31,12 @@ const TOKEN_TTL: Duration = Duration::from_secs(60);
 
 /// Test locking on your nodes with competing clients and injected faults
 ///
-/// Client processes compete for twenty locks, update counters under them, and record every call. During the run, the
-/// commands in --fault and --mend break and repair nodes: at most a minority of the nodes at a time, for 0.2 to 5 s.
-/// The seed determines the order of the faults. After the run, the record is checked: no two clients held the same lock
-/// at once, no update was lost, fencing tokens increased, clients were notified of lost locks in time, locks remained
-/// available, and no keys are left on the nodes. The run writes an HTML page and a JSON record to --out.
+/// Client processes compete for twenty locks and for the permits of two semaphores, update counters under them, and
+/// record every call. During the run, the commands in --fault and --mend break and repair nodes: at most a minority of
+/// the nodes at a time, for 0.2 to 5 s. The seed determines the order of the faults. After the run, the record is
+/// checked: no two clients held the same lock at once, no semaphore had more holders than permits, no update was lost,
+/// fencing tokens increased, clients were notified of lost locks in time, locks remained available, and no keys are left
+/// on the nodes. The run writes an HTML page and a JSON record to --out.
 ///
 /// Before the clients start, each fault is applied and mended once. If its command fails three times, the run ends with
 /// an error. A fault that fails later is recorded and skipped.

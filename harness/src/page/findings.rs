@@ -29,7 +29,11 @@ pub(super) fn section(out: &mut Html, run: &Run) {
 fn checks(out: &mut Html, found: &Findings) {
     let breaches = |kind: BreachKind| kind.count(&found.breaches);
     let rows = [
-        ("Overlaps", "two tenures of one resource at the same time", number(found.overlaps.len())),
+        (
+            "Overlaps",
+            "two tenures of one resource at the same time, or too many of a semaphore",
+            number(found.overlaps.len()),
+        ),
         (
             "Stale writes accepted",
             "although a later holder had written",

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::record::{Call, Verb};
 
-const VERBS: [Verb; 3] = [Verb::Acquire, Verb::Extend, Verb::Release];
 /// The lower limits of the ten bins of a decade, as percentages of the start of the decade.
 const STEPS: [u64; 10] = [100, 126, 158, 200, 251, 316, 398, 501, 631, 794];
 const BIN_WIDTH: usize = 6;
@@ -15,6 +14,8 @@ const HEIGHT: u32 = 90;
 pub(super) fn name(verb: Verb) -> &'static str {
     match verb {
         Verb::Acquire => "acquire",
+        Verb::AcquireAny => "acquire any",
+        Verb::AcquirePermit => "acquire permit",
         Verb::Extend => "extend",
         Verb::Release => "release",
     }
@@ -35,7 +36,7 @@ pub(super) fn section(out: &mut Html, calls: &[Call]) {
     };
     out.begin_table("Percentiles", 1, &["Call", "Calls", "p50", "p90", "p99", "p99.9", "max"]);
     let mut all = Vec::new();
-    for verb in VERBS {
+    for verb in Verb::ALL {
         let (every, ok) = (of(verb, false), of(verb, true));
         if every.is_empty() {
             continue;

@@ -48,8 +48,8 @@ pub(crate) struct RunOptions {
     /// Directory for the records
     #[arg(long, default_value = "target/torture")]
     pub(crate) out: PathBuf,
-    /// Intentional defect of one client, to test the checks: it works without the lock, or forges
-    /// tokens
+    /// Intentional defect of one client, to test the checks: it works without the lock, forges
+    /// tokens, or uses too many permits of semaphores
     #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "lock")]
     pub(crate) sabotage: Option<Sabotage>,
 }

@@ -54,6 +54,11 @@ fn run_within_guarantee_has_no_findings() {
     assert!(count(&record["holds"]) > 50, "there were locks");
     assert!(count(&record["faults"]) > 5, "and faults");
     assert!(count(&record["calls"]) > count(&record["holds"]), "and calls");
+    let calls = record["calls"].as_array().expect("a list");
+    for verb in ["Acquire", "AcquireAny", "AcquirePermit"] {
+        let acquired = calls.iter().filter(|call| call["verb"] == verb && call["outcome"] == "ok");
+        assert!(acquired.count() > 20, "{verb}");
+    }
     let fencing = &record["fencing"];
     assert!(number(&fencing["tokens"]) > 50 && number(&fencing["ordered"]) > 50, "{fencing:#}");
     let is_fenced = |hold: &Value| !hold["token"].is_null();
@@ -66,7 +71,7 @@ fn run_within_guarantee_has_no_findings() {
 
 #[test]
 fn client_without_the_lock_is_detected() {
-    let (status, findings, _) = run("sabotage", &["--seconds", "5", "--sabotage"]);
+    let (status, findings, _) = run("sabotage", &["--seconds", "3", "--sabotage"]);
     assert_eq!(status.code(), Some(1));
     assert!(count(&findings["overlaps"]) > 0, "{findings:#}");
     assert!(number(&findings["lost_updates"]) > 0, "{findings:#}");
@@ -78,15 +83,28 @@ fn client_without_the_lock_is_detected() {
 fn client_with_forged_tokens_is_detected_in_both_modes() {
     for mode in ["inside", "outside"] {
         let (status, findings, _) =
-            run("tokens", &["--seconds", "5", "--sabotage", "token", "--mode", mode]);
+            run("tokens", &["--seconds", "3", "--sabotage", "token", "--mode", mode]);
         assert_eq!(status.code(), Some(1), "{mode}");
         assert!(kinds(&findings).contains("LowerToken"), "{mode}: {findings:#}");
     }
 }
 
 #[test]
+fn client_with_too_many_permits_is_detected() {
+    let (status, findings, _) = run("permits", &["--seconds", "5", "--sabotage", "permits"]);
+    assert_eq!(status.code(), Some(1));
+    let overlaps = findings["overlaps"].as_array().expect("a list");
+    // Each permit has one holder, but the semaphore has too many.
+    assert!(!overlaps.is_empty(), "{findings:#}");
+    for overlap in overlaps {
+        assert_ne!(overlap["first"]["resource"], overlap["second"]["resource"], "{overlap:#}");
+    }
+    assert_eq!((&findings["lost_updates"], kinds(&findings).len()), (&0.into(), 0), "{findings:#}");
+}
+
+#[test]
 fn overlaps_outside_the_guarantee_are_no_failure() {
-    let (status, findings, record) = run("outside", &["--seconds", "5", "--mode", "outside"]);
+    let (status, findings, record) = run("outside", &["--seconds", "3", "--mode", "outside"]);
     assert!(status.success(), "{findings:#}");
     assert_eq!(record["setting"]["mode"], "outside");
 }
