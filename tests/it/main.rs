@@ -62,8 +62,8 @@ mod resolver;
 mod restarts;
 mod rolling;
 mod runtimes;
-#[cfg(feature = "serde")]
 mod semaphore;
+#[cfg(feature = "serde")]
 mod serialized;
 mod set_notifications;
 mod set_queues;

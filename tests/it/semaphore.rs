@@ -1,13 +1,21 @@
 //! Tests of semaphores.
 
-use crate::{builder, client, eventually, ms};
-use kit::Cluster;
+use crate::{builder, builder_of, client, eventually, ms};
+use kit::{Cluster, Rerun, Server};
 use quorlock::event::Event;
 use quorlock::{AcquireError, ConfigError, Observer, Semaphore};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use std::env;
 use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+
+const NODES: &str = "QUORLOCK_SEMAPHORE_NODES";
+/// The URL of the server that counts the holders.
+const COUNTER: &str = "QUORLOCK_SEMAPHORE_COUNTER";
+const PERMITS: usize = 10;
+const PROCESSES: usize = 4;
 
 /// Records the reported numbers of permits of the acquire and of the holder.
 #[derive(Clone, Default)]
@@ -27,29 +35,55 @@ impl Observer for Differences {
     }
 }
 
-async fn hold_repeatedly(semaphore: Semaphore, inside: Arc<AtomicUsize>, peak: Arc<AtomicUsize>) {
-    for _ in 0..10 {
+/// Acquires permits repeatedly, and counts the holders of all processes on a server that is no node. Returns the
+/// highest count that followed an acquire of this task.
+async fn hold_repeatedly(semaphore: Semaphore, mut counter: MultiplexedConnection) -> i64 {
+    let mut peak = 0;
+    for _ in 0..25 {
         let permit = semaphore.acquire().wait(ms(60_000)).await.expect("a permit");
-        peak.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        sleep(ms(5)).await;
-        inside.fetch_sub(1, Ordering::SeqCst);
+        let inside: i64 = counter.incr("inside", 1).await.expect("the server is up");
+        peak = peak.max(inside);
+        sleep(ms(10)).await;
+        let _: i64 = counter.decr("inside", 1).await.expect("the server is up");
+        assert!(permit.is_valid(), "the permit expired");
         permit.release().await.expect("nodes are up");
     }
+    peak
+}
+
+#[tokio::test]
+#[ignore = "runs as a child process of the test below"]
+async fn holder() {
+    let (Ok(nodes), Ok(counter)) = (env::var(NODES), env::var(COUNTER)) else { return };
+    let redlock = builder_of(nodes.split(',')).build().expect("valid settings");
+    let semaphore = redlock.semaphore("downloads", PERMITS).expect("valid");
+    let counter = redis::Client::open(counter).expect("a URL");
+    let mut counter = counter.get_multiplexed_async_connection().await.expect("the server is up");
+    let _: i64 = counter.incr("ready", 1).await.expect("the server is up");
+    while counter.get::<_, usize>("ready").await.expect("the server is up") < PROCESSES {
+        sleep(ms(1)).await;
+    }
+    let mut tasks = JoinSet::new();
+    for _ in 0..10 {
+        tasks.spawn(hold_repeatedly(semaphore.clone(), counter.clone()));
+    }
+    let peaks = tasks.join_all().await;
+    let _: i64 = counter.rpush("peaks", peaks).await.expect("the server is up");
+    redlock.close().await.expect("nodes are up");
 }
 
 #[tokio::test]
 async fn at_most_as_many_clients_as_permits_hold_one() {
-    let cluster = Cluster::start(5);
-    let (inside, peak) = (Arc::default(), Arc::<AtomicUsize>::default());
-    let mut tasks = JoinSet::new();
-    for _ in 0..4 {
-        let semaphore = client(&cluster).semaphore("downloads", 3).expect("valid");
-        for _ in 0..4 {
-            tasks.spawn(hold_repeatedly(semaphore.clone(), Arc::clone(&inside), peak.clone()));
-        }
+    let (cluster, counter) = (Cluster::start(5), Server::start());
+    let env = [(NODES, &*cluster.urls().join(",")), (COUNTER, &*counter.url())];
+    let args = ["--ignored", "--exact", "semaphore::holder", "--nocapture"];
+    let children = [(); PROCESSES].map(|()| Rerun::start(&args, &env));
+    for child in &children {
+        child.finish(ms(120_000));
     }
-    tasks.join_all().await;
-    assert_eq!(peak.load(Ordering::SeqCst), 3);
+    let peaks: Vec<usize> =
+        redis::from_redis_value(counter.cmd(&["LRANGE", "peaks", "0", "-1"])).expect("numbers");
+    assert_eq!((peaks.len(), peaks.iter().max()), (40, Some(&PERMITS)), "{peaks:?}");
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
