@@ -4,8 +4,8 @@ use crate::{builder, builder_of, client, eventually, ms};
 use kit::{Cluster, Rerun, Server};
 use quorlock::event::Event;
 use quorlock::{AcquireError, ConfigError, Observer, Semaphore};
-use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, AsyncConnectionConfig};
 use std::env;
 use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ impl Observer for Differences {
 /// highest count that followed an acquire of this task.
 async fn hold_repeatedly(semaphore: Semaphore, mut counter: MultiplexedConnection) -> i64 {
     let mut peak = 0;
-    for _ in 0..25 {
+    for _ in 0..15 {
         let permit = semaphore.acquire().wait(ms(60_000)).await.expect("a permit");
         let inside: i64 = counter.incr("inside", 1).await.expect("the server is up");
         peak = peak.max(inside);
@@ -55,10 +55,14 @@ async fn hold_repeatedly(semaphore: Semaphore, mut counter: MultiplexedConnectio
 #[ignore = "runs as a child process of the test below"]
 async fn holder() {
     let (Ok(nodes), Ok(counter)) = (env::var(NODES), env::var(COUNTER)) else { return };
-    let redlock = builder_of(nodes.split(',')).build().expect("valid settings");
+    // The timeouts are long enough for a busy machine.
+    let builder = builder_of(nodes.split(',')).node_timeout(ms(5_000));
+    let redlock = builder.build().expect("valid settings");
     let semaphore = redlock.semaphore("downloads", PERMITS).expect("valid");
     let counter = redis::Client::open(counter).expect("a URL");
-    let mut counter = counter.get_multiplexed_async_connection().await.expect("the server is up");
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(ms(60_000)));
+    let counter = counter.get_multiplexed_async_connection_with_config(&patient).await;
+    let mut counter = counter.expect("the server is up");
     let _: i64 = counter.incr("ready", 1).await.expect("the server is up");
     while counter.get::<_, usize>("ready").await.expect("the server is up") < PROCESSES {
         sleep(ms(1)).await;
