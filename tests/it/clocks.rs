@@ -107,7 +107,9 @@ async fn hold_to_the_end(
 ) {
     let mut leases = Vec::new();
     while Instant::now() < until {
-        let lease = match redlock.acquire("r").wait(SOON).await {
+        let wait =
+            if may_be_refused { until.saturating_duration_since(Instant::now()) } else { SOON };
+        let lease = match redlock.acquire("r").wait(wait).await {
             Ok(lease) => lease,
             Err(_) if may_be_refused => return,
             Err(refused) => panic!("the lock expires: {refused}"),
