@@ -2,7 +2,8 @@
 #
 # ARGS is passed to the program of a target: the test binaries (make test ARGS=name), the simulation, the torture,
 # benches/peers, or the mutations. SEEDS is the number of runs of the simulation. SECONDS and SEED are the duration and
-# the seed of the torture: make torture SECONDS=600 SEED=7 ARGS="--mode outside".
+# the seed of the torture: make torture SECONDS=600 SEED=7 ARGS="--mode outside". BUILD replaces the packages that demo,
+# sim and torture build: targets with the same packages share all dependencies.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -11,7 +12,8 @@ SHELL := /bin/sh
 WITH := ./scripts/setup.sh
 PEERS := --manifest-path benches/peers/Cargo.toml
 # One target directory for this workspace and for benches/peers, which is not part of the workspace.
-TARGET := --target-dir $(or $(CARGO_TARGET_DIR),target)
+DIR := $(or $(CARGO_TARGET_DIR),target)
+TARGET := --target-dir $(DIR)
 
 .PHONY: help
 help: ## list the targets
@@ -19,8 +21,8 @@ help: ## list the targets
 
 .PHONY: demo
 demo: ## watch a lock on five Redis servers while servers are killed and stopped
-	$(WITH) cargo build -p quorlock-demo
-	@$(WITH) cargo run --quiet -p quorlock-demo
+	$(WITH) cargo build $(or $(BUILD),-p quorlock-demo)
+	@$(WITH) $(DIR)/debug/quorlock-demo
 
 .PHONY: test
 test: ## run all tests, on real redis-server processes
@@ -47,14 +49,16 @@ compose-test: ## lock across the containers of docker-compose.yml while they are
 
 .PHONY: sim
 sim: ## simulate complete clients and model nodes: SEEDS runs of each mode
-	$(WITH) cargo run --release --quiet -p quorlock-sim -- --seeds $(or $(SEEDS),2000) $(ARGS)
+	$(WITH) cargo build --release --quiet $(or $(BUILD),-p quorlock-sim)
+	$(DIR)/release/quorlock-sim --seeds $(or $(SEEDS),2000) $(ARGS)
 
 SECONDS ?= 120
 SEED ?= 7
 
 .PHONY: torture
 torture: ## run contended locks on real servers under faults, and check the results
-	$(WITH) cargo run --release -p quorlock-torture -- --seconds $(SECONDS) --seed $(SEED) $(ARGS)
+	$(WITH) cargo build --release $(or $(BUILD),-p quorlock-torture)
+	$(WITH) $(DIR)/release/quorlock-torture --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
 .PHONY: bench
 bench: ## run the benchmarks, then the side-by-side comparison with rslock
@@ -84,11 +88,11 @@ fmt: ## format the code
 	cargo fmt $(PEERS)
 
 .PHONY: lint
-lint: ## check the format, and run clippy with and without the features
+lint: ## check the format, and run clippy with and without features
 	cargo fmt --all --check
 	cargo fmt $(PEERS) --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --lib --no-default-features -- -D warnings
 
 .PHONY: doc
 doc: ## build the documentation, with warnings as errors

@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 
 export CARGO_INCREMENTAL=0
-# Line tables suffice for backtraces, and are smaller.
-export CARGO_PROFILE_DEV_DEBUG=line-tables-only
+# A panic names its line without debug information.
+export CARGO_PROFILE_DEV_DEBUG=none
 # The tests on servers mostly wait.
 export RUST_TEST_THREADS=6
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
