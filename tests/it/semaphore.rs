@@ -8,12 +8,15 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, AsyncConnectionConfig};
 use std::env;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 const NODES: &str = "QUORLOCK_SEMAPHORE_NODES";
 /// The URL of the server that counts the holders.
 const COUNTER: &str = "QUORLOCK_SEMAPHORE_COUNTER";
+/// Longer than any test takes, even on a busy machine.
+const LONG: Duration = Duration::from_mins(5);
 const PERMITS: usize = 10;
 const PROCESSES: usize = 4;
 
@@ -35,15 +38,24 @@ impl Observer for Differences {
     }
 }
 
-/// Acquires permits repeatedly, and counts the holders of all processes on a server that is no node. Returns the
-/// highest count that followed an acquire of this task.
-async fn hold_repeatedly(semaphore: Semaphore, mut counter: MultiplexedConnection) -> i64 {
+/// Acquires permits repeatedly, and counts the holders of all processes on a server that is no node. The first holders
+/// wait until all permits are held, and then for a time in which another holder would be counted. Returns the highest
+/// count that followed an acquire of this task.
+async fn hold_repeatedly(semaphore: Semaphore, mut counter: MultiplexedConnection) -> usize {
     let mut peak = 0;
     for _ in 0..15 {
-        let permit = semaphore.acquire().wait(ms(60_000)).await.expect("a permit");
-        let inside: i64 = counter.incr("inside", 1).await.expect("the server is up");
+        let permit = semaphore.acquire().ttl(LONG).wait(LONG).await.expect("a permit");
+        let inside: usize = counter.incr("inside", 1).await.expect("the server is up");
         peak = peak.max(inside);
-        sleep(ms(10)).await;
+        if inside >= PERMITS {
+            let _: () = counter.set("full", 1).await.expect("the server is up");
+        }
+        let mut hold = ms(10);
+        while !counter.exists::<_, bool>("full").await.expect("the server is up") {
+            sleep(ms(1)).await;
+            hold = ms(200);
+        }
+        sleep(hold).await;
         let _: i64 = counter.decr("inside", 1).await.expect("the server is up");
         assert!(permit.is_valid(), "the permit expired");
         permit.release().await.expect("nodes are up");
@@ -60,7 +72,7 @@ async fn holder() {
     let redlock = builder.build().expect("valid settings");
     let semaphore = redlock.semaphore("downloads", PERMITS).expect("valid");
     let counter = redis::Client::open(counter).expect("a URL");
-    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(ms(60_000)));
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(LONG));
     let counter = counter.get_multiplexed_async_connection_with_config(&patient).await;
     let mut counter = counter.expect("the server is up");
     let _: i64 = counter.incr("ready", 1).await.expect("the server is up");
@@ -83,7 +95,7 @@ async fn at_most_as_many_clients_as_permits_hold_one() {
     let args = ["--ignored", "--exact", "semaphore::holder", "--nocapture"];
     let children = [(); PROCESSES].map(|()| Rerun::start(&args, &env));
     for child in &children {
-        child.finish(ms(120_000));
+        child.finish(LONG);
     }
     let peaks: Vec<usize> =
         redis::from_redis_value(counter.cmd(&["LRANGE", "peaks", "0", "-1"])).expect("numbers");
@@ -97,7 +109,7 @@ async fn all_of_1000_permits_can_be_held() {
     let semaphore = client(&cluster).semaphore("seats", 1_000).expect("valid");
     let mut permits = JoinSet::new();
     for _ in 0..1_000 {
-        permits.spawn(semaphore.acquire().wait(ms(60_000)).into_future());
+        permits.spawn(semaphore.acquire().ttl(LONG).wait(LONG).into_future());
     }
     let permits: Vec<_> = permits.join_all().await.into_iter().flatten().collect();
     assert_eq!(permits.len(), 1_000);
