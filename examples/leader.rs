@@ -5,7 +5,7 @@
 //! A process that was paused for longer than its lease does not know that it is no longer the leader. Send the token
 //! with every write, so that the resource rejects a former leader (see the example `fenced`).
 
-use quorlock::{AcquireError, FencingToken, Lease, Redlock};
+use quorlock::{Election, Leadership, Redlock};
 use std::process;
 use std::time::Duration;
 use tokio::time::interval;
@@ -13,45 +13,36 @@ use tokio::time::interval;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = std::env::args().skip(1);
-    // If the leader crashes, its lock expires within this ttl.
-    let redlock = Redlock::builder().nodes(nodes).ttl(Duration::from_secs(2)).owner().build()?;
+    let redlock = Redlock::builder().nodes(nodes).owner().build()?;
+    // If the leader crashes, another process can lead after this ttl.
+    let election = redlock.election("leader").ttl(Duration::from_secs(2)).build()?;
     println!("process {} is a candidate; press Ctrl-C to stop", process::id());
 
     let outcome = tokio::select! {
-        outcome = campaign(&redlock) => outcome,
+        led = election.run(lead) => led.map_err(Into::into),
+        () = watch(&election) => Ok(()),
         signal = tokio::signal::ctrl_c() => signal.map_err(Into::into),
     };
-    // Waits until the lock is released, so that the next leader does not have to wait for the ttl.
+    // Waits until the leader has resigned, so that the next leader does not have to wait for the ttl.
     redlock.close().await?;
     println!("process {} has stopped", process::id());
     outcome
 }
 
-async fn campaign(redlock: &Redlock) -> Result<(), Box<dyn std::error::Error>> {
+/// The leader's work. It is dropped if the leadership is lost, and starts again after the next election.
+async fn lead(leadership: &Leadership) {
+    println!("process {} leads with token {}", process::id(), leadership.token());
+    let mut beat = interval(Duration::from_millis(500));
     loop {
-        let candidate = redlock.acquire("leader").wait(Duration::from_secs(3_600));
-        match candidate.fenced().auto_extend_forever().await {
-            Ok(lease) => {
-                let token = lease.token().ok_or("a fenced lease has a token")?;
-                lead(&lease, token).await;
-            }
-            // Another process leads, or the nodes are unreachable: try again.
-            Err(error) if error.is_contended() || error.is_unavailable() => println!("{error}"),
-            Err(AcquireError::Closed) => return Ok(()),
-            Err(other) => return Err(other.into()),
-        }
+        beat.tick().await; // The leader's work, with the token in every write.
     }
 }
 
-/// Leads until the lease is lost.
-async fn lead(lease: &Lease, token: FencingToken) {
-    println!("process {} leads with token {token}", process::id());
-    let mut beat = interval(Duration::from_millis(500));
-    loop {
-        tokio::select! {
-            biased;
-            loss = lease.lost() => return println!("process {} lost the lead: {loss}", process::id()),
-            _ = beat.tick() => {} // The leader's work, with the token in every write.
-        }
+/// Prints each change of the leader.
+async fn watch(election: &Election) {
+    let mut leaders = election.observe();
+    while let Some(leader) = leaders.next().await {
+        let name = leader.as_ref().and_then(|leader| leader.metadata());
+        println!("process {} sees the leader: {}", process::id(), name.unwrap_or("none"));
     }
 }

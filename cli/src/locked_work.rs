@@ -7,7 +7,8 @@ use crate::options::{LockOptions, WaitOptions};
 use crate::settings::AvailableOptions;
 use crate::target::Target;
 use crate::{output, progress, quarantine};
-use quorlock::{Acquire, AcquireError, Lease, ReleaseError, ReleaseOutcome};
+use quorlock::{Acquire, AcquireError, Election, Leadership, Lease};
+use quorlock::{ReleaseError, ReleaseOutcome};
 use std::time::Duration;
 use tokio::select;
 
@@ -16,6 +17,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) lock: &'a LockOptions,
     pub(crate) wait: &'a WaitOptions,
     pub(crate) fenced: bool,
+    /// The election in which to campaign for the lock. `None` for a lock without an election.
+    pub(crate) election: Option<&'a Election>,
 }
 
 /// Runs `work` and then closes the client, even if the work failed: closing delivers pending releases. If quorlock is
@@ -60,7 +63,7 @@ pub(crate) async fn with_lock<T>(
 /// Builds the acquire. The lease is renewed until the release or `--max-hold`. With `--no-wait`, the client makes one
 /// attempt. Otherwise, `--wait` or the `wait` setting limits the wait, which has no limit by default.
 fn acquire(client: &Client, wanted: &LockRequest<'_>) -> Acquire {
-    let LockRequest { target, lock, wait, fenced } = wanted;
+    let LockRequest { target, lock, wait, fenced, .. } = wanted;
     let acquire = target.acquire(client, wait.no_wait);
     let acquire = if wait.no_wait {
         acquire
@@ -79,10 +82,14 @@ async fn acquire_or_signal(
     wanted: &LockRequest<'_>,
     signals: &mut Signals,
 ) -> Result<Lease, Failure> {
-    let acquire = acquire(client, wanted);
     let shows_progress = !wanted.wait.no_wait && !wanted.lock.quiet;
     let acquired = async {
-        match acquire.await {
+        let acquired = match wanted.election {
+            // The metadata of the client.
+            Some(election) => election.campaign("").await.map(Leadership::into_lease),
+            None => acquire(client, wanted).await,
+        };
+        match acquired {
             Ok(lease) => Ok(lease),
             Err(error) => Err(acquire_failure(client, wanted, error).await),
         }

@@ -38,6 +38,7 @@
 // Contains one wrapper for each async method, and no other operations.
 
 mod acquire;
+mod election;
 mod error;
 mod lease;
 mod redlock;
@@ -45,6 +46,7 @@ mod semaphore;
 mod waiting;
 
 pub use acquire::Acquire;
+pub use election::{Election, ElectionBuilder, Leaders, Leadership};
 pub use error::{Error, InsideRuntime};
 pub use lease::Lease;
 pub use redlock::Redlock;

@@ -1,6 +1,7 @@
 //! [`Redlock`]: the blocking client.
 
 use super::acquire::Acquire;
+use super::election::ElectionBuilder;
 use super::error::{Error, InsideRuntime, flatten_result};
 use super::lease::Lease;
 use super::semaphore::Semaphore;
@@ -102,6 +103,12 @@ impl Redlock {
         permits: usize,
     ) -> Result<Semaphore, ConfigError> {
         Ok(Semaphore::new(self.inner.semaphore(name, permits)?, self.client.clone()))
+    }
+
+    /// Returns the settings of the election `name`; see
+    /// [`Redlock::election`](crate::Redlock::election).
+    pub fn election(&self, name: impl AsRef<[u8]>) -> ElectionBuilder {
+        ElectionBuilder::new(self.inner.election(name), self.client.clone())
     }
 
     /// Returns an [`Acquire`] that takes over the lock on `resource` from the lease with the value

@@ -93,6 +93,10 @@ impl Acquire {
         self
     }
 
+    pub(super) fn with_options(self, options: LockOptions) -> Self {
+        Self { options, ..self }
+    }
+
     fn start(&self) -> BoxFuture<'static, Result<Lease, AcquireError>> {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));

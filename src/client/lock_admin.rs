@@ -3,16 +3,30 @@
 use super::inner::Inner;
 use super::status::{LockState, NodeStatus, Status};
 use crate::observe::Report;
-use crate::wire::Keys;
+use crate::wire::{Answer, CounterKeys, Keys};
 use std::sync::Arc;
 
 pub(crate) async fn status(inner: &Inner, keys: Keys) -> Status {
+    read(inner, keys, None).await
+}
+
+/// Reads the state of a lock and its fencing counters, and makes the nodes push the next change of the lock.
+pub(super) async fn observed_status(
+    inner: &Inner,
+    keys: Keys,
+    counters: Arc<CounterKeys>,
+) -> Status {
+    read(inner, keys, Some(counters)).await
+}
+
+async fn read(inner: &Inner, keys: Keys, counters: Option<Arc<CounterKeys>>) -> Status {
     let max_ttl = inner.settings.limits.max_ttl;
-    let Some((found, report)) = inner.driver.status(keys).await else {
+    let Some((found, report)) = inner.driver.status(keys, counters).await else {
         return Status { needed: inner.backing.quorum.needed(), nodes: Box::new([]) };
     };
     let each = report.nodes().iter().zip(found).map(|(node, lock)| NodeStatus {
         name: node.name().into(),
+        counter: lock.answer.as_ref().and_then(Answer::counter),
         state: LockState::new(node.vote(), lock.answer, max_ttl),
         eligibility: lock.eligibility,
         latency: node.latency(),

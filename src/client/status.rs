@@ -30,6 +30,9 @@ pub struct NodeStatus {
         serde(rename = "latency_seconds", serialize_with = "crate::wire::seconds")
     )]
     pub(super) latency: Option<Duration>,
+    /// Fencing counter of the lock. `None` if the request did not read it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(super) counter: Option<u64>,
 }
 
 /// The state of a lock on one node.
@@ -205,6 +208,7 @@ mod tests {
             state: state.clone(),
             eligibility,
             latency: None,
+            counter: None,
         };
         let taken = LockState::Foreign { ttl: None };
         let excluded = |seconds| {

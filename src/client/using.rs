@@ -202,7 +202,7 @@ impl Acquire {
     }
 }
 
-async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, Loss> {
+pub(super) async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, Loss> {
     let mut working = pin!(working);
     let mut lost = pin!(lease.lost());
     poll_fn(|cx| match lost.as_mut().poll(cx) {
@@ -212,7 +212,7 @@ async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, L
     .await
 }
 
-async fn finish<T>(done: Result<T, Loss>, lease: Lease) -> Result<T, UsingError<T>> {
+pub(super) async fn finish<T>(done: Result<T, Loss>, lease: Lease) -> Result<T, UsingError<T>> {
     let output = done.map_err(|reason| UsingError::Lost { reason })?;
     let was_valid = lease.is_valid();
     work_result(output, was_valid, lease.release().await)

@@ -37,7 +37,7 @@ fn client_that_only_reads_locks_notices_a_clock_step() {
     for _ in 0..7 {
         world.run_for(SECOND);
         let (coordinator, now) = world.coordinator(a);
-        coordinator.handle_status(keys(&["k"]), now);
+        coordinator.handle_status(keys(&["k"]), None, now);
     }
     let (coordinator, now) = world.coordinator(a);
     let eligibility = coordinator.eligibility(World::node(0), now);

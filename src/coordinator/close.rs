@@ -24,6 +24,7 @@ impl Coordinator {
         for id in self.acquires.ids() {
             self.advance(id, now);
         }
+        self.report_change(None);
         self.close_leases(now);
         self.cx.is_closing = true;
         self.prune(now);

@@ -176,7 +176,7 @@ fn close_does_not_wait_for_a_status_request() {
     let a = world.connected();
     world.set_state(2, HostState::Hung);
     let (coordinator, now) = world.coordinator(a);
-    coordinator.handle_status(keys(&["k"]), now);
+    coordinator.handle_status(keys(&["k"]), None, now);
     world.run_for(ms(10));
     let (coordinator, now) = world.coordinator(a);
     coordinator.handle_close(ms(200), now);

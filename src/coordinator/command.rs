@@ -96,7 +96,9 @@ impl NodeCommand {
             }
             Command::Extend { .. } => Some(CommandKind::Extend),
             Command::Release { .. } | Command::ReleaseAny => Some(CommandKind::Release),
-            Command::Repair { .. } | Command::Read | Command::ForceDelete => None,
+            Command::Repair { .. } | Command::Read | Command::Observe | Command::ForceDelete => {
+                None
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Results of operations, which the coordinator reports to the callers.
 
 use super::shared_lease::SharedLease;
-use super::slots::{AcquireId, LeaseId, RoundId};
+use super::slots::{AcquireId, ChangeId, LeaseId, RoundId};
 use super::votes::VoteCounter;
 use crate::observe::{Report, VoteEligibility};
 use crate::protocol::{LeaseStatus, Outcome, Refusal, Time};
@@ -43,6 +43,10 @@ pub(crate) enum Completion {
     ForceReleased {
         call: RoundId,
         report: Report,
+    },
+    /// A key may have changed on a node.
+    Changed {
+        request: ChangeId,
     },
     LeaseEnded {
         lease: LeaseId,

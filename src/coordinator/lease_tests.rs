@@ -160,7 +160,7 @@ fn status_reports_the_holder_on_each_node() {
     world.set_state(4, HostState::Hung);
     world.run_for(ms(5));
     let (coordinator, now) = world.coordinator(b);
-    let call = coordinator.handle_status(keys(&["k"]), now);
+    let call = coordinator.handle_status(keys(&["k"]), None, now);
     world.run_for(ms(100));
     let found = world.processes[b].completions.iter().find_map(|it| match it {
         Completion::Status { call: known, nodes, report } if *known == call => {
@@ -175,7 +175,7 @@ fn status_reports_the_holder_on_each_node() {
     let counted = nodes.iter().filter(|node| node.eligibility.counts_in().is_zero()).count();
     assert_eq!(counted, 5);
     let (coordinator, now) = world.coordinator(b);
-    let cancelled = coordinator.handle_status(keys(&["k"]), now);
+    let cancelled = coordinator.handle_status(keys(&["k"]), None, now);
     coordinator.handle_cancel_call(cancelled, now);
     world.set_state(4, HostState::Up);
     world.release(&held);

@@ -53,6 +53,7 @@ impl Coordinator {
             if let Some(older) = self.leases_by_key.insert(key.clone(), id) {
                 self.take_over(older, now);
             }
+            self.report_change(Some(key));
         }
         id
     }
@@ -199,6 +200,7 @@ impl Coordinator {
         let free_at = cooling.as_ref().map_or(now, |cooling| cooling.until);
         self.release_claim(lease.claim(), cooling, round, now);
         self.handle_local_release(lease.claim(), lease.any_of.as_ref(), free_at, now);
+        lease.claim().keys().iter().for_each(|key| self.report_change(Some(key)));
     }
 
     /// Submits the release to all nodes, so that it reaches each node that may hold a key (I5).

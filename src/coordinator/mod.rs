@@ -8,6 +8,7 @@
 
 mod acquire;
 mod attempt;
+mod changes;
 mod choice;
 mod claim;
 mod close;
@@ -105,5 +106,5 @@ pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Replies, Undel
 pub(crate) use context::ConnectionId;
 pub(crate) use settings::{NodeSettings, Settings};
 pub(crate) use shared_lease::SharedLease;
-pub(crate) use slots::{AcquireId, LeaseId, RoundId};
+pub(crate) use slots::{AcquireId, ChangeId, LeaseId, RoundId};
 pub(crate) use state::Coordinator;

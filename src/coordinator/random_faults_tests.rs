@@ -50,7 +50,7 @@ impl Run {
         let call = if is_forced {
             coordinator.handle_force_release(keys(names), now)
         } else {
-            coordinator.handle_status(keys(names), now)
+            coordinator.handle_status(keys(names), None, now)
         };
         if self.random.random_ratio(1, 4) {
             self.run(ms(1));

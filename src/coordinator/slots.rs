@@ -18,6 +18,11 @@ pub(crate) type AcquireId = Id<Acquires>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Acquires {}
 
+/// ID of a request that waits for a change of a key. Valid until the request is completed or cancelled.
+pub(crate) type ChangeId = Id<Changes>;
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Changes {}
+
 /// ID of a lease. Valid until the lease is released.
 pub(crate) type LeaseId = Id<Leases>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

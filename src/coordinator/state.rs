@@ -1,6 +1,7 @@
 //! The [`Coordinator`]: the state of one client, and the handling of events from its nodes.
 
 use super::acquire::Acquire;
+use super::changes::ChangeRequests;
 use super::closing::Closing;
 use super::completion::Completion;
 use super::context::{Context, NodeOutput};
@@ -54,6 +55,7 @@ pub(crate) struct Coordinator {
     /// Status requests and forced releases, by the ID of their first round. Callers identify the request by the same
     /// ID.
     pub(super) surveys: BTreeMap<RoundId, Survey>,
+    pub(super) changes: ChangeRequests,
     pub(super) timers: Timers<Timeout>,
     pub(super) lease_timers: Timers<LeaseId>,
     pub(super) attempts: usize,
@@ -92,6 +94,7 @@ impl Coordinator {
             leases_by_key: HashMap::new(),
             steps: ClockSteps::default(),
             surveys: BTreeMap::new(),
+            changes: ChangeRequests::new(),
             timers: Timers::new(),
             lease_timers: Timers::new(),
             attempts: 0,
@@ -215,6 +218,7 @@ impl Coordinator {
         let mut ready = Vec::new();
         self.queues.handle_changed(node, key, &self.rounds, now, &mut ready);
         self.ready.extend(ready);
+        self.report_change(key);
         let leases = match key {
             Some(key) => self.leases_by_key.get(key).copied().into_iter().collect(),
             None => self.leases.ids(),
@@ -280,6 +284,7 @@ impl Coordinator {
             ("keys of leases", self.leases_by_key.len()),
             ("rounds", self.rounds.len()),
             ("surveys", self.surveys.len()),
+            ("requests for changes", self.changes.len()),
             ("attempts", self.attempts),
             ("waiting acquires", waiting),
             ("nodes with commands", nodes),

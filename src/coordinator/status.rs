@@ -4,20 +4,28 @@ use super::claim::Claim;
 use super::command::NodeCommand;
 use super::completion::{Completion, NodeLock};
 use super::round_command::RoundCommand;
-use super::slots::RoundId;
+use super::slots::{ChangeId, RoundId};
 use super::state::Coordinator;
 use super::survey::Survey;
 use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::protocol::{Goal, NodeId, Round, Time};
-use crate::wire::{Answer, Command, Conflict, Keys, NodeFailure, Value};
+use crate::wire::{Answer, Command, Conflict, CounterKeys, Counters, Keys, NodeFailure, Value};
 use std::sync::Arc;
 
 impl Coordinator {
     /// Starts a status request, which reads the state of the lock on each node. The request ends with
     /// [`Completion::Status`].
-    pub(crate) fn handle_status(&mut self, keys: Keys, now: Time) -> RoundId {
-        let call = self.begin_survey(keys, None, now);
+    ///
+    /// If `counters` are given, the request also reads the fencing counter, and makes the nodes push the next change of
+    /// the key.
+    pub(crate) fn handle_status(
+        &mut self,
+        keys: Keys,
+        counters: Option<Arc<CounterKeys>>,
+        now: Time,
+    ) -> RoundId {
+        let call = self.begin_survey(keys, counters, None, now);
         self.settle(now);
         call
     }
@@ -25,9 +33,31 @@ impl Coordinator {
     /// Starts a forced release, which reads the lock's value on each node and then tries once to delete it. The request
     /// ends with [`Completion::ForceReleased`].
     pub(crate) fn handle_force_release(&mut self, keys: Keys, now: Time) -> RoundId {
-        let call = self.begin_survey(keys.clone(), Some(keys), now);
+        let call = self.begin_survey(keys.clone(), None, Some(keys), now);
         self.settle(now);
         call
+    }
+
+    /// Starts a request that ends with [`Completion::Changed`] once one of `keys` may have changed, or once the client
+    /// is closed. A node pushes the next change of a key that a status request with counters has read. It sends no push
+    /// for a change that this client's own connection makes, so the coordinator also reports the beginning and the end
+    /// of this client's leases.
+    pub(crate) fn handle_await_change(&mut self, keys: &Keys) -> ChangeId {
+        let request = self.changes.insert(keys);
+        if self.cx.is_closing {
+            self.report_change(None);
+        }
+        request
+    }
+
+    pub(crate) fn handle_cancel_change(&mut self, request: ChangeId) {
+        self.changes.remove(request);
+    }
+
+    /// Completes the requests that wait for a change of `key`. If `key` is `None`, any key may have changed.
+    pub(super) fn report_change(&mut self, key: Option<&[u8]>) {
+        let changed = self.changes.take(key).into_iter();
+        self.completions.extend(changed.map(|request| Completion::Changed { request }));
     }
 
     pub(crate) fn handle_cancel_call(&mut self, call: RoundId, now: Time) {
@@ -43,13 +73,21 @@ impl Coordinator {
         self.surveys.contains_key(&call)
     }
 
-    fn begin_survey(&mut self, keys: Keys, deletes: Option<Keys>, now: Time) -> RoundId {
+    fn begin_survey(
+        &mut self,
+        keys: Keys,
+        counters: Option<Arc<CounterKeys>>,
+        deletes: Option<Keys>,
+        now: Time,
+    ) -> RoundId {
         let owner = if deletes.is_some() { Owner::ForcedRelease } else { Owner::Status };
         let call = self.insert_survey_round(owner, now);
-        let claim = self.survey_claim(keys, Value::fresh(&self.cx.random));
+        let command = if counters.is_some() { Command::Observe } else { Command::Read };
+        let fence = counters.map(|keys| Counters::new(keys, 0));
+        let claim = self.survey_claim(keys, Value::fresh(&self.cx.random), fence);
         self.surveys.insert(call, Survey { round: call, claims: vec![claim.clone()], deletes });
         let all = self.cx.settings.quorum.ids().collect();
-        self.submit(all, &claim, Command::Read, Some(call), now);
+        self.submit(all, &claim, command, Some(call), now);
         call
     }
 
@@ -61,9 +99,9 @@ impl Coordinator {
         round
     }
 
-    fn survey_claim(&self, keys: Keys, value: Value) -> Arc<Claim> {
+    fn survey_claim(&self, keys: Keys, value: Value, fence: Option<Counters>) -> Arc<Claim> {
         let nodes = self.cx.settings.quorum.nodes();
-        Arc::new(Claim::new(keys, value, None, nodes, Time::END))
+        Arc::new(Claim::new(keys, value, fence, nodes, Time::END))
     }
 
     /// Once the round is decided, completes a status request or a forced release, or starts the second round of a
@@ -104,7 +142,7 @@ impl Coordinator {
         for node in self.cx.settings.quorum.ids() {
             match found.refusal(node) {
                 Some(Answer::Denied(Conflict { value: Some(value), .. })) => {
-                    let claim = self.survey_claim(keys.clone(), value.clone());
+                    let claim = self.survey_claim(keys.clone(), value.clone(), None);
                     claims.push(claim.clone());
                     let command = RoundCommand::new(claim, Command::ForceDelete);
                     let command = NodeCommand::new(Arc::new(command), Some(round));

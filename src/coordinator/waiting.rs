@@ -32,7 +32,7 @@ pub(super) struct WaitQueues {
     pub(super) waiters: SlotMap<Acquires, Waiter>,
     pub(super) queues: HashMap<Key, Queue>,
     pub(super) sets: Sets,
-    pub(super) watchers: Watchers,
+    pub(super) watchers: Watchers<Acquires>,
     last_place: u64,
     /// Number of times that a waiting acquire was checked for a useful attempt. Used to test the cost of a release.
     pub(super) checks: u64,

@@ -1,35 +1,40 @@
-//! The acquires that wait for the deletion of any one of several keys.
+//! The requests that wait for a change of any one of several keys.
 
-use super::slots::AcquireId;
+use super::slots::Id;
 use crate::wire::{Key, Keys};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
-#[derive(Default)]
-pub(super) struct Watchers {
-    /// The acquires that wait for each key, in ascending order.
-    by_key: HashMap<Key, Vec<AcquireId>>,
-    by_acquire: BTreeMap<AcquireId, Vec<Key>>,
+pub(super) struct Watchers<K> {
+    /// The requests that wait for each key, in ascending order.
+    by_key: HashMap<Key, Vec<Id<K>>>,
+    by_request: BTreeMap<Id<K>, Vec<Key>>,
 }
 
-impl Watchers {
-    /// Makes `acquire` wait also for the deletion of `keys`.
-    pub(super) fn add(&mut self, acquire: AcquireId, keys: &Keys) {
-        let own = self.by_acquire.entry(acquire).or_default();
+impl<K> Default for Watchers<K> {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), by_request: BTreeMap::new() }
+    }
+}
+
+impl<K: Copy + Ord> Watchers<K> {
+    /// Makes `request` wait also for a change of `keys`.
+    pub(super) fn add(&mut self, request: Id<K>, keys: &Keys) {
+        let own = self.by_request.entry(request).or_default();
         for key in keys.iter() {
-            let acquires = self.by_key.entry(key.clone()).or_default();
-            if let Err(place) = acquires.binary_search(&acquire) {
-                acquires.insert(place, acquire);
+            let requests = self.by_key.entry(key.clone()).or_default();
+            if let Err(place) = requests.binary_search(&request) {
+                requests.insert(place, request);
                 own.push(key.clone());
             }
         }
     }
 
-    pub(super) fn remove(&mut self, acquire: AcquireId) {
-        let Some(keys) = self.by_acquire.remove(&acquire) else { return };
+    pub(super) fn remove(&mut self, request: Id<K>) {
+        let Some(keys) = self.by_request.remove(&request) else { return };
         for key in keys {
             if let Entry::Occupied(mut entry) = self.by_key.entry(key) {
-                entry.get_mut().retain(|other| *other != acquire);
+                entry.get_mut().retain(|other| *other != request);
                 if entry.get().is_empty() {
                     entry.remove();
                 }
@@ -37,13 +42,13 @@ impl Watchers {
         }
     }
 
-    /// Returns the acquires that wait for `key`.
-    pub(super) fn of(&self, key: &[u8]) -> impl Iterator<Item = AcquireId> {
+    /// Returns the requests that wait for `key`.
+    pub(super) fn of(&self, key: &[u8]) -> impl Iterator<Item = Id<K>> {
         self.by_key.get(key).into_iter().flatten().copied()
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.by_key.is_empty() && self.by_acquire.is_empty()
+        self.by_key.is_empty() && self.by_request.is_empty()
     }
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// A future that resolves to the completion of a request. Resolves to `None` if the request was to release a lease that
-/// was already released. Dropping the future cancels an acquire, a status request or a forced release. Other operations
-/// continue.
+/// was already released. Dropping the future cancels an acquire, a status request, a forced release or the wait for a
+/// change. Other operations continue.
 pub(crate) struct Call {
     engine: Arc<Engine>,
     slot: Arc<CallSlot>,
@@ -171,6 +171,7 @@ impl Drop for Call {
             match id {
                 CallId::Acquire(id) => state.coordinator.handle_cancel(id, now),
                 CallId::Round(id) => state.coordinator.handle_cancel_call(id, now),
+                CallId::Change(id) => state.coordinator.handle_cancel_change(id),
             }
         });
     }

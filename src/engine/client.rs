@@ -12,7 +12,7 @@ use crate::error::CloseError;
 use crate::node::{NoRuntime, Unready};
 use crate::observe::Report;
 use crate::protocol::Time;
-use crate::wire::{Key, Keys};
+use crate::wire::{CounterKeys, Key, Keys};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,10 +117,16 @@ impl Client {
         call.await.ok().flatten()
     }
 
-    pub(crate) async fn status(&self, keys: Keys) -> Option<(Box<[NodeLock]>, Report)> {
+    /// Reads the state of a lock. If `counters` are given, also reads the fencing counter, and makes the nodes push the
+    /// next change of the key; see [`next_change`](Self::next_change).
+    pub(crate) async fn status(
+        &self,
+        keys: Keys,
+        counters: Option<Arc<CounterKeys>>,
+    ) -> Option<(Box<[NodeLock]>, Report)> {
         let call = || {
-            let keys = keys.clone();
-            self.call(move |it, now| it.handle_status(keys, now))
+            let (keys, counters) = (keys.clone(), counters.clone());
+            self.call(move |it, now| it.handle_status(keys, counters, now))
         };
         let completion = match call().await {
             // The coordinator has panicked, so a new coordinator tries once more.
@@ -131,6 +137,12 @@ impl Client {
             Some(Completion::Status { nodes, report, .. }) => Some((nodes, report)),
             _ => None,
         }
+    }
+
+    /// Returns a future that resolves once one of `keys` may have changed, or once the client is closed. It misses no
+    /// change that a node pushes after this call.
+    pub(crate) fn next_change(&self, keys: Keys) -> Call {
+        self.engine().call(move |it, _| Some(CallId::Change(it.handle_await_change(&keys))))
     }
 
     pub(crate) async fn force_release(&self, keys: Keys) -> Option<Report> {

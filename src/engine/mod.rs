@@ -29,6 +29,7 @@ mod slot;
 mod task;
 mod turn;
 
+pub(crate) use calls::Call;
 pub(crate) use client::{AcquiredLease, Client, Failure, PendingAcquire};
 pub(crate) use shared::Engine;
 pub(crate) use slot::CallId;

@@ -132,6 +132,7 @@ impl State {
             | Completion::Released { call, .. }
             | Completion::Status { call, .. }
             | Completion::ForceReleased { call, .. } => CallId::Round(*call),
+            Completion::Changed { request } => CallId::Change(*request),
             Completion::LeaseEnded { lease, .. } => {
                 return effects.ended.push(*lease);
             }

@@ -1,6 +1,6 @@
 //! The completion of one call, shared by the caller and the thread that uses the coordinator.
 
-use crate::coordinator::{AcquireId, Completion, RoundId};
+use crate::coordinator::{AcquireId, ChangeId, Completion, RoundId};
 use crate::protocol::{Loss, Time};
 use crate::sync::{Mutex, catch_panic, lock};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::task::Waker;
 pub(crate) enum CallId {
     Acquire(AcquireId),
     Round(RoundId),
+    Change(ChangeId),
 }
 
 #[derive(Default)]

@@ -264,6 +264,34 @@ pub enum ConfigError {
         /// Name of the semaphore, escaped, and truncated if it is long.
         name: String,
     },
+    /// The renew deadline of an [election](crate::ElectionBuilder::renew_deadline) is too short or too long for its TTL.
+    #[error(
+        "renew_deadline {renew_deadline:?} must be longer than {longer_than:?} and at most {most:?} for \
+         ttl {ttl:?}: change renew_deadline() or ttl()"
+    )]
+    BadRenewDeadline {
+        /// The requested renew deadline.
+        renew_deadline: Duration,
+        /// A third of the validity, which passes before the first renewal. If `max_hold` is shorter than two thirds of the
+        /// validity: the validity minus `max_hold`.
+        longer_than: Duration,
+        /// The validity: the TTL minus the drift allowance.
+        most: Duration,
+        /// The TTL of the election.
+        ttl: Duration,
+    },
+    /// The retry delay of an [election](crate::ElectionBuilder::retry_delay) is zero, or is not shorter than its renew
+    /// deadline, with jitter.
+    #[error(
+        "retry_delay {retry_delay:?} must be positive, and 1.2 times as long must be shorter than \
+         renew_deadline {renew_deadline:?}: change retry_delay(), or increase renew_deadline() or ttl()"
+    )]
+    BadRetryDelay {
+        /// The requested retry delay.
+        retry_delay: Duration,
+        /// The renew deadline, which is the validity by default.
+        renew_deadline: Duration,
+    },
     /// The name of an environment variable has the prefix, but matches no setting. Returned by
     /// [`Config::from_env`](crate::Config::from_env) and [`Config::with_env`](crate::Config::with_env).
     #[error("unknown environment variable {name}: unset it, or use one of {known}")]

@@ -65,12 +65,21 @@ impl Limits {
         ttl: Ttl,
         max_hold: Option<Duration>,
     ) -> Result<(), ConfigError> {
-        let validity = ttl.as_duration().saturating_sub(self.drift.allowance(ttl));
-        let limit = max_hold.map_or(validity, |most| (validity / 3).saturating_mul(2).min(most));
+        let limit = Self::margin_limit(self.validity(ttl), max_hold);
         match margin {
             Some(margin) if margin >= limit => Err(ConfigError::MarginTooLong { margin, limit }),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the duration that the margin of [`stop_before`](crate::Acquire::stop_before) must not reach. A lease that
+    /// is renewed has a `max_hold`.
+    pub(crate) fn margin_limit(validity: Duration, max_hold: Option<Duration>) -> Duration {
+        max_hold.map_or(validity, |most| (validity / 3).saturating_mul(2).min(most))
+    }
+
+    pub(crate) fn validity(&self, ttl: Ttl) -> Duration {
+        ttl.as_duration().saturating_sub(self.drift.allowance(ttl))
     }
 
     /// Returns the TTL of the key that keeps the resource locked after a release. The TTL is

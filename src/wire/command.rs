@@ -41,6 +41,8 @@ pub(crate) enum Command {
     ReleaseAny,
     /// Reads the key's value and remaining TTL.
     Read,
+    /// Reads the same and the fencing counter, and subscribes to invalidations of the key.
+    Observe,
     /// Deletes a key if it still holds a value that was read earlier. The value may belong to any client. The command
     /// is sent once and never retried.
     ForceDelete,
@@ -77,6 +79,7 @@ impl Command {
             | Self::Release { .. }
             | Self::ReleaseAny
             | Self::Read
+            | Self::Observe
             | Self::ForceDelete => None,
         }
     }
@@ -86,6 +89,7 @@ impl Command {
         match self {
             Self::Acquire { wants, .. } => *wants != ConflictDetails::Nothing,
             Self::Extend { watches, .. } => *watches,
+            Self::Observe => true,
             _ => false,
         }
     }
@@ -96,7 +100,7 @@ impl Command {
             Self::Extend { .. } | Self::ConfirmToken { .. } => RequestKind::Extend,
             Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => RequestKind::Release,
             Self::ReleaseAny => RequestKind::ReleaseAny,
-            Self::Read => RequestKind::Read,
+            Self::Read | Self::Observe => RequestKind::Read,
         }
     }
 
@@ -115,7 +119,7 @@ impl Command {
                 let until = cooling.as_ref().map_or(now, |cooling| cooling.until.max(now));
                 fence.try_touch(node, until)
             }
-            Self::ReleaseAny | Self::Read | Self::ForceDelete => None,
+            Self::ReleaseAny | Self::Read | Self::Observe | Self::ForceDelete => None,
         }
     }
 
@@ -190,9 +194,10 @@ impl Command {
                 RELEASE_ANY.call(form, keys, None, 1, writer.requests).arg(value).end();
                 writer.record_verdict();
             }
-            Self::Read => {
-                READ.call(form, keys, None, 0, writer.requests).end();
-                writer.record_verdict();
+            Self::Read => read(&mut writer, form, keys, None, false),
+            Self::Observe => {
+                let counters = of.fence.map(Counters::keys);
+                read(&mut writer, form, keys, counters, watches);
             }
         }
         writer.shape()
@@ -293,6 +298,15 @@ fn request_conflict_details(
         writer.requests.command("GETRANGE", 3).arg(key).arg("0").number(MAX_VALUE as u64).end();
         writer.record_holder();
     }
+}
+
+fn read(writer: &mut Writer<'_>, form: Form, keys: &Keys, counters: Option<&Keys>, watches: bool) {
+    if watches {
+        // Before the script, whose own reads would also subscribe to the counter.
+        watch(writer, keys);
+    }
+    READ.call_read(form, keys, counters, writer.requests);
+    writer.record_verdict();
 }
 
 /// Appends the commands that subscribe to the keys of the acquire script that follows, so that the node pushes every

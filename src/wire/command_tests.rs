@@ -273,6 +273,10 @@ fn adopt_release_and_force_delete_use_the_release_script() {
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::Read, &k, true, &["EVALSHA read 1 k"], (0, 0, 0));
+    let observe = "EVALSHA read 2 k k#quorlock:token:{k}";
+    expect(&Command::Observe, &fenced(), false, &[observe], (0, 0, 0));
+    let watched = ["CLIENT CACHING YES", "PTTL k", observe];
+    expect(&Command::Observe, &fenced(), true, &watched, (2, 0, 0));
 }
 
 fn any_command() -> impl Strategy<Value = Command> {
@@ -292,6 +296,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         proptest::option::of((0..9_u64).prop_map(cooling))
             .prop_map(|cooling| Command::Release { cooling }),
         Just(Command::Read),
+        Just(Command::Observe),
         Just(Command::ForceDelete),
     ]
 }

@@ -98,6 +98,10 @@ impl Counters {
         self.token.store(token, Ordering::Release);
     }
 
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys.keys
+    }
+
     pub(crate) fn token(&self) -> Option<u64> {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token != 0)
     }

@@ -75,7 +75,7 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &LockValue) -> 
 }
 
 /// Parses an array reply. The array is a conflict `[pttl, index, value?]` from an acquire script, `[value, pttl]` from
-/// the read script, or `[result, counter]` from a fenced script.
+/// the read script, or `[result, counter]` from a fenced script or from the read script with a counter.
 fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer {
     match (request, parts) {
         (
@@ -98,7 +98,8 @@ fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer
             | RequestKind::AcquireFenced
             | RequestKind::AcquireAny
             | RequestKind::Extend
-            | RequestKind::Release,
+            | RequestKind::Release
+            | RequestKind::Read,
             [unfenced, digits @ Value::BulkString(_)],
         ) if request != RequestKind::AcquireFenced || matches!(unfenced, Value::Array(_)) => {
             match number(digits).filter(|number| *number < LIMIT) {
@@ -292,8 +293,14 @@ mod tests {
             (Vote::Failed, None),
             "a grant is not an array"
         );
-        let look = "*2\r\n:1\r\n$1\r\n1\r\n";
-        assert_eq!(fenced(RequestKind::Read, look), (Vote::Failed, None), "a read is never fenced");
+        for (found, vote) in [
+            (":-2\r\n", Vote::Missing),
+            (":9\r\n", Vote::Denied),
+            ("*2\r\n$1\r\nv\r\n:9\r\n", Vote::Denied),
+        ] {
+            let read = format!("*2\r\n{found}$1\r\n7\r\n");
+            assert_eq!(fenced(RequestKind::Read, &read), (vote, Some(7)), "{found:?}");
+        }
     }
 
     #[test]

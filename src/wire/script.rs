@@ -31,7 +31,7 @@ pub(super) static RELEASE: LazyLock<Script> =
 pub(super) static RELEASE_ANY: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/release_any.lua")));
 
-/// Lua script that reads a key's value and remaining TTL.
+/// Lua script that reads a key's value and remaining TTL, and its fencing counter on request.
 pub(super) static READ: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/read.lua")));
 
@@ -138,6 +138,19 @@ impl Script {
         let call = call.arg(key).arg(update.counters.first());
         let call = call.number(update.minimum).number(update.ttl.as_millis());
         call.arg(value).number(ttl).end();
+    }
+
+    /// Appends a complete call of [`READ`].
+    pub(super) fn call_read(
+        &self,
+        form: Form,
+        keys: &Keys,
+        counters: Option<&Keys>,
+        requests: &mut Requests,
+    ) {
+        let count = keys.len() + counters.map_or(0, Keys::len);
+        let call = self.plain.call(form, 1 + count, requests).number(count as u64);
+        call.args(keys.iter()).args(counters.into_iter().flat_map(Keys::iter)).end();
     }
 
     /// Appends a complete call of [`ACQUIRE_ANY`].

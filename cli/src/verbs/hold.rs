@@ -66,7 +66,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { resources, wait, lock, nodes, restarts, fenced, while_stdin } = &arguments;
     let resources = &resource::all_bytes(resources)?;
     let target = Target::Resources(resources);
-    let wanted = LockRequest { target, lock, wait, fenced: *fenced };
+    let wanted = LockRequest { target, lock, wait, fenced: *fenced, election: None };
     let client = Client::for_locks(nodes, restarts, lock, target.to_string())?;
     locked_work::with_client(client, async |client| {
         LockEnvironment::new(client, target, Code(wait.conflict_exit_code)).await?;

@@ -5,10 +5,13 @@ use crate::guard::nested::LockEnvironment;
 use crate::guard::{End, Guard, Signals};
 use crate::locked_work::{self, LockRequest};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
+use crate::settings::AvailableOptions;
 use crate::target::Target;
 use crate::{nodes::Client, output, resource};
 use clap::Args;
+use quorlock::Election;
 use std::ffi::OsString;
+use std::time::Duration;
 
 /// Run a command as leader, on one host at a time; campaign again if the lock is lost
 ///
@@ -19,8 +22,7 @@ use std::ffi::OsString;
 #[command(after_long_help = exit::help(
     &[("quorlock lead scheduler -- ./scheduler", "Service on all hosts: one of them runs the scheduler")],
     &[
-        ("1", "held by an outer quorlock, or by another client if QUORLOCK_RETRY limits the attempts"),
-        ("69", "no quorum, and QUORLOCK_RETRY limits the attempts"),
+        ("1", "held by an outer quorlock"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
         ("128+N", "signal N killed CMD, or ended the wait for the lock"),
@@ -46,14 +48,16 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { name, command, lock, child, nodes, restarts } = &arguments;
-    let resources = &[resource::bytes(name)?];
+    let name = resource::bytes(name)?;
+    let resources = &[name];
     let target = Target::Resources(resources);
-    let wanted = LockRequest { target, lock, wait: &WaitOptions::unlimited(), fenced: true };
     let client = Client::for_locks(nodes, restarts, lock, target.to_string())?;
     locked_work::with_client(client, async |client| {
         let environment = LockEnvironment::new(client, target, Code::NEGATIVE_RESULT).await?;
         let guard = Guard::new(client, target, environment, command, lock, child)?;
         let mut signals = Signals::listen(child.foreground)?;
+        let (wait, election) = (&WaitOptions::unlimited(), &election(client, name, lock)?);
+        let wanted = LockRequest { target, lock, wait, fenced: true, election: Some(election) };
         loop {
             match locked_work::run_command_under_lock(client, &wanted, &guard, &mut signals).await?
             {
@@ -66,4 +70,12 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
         }
     })
     .await
+}
+
+fn election(client: &Client, name: &[u8], lock: &LockOptions) -> Result<Election, Failure> {
+    let election = client.redlock.election(name).at_least(lock.at_least.unwrap_or_default());
+    let built = election.max_hold(lock.max_hold.unwrap_or(Duration::MAX)).build();
+    built.map_err(|error| {
+        Failure::setting(&error, AvailableOptions::Lock).about(Target::Resources(&[name]))
+    })
 }

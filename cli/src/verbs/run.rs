@@ -102,7 +102,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
 
 async fn run(client: &Client, target: Target<'_>, arguments: &Arguments) -> Result<Code, Failure> {
     let Arguments { command, wait, lock, fenced, child, .. } = arguments;
-    let wanted = LockRequest { target, lock, wait, fenced: *fenced };
+    let wanted = LockRequest { target, lock, wait, fenced: *fenced, election: None };
     let environment = LockEnvironment::new(client, target, Code(wait.conflict_exit_code)).await?;
     let guard = Guard::new(client, target, environment, command, lock, child)?;
     let mut signals = Signals::listen(child.foreground)?;

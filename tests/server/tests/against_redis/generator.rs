@@ -95,9 +95,12 @@ impl Generator {
             7..9 => self.release(pipeline),
             9..11 => self.acquire_any(tracks, pipeline),
             _ => {
-                let key = [self.key()];
+                let mut keys = vec![self.key()];
+                if self.rng.once_in(2) {
+                    keys.push(counter_key(&keys[0]));
+                }
                 let by_source = self.rng.once_in(6);
-                pipeline.push(self.scripts.read_script.call(by_source, &key, None));
+                pipeline.push(self.scripts.read_script.call(by_source, &keys, None));
             }
         }
     }
