@@ -1,39 +1,36 @@
-//! A job that every host starts at the same time, and that only one of them runs:
+//! A job that every host starts at the same time each day, and that only one of them runs:
 //! `cargo run --example once_only redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 //!
-//! Run the program twice within 30 seconds: the second run skips the job, although the first run has already finished.
+//! Run the program twice on the same day: the second run skips the job, although the first run has already finished.
 
-use quorlock::{Lease, Redlock, TryUsingError, UsingError};
+use quorlock::{JobOutcome, Lease, Redlock};
+use std::num::ParseIntError;
 use std::time::Duration;
 
-/// The minimum time between two runs of the job. It must be longer than the hosts' clocks can differ, and shorter than
-/// the interval of the job.
-const PERIOD: Duration = Duration::from_secs(30);
+const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let redlock = Redlock::builder().nodes(std::env::args().skip(1)).build()?;
+    let redlock = Redlock::builder().nodes(std::env::args().skip(1)).owner().build()?;
 
-    // One attempt, without waiting. The ttl limits `at_least`, and `Builder::max_ttl` (60 s) limits the ttl.
-    let job = redlock.try_acquire("daily-import").ttl(PERIOD).at_least(PERIOD);
-    // The lease is renewed if the job takes longer than the ttl.
-    let outcome = job.try_using(import).await;
+    // A crash or an error does not end the day's job: the next call runs it again. Without `take_over`, the job runs at
+    // most once a day, whatever happens.
+    let job = redlock.once("daily-import").every(PERIOD).take_over();
+    // Longer than the hosts' clocks can differ: hosts whose clocks show different days at midnight run one job.
+    let job = job.at_least(Duration::from_secs(30)).at_most(Duration::from_secs(3_600));
+    let outcome = job.try_run(import).await;
 
     // Waits until every node has confirmed the release.
     redlock.close().await?;
-    match outcome {
-        Ok(rows) => println!("imported {rows} rows"),
-        Err(TryUsingError::Lock(UsingError::NotAcquired(error))) if error.is_contended() => {
-            println!("skipped: another host runs the job or has finished it");
-        }
-        // Even if the job fails, the lock stays until the end of the period.
-        Err(TryUsingError::Work { error, .. }) => return Err(error.into()),
-        Err(other) => return Err(other.into()),
+    match outcome? {
+        JobOutcome::Ran(rows) => println!("imported {} rows", rows?),
+        JobOutcome::Skipped { since: Some(since), .. } => println!("skipped: done {since:?} ago"),
+        JobOutcome::Skipped { holder, .. } => println!("skipped: {holder:?}"),
     }
     Ok(())
 }
 
-async fn import(lease: &Lease) -> Result<usize, std::num::ParseIntError> {
+async fn import(lease: &Lease) -> Result<usize, ParseIntError> {
     println!("importing; the lock is valid for {:?}", lease.validity());
     let rows = ["7", "9", "12"].map(str::parse::<u64>);
     let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;

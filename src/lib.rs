@@ -12,6 +12,7 @@
 //! | [`LeaseRef`] | View of a lease for other tasks, with most of the lease's methods. |
 //! | [`Semaphore`] | Limit on the number of holders. Each holder has one permit. |
 //! | [`Election`], [`Leadership`] | Leader election, and the leadership of the elected candidate. |
+//! | [`RwLock`] | Lock that either any number of readers or one writer hold. |
 //! | [`FencingToken`] | Number that increases with each holder of a lock. Resources use it to reject stale writers. |
 //! | [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`UsingError`] | Error types, one for each operation. |
 //! | [`Report`], [`NodeReport`] | The nodes' replies to one request. Errors and leases contain a report. |
@@ -147,10 +148,11 @@ mod wire;
 pub use check::{ClockOffset, Finding, NodeCheck, Severity};
 pub use client::{Acquire, Builder, Config, HeldLease, LockState, NodeInfo, NodeStatus};
 pub use client::{Election, ElectionBuilder, Leader, Leaders, Leadership};
-pub use client::{Redlock, RestartGuard, Semaphore, SemaphoreStatus, Status};
+pub use client::{JobError, JobOutcome, Once, ScheduledJob, StartedJob};
+pub use client::{Redlock, RestartGuard, RwLock, Semaphore, SemaphoreStatus, Status};
 pub use client::{TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
-pub use error::{ExtendError, ReenterError, ReleaseError};
+pub use error::{DowngradeError, ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};
 pub use node::Credentials;
 pub use observe::event;

@@ -135,6 +135,18 @@ fn at_most_n_never_exceeds_its_permits() {
 }
 
 #[test]
+fn readers_share_the_catalog_and_exclude_writers() {
+    let nodes = Cluster::start(3);
+    let lines = [
+        "4 readers, and a writer: must wait",
+        "a writer, and a reader: must wait",
+        "a former writer, and a reader: acquired",
+    ];
+    Example::run("readers", &nodes, &lines);
+    assert!(nodes.is_empty());
+}
+
+#[test]
 fn interrupted_service_releases_every_lock() {
     let nodes = Cluster::start(3);
     let mut example = Example::start("graceful_shutdown", &nodes);

@@ -103,7 +103,7 @@ async fn acquire_or_signal(
     }
 }
 
-async fn acquire_failure(
+pub(crate) async fn acquire_failure(
     client: &Client,
     wanted: &LockRequest<'_>,
     error: AcquireError,
@@ -126,6 +126,9 @@ async fn acquire_failure(
         (None, Target::Resources(_)) => format!(
             "{target}: not acquired: the key exists on too many nodes, but no holder has a majority: {report}"
         ),
+        (None, Target::Shared(_)) => format!(
+            "{target}: not acquired: a writer waits for the lock, or holds it on too many nodes: {report}"
+        ),
         (None, Target::Permit(_)) => {
             format!(
                 "{target}: not acquired: no permit was free on a majority of the nodes: {report}"
@@ -136,7 +139,10 @@ async fn acquire_failure(
 }
 
 /// Prints a message if the lock had expired or was taken over, or if too few nodes confirmed the release.
-fn print_release_problem(names: Target<'_>, released: Result<ReleaseOutcome, ReleaseError>) {
+pub(crate) fn print_release_problem(
+    names: Target<'_>,
+    released: Result<ReleaseOutcome, ReleaseError>,
+) {
     match released {
         Ok(ReleaseOutcome::Expired) => output::print_message(format_args!(
             "{names}: the lock expired or was deleted before it was released; another client may have held it since"

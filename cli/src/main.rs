@@ -13,6 +13,7 @@ mod output;
 mod progress;
 mod quarantine;
 mod resource;
+mod scheduled;
 mod settings;
 mod target;
 mod torture;

@@ -100,6 +100,25 @@ pub(crate) struct LockOptions {
     pub(crate) quiet: bool,
 }
 
+/// Options of a command that runs once per period.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Schedule")]
+pub(crate) struct ScheduleOptions {
+    /// Run CMD only once in each period of this length, on one of the hosts; from 1s to 30d. Other calls in the period are
+    /// skipped (0)
+    ///
+    /// Periods begin at multiples of DUR since 1970-01-01 00:00 UTC by this host's clock. All hosts must use the same
+    /// period. CMD runs at most once in a period, even if it crashes. The nodes store the number of the last period.
+    #[arg(long, value_name = "DUR", value_parser = duration, conflicts_with = "permits")]
+    pub(crate) every: Option<Duration>,
+    /// Run CMD again in the same period if it failed, crashed or lost the lock: at least once instead of at most once
+    #[arg(long, requires = "every")]
+    pub(crate) take_over: bool,
+    /// Move the beginning of all periods by DUR [default: 0s]
+    #[arg(long, value_name = "DUR", value_parser = duration, requires = "every")]
+    pub(crate) offset: Option<Duration>,
+}
+
 /// Options for waiting.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Waiting")]

@@ -59,6 +59,16 @@ fn time_message(error: &ConfigError, options: AvailableOptions) -> Option<String
         ConfigError::MaxHoldTooShort { max_hold, node_timeout } => format!(
             "--max-hold {max_hold:?} must exceed the node timeout of {node_timeout:?}: increase --max-hold"
         ),
+        ConfigError::BadPeriod { period } => {
+            format!("invalid --every {period:?}: must be from 1 second to 30 days")
+        }
+        ConfigError::BadOffset { offset, period } => format!(
+            "--offset {offset:?} must be shorter than the period of {period:?}: reduce --offset"
+        ),
+        ConfigError::AtLeastTooLong { at_least, limit } => format!(
+            "--at-least {at_least:?} exceeds {limit:?}, the shorter of --every and {}: reduce --at-least",
+            named("max_ttl")
+        ),
         ConfigError::ZeroTimeout { setting } => {
             format!("{} is zero: use a positive duration", named(setting))
         }

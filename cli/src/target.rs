@@ -1,10 +1,10 @@
-//! The locks that a command acquires: resources, or a permit of a semaphore.
+//! The locks that a command acquires: resources, a reader-writer lock for reading, or a permit of a semaphore.
 
 use crate::exit::Failure;
 use crate::nodes::Client;
 use crate::settings::AvailableOptions;
 use crate::{quarantine, resource};
-use quorlock::{Acquire, Holder, Semaphore, SemaphoreStatus};
+use quorlock::{Acquire, Holder, RwLock, Semaphore, SemaphoreStatus};
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt as _;
@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStringExt as _;
 pub(crate) enum Target<'a> {
     /// Resources that are locked together: all or none.
     Resources(&'a [&'a [u8]]),
+    /// A lock that is acquired for reading.
+    Shared(&'a RwLock),
     /// Any one permit of a semaphore.
     Permit(&'a Semaphore),
 }
@@ -29,6 +31,8 @@ impl Target<'_> {
             (Self::Resources([name]), false) => redlock.acquire(name),
             (Self::Resources(several), true) => redlock.try_acquire_all(several),
             (Self::Resources(several), false) => redlock.acquire_all(several),
+            (Self::Shared(lock), true) => lock.try_read(),
+            (Self::Shared(lock), false) => lock.read(),
             (Self::Permit(semaphore), true) => semaphore.try_acquire(),
             (Self::Permit(semaphore), false) => semaphore.acquire(),
         }
@@ -38,6 +42,7 @@ impl Target<'_> {
     pub(crate) fn lines(self) -> OsString {
         OsString::from_vec(match self {
             Self::Resources(names) => names.join(&b'\n'),
+            Self::Shared(lock) => lock.resource().to_owned(),
             Self::Permit(semaphore) => semaphore.name().to_owned(),
         })
     }
@@ -56,6 +61,16 @@ impl Target<'_> {
                 }
                 None
             }
+            Self::Shared(lock) => {
+                let holder = client.redlock.status(lock.resource()).await.ok()?.holder()?;
+                // Readers do not block a reader, but a writer that waits for them does.
+                let reason = if holder.is_readers() {
+                    "held by readers, and a writer waits for it".to_owned()
+                } else {
+                    described(&holder)
+                };
+                Some(format!("{self} is {reason}"))
+            }
             Self::Permit(semaphore) => {
                 let status = semaphore.status().await.ok()?;
                 let is_full = status.free() == 0 && !status.holders().is_empty();
@@ -69,9 +84,19 @@ impl fmt::Display for Target<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {
             Self::Resources(names) => resource::display_names(names),
+            Self::Shared(lock) => resource::display_name(lock.resource()),
             Self::Permit(semaphore) => resource::display_name(semaphore.name()),
         })
     }
+}
+
+/// Creates the lock of `--shared`.
+///
+/// # Errors
+/// Fails with a usage error if the lock cannot have readers.
+pub(crate) fn rw_lock(client: &Client, name: &[u8]) -> Result<RwLock, Failure> {
+    let created = client.redlock.rw_lock(name);
+    created.map_err(|error| Failure::setting(&error, AvailableOptions::Nodes))
 }
 
 /// Creates the semaphore of `--permits`.

@@ -2,7 +2,7 @@
 
 use super::error::{Error, flatten_result};
 use super::waiting::{CloseOnDrop, begin, wait, wait_here, wait_within};
-use crate::error::{ExtendError, ReenterError, ReleaseError};
+use crate::error::{DowngradeError, ExtendError, ReenterError, ReleaseError};
 use crate::lease::{Ended, LeaseRef, ReleaseOutcome};
 use crate::protocol::Loss;
 use std::ops::Deref;
@@ -54,6 +54,16 @@ impl Lease {
     /// async task. For all other errors, see [`ExtendError`].
     pub fn ensure(&self, validity: Duration) -> Result<(), Error<ExtendError>> {
         flatten_result(wait(self.inner.ensure(validity)))
+    }
+
+    /// Makes the lease of a writer the lease of a reader. Blocks for at most one node timeout; see
+    /// [`LeaseRef::downgrade`].
+    ///
+    /// # Errors
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) if called on a thread that is polling an
+    /// async task. For all other errors, see [`DowngradeError`].
+    pub fn downgrade(&self) -> Result<(), Error<DowngradeError>> {
+        flatten_result(wait(self.inner.downgrade()))
     }
 
     /// Waits until the lease is lost, for at most `limit`, and returns the reason; see

@@ -40,14 +40,18 @@
 mod acquire;
 mod election;
 mod error;
+mod job;
 mod lease;
 mod redlock;
+mod rw_lock;
 mod semaphore;
 mod waiting;
 
 pub use acquire::Acquire;
 pub use election::{Election, ElectionBuilder, Leaders, Leadership};
 pub use error::{Error, InsideRuntime};
+pub use job::{Once, ScheduledJob};
 pub use lease::Lease;
 pub use redlock::Redlock;
+pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;

@@ -3,7 +3,9 @@
 use super::acquire::Acquire;
 use super::election::ElectionBuilder;
 use super::error::{Error, InsideRuntime, flatten_result};
+use super::job::Once;
 use super::lease::Lease;
+use super::rw_lock::RwLock;
 use super::semaphore::Semaphore;
 use super::waiting::{CloseOnDrop, begin, wait};
 use crate::check::NodeCheck;
@@ -92,6 +94,15 @@ impl Redlock {
         self.wrap(self.inner.acquire_any(resources))
     }
 
+    /// Returns the reader-writer lock on `resource`; see
+    /// [`Redlock::rw_lock`](crate::Redlock::rw_lock).
+    ///
+    /// # Errors
+    /// Returns a [`ConfigError`] if the name of the resource is not valid.
+    pub fn rw_lock(&self, resource: impl AsRef<[u8]>) -> Result<RwLock, ConfigError> {
+        Ok(RwLock::new(self.inner.rw_lock(resource)?, self.client.clone()))
+    }
+
     /// Returns the semaphore `name`; see [`Redlock::semaphore`](crate::Redlock::semaphore).
     ///
     /// # Errors
@@ -109,6 +120,11 @@ impl Redlock {
     /// [`Redlock::election`](crate::Redlock::election).
     pub fn election(&self, name: impl AsRef<[u8]>) -> ElectionBuilder {
         ElectionBuilder::new(self.inner.election(name), self.client.clone())
+    }
+
+    /// Names a scheduled job that runs once per period; see [`Redlock::once`](crate::Redlock::once).
+    pub fn once(&self, name: impl AsRef<[u8]>) -> Once {
+        Once::new(self.inner.once(name), self.client.clone())
     }
 
     /// Returns an [`Acquire`] that takes over the lock on `resource` from the lease with the value

@@ -5,7 +5,8 @@ use super::lock_options::LockOptions;
 use super::observed::AcquireEvents;
 use super::permits::Permits;
 use super::settings::check_value;
-use crate::coordinator::AcquireRequest;
+use super::target::Target;
+use crate::coordinator::{AcquireRequest, SharingTerms};
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::observe::AcquireTag;
@@ -33,16 +34,6 @@ pub struct Acquire {
     options: LockOptions,
     /// The started acquire, or `None` before the first poll.
     running: Option<BoxFuture<'static, Result<Lease, AcquireError>>>,
-}
-
-#[derive(Clone)]
-enum Target {
-    One(Key),
-    All(Vec<Key>),
-    Any(Vec<Key>),
-    Permit(Arc<Permits>),
-    /// A lock to adopt: the resource, and the value of the lease that holds the lock.
-    HandedOver(Key, Arc<Value>),
 }
 
 impl Acquire {
@@ -75,6 +66,10 @@ impl Acquire {
 
     pub(crate) fn permit(client: Arc<Inner>, permits: Arc<Permits>) -> Self {
         Self::new(client, Target::Permit(permits))
+    }
+
+    pub(crate) fn shared(client: Arc<Inner>, key: Key, sharing: SharingTerms) -> Self {
+        Self::new(client, Target::Shared(key, sharing))
     }
 
     pub(crate) fn handed_over(client: Arc<Inner>, resource: &[u8], value: &str) -> Self {
@@ -138,6 +133,7 @@ impl Acquire {
             }
             Target::All(resources) | Target::Any(resources) => (settings.keys(resources)?, None),
             Target::Permit(permits) => (permits.keys.clone(), None),
+            Target::Shared(key, _) => (Keys::one(key.clone()), None),
         };
         let any_of = match &self.target {
             Target::Any(_) if keys.len() > 1 => Some(queue_name(&keys)),
@@ -145,6 +141,10 @@ impl Acquire {
             _ => None,
         };
         let permits = matches!(self.target, Target::Permit(_)).then(|| keys.len());
+        let sharing = match &self.target {
+            Target::Shared(_, sharing) => Some(sharing.clone()),
+            _ => None,
+        };
         let options = &self.options;
         let ttl = options.check(&settings.limits)?;
         let counters = options.is_fenced.then(|| settings.counters(&keys)).transpose()?;
@@ -152,6 +152,7 @@ impl Acquire {
             keys,
             any_of,
             permits,
+            sharing,
             ttl,
             metadata: options.metadata.clone(),
             schedule: if adopts.is_some() { RetryPolicy::none() } else { options.retry.clone() }
@@ -362,25 +363,6 @@ impl fmt::Debug for Acquire {
             .field("target", &self.target)
             .field("options", &self.options)
             .finish_non_exhaustive()
-    }
-}
-
-/// Omits the value in `HandedOver`, because the value is a secret.
-impl fmt::Debug for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(resource) | Self::HandedOver(resource, _) => {
-                write!(f, "{:?}", String::from_utf8_lossy(resource))
-            }
-            Self::All(resources) | Self::Any(resources) => f
-                .debug_list()
-                .entries(resources.iter().map(|one| String::from_utf8_lossy(one)))
-                .finish(),
-            Self::Permit(permits) => {
-                let (first, count) = (permits.keys.first(), permits.keys.len());
-                write!(f, "{:?} or another of {count} permits", String::from_utf8_lossy(first))
-            }
-        }
     }
 }
 

@@ -154,5 +154,8 @@ pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
     if length > most {
         return Err(ConfigError::LongValue { length, most });
     }
+    if value.is_readers() {
+        return Err(ConfigError::AdoptsReaders);
+    }
     value.multi_key_count().map_or(Ok(()), |resources| Err(ConfigError::AdoptsSet { resources }))
 }

@@ -202,6 +202,7 @@ impl Acquire {
     }
 }
 
+/// Polls `working` until it ends or the lease is lost.
 pub(super) async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, Loss> {
     let mut working = pin!(working);
     let mut lost = pin!(lease.lost());

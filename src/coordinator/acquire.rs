@@ -5,7 +5,7 @@ use super::rotation::Rotation;
 use super::slots::{LeaseId, RoundId};
 use crate::observe::{AcquireTag, Report};
 use crate::protocol::{Acquisition, NodeId, Schedule, Time, Ttl};
-use crate::wire::{AnyKey, Command, ConflictDetails, CounterKeys, Key, Keys, Value};
+use crate::wire::{AnyKey, Command, ConflictDetails, CounterKeys, Key, Keys, SharedKeys, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) any_of: Option<Key>,
     /// If the acquire needs a permit of a semaphore: the number of permits, which equals the number of keys.
     pub(crate) permits: Option<usize>,
+    /// For a reader or a writer of a lock that has readers.
+    pub(crate) sharing: Option<SharingTerms>,
     pub(crate) ttl: Ttl,
     pub(crate) metadata: Option<Arc<str>>,
     /// The value of an existing lock that the acquire adopts (takes over). `None` to acquire a free lock.
@@ -38,6 +40,14 @@ pub(crate) struct AcquireRequest {
     pub(crate) tag: AcquireTag,
 }
 
+/// How an acquire uses a lock that has readers.
+#[derive(Clone)]
+pub(crate) struct SharingTerms {
+    pub(crate) keys: Arc<SharedKeys>,
+    /// True for a reader, false for a writer.
+    pub(crate) is_reader: bool,
+}
+
 #[cfg(test)]
 impl AcquireRequest {
     pub(crate) fn once(keys: Keys, ttl: Ttl) -> Self {
@@ -45,6 +55,7 @@ impl AcquireRequest {
             keys,
             any_of: None,
             permits: None,
+            sharing: None,
             ttl,
             metadata: None,
             adopts: None,
@@ -83,6 +94,7 @@ pub(super) struct Terms {
     pub(super) keys: Keys,
     pub(super) any_of: Option<Key>,
     pub(super) permits: Option<usize>,
+    pub(super) sharing: Option<SharingTerms>,
     pub(super) ttl: Ttl,
     pub(super) metadata: Option<Arc<str>>,
     pub(super) adopts: Option<Arc<Value>>,
@@ -160,6 +172,7 @@ impl Acquire {
                 keys: request.keys,
                 any_of: request.any_of,
                 permits: request.permits,
+                sharing: request.sharing,
                 ttl: request.ttl,
                 metadata: request.metadata,
                 adopts: request.adopts,
@@ -203,6 +216,10 @@ impl Terms {
     /// Returns the names of the queues in which acquires with these terms wait.
     pub(super) fn queues(&self) -> Keys {
         self.any_of.clone().map_or_else(|| self.keys.clone(), Keys::one)
+    }
+
+    pub(super) fn is_reader(&self) -> bool {
+        self.sharing.as_ref().is_some_and(|sharing| sharing.is_reader)
     }
 
     pub(super) fn command(&self, names_holder: bool, first: Option<usize>) -> Command {

@@ -78,7 +78,7 @@ impl Coordinator {
     fn first_node(&mut self, id: AcquireId) -> Option<NodeId> {
         let acquire = self.acquires.get_mut(id)?;
         let asks_all = std::mem::take(&mut acquire.asks_all);
-        if asks_all || !acquire.acquisition.may_ask_one_first() {
+        if asks_all || acquire.terms.sharing.is_some() || !acquire.acquisition.may_ask_one_first() {
             return None;
         }
         let freed = self.queues.asks_one_of(id)?;

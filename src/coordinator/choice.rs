@@ -3,7 +3,7 @@
 //! Each attempt carries some of the keys, in [rotation](super::rotation::Rotation). A node sets the first of them that
 //! is free. A quorum must have set the same key; the keys that other nodes have set are released.
 
-use super::acquire::{Attempt, Stage, Terms};
+use super::acquire::{Attempt, SharingTerms, Stage, Terms};
 use super::claim::Claim;
 use super::rotation::Candidates;
 use super::slots::{AcquireId, LeaseId, RoundId};
@@ -123,7 +123,13 @@ impl Coordinator {
         let counters = counters.map(|counters| Counters::new(counters, hint()));
         let (nodes, late_from) = (settings.quorum.nodes(), now.after(settings.node_timeout / 2));
         let claim = Claim::new(keys.clone(), value, counters, nodes, late_from);
-        Arc::new(if candidates.is_some() { claim.of_any_key() } else { claim })
+        Arc::new(match &terms.sharing {
+            Some(SharingTerms { keys, is_reader }) => {
+                claim.shared(keys.clone(), *is_reader, terms.deadline.is_some())
+            }
+            None if candidates.is_some() => claim.of_any_key(),
+            None => claim,
+        })
     }
 }
 

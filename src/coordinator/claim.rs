@@ -1,7 +1,7 @@
 //! The keys and the value that one attempt sets on the nodes.
 
 use crate::protocol::{NodeId, NodeSet, Time, Ttl};
-use crate::wire::{CommandTarget, Counters, Keys, Value};
+use crate::wire::{CommandTarget, Counters, Keys, SharedKeys, Sharing, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) struct Claim {
     fence: Option<Box<Counters>>,
     /// Whether each node needs to set only one of the keys.
     is_any: bool,
+    /// For a lock that has readers.
+    sharing: Option<Box<ClaimSharing>>,
     /// In a claim to any one of several keys: the index of the key that the acquire has chosen, or [`NO_CHOICE`].
     choice: AtomicU32,
     /// The claim to any one of several keys, some of which are this claim's keys. Its acquire commands set the keys of
@@ -28,6 +30,14 @@ pub(crate) struct Claim {
     is_withdrawn: AtomicBool,
     is_refused: AtomicBool,
     state: NodeStates,
+}
+
+/// How a claim uses a lock that has readers.
+#[derive(Debug)]
+struct ClaimSharing {
+    keys: Arc<SharedKeys>,
+    is_reader: AtomicBool,
+    waits: bool,
 }
 
 const NO_CHOICE: u32 = u32::MAX;
@@ -107,6 +117,7 @@ impl Claim {
             value,
             fence: fence.map(Box::new),
             is_any: false,
+            sharing: None,
             choice: AtomicU32::new(NO_CHOICE),
             origin: None,
             is_withdrawn: AtomicBool::new(false),
@@ -137,7 +148,35 @@ impl Claim {
     }
 
     pub(super) fn subject(&self, node: NodeId) -> CommandTarget<'_> {
-        CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence() }
+        let sharing = self.sharing.as_ref().map(|it| Sharing {
+            keys: &it.keys,
+            is_reader: it.is_reader.load(Relaxed),
+            waits: it.waits,
+            is_refused: self.is_refused(),
+        });
+        CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence(), sharing }
+    }
+
+    /// Makes this the claim of a reader or a writer of a lock that has readers. `waits` is true if the acquire waits.
+    pub(super) fn shared(self, keys: Arc<SharedKeys>, is_reader: bool, waits: bool) -> Self {
+        let is_reader = AtomicBool::new(is_reader);
+        Self { sharing: Some(Box::new(ClaimSharing { keys, is_reader, waits })), ..self }
+    }
+
+    pub(super) fn is_reader(&self) -> bool {
+        self.sharing.as_ref().is_some_and(|sharing| sharing.is_reader.load(Relaxed))
+    }
+
+    pub(crate) fn is_writer(&self) -> bool {
+        self.sharing.as_ref().is_some_and(|sharing| !sharing.is_reader.load(Relaxed))
+    }
+
+    /// Makes the writer a reader. All later commands are reader commands. Has no effect on the claim to a lock
+    /// without readers.
+    pub(super) fn downgrade(&self) {
+        if let Some(sharing) = &self.sharing {
+            sharing.is_reader.store(true, Relaxed);
+        }
     }
 
     /// Makes this the claim of an acquire of any one of the keys: each node sets at most one of them.
@@ -289,96 +328,5 @@ impl Claim {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn claim() -> Claim {
-        let keys = Keys::one(b"k".as_slice().into());
-        let late_from = Time::default().after(Duration::from_millis(25));
-        Claim::new(keys, Value::of(b"v"), None, 3, late_from)
-    }
-
-    fn at(ms: u64) -> Time {
-        Time::default().after(Duration::from_millis(ms))
-    }
-
-    #[test]
-    fn refusal_with_command_in_doubt_is_ignored() {
-        let (claim, node) = (claim(), NodeId::new(1));
-        claim.handle_written(node, Ttl::SHORTEST, at(0));
-        claim.handle_denied(node);
-        assert!(claim.is_denied(node) && claim.has_rivals());
-        claim.handle_written(node, Ttl::SHORTEST, at(1));
-        assert!(!claim.is_denied(node), "a later command may set the key");
-        claim.handle_in_doubt(node);
-        claim.handle_denied(node);
-        assert!(!claim.is_denied(node));
-        assert!(claim.is_written(node) && !claim.is_written(NodeId::new(0)));
-    }
-
-    #[test]
-    fn expiry_is_that_of_the_longest_key_with_slack() {
-        let (claim, ttl) = (claim(), Ttl::covering(Duration::from_millis(640)));
-        claim.handle_written(NodeId::new(0), ttl, at(5));
-        claim.handle_written(NodeId::new(1), Ttl::SHORTEST, at(6));
-        assert_eq!(claim.expiry(), at(5 + 640 + 10 + 10));
-    }
-
-    #[test]
-    fn command_is_late_if_the_first_one_was_written_late() {
-        let claim = claim();
-        let [first, second, third] = [0, 1, 2].map(NodeId::new);
-        claim.handle_written(first, Ttl::SHORTEST, at(24));
-        claim.handle_written(first, Ttl::SHORTEST, at(30));
-        claim.handle_written(second, Ttl::SHORTEST, at(25));
-        assert_eq!([first, second, third].map(|node| claim.is_late(node)), [false, true, true]);
-    }
-
-    #[test]
-    fn choice_of_a_single_key_leaves_no_other_keys() {
-        let claim = Arc::new(claim().of_any_key());
-        let chosen = claim.choose(0, NodeSet::default()).expect("the first key");
-        assert_eq!((chosen.keys(), chosen.other_keys().is_none()), (claim.keys(), true));
-        assert!(claim.choose(1, NodeSet::default()).is_none(), "no such key");
-    }
-
-    #[test]
-    fn only_grants_of_the_chosen_key_count_as_kept() {
-        let keys = [b"a", b"b"].map(|key| key.as_slice().into());
-        let keys = Keys::all(keys.to_vec()).expect("two keys");
-        let any = Arc::new(Claim::new(keys, Value::of(b"v"), None, 3, at(25)).of_any_key());
-        let [first, second, third] = [0, 1, 2].map(NodeId::new);
-        any.handle_kept(first, 0, at(9));
-        any.handle_kept(second, 1, at(9));
-        let chosen = any.choose(1, [second].into_iter().collect()).expect("the second key");
-        let others = chosen.other_keys().expect("the first key");
-        any.handle_kept(first, 0, at(9));
-        any.handle_kept(third, 1, at(9));
-        let kept = |claim: &Claim| [first, second, third].map(|node| claim.take_kept(node));
-        assert_eq!(kept(&others), [None; 3]);
-        assert_eq!(kept(&chosen), [None, Some(at(9)), Some(at(9))]);
-    }
-
-    #[test]
-    fn extensions_of_the_chosen_key_do_not_extend_the_other_keys() {
-        let keys = Keys::all([b"a", b"b"].map(|key| key.as_slice().into()).to_vec());
-        let any = Claim::new(keys.expect("two keys"), Value::of(b"v"), None, 3, at(25));
-        let (any, node) = (Arc::new(any.of_any_key()), NodeId::new(0));
-        any.handle_written(node, Ttl::SHORTEST, at(0));
-        let expiry = any.expiry();
-        let chosen = any.choose(0, NodeSet::default()).expect("the first key");
-        chosen.handle_written(node, Ttl::SHORTEST, at(1_000));
-        let others = chosen.other_keys().expect("the second key");
-        assert_eq!(others.expiry(), expiry);
-        assert!(chosen.expiry() > expiry);
-    }
-
-    #[test]
-    fn kept_time_grows_until_the_keys_are_lost() {
-        let (claim, node) = (claim(), NodeId::new(2));
-        claim.handle_kept(node, 0, at(9));
-        claim.handle_kept(node, 0, at(5));
-        assert_eq!(claim.take_kept(node), Some(at(9)));
-        assert_eq!(claim.take_kept(node), None);
-    }
-}
+#[path = "claim_tests.rs"]
+mod tests;

@@ -7,7 +7,7 @@ use crate::observe::event::CommandKind;
 use crate::protocol::{Drift, NodeId, PendingRelease, PendingWork, Time, Ttl, valid_until};
 use crate::wire::{
     Answer, Capabilities, Command, Conflict, Form, Grant, Key, NativeCommand, NodeFailure,
-    ReplyShape, Requests, Value,
+    PeriodStep, ReplyShape, Requests, Value,
 };
 use std::sync::Arc;
 
@@ -96,10 +96,19 @@ impl NodeCommand {
             }
             Command::Extend { .. } => Some(CommandKind::Extend),
             Command::Release { .. } | Command::ReleaseAny => Some(CommandKind::Release),
-            Command::Repair { .. } | Command::Read | Command::Observe | Command::ForceDelete => {
-                None
-            }
+            Command::Repair { .. }
+            | Command::Read
+            | Command::Observe
+            | Command::ForceDelete
+            | Command::Period { .. } => None,
         }
+    }
+
+    /// Returns true for a request that asks whether a period is done. The grant of a node that may have lost the job's
+    /// counter must not count.
+    pub(super) fn asks_for_period(&self) -> bool {
+        let Command::Period { step, .. } = self.command() else { return false };
+        matches!(step, PeriodStep::Check | PeriodStep::Begin)
     }
 
     /// Returns true if the pipeline with this command must also contain `TIME`. The reading of the node's clock decides
@@ -191,13 +200,15 @@ impl NodeCommand {
     /// - the release of a refused attempt for several keys, because the node may have granted some of them;
     /// - the release of the keys that an acquire of any one of several keys does not keep;
     /// - an acquire that the node grants after other nodes have refused the attempt, because its release follows;
-    /// - a forced release.
+    /// - a forced release;
+    /// - the release of the last reader.
     ///
     /// For an acquire of any one of several keys, returns only the key that the node has set or deleted.
     pub(super) fn silently_freed(&self, answer: &Answer) -> Vec<Key> {
         let Answer::Granted(grant) = answer else { return Vec::new() };
         let claim = self.claim();
         let is_silent = match *self.command() {
+            Command::Release { .. } if claim.is_reader() => !grant.leaves_readers,
             Command::Release { .. } => {
                 self.has_fallen_back() || claim.is_refused() && claim.keys().len() > 1
             }

@@ -4,7 +4,7 @@ use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, ChangeId, LeaseId, RoundId};
 use super::votes::VoteCounter;
 use crate::observe::{Report, VoteEligibility};
-use crate::protocol::{LeaseStatus, Outcome, Refusal, Time};
+use crate::protocol::{LeaseStatus, Outcome, PeriodState, Refusal, Time};
 use crate::wire::Answer;
 use std::sync::Arc;
 
@@ -38,6 +38,12 @@ pub(crate) enum Completion {
     Status {
         call: RoundId,
         nodes: Box<[NodeLock]>,
+        report: Report,
+    },
+    /// A request for the counter of a scheduled job was decided.
+    Period {
+        call: RoundId,
+        state: PeriodState,
         report: Report,
     },
     ForceReleased {

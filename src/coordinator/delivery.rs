@@ -116,7 +116,11 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         if acquire.acquisition.handle_abandoned(now, random) {
             acquire.stage = Stage::Queued;
-            self.queues.join(id, &terms.keys, terms.any_of.as_ref(), now);
+            if terms.is_reader() {
+                self.queues.join_readers(id, &terms.keys);
+            } else {
+                self.queues.join(id, &terms.keys, terms.any_of.as_ref(), now);
+            }
             self.advance(id, now);
         } else {
             self.fail_untaken(id, now);

@@ -31,6 +31,22 @@ impl Coordinator {
         call
     }
 
+    /// Makes the lease of a writer the lease of a reader, without changing its validity. The result is reported as
+    /// [`Completion::Extended`].
+    pub(crate) fn handle_downgrade(
+        &mut self,
+        id: LeaseId,
+        now: Time,
+    ) -> Result<RoundId, LeaseStatus> {
+        if let Some(lease) = self.leases.get(id) {
+            lease.claim().downgrade();
+            self.leases_by_key.retain(|_, known| *known != id);
+        }
+        let call = self.begin_extension(id, None, Cause::Requested, now);
+        self.settle(now);
+        call
+    }
+
     fn begin_extension(
         &mut self,
         id: LeaseId,

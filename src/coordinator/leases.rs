@@ -49,7 +49,8 @@ impl Coordinator {
         if let Some(votes) = self.rounds.get_mut(attempt.round) {
             votes.owner = Owner::Lease(id);
         }
-        for key in terms.keys.iter() {
+        // Readers do not exclude each other.
+        for key in terms.keys.iter().filter(|_| !terms.is_reader()) {
             if let Some(older) = self.leases_by_key.insert(key.clone(), id) {
                 self.take_over(older, now);
             }
@@ -229,8 +230,9 @@ impl Coordinator {
         now: Time,
     ) {
         let (mut ready, release) = (Vec::new(), LocalRelease::new(claim, any_of, free_at));
-        // For a claim to any one of several keys, each node's reply names the key that it deleted.
-        for key in claim.keys().iter().filter(|_| !claim.is_any()) {
+        // For a claim to any one of several keys, each node's reply names the key that it deleted. A reader's release
+        // deletes the key only if no other reader is left.
+        for key in claim.keys().iter().filter(|_| !claim.is_any() && !claim.is_reader()) {
             self.queues.handle_release(key, &release, &self.rounds, now, &mut ready);
         }
         self.ready.extend(ready);

@@ -50,6 +50,14 @@ impl WaitQueues {
                 ready.push(head);
             }
         }
+        let readers = self
+            .watchers
+            .of(key)
+            .filter(|id| self.waiters.get(*id).is_some_and(|waiter| waiter.queue.is_none()));
+        for reader in readers.collect::<Vec<_>>() {
+            self.schedule_try(reader, release.free_at);
+            ready.push(reader);
+        }
         self.notify_sets(key, votes, now, ready);
     }
 

@@ -27,6 +27,7 @@ mod local_release;
 mod node;
 mod nodes;
 mod owner;
+mod period;
 mod permits;
 mod pushes;
 mod queue;
@@ -78,6 +79,8 @@ mod random_faults_tests;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
+mod reader_tests;
+#[cfg(test)]
 mod regression_tests;
 #[cfg(test)]
 mod release_tests;
@@ -100,10 +103,11 @@ mod world_network_tests;
 #[cfg(test)]
 mod world_tests;
 
-pub(crate) use acquire::AcquireRequest;
+pub(crate) use acquire::{AcquireRequest, SharingTerms};
 pub(crate) use claim::Claim;
 pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Replies, UndeliveredReleases};
 pub(crate) use context::ConnectionId;
+pub(crate) use period::PeriodRequest;
 pub(crate) use settings::{NodeSettings, Settings};
 pub(crate) use shared_lease::SharedLease;
 pub(crate) use slots::{AcquireId, ChangeId, LeaseId, RoundId};

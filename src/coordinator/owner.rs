@@ -16,6 +16,8 @@ pub(super) enum Owner {
     },
     Release,
     Status,
+    /// A request for the counter of a scheduled job.
+    Period,
     ForcedRelease,
     /// The second round of the forced release `call`, which deletes the values that the first round has read.
     Deletion {

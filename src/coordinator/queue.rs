@@ -63,7 +63,11 @@ impl Waiter {
     /// that needs only one of its keys records the client that most nodes report.
     pub(super) fn handle_holder(&mut self, votes: &Votes) {
         let holders = self.last_votes(votes).into_iter().flat_map(VoteCounter::holders);
-        let clients: Vec<_> = holders.map(Value::client).collect();
+        let holders: Vec<_> = holders.collect();
+        if holders.iter().any(|holder| holder.is_readers()) {
+            return self.waiting.handle_readers();
+        }
+        let clients: Vec<_> = holders.into_iter().map(Value::client).collect();
         let count = |client| clients.iter().filter(|other| **other == client).count();
         let client = clients.iter().copied().max_by_key(|client| count(*client)).flatten();
         if self.any.is_some() {

@@ -244,7 +244,7 @@ impl Node {
         let now = received.at;
         self.record_kept(command, &answer, now, cx);
         let Answer::Granted(grant) = answer else { return answer };
-        let excluded = if command.is_acquire() {
+        let excluded = if command.is_acquire() || command.asks_for_period() {
             self.exclusion(now, cx)
         } else if command.is_extension() {
             self.clock_failure(now)

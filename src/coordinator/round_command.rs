@@ -19,6 +19,7 @@ struct Encoding {
     at: Time,
     form: Form,
     can: Capabilities,
+    is_reader: bool,
     bytes: Box<[u8]>,
     shape: ReplyShape,
 }
@@ -38,6 +39,7 @@ impl RoundCommand {
     ) -> ReplyShape {
         if let Some(first) = self.first.get()
             && (first.at, first.form, first.can) == (now, form, can)
+            && first.is_reader == self.claim.is_reader()
         {
             requests.append_encoded(&first.bytes, first.shape.len());
             return first.shape;
@@ -46,8 +48,8 @@ impl RoundCommand {
         let shape = self.command.write(self.claim.subject(node), form, now, can, requests);
         // Fencing counters are updated differently on each node, so the bytes cannot be shared.
         if self.first.get().is_none() && self.claim.fence().is_none() {
-            let bytes = requests.bytes()[start..].into();
-            let _ = self.first.set(Encoding { at: now, form, can, bytes, shape });
+            let (is_reader, bytes) = (self.claim.is_reader(), requests.bytes()[start..].into());
+            let _ = self.first.set(Encoding { at: now, form, can, is_reader, bytes, shape });
         }
         shape
     }
@@ -57,7 +59,7 @@ impl RoundCommand {
 mod tests {
     use super::*;
     use crate::protocol::Ttl;
-    use crate::wire::{CounterKeys, Counters, Keys, Value};
+    use crate::wire::{CounterKeys, Counters, Keys, SharedKeys, Value};
     use std::time::Duration;
 
     const CAN: Capabilities = Capabilities { tracks: false, deletes: None, sets_all: false };
@@ -102,6 +104,20 @@ mod tests {
             assert_eq!(shared, alone);
         }
         assert!(command.first.get().is_some());
+    }
+
+    #[test]
+    fn downgraded_claim_is_encoded_again() {
+        let keys = SharedKeys::for_key(b"k").expect("a plain key");
+        let (lock, value) = (Keys::one(b"k".as_slice().into()), Value::of(b"v"));
+        let writer = Claim::new(lock, value, None, 3, at(25)).shared(Arc::new(keys), false, true);
+        let extend = Command::Extend { until: at(900), watches: false };
+        let command = RoundCommand::new(Arc::new(writer), extend);
+        let (before, _) = written(&command, Form::Native, at(1), CAN);
+        command.claim.downgrade();
+        let (shared, alone) = written(&command, Form::Native, at(1), CAN);
+        assert_eq!(shared, alone);
+        assert_ne!(shared, before);
     }
 
     #[test]

@@ -37,10 +37,12 @@ impl Coordinator {
             crate::protocol::RetryPolicy::none().schedule(),
         );
         let limits = (request.ttl, settings.drift);
+        let is_reader = request.sharing.as_ref().is_some_and(|sharing| sharing.is_reader);
         let acquisition =
             Acquisition::new(settings.quorum, limits, settings.node_timeout, deadline, schedule)
                 .giving_up_early(request.gives_up_early)
                 .fenced(request.counters.is_some())
+                .with_shared_token(is_reader)
                 .with_max_hold(request.max_hold);
         let limit = settings.connect_timeout.saturating_add(CONNECT_MARGIN);
         let stage = Stage::Connecting { until: now.after(limit).min(deadline) };
@@ -49,7 +51,9 @@ impl Coordinator {
         let rotation =
             any_of.is_some().then(|| Rotation::new(keys.clone(), self.cx.random.number()));
         let id = self.acquires.insert(Acquire::new(request, acquisition, rotation, stage, now));
-        if waits {
+        if waits && is_reader {
+            self.queues.join_readers(id, &keys);
+        } else if waits {
             self.queues.join(id, &keys, any_of.as_ref(), now);
         }
         self.advance(id, now);

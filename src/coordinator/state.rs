@@ -52,7 +52,7 @@ pub(crate) struct Coordinator {
     pub(super) leases: Slots<Leases, Lease>,
     pub(super) leases_by_key: HashMap<Key, LeaseId>,
     pub(super) steps: ClockSteps,
-    /// Status requests and forced releases, by the ID of their first round. Callers identify the request by the same
+    /// Status requests, requests for the counters of jobs, and forced releases, by the ID of their first round. Callers identify the request by the same
     /// ID.
     pub(super) surveys: BTreeMap<RoundId, Survey>,
     pub(super) changes: ChangeRequests,
@@ -153,13 +153,13 @@ impl Coordinator {
         }
     }
 
-    /// Completes the extension, release, status request or forced release that started the decided `round`. Ignores
+    /// Completes the extension, release, status request, request for a job's counter, or forced release that started the decided `round`. Ignores
     /// rounds of acquires, which handle their own outcome.
     pub(super) fn handle_decision(&mut self, round: RoundId, now: Time) {
         match self.rounds.get(round).map(|votes| votes.owner) {
             Some(Owner::Extension { .. }) => self.complete_extension(round, now),
             Some(Owner::Release) => self.complete_release(round),
-            Some(Owner::Status | Owner::ForcedRelease | Owner::Deletion { .. }) => {
+            Some(Owner::Status | Owner::Period | Owner::ForcedRelease | Owner::Deletion { .. }) => {
                 self.complete_survey(round, now);
             }
             Some(Owner::Acquire(_) | Owner::Lease(_)) | None => {}

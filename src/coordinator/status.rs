@@ -25,7 +25,8 @@ impl Coordinator {
         counters: Option<Arc<CounterKeys>>,
         now: Time,
     ) -> RoundId {
-        let call = self.begin_survey(keys, counters, None, now);
+        let command = if counters.is_some() { Command::Observe } else { Command::Read };
+        let call = self.begin_survey(Owner::Status, (keys, counters, command), None, now);
         self.settle(now);
         call
     }
@@ -33,7 +34,8 @@ impl Coordinator {
     /// Starts a forced release, which reads the lock's value on each node and then tries once to delete it. The request
     /// ends with [`Completion::ForceReleased`].
     pub(crate) fn handle_force_release(&mut self, keys: Keys, now: Time) -> RoundId {
-        let call = self.begin_survey(keys.clone(), None, Some(keys), now);
+        let read = (keys.clone(), None, Command::Read);
+        let call = self.begin_survey(Owner::ForcedRelease, read, Some(keys), now);
         self.settle(now);
         call
     }
@@ -73,16 +75,16 @@ impl Coordinator {
         self.surveys.contains_key(&call)
     }
 
-    fn begin_survey(
+    /// Sends `command` to all nodes, in a round that waits for their replies. `deletes` contains the keys that a second
+    /// round deletes.
+    pub(super) fn begin_survey(
         &mut self,
-        keys: Keys,
-        counters: Option<Arc<CounterKeys>>,
+        owner: Owner,
+        (keys, counters, command): (Keys, Option<Arc<CounterKeys>>, Command),
         deletes: Option<Keys>,
         now: Time,
     ) -> RoundId {
-        let owner = if deletes.is_some() { Owner::ForcedRelease } else { Owner::Status };
         let call = self.insert_survey_round(owner, now);
-        let command = if counters.is_some() { Command::Observe } else { Command::Read };
         let fence = counters.map(|keys| Counters::new(keys, 0));
         let claim = self.survey_claim(keys, Value::fresh(&self.cx.random), fence);
         self.surveys.insert(call, Survey { round: call, claims: vec![claim.clone()], deletes });
@@ -104,8 +106,8 @@ impl Coordinator {
         Arc::new(Claim::new(keys, value, fence, nodes, Time::END))
     }
 
-    /// Once the round is decided, completes a status request or a forced release, or starts the second round of a
-    /// forced release. The round is decided when all nodes have voted or the node timeout has passed. An earlier call
+    /// Once the round is decided, completes a status request, a request for a job's counter or a forced release, or starts
+    /// the second round of a forced release. The round is decided when all nodes have voted or the node timeout has passed. An earlier call
     /// has no effect.
     pub(super) fn complete_survey(&mut self, round: RoundId, now: Time) {
         if self.rounds.get(round).is_none_or(|votes| votes.round().outcome().is_none()) {
@@ -121,6 +123,7 @@ impl Coordinator {
                 let report = votes.report(self.cx.names(), now);
                 self.completions.push_back(Completion::ForceReleased { call, report });
             }
+            (Owner::Period, _) => self.complete_period(call, &votes, now),
             _ => {
                 let report = votes.report(self.cx.names(), now);
                 let lock = |node: NodeId| NodeLock {

@@ -1,4 +1,4 @@
-//! A status request or a forced release in progress.
+//! A status request, a request for a job's counter, or a forced release in progress.
 
 use super::claim::Claim;
 use super::slots::RoundId;
@@ -9,7 +9,7 @@ pub(super) struct Survey {
     pub(super) round: RoundId,
     /// The [`Claim`]s of the current round. Once the round is over, their unsent commands are cancelled.
     pub(super) claims: Vec<Arc<Claim>>,
-    /// The keys to delete in the second round of a forced release. `None` for the second round itself, and for status
-    /// requests.
+    /// The keys to delete in the second round of a forced release. `None` for the second round itself, and for
+    /// other requests.
     pub(super) deletes: Option<Keys>,
 }

@@ -79,6 +79,14 @@ impl WaitQueues {
         }
     }
 
+    /// Adds an acquire of a reader. Readers do not exclude each other, so they wait in no queue.
+    pub(super) fn join_readers(&mut self, acquire: AcquireId, keys: &Keys) {
+        let mut waiting = Waiting::of_reader();
+        waiting.handle_turn();
+        let (queue, votes, any) = (None, None, Some(AnyOf::default()));
+        self.waiters.insert(acquire, Waiter { waiting, keys: keys.clone(), queue, votes, any });
+    }
+
     fn enter(&mut self, acquire: AcquireId, key: &Key, now: Time) {
         let Some(waiter) = self.waiters.get_mut(acquire) else { return };
         self.last_place += 1;

@@ -50,17 +50,20 @@ impl Engine {
         call
     }
 
-    /// Submits an extension of `lease`. Returns `None` if the engine is not usable. If the lease has ended, returns its
-    /// status as an error.
+    /// Submits an extension of `lease` to `ttl`, or its downgrade if `ttl` is `None`. Returns `None` if the engine is not
+    /// usable. If the lease has ended, returns its status as an error.
     pub(crate) fn extend(
         self: &Arc<Self>,
         lease: LeaseId,
-        ttl: Ttl,
+        ttl: Option<Ttl>,
     ) -> Option<Result<Call, LeaseStatus>> {
         let slot = Arc::<CallSlot>::default();
         let call = Call::new(self, &slot);
         self.with_usable_state(|state, now| {
-            let id = state.coordinator.handle_extend(lease, ttl, now)?;
+            let id = match ttl {
+                Some(ttl) => state.coordinator.handle_extend(lease, ttl, now)?,
+                None => state.coordinator.handle_downgrade(lease, now)?,
+            };
             state.insert_call(CallId::Round(id), slot);
             Ok(call)
         })

@@ -5,13 +5,13 @@ use super::failure::EngineFailure;
 use super::shared::Engine;
 use super::slot::CallId;
 use crate::coordinator::{
-    AcquireFailure, AcquireRequest, Claim, Completion, Coordinator, LeaseId, NodeLock, RoundId,
-    SharedLease,
+    AcquireFailure, AcquireRequest, Claim, Completion, Coordinator, LeaseId, NodeLock,
+    PeriodRequest, RoundId, SharedLease,
 };
 use crate::error::CloseError;
 use crate::node::{NoRuntime, Unready};
 use crate::observe::Report;
-use crate::protocol::Time;
+use crate::protocol::{PeriodState, Time};
 use crate::wire::{CounterKeys, Key, Keys};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -143,6 +143,13 @@ impl Client {
     /// change that a node pushes after this call.
     pub(crate) fn next_change(&self, keys: Keys) -> Call {
         self.engine().call(move |it, _| Some(CallId::Change(it.handle_await_change(&keys))))
+    }
+
+    pub(crate) async fn period(&self, request: PeriodRequest) -> Option<(PeriodState, Report)> {
+        match self.call(move |it, now| it.handle_period(request, now)).await {
+            Some(Completion::Period { state, report, .. }) => Some((state, report)),
+            _ => None,
+        }
     }
 
     pub(crate) async fn force_release(&self, keys: Keys) -> Option<Report> {

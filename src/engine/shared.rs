@@ -131,6 +131,7 @@ impl State {
             Completion::Extended { call, .. }
             | Completion::Released { call, .. }
             | Completion::Status { call, .. }
+            | Completion::Period { call, .. }
             | Completion::ForceReleased { call, .. } => CallId::Round(*call),
             Completion::Changed { request } => CallId::Change(*request),
             Completion::LeaseEnded { lease, .. } => {

@@ -234,12 +234,10 @@ pub enum ConfigError {
         /// Key prefix, escaped, and truncated if it is long.
         prefix: String,
     },
-    /// A fencing token was requested, but the resource's key cannot have a counter in the same cluster slot, because
-    /// the key is empty or has braces that form no hash tag.
+    /// The resource's key cannot have a fencing counter: it is empty, or its braces form no hash tag.
     #[error(
-        "no fencing token for the resource \"{resource}\": its key is empty, or has braces that \
-         form no hash tag, so its counter cannot be in the same cluster slot; remove the braces, or \
-         start with a hash tag, such as {{user:7}}/inbox"
+        "the resource \"{resource}\" cannot have a fencing token: its key is empty, or its braces form no \
+         hash tag; remove the braces, or start with a hash tag, such as {{user:7}}/inbox"
     )]
     NoCounter {
         /// Name of the resource, escaped, and truncated if it is long.
@@ -256,9 +254,8 @@ pub enum ConfigError {
     /// The name of a [semaphore](crate::Redlock::semaphore) is empty, or its braces form no hash tag. The keys of its
     /// permits could therefore not be in the same slot of a cluster.
     #[error(
-        "no permits for the semaphore \"{name}\": its key is empty, or has braces that form no hash \
-         tag, so its permits cannot be in the same cluster slot; remove the braces, or start with a \
-         hash tag, such as {{user:7}}/downloads"
+        "the semaphore \"{name}\" cannot have permits: its key is empty, or its braces form no hash tag; \
+         remove the braces, or start with a hash tag, such as {{user:7}}/downloads"
     )]
     BadSemaphore {
         /// Name of the semaphore, escaped, and truncated if it is long.
@@ -272,16 +269,14 @@ pub enum ConfigError {
     BadRenewDeadline {
         /// The requested renew deadline.
         renew_deadline: Duration,
-        /// A third of the validity, which passes before the first renewal. If `max_hold` is shorter than two thirds of the
-        /// validity: the validity minus `max_hold`.
+        /// A third of the validity, or the validity minus `max_hold` if that is longer.
         longer_than: Duration,
         /// The validity: the TTL minus the drift allowance.
         most: Duration,
         /// The TTL of the election.
         ttl: Duration,
     },
-    /// The retry delay of an [election](crate::ElectionBuilder::retry_delay) is zero, or is not shorter than its renew
-    /// deadline, with jitter.
+    /// The retry delay of an [election](crate::ElectionBuilder::retry_delay) is zero or too long.
     #[error(
         "retry_delay {retry_delay:?} must be positive, and 1.2 times as long must be shorter than \
          renew_deadline {renew_deadline:?}: change retry_delay(), or increase renew_deadline() or ttl()"
@@ -292,6 +287,52 @@ pub enum ConfigError {
         /// The renew deadline, which is the validity by default.
         renew_deadline: Duration,
     },
+    /// The period of a [scheduled job](crate::Redlock::once) is shorter than a second or longer than 30 days.
+    #[error("invalid period {period:?}: pass a period from 1 second to 30 days to every()")]
+    BadPeriod {
+        /// Argument passed to [`every`](crate::Once::every).
+        period: Duration,
+    },
+    /// The offset of a [scheduled job](crate::Redlock::once) is not shorter than its period.
+    #[error("offset {offset:?} must be shorter than the period {period:?}: reduce offset()")]
+    BadOffset {
+        /// Argument passed to [`offset`](crate::ScheduledJob::offset).
+        offset: Duration,
+        /// The period of the job.
+        period: Duration,
+    },
+    /// The `at_least` time of a [scheduled job](crate::Redlock::once) exceeds its period or `max_ttl`.
+    #[error(
+        "at_least({at_least:?}) exceeds {limit:?}, the shorter of the period and max_ttl: reduce \
+         at_least(), or first increase max_ttl() on all clients of these nodes"
+    )]
+    AtLeastTooLong {
+        /// Argument passed to [`at_least`](crate::ScheduledJob::at_least).
+        at_least: Duration,
+        /// The shorter one of the period and [`max_ttl`](crate::Builder::max_ttl).
+        limit: Duration,
+    },
+    /// The name of a [scheduled job](crate::Redlock::once) is empty, or its braces form no hash tag.
+    #[error(
+        "the job \"{name}\" cannot have a counter: its key is empty, or its braces form no hash tag; remove \
+         the braces, or start with a hash tag, such as {{user:7}}/report"
+    )]
+    BadJob {
+        /// Name of the job, escaped, and truncated if it is long.
+        name: String,
+    },
+    /// The resource's key cannot have [readers](crate::Redlock::rw_lock): it is empty, or its braces form no hash tag.
+    #[error(
+        "the resource \"{resource}\" cannot have readers: its key is empty, or its braces form no hash tag; \
+         remove the braces, or start with a hash tag, such as {{user:7}}/catalog"
+    )]
+    NoReaders {
+        /// Name of the resource, escaped, and truncated if it is long.
+        resource: String,
+    },
+    /// The value to [adopt](crate::Redlock::adopt) is the mark of a lock that has readers. Readers cannot be adopted.
+    #[error("readers cannot be adopted: wait until they have released the lock")]
+    AdoptsReaders,
     /// The name of an environment variable has the prefix, but matches no setting. Returned by
     /// [`Config::from_env`](crate::Config::from_env) and [`Config::with_env`](crate::Config::with_env).
     #[error("unknown environment variable {name}: unset it, or use one of {known}")]
@@ -327,9 +368,8 @@ pub enum ConfigError {
     /// so only one of them may be set.
     #[error("owner and metadata are both set: unset one of them")]
     OwnerAndMetadata,
-    /// The cool-down of [`release_after`](crate::Lease::release_after) exceeds `max_ttl`, so the client limited it to
-    /// `max_ttl`. The restart guard excludes a restarted node only until every key with a TTL of up to `max_ttl` has
-    /// expired.
+    /// The cool-down of [`release_after`](crate::Lease::release_after) exceeds `max_ttl`, on which the restart guard
+    /// relies. The client limited the cool-down to `max_ttl`.
     #[error(
         "cool-down {cool_down:?} exceeds max_ttl {max_ttl:?} and was limited to it: use a shorter \
          cool-down, or first increase max_ttl() on all clients of these nodes"
@@ -340,8 +380,7 @@ pub enum ConfigError {
         /// Maximum TTL for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// The margin of [`stop_before`](crate::Acquire::stop_before) leaves no time to work. The work would be stopped
-    /// before it starts, or before each renewal.
+    /// The margin of [`stop_before`](crate::Acquire::stop_before) leaves no time to work.
     #[error(
         "margin {margin:?} leaves no time to work: pass less than {limit:?} to stop_before(), or \
          increase ttl()"

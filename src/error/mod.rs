@@ -142,6 +142,22 @@ pub enum ExtendError {
     Invalid(#[from] ConfigError),
 }
 
+/// Error returned by [`LeaseRef::downgrade`](crate::LeaseRef::downgrade).
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum DowngradeError {
+    /// The lease does not belong to a writer: it was not acquired with [`RwLock::write`](crate::RwLock::write), or was
+    /// downgraded before. The lease is unchanged.
+    #[error(
+        "not a writer's lease: only a lease of RwLock::write() can be downgraded, and only once"
+    )]
+    NotAWriter,
+    /// A quorum has not confirmed the downgrade, or the lease has ended. If the lease has not ended, it is a reader's
+    /// lease, with unchanged validity.
+    #[error("downgrade not confirmed: {0}")]
+    Unconfirmed(#[source] ExtendError),
+}
+
 /// Error returned by [`LeaseRef::reenter`](crate::LeaseRef::reenter) if the lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]

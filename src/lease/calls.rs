@@ -16,11 +16,12 @@ use std::time::Duration;
 const MAX_REPEATS: usize = 3;
 
 impl LeaseState {
-    /// Extends the lease to `ttl`. The returned report is `None` if the extension succeeded and the
-    /// remaining validity is at least `least`. Returns an error if the lease had already ended.
+    /// Extends the lease to `ttl`, or downgrades it if `ttl` is `None`. The returned report is `None` if
+    /// this succeeded and the remaining validity is at least `least`. Returns an error if the lease had
+    /// already ended.
     pub(super) async fn extend_to(
         self: &Arc<Self>,
-        ttl: Ttl,
+        ttl: Option<Ttl>,
         least: Duration,
     ) -> Result<(Extended, Option<Report>), LeaseStatus> {
         // Prefer the status of `self`: when the lease is released, the coordinator drops the reason
@@ -32,7 +33,7 @@ impl LeaseState {
         let internal = LeaseStatus::Lost(Loss::Internal);
         let Some(LeaseClient { engine, .. }) = self.client() else { return Err(self.status()) };
         let call = engine.extend(self.id(), ttl).unwrap_or(Err(internal)).map_err(ended)?;
-        let watch = ExtendEvents::start(self, ttl);
+        let watch = ExtendEvents::start(self, ttl.unwrap_or(self.ttl()));
         let Ok(Some(Completion::Extended { ended: end, replies, .. })) = call.await else {
             return Err(ended(internal));
         };

@@ -96,7 +96,7 @@ fn release_fails_after_more_panics_than_repeats() {
 fn failed_extension_reports_a_loss_that_precedes_its_result() {
     let held = HeldLease::new();
     held.lease.watch();
-    let mut extension = pin!(held.lease.extend_to(Ttl::covering(TTL), Duration::ZERO));
+    let mut extension = pin!(held.lease.extend_to(Some(Ttl::covering(TTL)), Duration::ZERO));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(extension.as_mut().poll(&mut cx).is_pending());
     let memory = lock(&held.latest).clone();

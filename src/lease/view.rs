@@ -3,7 +3,7 @@
 use super::ending::Ended;
 use super::limits::Limits;
 use super::state::LeaseState;
-use crate::error::{ExtendError, ReenterError};
+use crate::error::{DowngradeError, ExtendError, ReenterError};
 use crate::lease::Lease;
 use crate::observe::{FencingToken, Report};
 use crate::protocol::{Extended, LeaseStatus, Loss, Ttl};
@@ -159,7 +159,7 @@ impl LeaseRef {
     /// does not change.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         let ttl = self.limits()?.check_ttl(ttl)?;
-        self.extend_to(ttl, Duration::ZERO).await
+        self.extend_to(Some(ttl), Duration::ZERO).await
     }
 
     /// Ensures that at least `validity` remains when the call returns. If enough validity remains
@@ -203,7 +203,27 @@ impl LeaseRef {
             return self.limits().map(drop);
         }
         let ttl = limits.ttl_for(validity)?.max(self.state.ttl());
-        self.extend_to(ttl, validity).await
+        self.extend_to(Some(ttl), validity).await
+    }
+
+    /// Makes the lease of a [writer](crate::RwLock::write) the lease of a reader, so that other readers can acquire the
+    /// lock. No writer can acquire the lock in between. The validity is unchanged, and later extensions extend the
+    /// lease of the reader.
+    ///
+    /// After the first poll, the lease is a reader's lease, even if nodes do not reply or the future is dropped. On nodes that have not executed the downgrade, other readers must wait. Takes at most one node
+    /// timeout.
+    ///
+    /// # Errors
+    /// - [`NotAWriter`](DowngradeError::NotAWriter): the lease is unchanged.
+    /// - [`Unconfirmed`](DowngradeError::Unconfirmed): too few nodes confirmed the downgrade, or the lease has ended.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the lease is a reader's lease.
+    pub async fn downgrade(&self) -> Result<(), DowngradeError> {
+        if !self.state.claim().is_writer() {
+            return Err(DowngradeError::NotAWriter);
+        }
+        self.extend_to(None, Duration::ZERO).await.map_err(DowngradeError::Unconfirmed)
     }
 
     fn limits(&self) -> Result<Limits, ExtendError> {
@@ -213,9 +233,9 @@ impl LeaseRef {
         }
     }
 
-    /// Extends the lease to `ttl`. Returns an error if the extension fails, or if the remaining
-    /// validity is then shorter than `least`.
-    async fn extend_to(&self, ttl: Ttl, least: Duration) -> Result<(), ExtendError> {
+    /// Extends the lease to `ttl`, or downgrades it if `ttl` is `None`. Returns an error if the request
+    /// fails, or if the remaining validity is then shorter than `least`.
+    async fn extend_to(&self, ttl: Option<Ttl>, least: Duration) -> Result<(), ExtendError> {
         self.limits()?;
         let extended = self.state.extend_to(ttl, least).await;
         let (extended, report) = extended.map_err(|ended| extend_error(ended, None))?;

@@ -27,6 +27,7 @@ struct SerializedHolder {
     #[serde(rename = "ttl_seconds", serialize_with = "crate::wire::seconds")]
     ttl: Option<Duration>,
     cooling_down: bool,
+    readers: bool,
     exceeds_max_ttl: bool,
 }
 
@@ -38,6 +39,7 @@ impl From<Holder> for SerializedHolder {
             metadata: holder.metadata().map(str::to_owned),
             ttl: holder.ttl(),
             cooling_down: holder.is_cooling_down(),
+            readers: holder.is_readers(),
             exceeds_max_ttl: holder.exceeds_max_ttl(),
         }
     }
@@ -99,6 +101,12 @@ impl Holder {
         self.value.is_cool_down()
     }
 
+    /// Returns true if [readers](crate::RwLock::read) hold the lock. The [TTL](Self::ttl) is the TTL of the
+    /// reader that expires last. The nodes do not report the readers themselves.
+    pub fn is_readers(&self) -> bool {
+        self.value.is_readers()
+    }
+
     /// Returns the remaining TTL of the key, or `None` if the key has no expiry.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl
@@ -151,11 +159,12 @@ impl fmt::Debug for Holder {
 }
 
 /// Writes the metadata of the holder, or the first characters of the value if the holder has no metadata. Writes `no
-/// client` if the lock is cooling down.
+/// client` if the lock is cooling down, and `readers` if readers hold it.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.metadata() {
             _ if self.is_cooling_down() => f.write_str("no client (cooling down)"),
+            _ if self.is_readers() => f.write_str("readers"),
             // Another client has chosen this text, so it is escaped for logs.
             Some(told) => write!(f, "{}", told.escape_debug()),
             None => write!(f, "{:?}", self.value),

@@ -39,6 +39,16 @@ pub(crate) enum Next {
     Refuse { refusal: Refusal, latest: bool },
 }
 
+/// The fencing token that the lease needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TokenKind {
+    Nothing,
+    Unique,
+    /// Other leases may have the same token, because readers share a lock. The token needs no second round: it is not
+    /// below any token that was committed before.
+    Shared,
+}
+
 pub(crate) struct Acquisition {
     quorum: Quorum,
     ttl: Ttl,
@@ -47,7 +57,7 @@ pub(crate) struct Acquisition {
     deadline: Time,
     schedule: Schedule,
     gives_up_early: bool,
-    is_fenced: bool,
+    token: TokenKind,
     close_at: Time,
     refused: Option<Refusal>,
     /// Whether a quorum of nodes had promised to push changes of the key when the last attempt was refused.
@@ -70,7 +80,7 @@ impl Acquisition {
         schedule: Schedule,
     ) -> Self {
         let close_at = deadline;
-        let (gives_up_early, is_fenced, refused) = (false, false, None);
+        let (gives_up_early, refused) = (false, None);
         Self {
             quorum,
             ttl,
@@ -79,7 +89,7 @@ impl Acquisition {
             deadline,
             schedule,
             gives_up_early,
-            is_fenced,
+            token: TokenKind::Nothing,
             close_at,
             refused,
             was_watched: false,
@@ -103,7 +113,14 @@ impl Acquisition {
 
     /// Sets whether each lease needs a fencing token. If so, every node that grants the lock also reports its counter.
     pub(crate) fn fenced(self, is_fenced: bool) -> Self {
-        Self { is_fenced, ..self }
+        let token = if is_fenced { TokenKind::Unique } else { TokenKind::Nothing };
+        Self { token, ..self }
+    }
+
+    /// Allows other leases to have the same fencing token, if `is_reader` is true.
+    pub(crate) fn with_shared_token(self, is_reader: bool) -> Self {
+        let is_shared = is_reader && self.token == TokenKind::Unique;
+        Self { token: if is_shared { TokenKind::Shared } else { self.token }, ..self }
     }
 
     /// Starts an attempt. Returns its round and the time at which to close the round. The caller must read `t1` before
@@ -172,7 +189,12 @@ impl Acquisition {
             // This can run long after the decision, but a returned lease must be valid (I3).
             (Some(Outcome::Won), Goal::Acquire { valid_until }) if now < valid_until => {
                 match round.choice() {
-                    _ if !self.is_fenced => return Next::Lease { valid_until, token: None },
+                    _ if self.token == TokenKind::Nothing => {
+                        return Next::Lease { valid_until, token: None };
+                    }
+                    Some(Choice::Confirm(token)) if self.token == TokenKind::Shared => {
+                        return Next::Lease { valid_until, token: Some(token) };
+                    }
                     Some(Choice::Committed(token)) => {
                         return Next::Lease { valid_until, token: Some(token) };
                     }

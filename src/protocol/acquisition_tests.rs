@@ -265,6 +265,24 @@ fn token_confirmed_after_validity_is_expired() {
 }
 
 #[test]
+fn shared_token_needs_no_confirmation() {
+    let token = |now, numbers: &[u64]| {
+        let mut it = acquisition(&RetryPolicy::none()).fenced(true).with_shared_token(true);
+        let (mut round, _) = it.begin(ms(960));
+        for (node, number) in numbers.iter().enumerate() {
+            round.note_counter(NodeId::new(node), *number);
+            round.handle_vote(NodeId::new(node), Vote::Granted, ms(961));
+        }
+        match it.handle_outcome(&round, now, 0) {
+            Next::Lease { token, .. } => token,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([&[7, 7], &[7, 9]].map(|numbers| token(ms(999), numbers)), [Some(7), Some(9)]);
+    assert_eq!(token(DEADLINE, &[7, 9]), Some(9), "needs no time for a second round");
+}
+
+#[test]
 fn confirming_round_never_begins_after_deadline() {
     let mut it = acquisition(&RetryPolicy::none()).fenced(true);
     let (mut round, _) = it.begin(ms(960));

@@ -78,6 +78,8 @@ enum Holder {
     Known,
     /// The holder is the client that also blocked the previous attempt.
     Same,
+    /// Readers hold the lock. They share it, so the refused attempt has lost no race.
+    Readers,
 }
 
 /// This client's knowledge about the other clients that compete for a lock. The client's next acquire of the lock
@@ -112,6 +114,11 @@ impl Contention {
     pub(crate) fn handle_holder(&mut self, holder: Option<ClientId>) {
         self.has_several_holders = false;
         self.record_holder(holder);
+    }
+
+    /// Records that an attempt was refused because readers hold the lock.
+    pub(crate) fn handle_readers(&mut self) {
+        (self.has_several_holders, self.holder) = (false, Holder::Readers);
     }
 
     /// Records that an attempt for any one of several locks was refused. `holder` is one of the clients that hold the
@@ -166,7 +173,8 @@ impl Contention {
     /// Returns true if many clients compete and the holder of the lock has changed. The client then rests even if a
     /// refused attempt was not a lost race, provided that the attempt followed a push or the client's own turn.
     pub(crate) fn rests_after_refusal(&self) -> bool {
-        self.lost_score >= CROWDED_SCORE && self.holder != Holder::Same
+        let is_unchanged = matches!(self.holder, Holder::Same | Holder::Readers);
+        self.lost_score >= CROWDED_SCORE && !is_unchanged
     }
 
     /// Returns how long this client waits after a push before it tries to acquire the lock. The longer ago its last
@@ -255,6 +263,15 @@ mod tests {
         contention.handle_win();
         contention.handle_holder(Some(ClientId(19)));
         assert!(contention.handle_lost_race(), "a new turn of that client");
+    }
+
+    #[test]
+    fn refusal_because_of_readers_is_no_lost_race() {
+        let mut contention = after_lost_races(20);
+        let longest = longest_rest(&contention);
+        contention.handle_readers();
+        assert!(!contention.handle_lost_race() && !contention.rests_after_refusal());
+        assert_eq!(longest_rest(&contention), longest);
     }
 
     #[test]

@@ -131,6 +131,10 @@ impl Round {
         self.granted
     }
 
+    pub(crate) fn denied(&self) -> NodeSet {
+        self.denied
+    }
+
     pub(crate) fn has_denied(&self, node: NodeId) -> bool {
         self.denied.contains(node)
     }

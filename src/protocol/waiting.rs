@@ -34,6 +34,8 @@ pub(crate) struct Waiting {
     delayed_until: Time,
     is_pushed: bool,
     trigger: Trigger,
+    /// Whether a reader waits. Readers do not compete with each other.
+    is_reader: bool,
     /// The only node contacted in the last attempt. It refused, and will notify the client when the key is deleted.
     watched: Option<NodeId>,
 }
@@ -53,6 +55,10 @@ enum Trigger {
 }
 
 impl Waiting {
+    pub(crate) fn of_reader() -> Self {
+        Self { is_reader: true, ..Self::default() }
+    }
+
     pub(crate) fn is_first(&self) -> bool {
         self.is_first
     }
@@ -145,6 +151,11 @@ impl Waiting {
         self.contention.handle_holder(holder);
     }
 
+    /// Records that readers hold the lock. Used like [`handle_holder`](Self::handle_holder).
+    pub(crate) fn handle_readers(&mut self) {
+        self.contention.handle_readers();
+    }
+
     /// Records one of the clients that hold the locks, for an acquire of any one of several. Used like
     /// [`handle_holder`](Self::handle_holder).
     pub(crate) fn handle_one_of_several_holders(&mut self, holder: Option<ClientId>) {
@@ -161,7 +172,8 @@ impl Waiting {
         random: u64,
     ) {
         let trigger = std::mem::take(&mut self.trigger);
-        let is_lost = trigger == Trigger::Push && self.contention.handle_lost_race();
+        let is_push = trigger == Trigger::Push && !self.is_reader;
+        let is_lost = is_push && self.contention.handle_lost_race();
         if is_lost || trigger != Trigger::Other && self.contention.rests_after_refusal() {
             self.rests_until = now.after(self.contention.rest_delay(random));
         }

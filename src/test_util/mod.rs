@@ -101,6 +101,12 @@ impl Clock {
     pub fn advance(&self, by: Duration) {
         self.0.advance(by);
     }
+
+    /// Sets how far the client's wall clock is ahead of the system's wall clock, in milliseconds. A negative number
+    /// sets the wall clock behind. The wall clock determines the periods of [scheduled jobs](crate::Redlock::once).
+    pub fn set_wall_clock_ahead(&self, ms: i64) {
+        self.0.set_wall_clock_ahead(ms);
+    }
 }
 
 impl Builder {
@@ -130,8 +136,9 @@ impl fmt::Debug for Clock {
 /// Sets the offset between the wall clock that this process sees and the system's wall clock, in
 /// seconds. A positive offset shifts the wall clock forward, and a negative offset shifts it back.
 ///
-/// Clients read the wall clock only for new [fencing tokens](crate::Acquire::fenced), and for the
-/// clock offsets that [`check`](crate::Redlock::check) reports. The validity of leases does not
+/// Clients read the wall clock only for new [fencing tokens](crate::Acquire::fenced), for the periods
+/// of [scheduled jobs](crate::Redlock::once), and for the clock offsets that
+/// [`check`](crate::Redlock::check) reports. The validity of leases does not
 /// depend on the wall clock. Tokens increase even if the wall clock is set back, as long as the
 /// nodes keep their counters.
 pub fn shift_wall_clock(seconds: i64) {

@@ -3,7 +3,7 @@
 use crate::protocol::Time;
 use crate::sync::lock;
 use crate::time::{Alarm, Clock, OnAlarm, SourceAlarm, TimeSource, machine};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ pub(crate) struct ShiftedClock(Arc<State>);
 #[derive(Default)]
 struct State {
     ahead_ns: AtomicU64,
+    wall_ahead_us: AtomicI64,
     alarms: Mutex<Vec<Weak<ShiftedAlarm>>>,
 }
 
@@ -58,13 +59,19 @@ impl ShiftedClock {
     }
 }
 
+impl ShiftedClock {
+    pub(crate) fn set_wall_clock_ahead(&self, ms: i64) {
+        self.0.wall_ahead_us.store(ms.saturating_mul(1_000), Ordering::SeqCst);
+    }
+}
+
 impl TimeSource for ShiftedClock {
     fn now(&self) -> Time {
         self.0.now()
     }
 
     fn wall_us(&self) -> u64 {
-        machine::wall_us()
+        machine::wall_us().saturating_add_signed(self.0.wall_ahead_us.load(Ordering::SeqCst))
     }
 
     fn set_alarm(&self, at: Time, callback: Weak<dyn OnAlarm>) -> Box<dyn SourceAlarm> {

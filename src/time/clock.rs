@@ -49,7 +49,8 @@ impl Clock {
         }
     }
 
-    /// Returns the wall-clock time in microseconds since 1970, or 0 before 1970. Safety does not depend on this time.
+    /// Returns the wall-clock time in microseconds since 1970, or 0 before 1970. The safety of locks does not depend on
+    /// this time.
     pub(crate) fn wall_us(&self) -> u64 {
         match self {
             Self::Machine => machine::wall_us(),

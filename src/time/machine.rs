@@ -6,8 +6,8 @@
 //! - macOS and iOS: `CLOCK_MONOTONIC`, which is not the clock that `Instant` reads there.
 //! - Other systems: `Instant`, the best clock available.
 //!
-//! The wall clock only suggests a number from which fencing counters can continue. Safety does not depend on the wall
-//! clock.
+//! The wall clock suggests a number from which fencing counters can continue, and determines the periods of scheduled
+//! jobs. The safety of locks does not depend on the wall clock.
 
 use crate::protocol::Time;
 use std::time::SystemTime;

@@ -33,6 +33,8 @@ pub(crate) struct Grant {
     /// Index, among the command's keys, of the key that the node has set or deleted, if the command acquires or
     /// releases any one of several keys. Otherwise 0.
     pub(crate) key_index: usize,
+    /// Whether the lock still has readers, if the command has released a reader.
+    pub(crate) leaves_readers: bool,
 }
 
 /// The existing key that blocked a command, with the details that the node reported.

@@ -47,6 +47,12 @@ pub(crate) fn permit_key(semaphore: &[u8], permit: usize) -> Option<Key> {
     auxiliary_key(semaphore, &format!("permit{permit}"))
 }
 
+/// Returns the key of the counter of the scheduled job with the key `job`. Returns `None` in the same cases as
+/// [`auxiliary_key`].
+pub(crate) fn period_key(job: &[u8]) -> Option<Key> {
+    auxiliary_key(job, "period")
+}
+
 /// Returns the name of the queue for acquires that need any one of `keys`. It differs from all lock keys and from the
 /// names for other keys.
 pub(crate) fn queue_name(keys: &Keys) -> Key {

@@ -1,14 +1,14 @@
 //! Commands that a client sends to a node, and their encoding.
 
-use super::capabilities::{Capabilities, NativeDelete};
+use super::capabilities::Capabilities;
 use super::counters::{CounterMode, CounterUpdate, Counters};
 use super::keys::{AnyKey, Keys};
+use super::release_command::{delete_all, delete_any, swap};
 use super::reply::RequestKind;
 use super::reply_shape::{ReplyShape, Writer};
 use super::requests::{Requests, Words};
-use super::script::{
-    ACQUIRE, ACQUIRE_ANY, ACQUIRE_FENCED, EXTEND, Form, READ, RELEASE, RELEASE_ANY,
-};
+use super::script::{ACQUIRE, ACQUIRE_ANY, ACQUIRE_FENCED, EXTEND, Form, PERIOD, READ};
+use super::shared_lock::Sharing;
 use super::value::{MAX_VALUE, Value};
 use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub(crate) struct CommandTarget<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) value: &'a Value,
     pub(crate) fence: Option<&'a Counters>,
+    /// How the client uses a lock that has readers. `None` for any other lock.
+    pub(crate) sharing: Option<Sharing<'a>>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +48,20 @@ pub(crate) enum Command {
     /// Deletes a key if it still holds a value that was read earlier. The value may belong to any client. The command
     /// is sent once and never retried.
     ForceDelete,
+    /// Compares a job's counter with the `number` of a period. Unless `step` only compares, raises a lower counter to
+    /// `number` and sets its TTL.
+    Period { number: u64, ttl: Ttl, step: PeriodStep },
+}
+
+/// The purpose of a request for a job's counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeriodStep {
+    /// Compares only. A counter that is not lower is a denial.
+    Check,
+    /// Raises the counter before the job runs. A counter that is not lower is a denial.
+    Begin,
+    /// Raises the counter after the job has run. A counter that is not lower is a grant.
+    Finish,
 }
 
 /// The value that keeps the keys of a released lock occupied during its cool-down, and the time at which the keys
@@ -80,12 +96,13 @@ impl Command {
             | Self::ReleaseAny
             | Self::Read
             | Self::Observe
-            | Self::ForceDelete => None,
+            | Self::ForceDelete
+            | Self::Period { .. } => None,
         }
     }
 
     /// Returns true if the client wants to be notified when the keys change.
-    fn watches(&self) -> bool {
+    pub(super) fn watches(&self) -> bool {
         match self {
             Self::Acquire { wants, .. } => *wants != ConflictDetails::Nothing,
             Self::Extend { watches, .. } => *watches,
@@ -94,13 +111,21 @@ impl Command {
         }
     }
 
-    fn request_kind(&self) -> RequestKind {
+    /// Returns the cool-down of a release, unless it has ended.
+    pub(super) fn cooling(&self, now: Time) -> Option<&CoolDown> {
+        let Self::Release { cooling } = self else { return None };
+        cooling.as_deref().filter(|cooling| now < cooling.until)
+    }
+
+    pub(super) fn request_kind(&self) -> RequestKind {
         match self {
             Self::Acquire { .. } | Self::Repair { .. } => RequestKind::Acquire,
             Self::Extend { .. } | Self::ConfirmToken { .. } => RequestKind::Extend,
             Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => RequestKind::Release,
             Self::ReleaseAny => RequestKind::ReleaseAny,
             Self::Read | Self::Observe => RequestKind::Read,
+            Self::Period { step: PeriodStep::Finish, .. } => RequestKind::FinishPeriod,
+            Self::Period { .. } => RequestKind::Period,
         }
     }
 
@@ -119,7 +144,11 @@ impl Command {
                 let until = cooling.as_ref().map_or(now, |cooling| cooling.until.max(now));
                 fence.try_touch(node, until)
             }
-            Self::ReleaseAny | Self::Read | Self::Observe | Self::ForceDelete => None,
+            Self::ReleaseAny
+            | Self::Read
+            | Self::Observe
+            | Self::ForceDelete
+            | Self::Period { .. } => None,
         }
     }
 
@@ -135,6 +164,12 @@ impl Command {
     ) -> ReplyShape {
         let (keys, value) = (of.keys, of.value.bytes());
         let update = of.fence.and_then(|fence| self.counter_update(fence, of.node, now));
+        if let Some(sharing) = of.sharing
+            && let Some(shape) =
+                self.write_shared(sharing, of, form, (now, can.tracks, update), requests)
+        {
+            return shape;
+        }
         let needs_no_script = keys.len() == 1 && update.is_none();
         let is_native = form == Form::Native
             && update.is_none()
@@ -172,33 +207,23 @@ impl Command {
                 extend(&mut writer, form, (keys, value, Ttl::SHORTEST.as_millis()), update);
             }
             Self::Adopt { from, .. } => {
-                let swap = RELEASE.call(form, keys, update, 3, writer.requests);
-                swap.arg(from.bytes()).arg(value).number(ttl).end();
-                writer.record_verdict();
+                swap(&mut writer, form, keys, (from.bytes(), value, ttl), update);
             }
             Self::Release { cooling: Some(cooling) } if now < cooling.until => {
                 let ttl = remaining(cooling.until, now).as_millis();
-                let swap = RELEASE.call(form, keys, update, 3, writer.requests);
-                swap.arg(value).arg(cooling.value.bytes()).number(ttl).end();
-                writer.record_verdict();
+                swap(&mut writer, form, keys, (value, cooling.value.bytes(), ttl), update);
             }
             Self::Release { .. } | Self::ForceDelete => {
-                if let Some(delete) = can.deletes.filter(|_| is_native) {
-                    delete_each(&mut writer, delete, keys, value);
-                } else {
-                    RELEASE.call(form, keys, update, 1, writer.requests).arg(value).end();
-                    writer.record_verdict();
-                }
+                let delete = can.deletes.filter(|_| is_native);
+                delete_all(&mut writer, form, (keys, value), delete, update);
             }
-            Self::ReleaseAny => {
-                RELEASE_ANY.call(form, keys, None, 1, writer.requests).arg(value).end();
-                writer.record_verdict();
-            }
+            Self::ReleaseAny => delete_any(&mut writer, form, keys, value),
             Self::Read => read(&mut writer, form, keys, None, false),
             Self::Observe => {
                 let counters = of.fence.map(Counters::keys);
                 read(&mut writer, form, keys, counters, watches);
             }
+            Self::Period { .. } => period(&mut writer, form, keys, self),
         }
         writer.shape()
     }
@@ -222,7 +247,7 @@ const CLIENT_CACHING_YES: Words<'static> =
 
 /// Returns the time from `now` to `until` as a TTL. The result is rounded up, because the keys must not expire before
 /// the lease's validity ends. It is never zero, because Redis would delete the key.
-fn remaining(until: Time, now: Time) -> Ttl {
+pub(super) fn remaining(until: Time, now: Time) -> Ttl {
     Ttl::covering(until.since(now))
 }
 
@@ -250,6 +275,14 @@ fn acquire(
     writer.record_verdict();
 }
 
+/// Appends the script that compares a job's counter with a period's number.
+fn period(writer: &mut Writer<'_>, form: Form, keys: &Keys, command: &Command) {
+    let Command::Period { number, ttl, step } = *command else { return };
+    let ttl = if step == PeriodStep::Check { 0 } else { ttl.as_millis() };
+    PERIOD.call(form, keys, None, 2, writer.requests).number(number).number(ttl).end();
+    writer.record_verdict();
+}
+
 fn extend(
     writer: &mut Writer<'_>,
     form: Form,
@@ -274,11 +307,6 @@ fn set_all(writer: &mut Writer<'_>, keys: &Keys, value: &[u8], ttl: u64) {
     set.words(NX_PX).number(ttl).end();
     writer.record_kind(RequestKind::NativeAcquire);
     writer.record_verdict();
-}
-
-fn delete_each(writer: &mut Writer<'_>, delete: NativeDelete, keys: &Keys, value: &[u8]) {
-    keys.iter().for_each(|key| delete.write(key, value, writer.requests));
-    writer.record_kind(RequestKind::NativeDelete);
 }
 
 fn request_conflict_details(
@@ -316,12 +344,12 @@ fn watch_before(writer: &mut Writer<'_>, keys: &Keys, is_any: bool) {
 }
 
 /// Appends the commands that subscribe to the next change of each key.
-fn watch(writer: &mut Writer<'_>, keys: &Keys) {
+pub(super) fn watch(writer: &mut Writer<'_>, keys: &Keys) {
     keys.iter().for_each(|key| ask_ttl(writer, key, true));
 }
 
 /// Makes the node subscribe the client to the keys that the next command reads.
-fn allow_caching(writer: &mut Writer<'_>) {
+pub(super) fn allow_caching(writer: &mut Writer<'_>) {
     writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
     writer.record_watch();
 }
@@ -336,6 +364,9 @@ fn ask_ttl(writer: &mut Writer<'_>, key: &[u8], is_watched: bool) {
 #[cfg(test)]
 #[path = "native_tests.rs"]
 mod native_tests;
+#[cfg(test)]
+#[path = "shared_command_tests.rs"]
+mod shared_tests;
 #[cfg(test)]
 #[path = "command_tests.rs"]
 mod tests;

@@ -11,18 +11,23 @@ use std::time::Duration;
 
 const NOW: Time = Time::from_nanos(5_000_000_000);
 
-/// Names of the scripts, in the order of `SCRIPT LOAD`. Upper case marks the fenced variant.
-const SCRIPTS: [&str; 10] = [
-    "acquire",
-    "ACQUIRE",
-    "acquire_fenced",
-    "acquire_any",
-    "extend",
-    "EXTEND",
-    "release",
-    "RELEASE",
-    "release_any",
-    "read",
+/// Names of the scripts with a part of their comments, in the order of `SCRIPT LOAD`. Upper case marks the fenced variant.
+const SCRIPTS: [(&str, &str); 15] = [
+    ("acquire", "-- Sets all keys"),
+    ("ACQUIRE", "-- Sets all keys"),
+    ("acquire_fenced", "-- Sets one key"),
+    ("acquire_any", "-- Sets the first of several keys"),
+    ("extend", "-- Raises the TTL"),
+    ("EXTEND", "-- Raises the TTL"),
+    ("release", "-- Deletes each key"),
+    ("RELEASE", "-- Deletes each key"),
+    ("release_any", "-- Deletes the key"),
+    ("read", "-- Reads value"),
+    ("acquire_shared", "-- Adds a reader"),
+    ("acquire_write", "-- Sets all keys"),
+    ("acquire_write_fenced", "-- Sets one key"),
+    ("release_shared", "-- Removes a reader"),
+    ("period", "-- Compares"),
 ];
 
 #[derive(Debug)]
@@ -30,12 +35,14 @@ pub(super) struct Fixture {
     pub(super) keys: Keys,
     pub(super) value: Value,
     pub(super) fence: Option<Counters>,
+    pub(super) sharing: Option<Sharing<'static>>,
 }
 
 impl Fixture {
     pub(super) fn keys(names: &[&str]) -> Self {
         let keys = names.iter().map(|name| name.as_bytes().into()).collect();
-        Self { keys: Keys::all(keys).expect("some keys"), value: Value::of(b"mine"), fence: None }
+        let (keys, value) = (Keys::all(keys).expect("some keys"), Value::of(b"mine"));
+        Self { keys, value, fence: None, sharing: None }
     }
 
     /// Adds fencing counters whose minimum after an increment is 7. Commits `token`, if given.
@@ -51,8 +58,8 @@ impl Fixture {
     }
 
     fn subject(&self) -> CommandTarget<'_> {
-        let node = NodeId::new(0);
-        CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence.as_ref() }
+        let (keys, value, fence) = (&self.keys, &self.value, self.fence.as_ref());
+        CommandTarget { node: NodeId::new(0), keys, value, fence, sharing: self.sharing }
     }
 }
 
@@ -94,7 +101,7 @@ pub(super) fn shown(mut command: Vec<String>) -> String {
         };
         let place = sources().position(|source| *text == of(source));
         if let (Some(place), "EVAL" | "EVALSHA") = (place, name.as_str()) {
-            *text = SCRIPTS[place].to_owned();
+            *text = SCRIPTS[place].0.to_owned();
         }
     }
     command.join(" ")
@@ -151,16 +158,7 @@ pub(super) fn expect(
 #[test]
 fn script_names_match_their_sources() {
     let all: Vec<_> = sources().collect();
-    for (name, source) in SCRIPTS.iter().zip(&all) {
-        let verb = match name.to_lowercase().as_str() {
-            "acquire" => "-- Sets all keys",
-            "acquire_fenced" => "-- Sets one key",
-            "acquire_any" => "-- Sets the first of several keys",
-            "extend" => "-- Raises the TTL",
-            "release" => "-- Deletes each key",
-            "release_any" => "-- Deletes the key",
-            _ => "-- Reads value",
-        };
+    for ((name, verb), source) in SCRIPTS.iter().zip(&all) {
         assert!(source.contains(verb), "{name}");
         let is_fenced = source.contains("local function unfenced(KEYS, ARGV)");
         assert_eq!(is_fenced, name.chars().all(char::is_uppercase), "{name}");

@@ -1,7 +1,7 @@
 //! Fencing counters of a lock attempt, and the fencing token that the attempt obtains from them.
 
 use super::auxiliary_key::auxiliary_key;
-use super::keys::Keys;
+use super::keys::{Key, Keys};
 use crate::protocol::{NodeId, NodeSet, Time, Ttl};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -87,6 +87,11 @@ impl Counters {
         let first_increment = self.first_increment.load(Ordering::Relaxed);
         counters.first_increment.store(first_increment, Ordering::Relaxed);
         Some(counters)
+    }
+
+    /// Returns the counter of the first lock key.
+    pub(super) fn first_key(&self) -> &Key {
+        self.keys.keys.first()
     }
 
     /// Stores the fencing token after a quorum has committed it. `drawn` contains the counter value that each node

@@ -15,6 +15,7 @@ mod greeting;
 mod inspection;
 mod invalidations;
 mod keys;
+mod release_command;
 mod reply;
 mod reply_shape;
 mod requests;
@@ -22,14 +23,16 @@ mod script;
 #[cfg(feature = "serde")]
 mod seconds;
 mod set_up;
+mod shared_command;
+mod shared_lock;
 mod sync_check;
 mod unknown_command;
 mod value;
 
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
-pub(crate) use auxiliary_key::{is_reserved, permit_key, queue_name};
+pub(crate) use auxiliary_key::{is_reserved, period_key, permit_key, queue_name};
 pub(crate) use capabilities::{Capabilities, NativeCommand};
-pub(crate) use command::{Command, CommandTarget, ConflictDetails, CoolDown, ask_time};
+pub(crate) use command::{Command, CommandTarget, ConflictDetails, CoolDown, PeriodStep, ask_time};
 pub(crate) use conversation::Conversation;
 pub(crate) use counters::{CounterKeys, Counters};
 pub(crate) use facts::Facts;
@@ -47,5 +50,6 @@ pub(crate) use script::Form;
 #[cfg(feature = "serde")]
 pub(crate) use seconds::seconds;
 pub(crate) use set_up::{INFO_NOT_PERMITTED, ServerInfo, SetUp};
+pub(crate) use shared_lock::{SharedKeys, Sharing};
 pub(crate) use sync_check::{append_sync_check, verify_sync};
 pub(crate) use value::{Holding, MAX_VALUE, Value};

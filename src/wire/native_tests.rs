@@ -75,7 +75,7 @@ fn long_values_of_many_keys_are_sent_once() {
     let about = Fixture::keys(&names.iter().map(String::as_str).collect::<Vec<_>>());
     for (length, is_native) in [(4_096, true), (4_097, false)] {
         let value = Value::of(&vec![b'x'; length]);
-        let about = Fixture { value, keys: about.keys.clone(), fence: None };
+        let about = Fixture { value, keys: about.keys.clone(), fence: None, sharing: None };
         let acquire =
             Command::Acquire { ttl: ms(9_000), wants: ConflictDetails::Nothing, any: None };
         let (bytes, acquire) = written_where(&acquire, &about, Form::Native, can);

@@ -24,10 +24,16 @@ pub(crate) enum RequestKind {
     Release,
     /// A call of `scripts/release_any.lua`.
     ReleaseAny,
+    /// A call of `scripts/release_shared.lua`.
+    ReleaseShared,
     /// `DELIFEQ key value`, or `DELEX key IFEQ value`, for each key.
     NativeDelete,
     /// A call of `scripts/read.lua`.
     Read,
+    /// A call of `scripts/period.lua`, before a job runs.
+    Period,
+    /// A call of `scripts/period.lua`, after a job has run.
+    FinishPeriod,
 }
 
 const OUT_OF_RANGE: &str = "counter out of range";
@@ -53,13 +59,26 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &LockValue) -> 
             RequestKind::NativeAcquire
             | RequestKind::Extend
             | RequestKind::Release
-            | RequestKind::NativeDelete,
+            | RequestKind::NativeDelete
+            | RequestKind::Period
+            | RequestKind::FinishPeriod,
             Value::Int(1),
         ) => granted(),
-        (RequestKind::Extend | RequestKind::Release | RequestKind::ReleaseAny, Value::Int(0)) => {
-            missing()
+        (RequestKind::ReleaseShared, Value::Int(1)) => {
+            Answer::Granted(Grant { leaves_readers: true, ..Grant::default() })
         }
-        (RequestKind::Extend | RequestKind::Release, Value::Int(-1)) => denied(),
+        (RequestKind::ReleaseShared, Value::Int(2)) => granted(),
+        (
+            RequestKind::Extend
+            | RequestKind::Release
+            | RequestKind::ReleaseAny
+            | RequestKind::ReleaseShared,
+            Value::Int(0),
+        ) => missing(),
+        (
+            RequestKind::Extend | RequestKind::Release | RequestKind::ReleaseShared,
+            Value::Int(-1),
+        ) => denied(),
         (RequestKind::Read, Value::Int(-2)) => missing(),
         (RequestKind::Read, Value::Int(pttl @ -1..)) => {
             Answer::Denied(Conflict { remaining: RemainingTtl::of(*pttl), ..Conflict::default() })
@@ -75,7 +94,8 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &LockValue) -> 
 }
 
 /// Parses an array reply. The array is a conflict `[pttl, index, value?]` from an acquire script, `[value, pttl]` from
-/// the read script, or `[result, counter]` from a fenced script or from the read script with a counter.
+/// the read script, `[counter, pttl]` from the period script, or `[result, counter]` from a fenced script or from the
+/// read script with a counter.
 fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer {
     match (request, parts) {
         (
@@ -92,6 +112,17 @@ fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer
         (RequestKind::Read, [Value::BulkString(value), Value::Int(pttl)]) => {
             let (remaining, value) = (RemainingTtl::of(*pttl), Some(LockValue::of(value)));
             Answer::Denied(Conflict { remaining, value, ..Conflict::default() })
+        }
+        (RequestKind::Period | RequestKind::FinishPeriod, [digits, Value::Int(pttl)]) => {
+            match (request, number(digits)) {
+                (RequestKind::Period, Some(number @ 0..LIMIT)) => {
+                    let (remaining, counter) = (RemainingTtl::of(*pttl), Some(number));
+                    Answer::Denied(Conflict { remaining, counter, ..Conflict::default() })
+                }
+                // The counter already has this number, or a higher one.
+                (_, Some(0..LIMIT)) => Answer::Granted(Grant::default()),
+                _ => Answer::unexpected(OUT_OF_RANGE),
+            }
         }
         (
             RequestKind::Acquire
@@ -253,6 +284,24 @@ mod tests {
         assert_eq!((conflict.key_index, conflict.value), (1, Some(LockValue::of(b"hi"))));
         for invalid in [":0\r\n", ":-1\r\n", "+OK\r\n", "$-1\r\n"] {
             assert_eq!(answer(invalid).vote(), Vote::Failed, "{invalid:?}");
+        }
+    }
+
+    #[test]
+    fn period_reply_reports_a_counter_that_is_not_lower() {
+        use RequestKind::{FinishPeriod, Period};
+        let answer = |request, wire: &str| answer(request, &parsed(wire), &LockValue::of(b"v"));
+        let done = "*2\r\n$2\r\n17\r\n:70\r\n";
+        let Answer::Denied(conflict) = answer(Period, done) else { panic!("17 is not lower") };
+        assert_eq!((conflict.counter, conflict.remaining), (Some(17), RemainingTtl::of(70)));
+        assert_eq!(answer(FinishPeriod, done).vote(), Vote::Granted);
+        for request in [Period, FinishPeriod] {
+            assert_eq!(answer(request, ":1\r\n").vote(), Vote::Granted);
+            for invalid in
+                [":0\r\n", "+OK\r\n", "$-1\r\n", "*2\r\n$1\r\nx\r\n:70\r\n", "-COUNTER x\r\n"]
+            {
+                assert_eq!(answer(request, invalid).vote(), Vote::Failed, "{invalid:?}");
+            }
         }
     }
 

@@ -141,6 +141,12 @@ impl<'a> Writer<'a> {
         Self { requests, before, shape }
     }
 
+    /// Returns the shape of a script's reply, which determines the vote.
+    pub(super) fn shape_of_script(mut self) -> ReplyShape {
+        self.record_verdict();
+        self.shape()
+    }
+
     /// Records the kind of the request, if the encoding of the command determines it.
     pub(super) fn record_kind(&mut self, request: RequestKind) {
         self.shape.request = request;

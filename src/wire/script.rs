@@ -19,6 +19,19 @@ pub(super) static ACQUIRE_FENCED: LazyLock<Script> =
 pub(super) static ACQUIRE_ANY: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/acquire_any.lua")));
 
+/// Lua script that adds or extends a reader of a lock.
+pub(super) static ACQUIRE_SHARED: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/acquire_shared.lua")));
+
+/// Lua scripts that set one key for a writer of a lock that also has readers: without a fencing counter, and with one.
+pub(super) static ACQUIRE_WRITE: LazyLock<[Script; 2]> = LazyLock::new(|| {
+    let inner = [include_str!("scripts/acquire.lua"), include_str!("scripts/acquire_fenced.lua")];
+    let outer = include_str!("scripts/acquire_write.lua");
+    inner.map(|inner| {
+        Script::new(&format!("local function unordered(KEYS, ARGV)\n{inner}\nend\n{outer}"))
+    })
+});
+
 /// Lua script that extends the TTLs of keys that hold this client's value.
 pub(super) static EXTEND: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced());
@@ -31,13 +44,35 @@ pub(super) static RELEASE: LazyLock<Script> =
 pub(super) static RELEASE_ANY: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/release_any.lua")));
 
+/// Lua script that removes a reader from a lock.
+pub(super) static RELEASE_SHARED: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/release_shared.lua")));
+
 /// Lua script that reads a key's value and remaining TTL, and its fencing counter on request.
 pub(super) static READ: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/read.lua")));
 
+/// Lua script that compares a job's counter with the number of a period, and can raise the counter to it.
+pub(super) static PERIOD: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/period.lua")));
+
 pub(super) fn sources() -> impl Iterator<Item = &'static str> {
-    let all = [&ACQUIRE, &ACQUIRE_FENCED, &ACQUIRE_ANY, &EXTEND, &RELEASE, &RELEASE_ANY, &READ];
-    all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
+    let [write, fenced_write] = &*ACQUIRE_WRITE;
+    let all: [&Script; 12] = [
+        &ACQUIRE,
+        &ACQUIRE_FENCED,
+        &ACQUIRE_ANY,
+        &EXTEND,
+        &RELEASE,
+        &RELEASE_ANY,
+        &READ,
+        &ACQUIRE_SHARED,
+        write,
+        fenced_write,
+        &RELEASE_SHARED,
+        &PERIOD,
+    ];
+    all.into_iter().flat_map(Script::texts).map(|text| &*text.source)
 }
 
 /// A Lua script, and its variant that also updates the fencing counters.
@@ -126,6 +161,17 @@ impl Script {
 }
 
 impl Script {
+    /// Starts a call of the script. The caller must append exactly `keys` keys and `arguments` arguments.
+    pub(super) fn call_with<'a>(
+        &self,
+        form: Form,
+        keys: usize,
+        arguments: usize,
+        requests: &'a mut Requests,
+    ) -> Arguments<'a> {
+        self.plain.call(form, 1 + keys + arguments, requests).number(keys as u64)
+    }
+
     /// Appends a complete call of [`ACQUIRE_FENCED`].
     pub(super) fn call_acquire_fenced(
         &self,

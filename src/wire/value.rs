@@ -17,6 +17,9 @@ const CLIENT_BYTES: Range<usize> = 12..16;
 /// digits, because the metadata that a holder chooses follows a colon.
 const COOL_DOWN: &str = "+cool-down";
 
+/// The value of a lock's key while the lock has readers. The Lua scripts contain the same value.
+const READERS: &[u8] = b"quorlock:readers";
+
 /// Maximum length of a value read from a node, in bytes. A lease's value has at most 4,134 bytes: the digits, a plus
 /// sign and the number of keys, a colon and 4,096 bytes of metadata (with a slash and 1,000 permits: 4,134). The Lua scripts contain the same limit.
 pub(crate) const MAX_VALUE: usize = 4_200;
@@ -114,6 +117,11 @@ impl Value {
     pub(crate) fn client(&self) -> Option<ClientId> {
         let bytes = Uuid::try_parse(self.secret()?).ok()?.into_bytes();
         bytes[CLIENT_BYTES].try_into().ok().map(|id| ClientId(u32::from_be_bytes(id)))
+    }
+
+    /// Returns true for the value of a lock's key while the lock has readers.
+    pub(crate) fn is_readers(&self) -> bool {
+        self.bytes() == READERS
     }
 
     /// Returns a short prefix of the value for display. The prefix distinguishes values, but does not suffice to

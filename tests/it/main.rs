@@ -48,6 +48,7 @@ mod names;
 mod native_commands;
 mod nodes;
 mod observer;
+mod once;
 mod operations;
 mod own_clock;
 mod ownership;
@@ -64,6 +65,7 @@ mod resolver;
 mod restarts;
 mod rolling;
 mod runtimes;
+mod rw_lock;
 mod semaphore;
 #[cfg(feature = "serde")]
 mod serialized;

@@ -1,5 +1,5 @@
 //! Detects requests for a lock that an outer `quorlock` process holds, and for a semaphore of which outer processes hold
-//! all permits. They would deadlock, because an outer process waits for its command.
+//! all permits. They would deadlock, because an outer process waits for its command. Readers can be nested in a reader.
 
 use crate::exit::{Code, Failure};
 use crate::nodes::{self, Client};
@@ -14,6 +14,9 @@ use std::io;
 /// This environment variable contains the locks of the outer `quorlock` processes, as JSON.
 const HELD: &str = "QUORLOCK_HELD";
 
+/// The value of a lock's key while readers hold the lock. Nodes do not report the value of each reader.
+const READERS: &str = "quorlock:readers";
+
 /// A lock of an outer `quorlock` process. It may already have been released, because a daemon can outlive the lock
 /// under which it was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,14 +28,14 @@ struct HeldLock {
     /// The prefixed name of the semaphore, escaped in the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     semaphore: Option<String>,
-    /// The value of the keys while the lock is held.
+    /// The value of the keys while the lock is held: the value of the lease, or [`READERS`].
     value: String,
 }
 
 #[derive(Debug)]
 pub(crate) struct LockEnvironment {
     inherited: Vec<HeldLock>,
-    /// The requested lock. Its value is empty until the lock is acquired.
+    /// The requested lock. Its value is [`READERS`] for a reader, and otherwise empty until the lock is acquired.
     own: HeldLock,
     /// The names of the requested resources, one per line, or the name of the semaphore.
     names: OsString,
@@ -54,6 +57,7 @@ impl LockEnvironment {
         let own = HeldLock::new(client, target);
         let deadlock = match target {
             Target::Resources(names) => own.find_held(client, names, &inherited).await?,
+            Target::Shared(lock) => own.find_held(client, &[lock.resource()], &inherited).await?,
             Target::Permit(semaphore) => own.find_full(client, semaphore, &inherited).await?,
         };
         match deadlock {
@@ -63,7 +67,10 @@ impl LockEnvironment {
     }
 
     pub(super) fn variables(&self, lease: &Lease) -> io::Result<[(&'static str, OsString); 2]> {
-        let own = HeldLock { value: lease.value().to_owned(), ..self.own.clone() };
+        let mut own = self.own.clone();
+        if !own.is_reader() {
+            lease.value().clone_into(&mut own.value);
+        }
         let held: Vec<&HeldLock> = self.inherited.iter().chain([&own]).collect();
         let held = serde_json::to_string(&held)?;
         Ok([("QUORLOCK_RESOURCE", self.names.clone()), (HELD, held.into())])
@@ -82,9 +89,15 @@ impl HeldLock {
         let key = |name: &[u8]| resource::display_name(&[prefix, name].concat());
         let (keys, semaphore) = match target {
             Target::Resources(names) => (names.iter().map(|name| key(name)).collect(), None),
+            Target::Shared(lock) => (vec![key(lock.resource())], None),
             Target::Permit(semaphore) => (Vec::new(), Some(key(semaphore.name()))),
         };
-        Self { nodes, keys, semaphore, value: String::new() }
+        let value = if matches!(target, Target::Shared(_)) { READERS } else { "" };
+        Self { nodes, keys, semaphore, value: value.to_owned() }
+    }
+
+    fn is_reader(&self) -> bool {
+        self.value == READERS
     }
 
     /// Finds a requested resource that an outer process holds, and returns the message about it.
@@ -95,7 +108,9 @@ impl HeldLock {
         inherited: &[Self],
     ) -> Result<Option<String>, Failure> {
         for (name, key) in names.iter().zip(&self.keys) {
-            let values = self.values(inherited, |held| held.keys.contains(key));
+            let values = self.values(inherited, |held| {
+                held.keys.contains(key) && !(self.is_reader() && held.is_reader())
+            });
             if values.is_empty() {
                 continue;
             }

@@ -70,6 +70,9 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
             "{shown}: this value belongs to a lock on {resources} resources, which can only be released together: \
              terminate its holder, or use --force for each resource"
         )),
+        AcquireError::Invalid(ConfigError::AdoptsReaders) => Failure::usage(format!(
+            "{shown}: this value belongs to all readers together: terminate them, or use --force"
+        )),
         other => Failure::acquire(&other, AvailableOptions::Nodes).about(&shown),
     })?;
     let released = lease.release().await.map_err(|error| Failure::from(error).about(&shown))?;

@@ -1,10 +1,13 @@
-//! `quorlock run`: runs a command under a lock, or under a permit of a semaphore.
+//! `quorlock run`: runs a command under a lock, as one of its readers, or under a permit of a semaphore.
 
 use crate::exit::{self, Code, Failure};
 use crate::guard::nested::LockEnvironment;
 use crate::guard::{End, Guard, Signals};
 use crate::locked_work::{self, LockRequest};
-use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
+use crate::options::{
+    ChildOptions, LockOptions, NodeOptions, RestartOptions, ScheduleOptions, WaitOptions,
+};
+use crate::scheduled;
 use crate::target::{self, Target};
 use crate::{nodes::Client, resource};
 use clap::Args;
@@ -13,7 +16,9 @@ use std::ffi::OsString;
 /// Run a command under a lock, like flock(1) across hosts
 ///
 /// Several resources are locked together: all of them or none. With --permits, CMD runs under one of N permits of a
-/// semaphore instead, so at most N commands run at the same time on all hosts.
+/// semaphore instead, so at most N commands run at the same time on all hosts. With --every, CMD runs once per period on
+/// one of the hosts. With --shared, CMD shares the lock
+/// with other commands that use --shared, but not with a command that locks the resource without --shared.
 ///
 /// The environment variable `QUORLOCK_RESOURCE` of CMD contains the resource names, one per line. With --fenced,
 /// `QUORLOCK_TOKEN` contains the fencing token. While CMD runs, quorlock renews the lock and forwards signals to CMD.
@@ -34,16 +39,18 @@ use std::ffi::OsString;
     &[
         ("quorlock run backup -- pg_dump shop", "Wait for the lock, then run pg_dump"),
         (
-            "quorlock run -n -q --ttl 60s --at-least 50s report -- ./report.sh",
-            "Cron job on all hosts: only one of them runs the script",
+            "quorlock run -q --every 1d --at-least 30s report -- ./report.sh",
+            "Cron job on all hosts: one of them runs the script, once a day (UTC)",
         ),
         (
             "quorlock run -w 30s account/7 account/9 -- ./transfer",
             "Lock two resources together, and wait for at most 30 seconds",
         ),
+        ("quorlock run --shared catalog -- ./report", "Share the lock with other readers, but not with a writer"),
         ("quorlock run --permits 3 downloads -- ./download", "At most three downloads at the same time, on all hosts"),
     ],
     &[
+        ("0", "with --every also: skipped, because CMD has run in this period"),
         ("1", "held by another client (limited wait or -n) or an outer quorlock; -E changes this code"),
         ("69", "no quorum (limited wait or -n): too few nodes reply, or too many are excluded"),
         ("124", "CMD was terminated: the lock was lost or about to expire, or --max-hold was reached"),
@@ -74,6 +81,15 @@ pub(crate) struct Arguments {
     /// different permits cannot be compared.
     #[arg(long, value_name = "N", help_heading = "Lock", conflicts_with = "fenced")]
     pub(crate) permits: Option<usize>,
+    /// Share the lock RESOURCE with other readers: acquire it for reading. A run without --shared waits until all readers
+    /// have released the lock
+    ///
+    /// Accepts one resource. A waiting run without --shared does not make new readers wait. With --fenced, several
+    /// readers can have the same token, and `QUORLOCK_TOKEN` is not set if no writer has had a token yet.
+    #[arg(long, help_heading = "Lock", conflicts_with = "permits")]
+    pub(crate) shared: bool,
+    #[command(flatten)]
+    pub(crate) schedule: ScheduleOptions,
     #[command(flatten)]
     pub(crate) child: ChildOptions,
     #[command(flatten)]
@@ -86,18 +102,37 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { lock, nodes, restarts, .. } = &arguments;
     let names = &resource::all_bytes(&arguments.resources)?;
     let client = Client::for_locks(nodes, restarts, lock, resource::display_names(names))?;
-    let semaphore = match (arguments.permits, &**names) {
-        (None, _) => None,
-        (Some(permits), [name]) => Some(target::semaphore(&client, name, permits)?),
-        (Some(_), several) => {
-            return Err(Failure::usage(format!(
-                "--permits expects the name of one semaphore, but {} names are given",
-                several.len()
-            )));
+    let (shared, semaphore) = match (arguments.shared, arguments.permits) {
+        (true, _) => {
+            let name = only_name(names, "--shared expects the name of one resource")?;
+            (Some(target::rw_lock(&client, name)?), None)
         }
+        (false, Some(permits)) => {
+            let name = only_name(names, "--permits expects the name of one semaphore")?;
+            (None, Some(target::semaphore(&client, name, permits)?))
+        }
+        (false, None) => (None, None),
     };
-    let target = semaphore.as_ref().map_or(Target::Resources(names), Target::Permit);
+    let target = match (&shared, &semaphore) {
+        (Some(lock), _) => Target::Shared(lock),
+        (None, Some(semaphore)) => Target::Permit(semaphore),
+        (None, None) => Target::Resources(names),
+    };
+    if arguments.schedule.every.is_some() {
+        only_name(names, "--every expects the name of one job")?;
+    }
     locked_work::with_client(client, async |client| run(client, target, &arguments).await).await
+}
+
+/// Returns the only name.
+///
+/// # Errors
+/// If several names are given, fails with a usage error that begins with `expected`.
+fn only_name<'a>(names: &[&'a [u8]], expected: &str) -> Result<&'a [u8], Failure> {
+    if let [name] = names {
+        return Ok(name);
+    }
+    Err(Failure::usage(format!("{expected}, but {} names are given", names.len())))
 }
 
 async fn run(client: &Client, target: Target<'_>, arguments: &Arguments) -> Result<Code, Failure> {
@@ -106,6 +141,10 @@ async fn run(client: &Client, target: Target<'_>, arguments: &Arguments) -> Resu
     let environment = LockEnvironment::new(client, target, Code(wait.conflict_exit_code)).await?;
     let guard = Guard::new(client, target, environment, command, lock, child)?;
     let mut signals = Signals::listen(child.foreground)?;
+    if let (Some(period), Target::Resources([name])) = (arguments.schedule.every, target) {
+        let job = scheduled::job(client, name, period, &arguments.schedule, &wanted);
+        return scheduled::run(client, &wanted, &job, &guard, &mut signals).await;
+    }
     match locked_work::run_command_under_lock(client, &wanted, &guard, &mut signals).await? {
         End::Exited(code) => Ok(code),
         End::Lost => Ok(Code::LOST),

@@ -37,6 +37,22 @@ fn missing_arguments_are_named() {
     session.compare_with("usage-missing.txt");
 }
 
+/// Invalid options of `run` for jobs and readers.
+const INVALID_JOBS_AND_READERS: [&[&str]; 12] = [
+    &["--every", "0.5s", "a"],
+    &["--every", "31d", "a"],
+    &["--every", "999ms", "a"],
+    &["--every", "1h", "--offset", "1h", "a"],
+    &["--every", "1h", "--at-least", "61s", "a"],
+    &["--every", "1h", "--permits", "2", "a"],
+    &["--every", "1h", "a", "b"],
+    &["--every", "1h", "a{b"],
+    &["--take-over", "a"],
+    &["--shared", "a", "b"],
+    &["--shared", "a{b"],
+    &["--shared", "--permits", "2", "a"],
+];
+
 #[test]
 fn invalid_options_are_refused() {
     let mut session = ShellSession::default().with("QUORLOCK_NODES", NODES);
@@ -69,6 +85,9 @@ fn invalid_options_are_refused() {
         session.run(&[&["run", "--permits"], names, &["--", "true"]].concat());
     }
     session.run(&["run", "--permits", "2", "--fenced", "a", "--", "true"]);
+    for options in INVALID_JOBS_AND_READERS {
+        session.run(&[&["run"], options, &["--", "true"]].concat());
+    }
     session.run(&["status", "--permits", "0", "a"]);
     for (name, value) in [
         ("QUORLOCK_TOKEN_TTL", "5s"),
@@ -132,6 +151,8 @@ fn invalid_resource_names_are_refused() {
         &["run", "a#quorlock:b", "--", "true"],
         &["run", "--fenced", "a{b", "--", "true"],
         &["release", "a", "--value", "0123456789abcdef0123456789abcdef+2"],
+        &["release", "a", "--value", "quorlock:readers"],
+        &["run", "--shared", "a#quorlock:b", "--", "true"],
     ] {
         session.run(arguments);
     }
@@ -162,5 +183,12 @@ fn messages_about_settings_name_no_rust_method() {
 }
 
 /// Errors that the library never returns for the calls of the command.
-const UNREACHABLE: [&str; 5] =
-    ["EnsureExceedsMax", "NoResources", "AdoptsSet", "CoolDownExceedsMax", "MarginTooLong"];
+const UNREACHABLE: [&str; 7] = [
+    "EnsureExceedsMax",
+    "NoResources",
+    "AdoptsSet",
+    "CoolDownExceedsMax",
+    "MarginTooLong",
+    "BadRenewDeadline",
+    "BadRetryDelay",
+];

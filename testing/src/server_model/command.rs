@@ -2,7 +2,9 @@
 //! command.
 
 use crate::server_model::command_context::CommandContext;
-use crate::server_model::commands::{client, configuration, info, keys, login, strings};
+use crate::server_model::commands::{
+    client, configuration, info, keys, login, sorted_sets, strings,
+};
 use crate::server_model::config::Version;
 use crate::server_model::reply::Reply;
 use crate::server_model::script;
@@ -107,7 +109,7 @@ impl CommandSpec {
     }
 }
 
-static COMMANDS: [CommandSpec; 39] = [
+static COMMANDS: [CommandSpec; 45] = [
     spec("set", -3, WRITE | MEMORY, strings::set),
     spec("get", 2, READ, strings::get),
     spec("getrange", 4, READ, strings::get_range),
@@ -119,6 +121,12 @@ static COMMANDS: [CommandSpec; 39] = [
     spec("delex", -2, WRITE, keys::delex).since(8, 4),
     spec("pttl", 2, READ, keys::pttl),
     spec("pexpire", -3, WRITE, keys::pexpire),
+    spec("pexpireat", -3, WRITE, keys::pexpireat),
+    spec("zadd", -4, WRITE | MEMORY, sorted_sets::add),
+    spec("zrem", -3, WRITE, sorted_sets::remove),
+    spec("zscore", 3, READ, sorted_sets::score),
+    spec("zrevrange", -4, READ, sorted_sets::last),
+    spec("zremrangebyscore", 4, WRITE, sorted_sets::remove_up_to),
     spec("evalsha", -3, STALE, script::evalsha),
     spec("eval", -3, STALE, script::eval),
     spec("time", 1, ALWAYS, info::time),

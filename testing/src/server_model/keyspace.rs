@@ -11,6 +11,9 @@ pub enum Kind {
     Set(BTreeSet<Vec<u8>>),
     /// A list, from head to tail. Only other programs store lists.
     List(Vec<Vec<u8>>),
+    /// A sorted set: the score of each member. Only whole numbers are modelled as scores. The readers of a lock are a
+    /// sorted set.
+    SortedSet(BTreeMap<Vec<u8>, i64>),
 }
 
 /// A key's content and expiry, as returned by [`Server::keys`](super::Server::keys).

@@ -13,6 +13,10 @@ pub(crate) enum Reply {
     Array(Vec<Reply>),
     /// A map in RESP3, and an array of alternating names and values in RESP2.
     Map(Vec<(Reply, Reply)>),
+    /// A whole number as a double in RESP3, and as a bulk string in RESP2.
+    Score(i64),
+    /// An array of pairs in RESP3, and an array of alternating names and values in RESP2.
+    Pairs(Vec<(Reply, Reply)>),
     /// A verbatim string in RESP3, and a bulk string in RESP2.
     Text(String),
 }
@@ -41,13 +45,19 @@ impl Reply {
                     part.write(resp3, out);
                 }
             }
-            Self::Map(pairs) => {
-                if resp3 {
-                    line(out, '%', pairs.len());
-                } else {
-                    line(out, '*', 2 * pairs.len());
+            Self::Score(score) if resp3 => line(out, ',', score),
+            Self::Score(score) => bulk(out, '$', &[score.to_string().as_bytes()]),
+            Self::Map(pairs) | Self::Pairs(pairs) => {
+                let is_nested = resp3 && matches!(self, Self::Pairs(_));
+                match self {
+                    Self::Map(_) if resp3 => line(out, '%', pairs.len()),
+                    _ if resp3 => line(out, '*', pairs.len()),
+                    _ => line(out, '*', 2 * pairs.len()),
                 }
                 for (name, value) in pairs {
+                    if is_nested {
+                        line(out, '*', 2);
+                    }
                     name.write(resp3, out);
                     value.write(resp3, out);
                 }

@@ -39,4 +39,5 @@ pub(crate) const NO_STRING: &str = "ERR Key should be of string type if conditio
 pub(crate) const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 pub(crate) const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NO_FLOAT: &str = "ERR value is not a valid float";
 pub(crate) const NO_INTEGER: &str = "ERR value is not an integer or out of range";

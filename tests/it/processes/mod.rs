@@ -1,6 +1,7 @@
 //! Tests of several processes that compete for one lock.
 
 mod drawing;
+mod jobs;
 mod late;
 mod skewed;
 mod suspended;

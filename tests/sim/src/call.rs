@@ -3,9 +3,11 @@
 use crate::bystander::SingleCall;
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
+use crate::jobs::{self, JobCall};
 use crate::many_waiters::Contender;
 use crate::mode::Mode;
 use crate::permits;
+use crate::readers::{self, Access};
 use crate::scenario::Scenario;
 use crate::solo::SoloCall;
 use quorlock::Lease;
@@ -35,6 +37,7 @@ pub(crate) enum Verb {
     },
     Check,
     Ready,
+    Job(JobCall),
     Solo(SoloCall),
     Single(SingleCall),
     /// The acquire of a client that competes with many other clients for one lock.
@@ -50,6 +53,7 @@ pub(crate) struct Lock {
     pub(crate) any: bool,
     /// Whether the resources are the permits of a semaphore.
     pub(crate) is_permit: bool,
+    pub(crate) access: Access,
     /// The maximum wait, or `None` for a single attempt.
     pub(crate) wait: Option<u64>,
     pub(crate) ttl: Option<u64>,
@@ -79,7 +83,10 @@ impl Lock {
 }
 
 pub(crate) fn name(resource: usize) -> String {
-    permits::name(resource).unwrap_or_else(|| format!("r{resource}"))
+    jobs::name(resource)
+        .or_else(|| permits::name(resource))
+        .or_else(|| readers::name(resource))
+        .unwrap_or_else(|| format!("r{resource}"))
 }
 
 /// The event that the task awaits while it holds the lock.
@@ -131,6 +138,8 @@ pub(crate) enum HeldStep {
         lasting: Instant,
     },
     Status,
+    /// A writer becomes a reader.
+    Downgrade,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +172,8 @@ pub(crate) struct CallMix {
     /// The probability that an acquire of several resources needs only one of them, per thousand.
     any: u64,
     permits: u64,
+    jobs: u64,
+    readers: u64,
     auto: u64,
     tries: u64,
     dropped: u64,
@@ -200,6 +211,9 @@ impl CallMix {
             any: dice.pick(&[0, 0, 300, 1_000]),
             // Permits have no tokens in these runs.
             permits: if scenario.fencing.is_on { 0 } else { dice.pick(&[0, 0, 200, 700]) },
+            jobs: if scenario.fencing.is_on { 0 } else { dice.pick(&[0, 0, 200, 600]) },
+            // Nor have readers and writers.
+            readers: if scenario.fencing.is_on { 0 } else { dice.pick(&[0, 0, 300, 900]) },
             auto: if mode == Mode::Outages { 900 } else { dice.pick(&[0, 200, 800]) },
             tries: dice.pick(&[0, 100, 500]),
             dropped: dice.pick(&[0, 0, 100, 500]),
@@ -248,8 +262,15 @@ fn draw_verb(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Verb {
     if dice.chance(mix.solo) {
         return Verb::Solo(SoloCall::draw(scenario, dice));
     }
+    if dice.chance(mix.jobs) {
+        let lock = draw_lock(mix, scenario, dice);
+        return Verb::Job(JobCall::draw(lock, scenario.times.ttl_ms, dice));
+    }
     if !dice.chance(mix.verbs) {
         let lock = lock(dice);
+        if dice.chance(mix.readers) {
+            return Verb::Lock(Box::new(readers::draw(*lock, dice)));
+        }
         let is_permit = dice.chance(mix.permits);
         return Verb::Lock(if is_permit { Box::new(permits::draw(*lock, dice)) } else { lock });
     }
@@ -297,6 +318,7 @@ fn draw_lock(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Lock {
         resources,
         any,
         is_permit: false,
+        access: Access::Ordinary,
         wait,
         ttl: dice.chance(300).then(|| ttl + dice.below(ttl)),
         fenced: mix.fenced,

@@ -2,8 +2,10 @@
 
 use crate::clock::{Instant, MS};
 use crate::fairness::Queues;
+use crate::jobs::JobRuns;
 use crate::ledger::{Commit, Ledger};
 use crate::mode::Mode;
+use crate::readers::LOCK;
 use crate::rule::Rule;
 use quorlock::{Lease, LeaseRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +18,7 @@ pub(crate) struct Held {
     id: HeldId,
     process: usize,
     pub(crate) lease: LeaseRef,
+    is_reader: bool,
     was_lost: bool,
 }
 
@@ -50,6 +53,7 @@ pub(crate) struct CheckerState {
     handed_over_leases: BTreeMap<usize, Vec<HandedOverLease>>,
     pub(crate) dropped_outside: Vec<Lease>,
     pub(crate) waiting: Queues,
+    pub(crate) jobs: JobRuns,
     /// The values of locks. They must not appear in public output.
     secrets: Vec<String>,
     pub(crate) grants: u64,
@@ -62,6 +66,7 @@ impl Checker {
         Self(Mutex::new(CheckerState {
             dropped_outside: Vec::new(),
             waiting: Queues::default(),
+            jobs: JobRuns::default(),
             mode,
             violation: None,
             held: BTreeMap::new(),
@@ -100,7 +105,7 @@ impl CheckerState {
     pub(crate) fn begin(
         &mut self,
         process: usize,
-        resources: &[usize],
+        (resources, is_reader): (&[usize], bool),
         lease: &LeaseRef,
         commits: Vec<(usize, Commit)>,
     ) -> HeldId {
@@ -113,24 +118,34 @@ impl CheckerState {
             }
         }
         for resource in resources {
-            self.check_exclusion(*resource, Some((process, id)));
-            let held = Held { id, process, lease: lease.clone(), was_lost: false };
+            self.check_exclusion(*resource, Some((process, id, is_reader)));
+            let held = Held { id, process, lease: lease.clone(), is_reader, was_lost: false };
             self.held.entry(*resource).or_default().push(held);
         }
         self.check_permits();
         id
     }
 
-    /// Checks that at most one lease of `resource` is valid, counting `newcomer` as valid. Also
-    /// checks that lost leases stay lost.
-    pub(crate) fn check_exclusion(&mut self, resource: usize, newcomer: Option<(usize, HeldId)>) {
+    /// Records that the writer has become a reader.
+    pub(crate) fn handle_downgrade(&mut self, id: HeldId) {
+        let held = self.held.values_mut().flatten().filter(|held| held.id == id);
+        held.for_each(|held| held.is_reader = true);
+    }
+
+    /// Checks that at most one lease of `resource` is valid, or only leases of readers, counting
+    /// `newcomer` as valid. Also checks that lost leases stay lost.
+    pub(crate) fn check_exclusion(
+        &mut self,
+        resource: usize,
+        newcomer: Option<(usize, HeldId, bool)>,
+    ) {
         let Some(all) = self.held.get_mut(&resource) else { return };
         let mut valid = Vec::new();
         let mut revived = None;
         for held in all.iter_mut() {
             let is_valid = held.lease.is_valid();
             if is_valid {
-                valid.push((held.process, held.id));
+                valid.push((held.process, held.id, held.is_reader));
             }
             if held.was_lost && is_valid {
                 revived = Some((held.process, held.id));
@@ -143,12 +158,15 @@ impl CheckerState {
         }
         self.check_handed_over_leases(resource);
         valid.extend(newcomer);
-        if let [(first, HeldId(one)), (second, HeldId(other)), ..] = valid[..] {
+        // A lease that excludes the others comes first.
+        valid.sort_by_key(|(_, _, is_reader)| *is_reader);
+        if let [(first, HeldId(one), false), (second, HeldId(other), _), ..] = valid[..] {
             self.overlaps.insert((HeldId(one.min(other)), HeldId(one.max(other))));
             let how = format!(
                 "r{resource}: lease {other} of p{second} begins, and lease {one} of p{first} is valid"
             );
-            self.violated(Rule::Exclusion, how);
+            let rule = if resource == LOCK { Rule::Readers } else { Rule::Exclusion };
+            self.violated(rule, how);
         }
     }
 

@@ -36,8 +36,12 @@ impl Worker {
                 {
                     Ok(lease) => {
                         let commits = self.commits(&[resource], &lease, self.times.ttl_ms);
-                        let id =
-                            self.checker.state().begin(self.process, &[resource], &lease, commits);
+                        let id = self.checker.state().begin(
+                            self.process,
+                            (&[resource], false),
+                            &lease,
+                            commits,
+                        );
                         drop(Reliance { worker: &self, id });
                         let released = lease.release().await;
                         // A node whose reply is delayed by an earlier packet is considered stalled.

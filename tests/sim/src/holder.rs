@@ -5,6 +5,7 @@ use crate::checker::HeldId;
 use crate::clock::{Instant, MS};
 use crate::ledger::lock_of;
 use crate::process::{millis, nanos};
+use crate::readers::Access;
 use crate::rule::Rule;
 use crate::worker::{Worker, name};
 use futures::future::{Either, select};
@@ -45,7 +46,7 @@ impl Worker {
         }
         let id = self.begin(&lease, lock);
         let end = Reliance { worker: &self, id };
-        self.take_steps(&lease, lock).await;
+        self.take_steps(id, &lease, lock).await;
         self.end(lease, end, lock).await;
     }
 
@@ -71,7 +72,8 @@ impl Worker {
         self.check_withheld(Some(&lease.report()));
         let ttl = lock.ttl.unwrap_or(self.times.ttl_ms);
         let commits = self.commits(&lock.resources, lease, ttl);
-        let id = self.checker.state().begin(self.process, &lock.resources, lease, commits);
+        let held = (&lock.resources[..], lock.access == Access::Read);
+        let id = self.checker.state().begin(self.process, held, lease, commits);
         if let Some(watch) = lock.watch {
             let (view, this) = (lease.view(), self.clone());
             self.spawn(&Handle::current(), async move {
@@ -169,7 +171,7 @@ impl Worker {
         }
     }
 
-    pub(crate) async fn take_steps(&self, lease: &Lease, lock: &Lock) {
+    pub(crate) async fn take_steps(&self, id: HeldId, lease: &Lease, lock: &Lock) {
         for step in &lock.steps {
             if let Some(loss) = lease.loss() {
                 if matches!(loss, Loss::QuorumLost | Loss::TakenOver) {
@@ -178,11 +180,11 @@ impl Worker {
                 }
                 return;
             }
-            self.take(*step, lease, lock).await;
+            self.take(*step, id, lease, lock).await;
         }
     }
 
-    async fn take(&self, step: HeldStep, lease: &Lease, lock: &Lock) {
+    async fn take(&self, step: HeldStep, id: HeldId, lease: &Lease, lock: &Lock) {
         let node = nanos(self.times.node_timeout);
         match step {
             HeldStep::Work { lasting } => self.sleep(lasting).await,
@@ -213,6 +215,11 @@ impl Worker {
                     self.sleep(lasting).await;
                     let _ = guard.release().await;
                 }
+            }
+            HeldStep::Downgrade => {
+                self.checker.state().handle_downgrade(id);
+                let downgraded = self.timed("downgrade", node, lease.downgrade()).await;
+                self.inspect(&downgraded);
             }
             HeldStep::Status if lock.is_permit => {
                 let semaphore = self.semaphore(lock);

@@ -4,7 +4,7 @@ use crate::clock::MS;
 use crate::ledger::Commit;
 use crate::rule::Rule;
 use crate::worker::Worker;
-use quorlock::{LeaseRef, NodeFailure, NodeVote, Report};
+use quorlock::{LeaseRef, NodeFailure, NodeInfo, NodeVote, Report, VoteEligibility};
 
 impl Worker {
     /// Returns one [`Commit`] per resource, with the lease's token and the current state of the
@@ -46,5 +46,13 @@ impl Worker {
                 self.checker.state().violated(Rule::Withheld, how);
             }
         }
+    }
+
+    /// Returns true if a node's grants are deferred because its clock has stepped. A lease may then
+    /// expire before its caller takes it, and the caller moves to the end of the queue.
+    pub(crate) fn has_deferred_grants(&self) -> bool {
+        let is_deferred =
+            |node: &NodeInfo| matches!(node.eligibility(), VoteEligibility::Deferred { .. });
+        self.redlock.nodes().iter().any(is_deferred)
     }
 }

@@ -60,7 +60,7 @@ impl Worker {
         match self.timed("acquire", WAIT, acquire).await {
             Ok(lease) => {
                 let commits = self.commits(&[0], &lease, self.times.ttl_ms);
-                let id = self.checker.state().begin(self.process, &[0], &lease, commits);
+                let id = self.checker.state().begin(self.process, (&[0], false), &lease, commits);
                 let end = Reliance { worker: &self, id };
                 self.sleep(hold).await;
                 drop(end);

@@ -204,7 +204,9 @@ impl Mode {
     /// most counted.
     pub fn checks(self, rule: Rule) -> bool {
         match rule {
-            Rule::Exclusion | Rule::Permits | Rule::Adopted => self.is_exclusive(),
+            Rule::Exclusion | Rule::Readers | Rule::Permits | Rule::Periods | Rule::Adopted => {
+                self.is_exclusive()
+            }
             Rule::Updates | Rule::Tokens | Rule::Counters | Rule::Liveness => self.is_promised(),
             // In modes without a guarantee, clients skip the final acquires.
             Rule::Closes | Rule::NoKeys | Rule::NoPendingWork | Rule::NoTasks | Rule::NoAlarms => {

@@ -58,7 +58,7 @@ impl CheckerState {
     /// Checks that no more permits are valid than the largest number in use, counting a lease that
     /// begins now as valid.
     pub(crate) fn check_permits(&mut self) {
-        let held = self.held.range(FIRST..).flat_map(|(_, held)| held);
+        let held = self.held.range(FIRST..FIRST + MOST).flat_map(|(_, held)| held);
         let valid = held.filter(|held| held.lease.is_valid()).count();
         if valid > MOST {
             self.violated(Rule::Permits, format!("{valid} of {MOST} permits are held"));

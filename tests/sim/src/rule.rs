@@ -27,7 +27,9 @@ macro_rules! rules {
 
 rules! {
     Exclusion "At most one client holds a resource at any true time (SAFETY).",
+    Readers "While a client reads, no other client writes (Redlock::rw_lock).",
     Permits "At most as many clients hold a permit as the largest number of permits in use (Redlock::semaphore).",
+    Periods "A job runs at most once in a period, and with take_over again only if its last run was not committed, unless nodes have lost data (Redlock::once).",
     Tokens "A fencing token is higher than that of every lease that ended before (FENCING).",
     Counters "A counter exists for token_ttl after the last acquire or extension, and for half of that after a release, and is not below the token (FENCING; DESIGN, section 4).",
     NotLost "No valid lease loses its quorum (SAFETY).",

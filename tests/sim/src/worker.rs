@@ -8,15 +8,14 @@ use crate::dice::Dice;
 use crate::gate::{Gated, TaskGate};
 use crate::holder::Reliance;
 use crate::process::{RuntimeStates, millis, nanos};
+use crate::readers::LOCK;
 use crate::rule::Rule;
 use crate::scenario::Times;
 use crate::shared::Shared;
 use crate::sleep::{RarelyPolled, Sleep};
 use crate::trace::note;
 use futures::future::{Either, select};
-use quorlock::{
-    Acquire, AcquireError, ClientError, Lease, NodeInfo, Redlock, RetryPolicy, VoteEligibility,
-};
+use quorlock::{Acquire, AcquireError, ClientError, Lease, Redlock, RetryPolicy};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -157,8 +156,7 @@ impl Worker {
             Verb::Lock(lock) => self.lock(*lock).await,
             Verb::Adopt { resource, lock } => self.adopt(resource, *lock).await,
             Verb::Status { resource } => {
-                let status = self.redlock.status(name(resource));
-                let status = self.timed("status", node, status).await;
+                let status = self.timed("status", node, self.redlock.status(name(resource))).await;
                 self.inspect(&status);
             }
             Verb::ForceRelease => {
@@ -176,6 +174,7 @@ impl Worker {
                 let released = self.timed("release_all", node, self.redlock.release_all()).await;
                 self.inspect(&released);
             }
+            Verb::Job(call) => self.run_job(call).await,
             Verb::Solo(solo) => self.run_solo(solo).await,
             Verb::Single(call) => self.run_single(call).await,
             Verb::Contend(contender) => self.contend(contender).await,
@@ -237,6 +236,7 @@ impl Worker {
         let single = || name(lock.resources[0]);
         let acquire = match (lock.resources.len(), lock.wait) {
             _ if lock.is_permit => self.acquire_permit(lock),
+            _ if lock.resources == [LOCK] => self.acquire_shared(lock),
             (_, None) if lock.any => self.redlock.try_acquire_any(names),
             (_, Some(wait)) if lock.any => self.redlock.acquire_any(names).wait(millis(wait)),
             (1, None) => self.redlock.try_acquire(single()),
@@ -288,20 +288,13 @@ impl Worker {
         }
     }
 
-    /// Returns true if a node's grants are deferred because its clock has stepped. A lease may then
-    /// expire before its caller takes it, and the caller moves to the end of the queue.
-    fn has_deferred_grants(&self) -> bool {
-        let is_deferred =
-            |node: &NodeInfo| matches!(node.eligibility(), VoteEligibility::Deferred { .. });
-        self.redlock.nodes().iter().any(is_deferred)
-    }
-
     async fn lock(self, lock: Lock) {
         let bound = self.bound(&lock);
         let acquire = self.acquire(&lock);
         match lock.style {
             Style::Awaited => {
-                let waits = self.is_fair && lock.wait.is_some() && lock.resources.len() == 1;
+                let is_queued = lock.resources.len() == 1 && lock.resources != [LOCK];
+                let waits = self.is_fair && lock.wait.is_some() && is_queued;
                 let place = (self.process, lock.resources[0]);
                 let enter = || self.checker.state().waiting.enter(place.0, place.1);
                 let ticket = waits.then(enter);
@@ -362,7 +355,7 @@ impl Worker {
             let lock = &lock.held_by(lease);
             let id = this.begin(lease, lock);
             let end = Reliance { worker: this, id };
-            this.take_steps(lease, lock).await;
+            this.take_steps(id, lease, lock).await;
             this.work_on(lease, overtime).await;
             drop(end);
             lease.is_valid()

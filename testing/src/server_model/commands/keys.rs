@@ -59,18 +59,28 @@ pub(crate) fn pttl(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> R
 }
 
 pub(crate) fn pexpire(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let now = context.server.now_ms();
+    expire(context, arguments, now)
+}
+
+pub(crate) fn pexpireat(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    expire(context, arguments, 0)
+}
+
+/// Sets the expiry of a key, in milliseconds after `start`. A key that has already expired is deleted.
+fn expire(context: &mut CommandContext<'_>, arguments: &[Vec<u8>], start: i64) -> Reply {
     if arguments.len() > 3 {
         let option = String::from_utf8_lossy(&arguments[3]);
         return Reply::Error(format!("ERR Unsupported option {option}"));
     }
-    let Some(ttl) = integer(&arguments[2]) else { return Reply::error(NO_INTEGER) };
-    let now = context.server.now_ms();
-    let Some(expires) = ttl.checked_add(now) else {
-        return Reply::error("ERR invalid expire time in 'pexpire' command");
+    let Some(delay) = integer(&arguments[2]) else { return Reply::error(NO_INTEGER) };
+    let Some(expires) = delay.checked_add(start) else {
+        let name = String::from_utf8_lossy(&arguments[0]).to_lowercase();
+        return Reply::Error(format!("ERR invalid expire time in '{name}' command"));
     };
     let key = &arguments[1];
     let Some(entry) = context.find(key) else { return Reply::Int(0) };
-    if expires <= now && !context.server.is_replica() {
+    if expires <= context.server.now_ms() && !context.server.is_replica() {
         context.remove(key);
     } else {
         context.put(key, Entry { expires_ms: Some(expires), ..entry });

@@ -6,4 +6,5 @@ pub(crate) mod configuration;
 pub(crate) mod info;
 pub(crate) mod keys;
 pub(crate) mod login;
+pub(crate) mod sorted_sets;
 pub(crate) mod strings;

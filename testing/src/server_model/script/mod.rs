@@ -3,14 +3,17 @@
 mod acquire;
 mod acquire_any;
 mod acquire_fenced;
+mod acquire_write;
 mod cache;
 mod calls;
 mod extend;
 mod fenced;
 mod number;
+mod period;
 mod read;
 mod release;
 mod run;
+mod shared;
 mod sources;
 
 pub(crate) use cache::Scripts;

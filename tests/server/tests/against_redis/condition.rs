@@ -4,12 +4,18 @@ use crate::comparison::Comparison;
 use crate::real::Condition;
 use quorlock_test::Trouble;
 
-const RIGHTS: [&str; 17] = [
+const RIGHTS: [&str; 23] = [
     "set",
     "get",
     "pttl",
     "del",
     "pexpire",
+    "pexpireat",
+    "zadd",
+    "zrem",
+    "zremrangebyscore",
+    "zrevrange",
+    "zscore",
     "eval",
     "evalsha",
     "time",
@@ -25,7 +31,7 @@ const RIGHTS: [&str; 17] = [
 ];
 
 /// The number of [`RIGHTS`] that are whole commands. They come first, before the subcommands.
-const WHOLE_RIGHTS: usize = 11;
+const WHOLE_RIGHTS: usize = 17;
 
 impl Comparison {
     /// Changes the condition of both servers in a random fraction of all calls.

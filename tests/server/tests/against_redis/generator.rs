@@ -31,10 +31,10 @@ const ODD_COUNTS: [&str; 12] = [
 pub struct Generator {
     pub rng: Rng,
     pub version: Version,
-    scripts: Scripts,
+    pub scripts: Scripts,
 }
 
-fn words(line: &str) -> Words {
+pub fn words(line: &str) -> Words {
     line.split(' ').map(str::to_owned).collect()
 }
 
@@ -43,17 +43,17 @@ impl Generator {
         Self { rng: Rng::new(seed), version: Config::default().version, scripts: Scripts::new() }
     }
 
-    fn key(&mut self) -> String {
+    pub fn key(&mut self) -> String {
         self.rng.pick(&KEYS).to_owned()
     }
 
-    fn value(&mut self) -> String {
+    pub fn value(&mut self) -> String {
         // The first value is more likely than the others, so that clients often hold each other's locks.
         let value = if self.rng.once_in(2) { VALUES[0] } else { self.rng.pick(&VALUES) };
         value.to_owned()
     }
 
-    fn ttl(&mut self) -> String {
+    pub fn ttl(&mut self) -> String {
         self.rng.pick(&TTLS).to_owned()
     }
 
@@ -88,12 +88,19 @@ impl Generator {
     }
 
     fn command(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
-        match self.rng.below(12) {
+        match self.rng.below(17) {
             0..3 => self.acquire_one(tracks, pipeline),
             3..5 => self.acquire(tracks, pipeline),
             5..7 => self.extend(tracks, pipeline),
             7..9 => self.release(pipeline),
             9..11 => self.acquire_any(tracks, pipeline),
+            11..15 => self.reader_or_writer(tracks, pipeline),
+            15 => {
+                let (key, number) = (self.key(), self.rng.pick(&COUNTS).to_owned());
+                let ttl = if self.rng.once_in(3) { "0".to_owned() } else { self.ttl() };
+                let by_source = self.rng.once_in(6);
+                pipeline.push(self.scripts.period(by_source, &key, number, ttl));
+            }
             _ => {
                 let mut keys = vec![self.key()];
                 if self.rng.once_in(2) {
@@ -229,6 +236,9 @@ impl Generator {
 
     /// Returns a command of another program, which may use a lock's keys and counters in any way.
     pub fn foreign_command(&mut self) -> Vec<Words> {
+        if self.rng.once_in(3) {
+            return vec![self.foreign_readers_command()];
+        }
         let key = if self.rng.once_in(3) { counter_key(&self.key()) } else { self.key() };
         let (value, ttl, long) = (self.value(), self.ttl(), "v".repeat(4_201));
         let line = match self.rng.below(29) {
@@ -314,7 +324,7 @@ impl Generator {
     }
 }
 
-fn watch(tracks: bool, key: &str, pipeline: &mut Vec<Words>) {
+pub fn watch(tracks: bool, key: &str, pipeline: &mut Vec<Words>) {
     if tracks {
         pipeline.push(words("CLIENT CACHING YES"));
     }
@@ -327,7 +337,7 @@ fn set_all(keys: &[String], [value, ttl]: &[String; 2]) -> Words {
     set.chain(["NX", "PX", ttl].map(str::to_owned)).collect()
 }
 
-fn with(mut call: Words, arguments: &[String]) -> Words {
+pub fn with(mut call: Words, arguments: &[String]) -> Words {
     call.extend_from_slice(arguments);
     call
 }

@@ -10,6 +10,7 @@ mod condition;
 mod events;
 mod frames;
 mod generator;
+mod readers;
 mod real;
 mod rng;
 mod scripts;

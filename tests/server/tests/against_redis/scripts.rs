@@ -5,6 +5,8 @@ use sha1_smol::Sha1;
 
 const FENCED: &str = include_str!("../../../../src/wire/scripts/fenced.lua");
 
+const ACQUIRE_WRITE: &str = include_str!("../../../../src/wire/scripts/acquire_write.lua");
+
 pub struct Script {
     pub plain: String,
     pub fenced: Option<String>,
@@ -24,6 +26,11 @@ pub struct Scripts {
     pub release: Script,
     pub release_any: Script,
     pub read_script: Script,
+    period: Script,
+    pub acquire_shared: Script,
+    pub release_shared: Script,
+    acquire_write: Script,
+    acquire_write_fenced: Script,
 }
 
 impl Script {
@@ -58,9 +65,12 @@ impl Script {
 impl Scripts {
     pub fn new() -> Self {
         let read_script = include_str!("../../../../src/wire/scripts/read.lua");
+        let period = include_str!("../../../../src/wire/scripts/period.lua");
         let acquire_any = include_str!("../../../../src/wire/scripts/acquire_any.lua");
         let release_any = include_str!("../../../../src/wire/scripts/release_any.lua");
         let acquire_fenced = include_str!("../../../../src/wire/scripts/acquire_fenced.lua");
+        let acquire_shared = include_str!("../../../../src/wire/scripts/acquire_shared.lua");
+        let release_shared = include_str!("../../../../src/wire/scripts/release_shared.lua");
         let alone = |source: &str| Script { plain: source.to_owned(), fenced: None };
         Self {
             acquire: Script::new(include_str!("../../../../src/wire/scripts/acquire.lua")),
@@ -70,6 +80,11 @@ impl Scripts {
             release_any: alone(release_any),
             acquire_fenced: alone(acquire_fenced),
             read_script: alone(read_script),
+            period: alone(period),
+            acquire_shared: alone(acquire_shared),
+            release_shared: alone(release_shared),
+            acquire_write: alone(&write(include_str!("../../../../src/wire/scripts/acquire.lua"))),
+            acquire_write_fenced: alone(&write(acquire_fenced)),
         }
     }
 
@@ -98,6 +113,19 @@ impl Scripts {
         words
     }
 
+    /// Returns the command that compares the counter of a job with a period's number. `ttl` is 0 if it only compares.
+    pub fn period(&self, by_source: bool, key: &str, number: String, ttl: String) -> Words {
+        let mut words = self.period.call(by_source, &[counter_key(key)], None);
+        words.extend([number, ttl]);
+        words
+    }
+
+    /// Returns the command with which a writer acquires a lock that also has readers.
+    pub fn acquire_write(&self, by_source: bool, is_fenced: bool, keys: &[String]) -> Words {
+        let script = if is_fenced { &self.acquire_write_fenced } else { &self.acquire_write };
+        script.call(by_source, keys, None)
+    }
+
     pub fn sources(&self) -> impl Iterator<Item = &String> {
         let acquires = [&self.acquire, &self.acquire_any, &self.acquire_fenced];
         let all = acquires.into_iter().chain([
@@ -105,9 +133,24 @@ impl Scripts {
             &self.release,
             &self.release_any,
             &self.read_script,
+            &self.period,
+            &self.acquire_shared,
+            &self.release_shared,
+            &self.acquire_write,
+            &self.acquire_write_fenced,
         ]);
         all.flat_map(|script| [Some(&script.plain), script.fenced.as_ref()]).flatten()
     }
+}
+
+fn write(source: &str) -> String {
+    format!("local function unordered(KEYS, ARGV)\n{source}\nend\n{ACQUIRE_WRITE}")
+}
+
+/// The keys of a reader-writer lock, in addition to the lock key: the readers, the writer's intent, and whether readers
+/// wait.
+pub fn reader_keys(key: &str) -> [String; 3] {
+    ["readers", "intent", "waiting"].map(|kind| format!("{key}#quorlock:{kind}:{{{key}}}"))
 }
 
 pub fn counter_key(key: &str) -> String {

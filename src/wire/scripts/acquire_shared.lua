@@ -1,0 +1,78 @@
+-- Adds a reader to a lock, or extends a reader. Each reader has its own expiry by the node's clock.
+-- As a key does, it exists until the end of the ms of its expiry.
+--   KEYS[1]  lock key: while the lock has readers, it holds READERS, and expires with the last of
+--            them
+--   KEYS[2]  readers: a sorted set of their values by expiry, in ms since 1970
+--   KEYS[3]  writer's intent: until when new readers must wait, in ms since 1970
+--   KEYS[4]  whether readers wait for a writer
+--   KEYS[5]  fencing counter (optional)
+--   ARGV[1]  value of the reader
+--   ARGV[2]  TTL in ms
+--   ARGV[3]  wait: adds the reader, and records that it waits if it is refused
+--            try: adds the reader
+--            extend: raises the TTL of the reader to at least ARGV[2], and never adds it
+-- If the lock key holds ARGV[1], the caller is the writer, and becomes a reader. Its intent ends.
+-- Returns OK; with a counter, { OK, its number as a string }. If another client has written the lock
+-- key or wants to, returns { PTTL (-1: no expiry), 1, value }; without the value if it is not a
+-- string or too long, or if a writer waits. With extend, returns 1, 0 if the reader is missing or
+-- has expired, -1 if the lock key holds another value.
+local MAX = 4200 -- bytes; no lock has a longer value
+local READERS = 'quorlock:readers'
+local call, value, extends = redis.call, ARGV[1], ARGV[3] == 'extend'
+local held = redis.pcall('GET', KEYS[1])
+if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+  return held
+end
+local function refuse(left, holder)
+  if ARGV[3] == 'wait' then
+    -- Redis 7.2.0 to 7.2.4 pass multiples of 10^8 with an exponent, which is an error in SET.
+    call('SET', KEYS[4], 1, 'PX', string.format('%.0f', math.max(left, 0) + ARGV[2]))
+  end
+  return { left, 1, holder }
+end
+if held and held ~= READERS and held ~= value then
+  if extends then
+    return -1
+  end
+  return refuse(call('PTTL', KEYS[1]), type(held) == 'string' and #held <= MAX and held or nil)
+end
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local expiry = now + ARGV[2]
+local own = held == READERS and tonumber(call('ZSCORE', KEYS[2], value) or nil)
+if own and own < now then
+  own = nil
+end
+if held == value then
+  expiry = math.max(expiry, now + call('PTTL', KEYS[1]))
+  call('DEL', KEYS[3])
+elseif not own then
+  if extends then
+    return 0
+  end
+  local intent = tonumber(call('GET', KEYS[3]) or nil)
+  if intent and intent > now then
+    return refuse(intent - now)
+  end
+end
+local number = KEYS[5] and (call('GET', KEYS[5]) or '0')
+if held ~= READERS then
+  call('DEL', KEYS[2])
+  -- With a TTL, so that the key expires even if the user has no permission for the next commands.
+  call('SET', KEYS[1], READERS, 'PX', ARGV[2])
+else
+  call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 1)
+end
+if not own or own < expiry then
+  call('ZADD', KEYS[2], expiry, value)
+  local last = call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+  call('PEXPIREAT', KEYS[1], last)
+  call('PEXPIREAT', KEYS[2], last)
+end
+if extends then
+  return 1
+end
+if number then
+  return { redis.status_reply('OK'), number }
+end
+return redis.status_reply('OK')

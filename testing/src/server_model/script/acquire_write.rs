@@ -1,0 +1,83 @@
+//! `acquire_write.lua`: runs another script that sets one lock key, for a writer of a lock that also has readers.
+
+use super::run::{Answer, Body, KeyContent, Run, argument};
+use super::shared::{READERS, int, intent_end, now, remaining, whole};
+use crate::server_model::reply::Reply;
+
+/// Number of keys of `acquire_write.lua` itself. They follow the keys of the inner script.
+const OWN_KEYS: usize = 3;
+/// Number of arguments of `acquire_write.lua` itself. The other arguments belong to the inner script.
+const OWN_ARGUMENTS: usize = 3;
+
+pub(super) fn run(
+    run: &mut Run<'_, '_>,
+    unordered: Body,
+    keys: &[Vec<u8>],
+    args: &[Vec<u8>],
+) -> Answer {
+    let (others, own) = keys.split_at(keys.len().saturating_sub(OWN_KEYS));
+    let (lock, readers, intent, waiting) =
+        (argument(others, 1), argument(own, 1), argument(own, 2), argument(own, 3));
+    let (ttl, waits, readers_go_first) =
+        (whole(argument(args, 1)), argument(args, 2) == b"1", whole(argument(args, 3)));
+    let blocked = run.call("call('GET', intent)", &[b"GET", intent])?;
+    let is_blocked = intent_end(&blocked).is_some();
+    let mut left = int(&run.call("call('PTTL', waiting)", &[b"PTTL", waiting])?);
+    let now = if is_blocked || left >= 0 || waits { now(run)? } else { 0 };
+    let readers_first = left >= 0 && remaining(&blocked, now).is_none();
+    if readers_first {
+        left = let_readers_go_first(run, [lock, readers, waiting], left, readers_go_first)?;
+    }
+    let mut answer = unordered(run, others, args.get(OWN_ARGUMENTS..).unwrap_or_default())?;
+    if let Some(conflict) = conflict_with_readers(&mut answer) {
+        if readers_first {
+            *conflict = left.min(*conflict);
+        } else if waits {
+            let (until, expiry) = ((now + ttl).to_string(), (2 * ttl).to_string());
+            let set = [b"SET", intent, until.as_bytes(), b"NX", b"PX", expiry.as_bytes()];
+            run.call("call('SET', intent", &set)?;
+        }
+    }
+    Ok(answer)
+}
+
+/// Reserves a free lock for the readers that wait. Returns for how long they go first, in ms.
+fn let_readers_go_first(
+    run: &mut Run<'_, '_>,
+    [lock, readers, waiting]: [&[u8]; 3],
+    left: i64,
+    limit: i64,
+) -> Result<i64, Reply> {
+    let held = match run.held("lock", lock) {
+        Ok(KeyContent::Missing) => None,
+        Ok(KeyContent::Value(held)) if held == READERS => Some(held),
+        _ => return Ok(left),
+    };
+    if left > limit {
+        let limit = limit.to_string();
+        run.call("call('PEXPIRE', waiting", &[b"PEXPIRE", waiting, limit.as_bytes()])?;
+    }
+    let left = left.min(limit);
+    if held.is_none() {
+        run.call("call('DEL', KEYS[others + 1]", &[b"DEL", readers])?;
+        let ttl = left.max(1).to_string();
+        run.call("call('SET', lock", &[b"SET", lock, READERS, b"PX", ttl.as_bytes()])?;
+    }
+    Ok(left)
+}
+
+/// Returns the remaining TTL in the refusal of the inner script, if the lock has readers.
+fn conflict_with_readers(answer: &mut Reply) -> Option<&mut i64> {
+    let Reply::Array(parts) = answer else { return None };
+    let parts = match parts.first() {
+        Some(Reply::Array(_)) => match parts.first_mut() {
+            Some(Reply::Array(conflict)) => conflict,
+            _ => return None,
+        },
+        _ => parts,
+    };
+    match parts.as_mut_slice() {
+        [Reply::Int(left), _, Reply::Bulk(value)] if value == READERS => Some(left),
+        _ => None,
+    }
+}

@@ -1,0 +1,147 @@
+//! Jobs that run once per period.
+
+use crate::call::{End, Lock};
+use crate::checker::CheckerState;
+use crate::clock::{Instant, MS, S};
+use crate::dice::Dice;
+use crate::holder::Reliance;
+use crate::process::millis;
+use crate::rule::Rule;
+use crate::worker::Worker;
+use futures::future::{Either, select};
+use quorlock::{JobOutcome, Lease};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+/// The number of the first job's lock. Ordinary locks and permits have lower numbers.
+const FIRST: usize = 2_000;
+
+/// Jobs with an odd number are taken over after a failure. The last two have longer periods.
+const JOBS: usize = 4;
+
+/// One call of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct JobCall {
+    job: usize,
+    /// The steps of the job, and the maximum wait for the lock.
+    lock: Box<Lock>,
+    fails: bool,
+    /// When the future of the call is dropped, if it has not ended before.
+    dropped_after: Option<Instant>,
+}
+
+/// The runs of all jobs, by job and period.
+#[derive(Default)]
+pub(crate) struct JobRuns(BTreeMap<(usize, u64), Vec<JobRun>>);
+
+struct JobRun {
+    /// When the call started.
+    begun: Instant,
+    /// When the call returned that the job has run and that its period is done.
+    committed: Option<Instant>,
+}
+
+impl JobCall {
+    pub(crate) fn draw(mut lock: Lock, ttl_ms: u64, dice: &mut Dice) -> Self {
+        let job = dice.index(JOBS);
+        lock.resources = vec![FIRST + job];
+        (lock.any, lock.at_least, lock.end) = (false, None, End::Release);
+        let dropped_after = dice.chance(200).then(|| dice.log_uniform(MS / 20, ttl_ms * MS));
+        Self { job, lock: Box::new(lock), fails: dice.chance(200), dropped_after }
+    }
+
+    fn takes_over(&self) -> bool {
+        self.job % 2 == 1
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(if self.job < JOBS / 2 { 1 } else { 5 })
+    }
+}
+
+/// Returns the name of the lock `resource` if it is the lock of a job.
+pub(crate) fn name(resource: usize) -> Option<String> {
+    Some(format!("job{}", resource.checked_sub(FIRST)?))
+}
+
+impl Worker {
+    pub(crate) async fn run_job(self, call: JobCall) {
+        let name = name(FIRST + call.job).expect("the name of a job");
+        let job = self.redlock.once(name).every(call.period());
+        let job = if call.takes_over() { job.take_over() } else { job };
+        let job = job.wait(millis(call.lock.wait.unwrap_or_default()));
+        let job = match call.lock.ttl {
+            Some(ttl) => job.ttl(millis(ttl)),
+            None => job,
+        };
+        let (begun, number) = {
+            let core = self.shared.lock();
+            let wall = core.processes[self.process].wall.read(core.now);
+            (core.now, wall / S / call.period().as_secs())
+        };
+        let this = &self;
+        let lock = &*call.lock;
+        let work = async |lease: &Lease| {
+            this.start_job(&call, number, begun);
+            let id = this.begin(lease, lock);
+            let end = Reliance { worker: this, id };
+            this.take_steps(id, lease, lock).await;
+            drop(end);
+            if call.fails { Err(()) } else { Ok(()) }
+        };
+        let running = pin!(job.try_run(work));
+        let ended = match call.dropped_after {
+            None => running.await,
+            Some(after) => match select(running, pin!(self.sleep(after))).await {
+                Either::Left((ended, _)) => ended,
+                Either::Right(_) => return,
+            },
+        };
+        if matches!(ended, Ok(JobOutcome::Ran(Ok(())))) {
+            let now = self.now();
+            self.checker.state().jobs.commit(&call, number, begun, now);
+        }
+        self.log(format_args!("job {} of period {number}: {ended:?}", call.job));
+        self.inspect(&ended);
+    }
+
+    fn start_job(&self, call: &JobCall, number: u64, begun: Instant) {
+        let wiped: Vec<_> = self.shared.lock().nodes.iter().map(|node| node.wiped).collect();
+        self.checker.state().start_job(call, number, begun, &wiped);
+    }
+}
+
+impl CheckerState {
+    /// Records that a job starts. Checks that no earlier run of the same period prevents it. `wiped` contains the times
+    /// at which the nodes last lost their data.
+    fn start_job(
+        &mut self,
+        call: &JobCall,
+        number: u64,
+        begun: Instant,
+        wiped: &[Option<Instant>],
+    ) {
+        let runs = self.jobs.0.entry((call.job, number)).or_default();
+        let prevents = |run: &JobRun| {
+            let has_lost = wiped.iter().flatten().any(|at| *at >= run.begun);
+            let is_done = run.committed.is_some_and(|at| at <= begun);
+            !has_lost && (!call.takes_over() || is_done)
+        };
+        let is_prevented = runs.iter().any(prevents);
+        runs.push(JobRun { begun, committed: None });
+        if is_prevented {
+            let how = format!("job {} runs again in period {number}", call.job);
+            self.violated(Rule::Periods, how);
+        }
+    }
+}
+
+impl JobRuns {
+    fn commit(&mut self, call: &JobCall, number: u64, begun: Instant, now: Instant) {
+        let runs = self.0.entry((call.job, number)).or_default();
+        if let Some(run) = runs.iter_mut().find(|run| run.begun == begun) {
+            run.committed = Some(now);
+        }
+    }
+}
