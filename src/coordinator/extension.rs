@@ -38,9 +38,12 @@ impl Coordinator {
         id: LeaseId,
         now: Time,
     ) -> Result<RoundId, LeaseStatus> {
-        if let Some(lease) = self.leases.get(id) {
-            lease.claim().downgrade();
-            self.leases_by_key.retain(|_, known| *known != id);
+        if let Some(claim) = self.leases.get(id).map(|lease| lease.claim().clone())
+            && claim.is_writer()
+        {
+            claim.downgrade();
+            // Changes of the key by other readers do not concern the lease.
+            self.forget_keys(id, &claim);
         }
         let call = self.begin_extension(id, None, Cause::Requested, now);
         self.settle(now);

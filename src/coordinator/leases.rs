@@ -187,13 +187,7 @@ impl Coordinator {
         if lease.shared.is_taken() {
             self.restore_untaken_limit(&lease.queues());
         }
-        for key in lease.claim().keys().iter() {
-            if let Entry::Occupied(entry) = self.leases_by_key.entry(key.clone())
-                && *entry.get() == id
-            {
-                entry.remove();
-            }
-        }
+        self.forget_keys(id, lease.claim());
         self.release_unchosen(lease.claim(), lease.acquire_round, true, now);
         self.forget_round(Some(lease.acquire_round));
         lease.extensions.iter().for_each(|call| self.end_extension(*call, status));
@@ -202,6 +196,17 @@ impl Coordinator {
         self.release_claim(lease.claim(), cooling, round, now);
         self.handle_local_release(lease.claim(), lease.any_of.as_ref(), free_at, now);
         lease.claim().keys().iter().for_each(|key| self.report_change(Some(key)));
+    }
+
+    /// Ends the association of the claim's keys with the lease.
+    pub(super) fn forget_keys(&mut self, id: LeaseId, claim: &Claim) {
+        for key in claim.keys().iter() {
+            if let Entry::Occupied(entry) = self.leases_by_key.entry(key.clone())
+                && *entry.get() == id
+            {
+                entry.remove();
+            }
+        }
     }
 
     /// Submits the release to all nodes, so that it reaches each node that may hold a key (I5).

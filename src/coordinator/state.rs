@@ -52,8 +52,8 @@ pub(crate) struct Coordinator {
     pub(super) leases: Slots<Leases, Lease>,
     pub(super) leases_by_key: HashMap<Key, LeaseId>,
     pub(super) steps: ClockSteps,
-    /// Status requests, requests for the counters of jobs, and forced releases, by the ID of their first round. Callers identify the request by the same
-    /// ID.
+    /// Status requests, requests for the counters of jobs, and forced releases, by the ID of their first round. Callers
+    /// identify the request by the same ID.
     pub(super) surveys: BTreeMap<RoundId, Survey>,
     pub(super) changes: ChangeRequests,
     pub(super) timers: Timers<Timeout>,
@@ -153,8 +153,8 @@ impl Coordinator {
         }
     }
 
-    /// Completes the extension, release, status request, request for a job's counter, or forced release that started the decided `round`. Ignores
-    /// rounds of acquires, which handle their own outcome.
+    /// Completes the extension, release, status request, request for a job's counter, or forced release that started the
+    /// decided `round`. Ignores rounds of acquires, which handle their own outcome.
     pub(super) fn handle_decision(&mut self, round: RoundId, now: Time) {
         match self.rounds.get(round).map(|votes| votes.owner) {
             Some(Owner::Extension { .. }) => self.complete_extension(round, now),

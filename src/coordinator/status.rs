@@ -107,8 +107,8 @@ impl Coordinator {
     }
 
     /// Once the round is decided, completes a status request, a request for a job's counter or a forced release, or starts
-    /// the second round of a forced release. The round is decided when all nodes have voted or the node timeout has passed. An earlier call
-    /// has no effect.
+    /// the second round of a forced release. The round is decided when all nodes have voted or the node timeout has
+    /// passed. An earlier call has no effect.
     pub(super) fn complete_survey(&mut self, round: RoundId, now: Time) {
         if self.rounds.get(round).is_none_or(|votes| votes.round().outcome().is_none()) {
             return;

@@ -79,7 +79,8 @@ impl WaitQueues {
         }
     }
 
-    /// Adds an acquire of a reader. Readers do not exclude each other, so they wait in no queue.
+    /// Adds an acquire of a reader. Readers do not exclude each other, so they wait in no queue. Each reader watches its key,
+    /// as an acquire of any one of several keys does.
     pub(super) fn join_readers(&mut self, acquire: AcquireId, keys: &Keys) {
         let mut waiting = Waiting::of_reader();
         waiting.handle_turn();

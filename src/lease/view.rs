@@ -210,8 +210,9 @@ impl LeaseRef {
     /// lock. No writer can acquire the lock in between. The validity is unchanged, and later extensions extend the
     /// lease of the reader.
     ///
-    /// After the first poll, the lease is a reader's lease, even if nodes do not reply or the future is dropped. On nodes that have not executed the downgrade, other readers must wait. Takes at most one node
-    /// timeout.
+    /// After the first poll, the lease is a reader's lease, even if nodes do not reply or the future is
+    /// dropped. On nodes that have not executed the downgrade, other readers must wait. Takes at most
+    /// one node timeout.
     ///
     /// # Errors
     /// - [`NotAWriter`](DowngradeError::NotAWriter): the lease is unchanged.

@@ -28,7 +28,7 @@ pub(super) static ACQUIRE_WRITE: LazyLock<[Script; 2]> = LazyLock::new(|| {
     let inner = [include_str!("scripts/acquire.lua"), include_str!("scripts/acquire_fenced.lua")];
     let outer = include_str!("scripts/acquire_write.lua");
     inner.map(|inner| {
-        Script::new(&format!("local function unordered(KEYS, ARGV)\n{inner}\nend\n{outer}"))
+        Script::new(&format!("local function set_key(KEYS, ARGV)\n{inner}\nend\n{outer}"))
     })
 });
 

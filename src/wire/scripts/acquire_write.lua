@@ -1,5 +1,5 @@
 -- Runs another script that sets one lock key, for a writer of a lock that also has readers.
---   unordered  the other script, as a function of KEYS and ARGV
+--   set_key    the other script, as a function of KEYS and ARGV
 --   KEYS       keys of the other script, the first of which is the lock key; then the readers, the
 --              writer's intent, and whether readers wait, as in acquire_shared.lua
 --   ARGV[1]    TTL of the writer in ms
@@ -32,7 +32,7 @@ if readers_first then
     end
   end
 end
-local answer = unordered({ unpack(KEYS, 1, others) }, { unpack(ARGV, 4) })
+local answer = set_key({ unpack(KEYS, 1, others) }, { unpack(ARGV, 4) })
 local is_table = type(answer) == 'table'
 if is_table and not (answer.ok or answer.err) then
   local conflict = type(answer[1]) == 'table' and answer[1] or answer

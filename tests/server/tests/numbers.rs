@@ -26,7 +26,7 @@ local redis = setmetatable({ call = checked(real.call), pcall = checked(real.pca
 #[test]
 fn scripts_pass_multiples_of_a_hundred_million_as_strings() {
     let server = kit::Server::start();
-    let write = format!("local function unordered(KEYS, ARGV)\n{ACQUIRE}\nend\n{ACQUIRE_WRITE}");
+    let write = format!("local function set_key(KEYS, ARGV)\n{ACQUIRE}\nend\n{ACQUIRE_WRITE}");
     let keys = ["lock", "readers", "intent", "waiting"];
     let call = |script: &str, keys: &[&str], arguments: &[&str]| {
         let (source, count) = (format!("{STRICT}{script}"), keys.len().to_string());

@@ -184,7 +184,7 @@ impl Lock {
 
     fn write(&mut self, value: &str, waits: bool, ttl: u64, is_fenced: bool) {
         let inner = if is_fenced { ACQUIRE_FENCED } else { ACQUIRE };
-        let source = format!("local function unordered(KEYS, ARGV)\n{inner}\nend\n{ACQUIRE_WRITE}");
+        let source = format!("local function set_key(KEYS, ARGV)\n{inner}\nend\n{ACQUIRE_WRITE}");
         let (ttl_ms, first) = (ttl.to_string(), READERS_GO_FIRST.to_string());
         let mut keys = vec!["lock", "readers", "intent", "waiting"];
         let mut arguments = vec![&*ttl_ms, if waits { "1" } else { "0" }, &first];

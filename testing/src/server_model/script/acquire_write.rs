@@ -11,7 +11,7 @@ const OWN_ARGUMENTS: usize = 3;
 
 pub(super) fn run(
     run: &mut Run<'_, '_>,
-    unordered: Body,
+    set_key: Body,
     keys: &[Vec<u8>],
     args: &[Vec<u8>],
 ) -> Answer {
@@ -28,7 +28,7 @@ pub(super) fn run(
     if readers_first {
         left = let_readers_go_first(run, [lock, readers, waiting], left, readers_go_first)?;
     }
-    let mut answer = unordered(run, others, args.get(OWN_ARGUMENTS..).unwrap_or_default())?;
+    let mut answer = set_key(run, others, args.get(OWN_ARGUMENTS..).unwrap_or_default())?;
     if let Some(conflict) = conflict_with_readers(&mut answer) {
         if readers_first {
             *conflict = left.min(*conflict);

@@ -24,7 +24,7 @@ impl NativeScript {
     /// `src/wire/script.rs`.
     pub(super) fn of(source: &str) -> Option<Self> {
         let wrappers: [(&str, &str, Wrapper); 2] =
-            [("unfenced", FENCED, fenced::run), ("unordered", ACQUIRE_WRITE, acquire_write::run)];
+            [("unfenced", FENCED, fenced::run), ("set_key", ACQUIRE_WRITE, acquire_write::run)];
         let wrapped = wrappers.into_iter().find_map(|(name, outer, wrapper)| {
             let rest = source.strip_prefix(&format!("local function {name}(KEYS, ARGV)\n"))?;
             Some((rest.strip_suffix(outer)?.strip_suffix("\nend\n")?, wrapper))

@@ -144,7 +144,7 @@ impl Scripts {
 }
 
 fn write(source: &str) -> String {
-    format!("local function unordered(KEYS, ARGV)\n{source}\nend\n{ACQUIRE_WRITE}")
+    format!("local function set_key(KEYS, ARGV)\n{source}\nend\n{ACQUIRE_WRITE}")
 }
 
 /// The keys of a reader-writer lock, in addition to the lock key: the readers, the writer's intent, and whether readers
