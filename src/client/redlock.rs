@@ -208,9 +208,9 @@ impl Redlock {
     /// A value that is not a string, or that is a string of more than 4,200 bytes, does not belong to a lock of this
     /// library. The node keeps such a key, and its vote is [`Held`](crate::NodeVote::Held). Delete the key with `DEL`.
     ///
-    /// **The holder may continue working until it notices the loss.** A lease with background renewal detects the loss
-    /// immediately if the nodes send pushes, and otherwise at its next renewal. Any other lease detects the loss at its
-    /// next extension or its release. If this client holds the lock, its lease ends at the latest when this client
+    /// **The holder may continue working until it notices the loss.** A lease with background renewal, or one whose
+    /// holder waits for [`lost`](crate::LeaseRef::lost), detects the loss immediately if the nodes send pushes, and
+    /// otherwise at its next renewal. Any other lease detects the loss at its next extension or its release. If this client holds the lock, its lease ends at the latest when this client
     /// acquires the lock again.
     ///
     /// In the report, a node that deleted the lock has the vote [`Granted`](crate::NodeVote::Granted), and a node that

@@ -238,9 +238,19 @@ impl Terms {
             None if self.max_hold.is_some() => ConflictDetails::Watch,
             None => ConflictDetails::Nothing,
         };
-        let watches = wants != ConflictDetails::Nothing;
-        let any = first.map(|first| AnyKey { first, watches });
+        let any = first.map(|first| AnyKey { first, watches: self.max_hold.is_some() });
         Command::Acquire { ttl, wants, any }
+    }
+
+    /// Returns true if a granted acquire leaves this client subscribed to changes of the lease's keys. A script's own
+    /// change ends the subscription, unless the script renews it.
+    pub(super) fn subscribes(&self) -> bool {
+        if self.any_of.is_some() {
+            return self.max_hold.is_some();
+        }
+        let needs_script = self.keys.len() > 1 || self.counters.is_some() || self.sharing.is_some();
+        let is_waiting = self.deadline.is_some() || self.max_hold.is_some();
+        is_waiting && !needs_script && self.adopts.is_none()
     }
 }
 

@@ -95,6 +95,7 @@ impl Coordinator {
         });
         lease.extensions.push(call);
         let watches = cause != Cause::Requested || lease.is_watched;
+        lease.is_subscribed |= watches;
         let claim = lease.claim().clone();
         if cause != Cause::Check {
             // A check needs no timeout, because its votes are evaluated whenever they arrive.
@@ -332,7 +333,7 @@ impl Coordinator {
         }
     }
 
-    fn request_check(&mut self, id: LeaseId, kind: CheckKind, now: Time) {
+    pub(super) fn request_check(&mut self, id: LeaseId, kind: CheckKind, now: Time) {
         if let Some(lease) = self.leases.get_mut(id) {
             lease.checks.request(kind);
             self.step_lease(id, now);

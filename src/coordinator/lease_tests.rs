@@ -114,6 +114,20 @@ fn deleted_keys_are_noticed_at_once() {
 }
 
 #[test]
+fn waiting_for_a_loss_subscribes_to_the_keys() {
+    let mut world = World::new(5, 5);
+    let a = world.connected();
+    let held = world.lock(a, request(&["k"]));
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_watch(held.id, now);
+    world.run_for(ms(500));
+    assert!(world.is_valid(&held));
+    (0..3).for_each(|host| world.delete(host, "k"));
+    world.run_for(ms(250));
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::QuorumLost)]);
+}
+
+#[test]
 fn lost_key_of_a_minority_is_set_again_by_the_next_renewal() {
     let mut world = World::new(5, 6);
     let a = world.connected();

@@ -12,7 +12,9 @@ use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::event::Event;
 use crate::observe::{EventLevel, Report};
-use crate::protocol::{Goal, LeaseStatus, Loss, NodeId, Renewal, Round, SuspectedLoss, Time, Ttl};
+use crate::protocol::{
+    CheckKind, Goal, LeaseStatus, Loss, NodeId, Renewal, Round, SuspectedLoss, Time, Ttl,
+};
 use crate::wire::{Command, CoolDown, Key, Value};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -67,9 +69,13 @@ impl Coordinator {
         self.settle(now);
     }
 
-    /// Makes the coordinator report the lease's end as [`Completion::LeaseEnded`], because a caller waits for it.
+    /// Makes the coordinator report the lease's end as [`Completion::LeaseEnded`], because a caller waits for it. If the
+    /// acquire did not subscribe to changes of the keys, a check does.
     pub(crate) fn handle_watch(&mut self, id: LeaseId, now: Time) {
         self.watch(id, now);
+        if self.leases.get(id).is_some_and(|lease| !lease.is_subscribed) {
+            self.request_check(id, CheckKind::Check, now);
+        }
         self.settle(now);
     }
 

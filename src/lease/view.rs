@@ -280,10 +280,11 @@ impl LeaseRef {
     /// cannot run to receive it. After a suspension of the machine, the future may resolve slightly
     /// after the process resumes; [`is_valid`](Self::is_valid) is correct immediately.
     ///
-    /// If another client deletes or replaces the key, the next renewal detects the loss. If the
-    /// nodes support client tracking, a lease with [`auto_extend`](crate::Acquire::auto_extend)
-    /// detects the loss immediately. A lease that also has a fencing token or several resources
-    /// detects it immediately only after the first renewal.
+    /// If the nodes support client tracking, they notify the client when another client deletes or
+    /// replaces the key, and the loss is detected immediately. If the acquire did not subscribe to
+    /// these notifications, the first call of this method does, with one request to each node.
+    /// Without client tracking, and for the lease of a [reader](crate::RwLock::read), the next
+    /// extension detects the loss.
     ///
     /// # Cancel safety
     /// The future can be dropped at any time and created again.

@@ -80,6 +80,31 @@ async fn waiting_for_loss_of_a_released_lease_keeps_no_connection() {
 }
 
 #[tokio::test]
+async fn lost_subscribes_to_keys_if_the_acquire_did_not() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).ttl(MAX_TTL).build().expect("valid settings");
+    let cases = [
+        ("one attempt", redlock.try_acquire("r")),
+        ("fenced", redlock.acquire("r").wait(SOON).fenced()),
+        ("two resources", redlock.acquire_all(["r", "s"]).wait(SOON)),
+        ("one of two", redlock.acquire_any(["r", "held"]).wait(SOON)),
+    ];
+    for (case, acquire) in cases {
+        cluster.iter().for_each(|node| node.set("held", "other"));
+        let lease = acquire.await.expect("the lock is free");
+        eventually("all nodes have the key", || cluster.all_have("r")).await;
+        let (view, before) = (lease.view(), scripts(&cluster[2]));
+        let waiting = tokio::spawn(async move { view.lost().await });
+        eventually(case, || scripts(&cluster[2]) > before).await;
+        cluster.iter().for_each(|node| node.set("r", "other"));
+        let loss = timeout(SOON, waiting).await.expect("the loss is reported").expect("no panic");
+        assert_eq!(loss, Loss::TakenOver, "{case}");
+        drop(lease);
+        cluster.iter().for_each(Server::flushall);
+    }
+}
+
+#[tokio::test]
 async fn changes_of_different_nodes_count_until_an_extension() {
     let cluster = Cluster::start(3);
     // Redis 6.2 ignores `NOLOOP` in scripts: it also pushes the changes that the client's own extension made, and these

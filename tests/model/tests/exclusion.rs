@@ -1,18 +1,7 @@
-//! Tests of the model's results: safe settings never lead to two holders, and every unsafe setting
-//! does.
+//! Tests of the model's results: one safe setting never leads to two holders, and every unsafe
+//! setting does. `make model` also searches the other safe settings, which takes minutes.
 
 use model::{check_rebuilt_quarantine, guards, hand_over, safe_settings, search, unsafe_settings};
-
-fn assert_safe(index: usize) {
-    let setting = safe_settings()[index];
-    let report = search(&setting);
-    let trace = report.trace.unwrap_or_default().join("\n");
-    assert!(trace.is_empty(), "{}: two holders:\n{trace}", setting.name);
-    for (goal, depth) in report.goals {
-        assert!(depth.is_some(), "{}: no state where {goal}", setting.name);
-    }
-    assert!(report.states > 1_000_000, "{}: only {} states", setting.name, report.states);
-}
 
 fn assert_unsafe(index: usize, steps: usize) {
     let setting = unsafe_settings()[index];
@@ -22,45 +11,14 @@ fn assert_unsafe(index: usize, steps: usize) {
 
 #[test]
 fn two_retrying_clients_never_hold_at_once() {
-    assert_safe(0);
-}
-
-#[test]
-fn two_extending_clients_never_hold_at_once() {
-    assert_safe(1);
-}
-
-#[test]
-fn lost_requests_never_cause_two_holders() {
-    assert_safe(2);
-}
-
-#[test]
-fn three_clients_never_hold_at_once() {
-    assert_safe(3);
-}
-
-#[test]
-fn overlapping_sets_are_never_held_at_once() {
-    assert_safe(4);
-}
-
-#[test]
-#[ignore = "millions of states: `make model` searches them"]
-fn observed_guard_blocks_known_client_after_all_nodes_restart() {
-    assert_safe(5);
-}
-
-#[test]
-#[ignore = "millions of states: `make model` searches them"]
-fn observed_guard_blocks_new_client_while_a_node_is_old() {
-    assert_safe(6);
-}
-
-#[test]
-#[ignore = "millions of states: `make model` searches them"]
-fn strict_guard_blocks_new_client_after_all_nodes_restart() {
-    assert_safe(7);
+    let setting = safe_settings()[0];
+    let report = search(&setting);
+    let trace = report.trace.unwrap_or_default().join("\n");
+    assert!(trace.is_empty(), "{}: two holders:\n{trace}", setting.name);
+    for (goal, depth) in report.goals {
+        assert!(depth.is_some(), "{}: no state where {goal}", setting.name);
+    }
+    assert!(report.states > 1_000_000, "{}: only {} states", setting.name, report.states);
 }
 
 #[test]
