@@ -13,10 +13,6 @@ use crate::protocol::{
 use crate::wire::Command;
 use std::time::Duration;
 
-/// The minimum time between the end of a renewal round and the end of the lease's validity, unless less than four times
-/// this time remains.
-const READ_MARGIN: Duration = Duration::from_millis(20);
-
 impl Coordinator {
     /// Starts to extend the lease to `ttl`, counted from `now`. The result is reported as [`Completion::Extended`] with
     /// the returned ID. Returns an error if the lease has already ended.
@@ -68,10 +64,9 @@ impl Coordinator {
             // After the nodes have stalled, thousands of leases are renewed at the same time, and the last replies can
             // arrive after the node timeout. If these rounds were closed early, the client would repeat all renewals.
             Goal::Extend { current, .. } if cause == Cause::Renewal => {
-                // The round ends before the validity, so that a late process still reads the replies in time.
+                // The round ends before the validity, so that a process that is late still reads the replies in time.
                 let left = current.since(now);
-                let margin = READ_MARGIN.min(left / 4);
-                now.after(left / 2).max(timeout).min(now.after(left.saturating_sub(margin)))
+                now.after(left / 2).max(timeout).min(now.after(left - left / 8))
             }
             // An extension that is granted after the old end of validity does not count (I9).
             Goal::Extend { current, .. } => timeout.min(current),

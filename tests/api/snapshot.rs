@@ -30,6 +30,13 @@ fn rustdoc_json(dir: &Path, package: &str, flags: &[&str]) -> PathBuf {
     cargo.arg("--target-dir").arg(&target);
     cargo.args(["--", "-Zunstable-options", "--output-format=json", "--cap-lints=allow"]);
     cargo.args(flags);
+    // Cargo sets these variables for a test. A build script that depends on them would run again, and every later build
+    // would recompile its dependents.
+    let is_of_test =
+        |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.starts_with(it));
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_test)) {
+        cargo.env_remove(name);
+    }
     let ended = cargo.current_dir(root).env("RUSTDOC", dir.join("rustdoc.sh")).status();
     assert!(ended.expect("cargo can be started").success(), "cargo rustdoc failed");
     target.join("doc").join(package.replace('-', "_") + ".json")

@@ -57,17 +57,20 @@ elseif not own then
 end
 local number = KEYS[5] and (call('GET', KEYS[5]) or '0')
 if held ~= READERS then
+  local ends = string.format('%.0f', expiry)
   call('DEL', KEYS[2])
-  -- With a TTL, so that the key expires even if the user has no permission for the next commands.
-  call('SET', KEYS[1], READERS, 'PX', ARGV[2])
+  -- With an expiry, so that the key ends even if the user has no permission for the next commands.
+  call('SET', KEYS[1], READERS, 'PXAT', ends)
+  call('ZADD', KEYS[2], ends, value)
+  call('PEXPIREAT', KEYS[2], ends)
 else
   call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 1)
-end
-if not own or own < expiry then
-  call('ZADD', KEYS[2], expiry, value)
-  local last = call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
-  call('PEXPIREAT', KEYS[1], last)
-  call('PEXPIREAT', KEYS[2], last)
+  if not own or own < expiry then
+    call('ZADD', KEYS[2], expiry, value)
+    local last = call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+    call('PEXPIREAT', KEYS[1], last)
+    call('PEXPIREAT', KEYS[2], last)
+  end
 end
 if extends then
   return 1

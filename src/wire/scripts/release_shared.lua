@@ -24,6 +24,12 @@ if held == ARGV[1] then
 elseif held ~= READERS then
   return held and -1 or 0
 end
+local latest = call('ZREVRANGE', KEYS[2], 0, 1)
+if latest[1] == ARGV[1] and not latest[2] and not ARGV[2] then
+  -- The only reader. It has not expired, because the lock key would have expired with it.
+  call('DEL', KEYS[1], KEYS[2])
+  return 2
+end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 1)

@@ -125,7 +125,7 @@ static COMMANDS: [CommandSpec; 45] = [
     spec("zadd", -4, WRITE | MEMORY, sorted_sets::add),
     spec("zrem", -3, WRITE, sorted_sets::remove),
     spec("zscore", 3, READ, sorted_sets::score),
-    spec("zrevrange", -4, READ, sorted_sets::last),
+    spec("zrevrange", -4, READ, sorted_sets::latest),
     spec("zremrangebyscore", 4, WRITE, sorted_sets::remove_up_to),
     spec("evalsha", -3, STALE, script::evalsha),
     spec("eval", -3, STALE, script::eval),

@@ -3,6 +3,7 @@
 use crate::server_model::command_context::CommandContext;
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
+use crate::server_model::request::integer;
 use crate::server_model::trouble::{NO_FLOAT, SYNTAX, WRONGTYPE};
 use std::collections::BTreeMap;
 
@@ -41,19 +42,25 @@ pub(crate) fn score(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> 
     score.map_or(Reply::Null, Reply::Score)
 }
 
-/// Executes `ZREVRANGE key 0 0 WITHSCORES`, which returns the member with the highest score. The last of several such
-/// members in the order of their bytes is returned.
-pub(crate) fn last(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let is_modelled = arguments[2..4] == [b"0", b"0"]
-        && matches!(&arguments[4..], [option] if option.eq_ignore_ascii_case(b"WITHSCORES"));
-    if !is_modelled {
-        return Reply::error(SYNTAX);
-    }
+/// Executes `ZREVRANGE key 0 stop [WITHSCORES]`, which returns the members with the highest scores. Members with the same
+/// score are in the reverse order of their bytes.
+pub(crate) fn latest(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let stop = integer(&arguments[3]).and_then(|stop| usize::try_from(stop).ok());
+    let (Some(stop), b"0") = (stop, &arguments[2][..]) else { return Reply::error(SYNTAX) };
+    let has_scores = match &arguments[4..] {
+        [] => false,
+        [option] if option.eq_ignore_ascii_case(b"WITHSCORES") => true,
+        _ => return Reply::error(SYNTAX),
+    };
     let Ok(found) = find(context, &arguments[1]) else { return Reply::error(WRONGTYPE) };
-    let (members, _) = found.unwrap_or_default();
-    let last = members.into_iter().max_by(|(a, low), (b, high)| (low, a).cmp(&(high, b)));
+    let mut members: Vec<_> = found.unwrap_or_default().0.into_iter().collect();
+    members.sort_by(|(a, low), (b, high)| (high, b).cmp(&(low, a)));
+    members.truncate(stop + 1);
+    if !has_scores {
+        return Reply::Array(members.into_iter().map(|(it, _)| Reply::Bulk(it)).collect());
+    }
     Reply::Pairs(
-        last.into_iter().map(|(it, score)| (Reply::text(it), Reply::Score(score))).collect(),
+        members.into_iter().map(|(it, score)| (Reply::text(it), Reply::Score(score))).collect(),
     )
 }
 

@@ -11,6 +11,8 @@ struct Options<'a> {
     is_nx: bool,
     is_xx: bool,
     px: Option<&'a [u8]>,
+    /// An expiry in ms since 1970, instead of a TTL.
+    pxat: Option<&'a [u8]>,
 }
 
 pub(crate) fn get(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
@@ -83,15 +85,24 @@ pub(crate) fn msetex(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) ->
 }
 
 impl<'a> Options<'a> {
+    fn expires(&self) -> bool {
+        self.px.is_some() || self.pxat.is_some()
+    }
+
     fn expires_ms(
         &self,
         context: &CommandContext<'_>,
         command: &str,
     ) -> Result<Option<i64>, Reply> {
-        let Some(px) = self.px else { return Ok(None) };
-        let ttl = integer(px).ok_or_else(|| Reply::error(NO_INTEGER))?;
-        match ttl.checked_add(context.server.now_ms()) {
-            Some(expires) if ttl > 0 => Ok(Some(expires)),
+        let (Some(given), start) = (match self.pxat {
+            Some(_) => (self.pxat, 0),
+            None => (self.px, context.server.now_ms()),
+        }) else {
+            return Ok(None);
+        };
+        let given = integer(given).ok_or_else(|| Reply::error(NO_INTEGER))?;
+        match given.checked_add(start) {
+            Some(expires) if given > 0 => Ok(Some(expires)),
             _ => Err(Reply::Error(format!("ERR invalid expire time in '{command}' command"))),
         }
     }
@@ -103,7 +114,8 @@ impl<'a> Options<'a> {
             match word.to_ascii_lowercase().as_slice() {
                 b"nx" if !options.is_xx => options.is_nx = true,
                 b"xx" if !options.is_nx => options.is_xx = true,
-                b"px" if options.px.is_none() => options.px = Some(words.next()?),
+                b"px" if !options.expires() => options.px = Some(words.next()?),
+                b"pxat" if !options.expires() => options.pxat = Some(words.next()?),
                 _ => return None,
             }
         }

@@ -52,20 +52,23 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         Some(counter) => Some(run.call("call('GET', KEYS[5]", &[b"GET", counter])?),
         None => None,
     };
+    let ends = expiry.to_string();
     if matches!(holder, Holder::Readers) {
         let until = (now - 1).to_string();
         let remove = [b"ZREMRANGEBYSCORE", readers, b"-inf", until.as_bytes()];
         run.call("call('ZREMRANGEBYSCORE'", &remove)?;
+        if own.is_none_or(|own| own < expiry) {
+            run.call("call('ZADD', KEYS[2], expiry", &[b"ZADD", readers, ends.as_bytes(), value])?;
+            if let Some(last) = last(run, readers)? {
+                expire_at(run, [lock, readers], last)?;
+            }
+        }
     } else {
         run.call("call('DEL', KEYS[2]", &[b"DEL", readers])?;
-        run.call("call('SET', KEYS[1]", &[b"SET", lock, READERS, b"PX", argument(args, 2)])?;
-    }
-    if own.is_none_or(|own| own < expiry) {
-        let expiry = expiry.to_string();
-        run.call("call('ZADD'", &[b"ZADD", readers, expiry.as_bytes(), value])?;
-        if let Some(last) = last(run, readers)? {
-            expire_at(run, [lock, readers], last)?;
-        }
+        let set = [b"SET", lock, READERS, b"PXAT", ends.as_bytes()];
+        run.call("call('SET', KEYS[1]", &set)?;
+        run.call("call('ZADD', KEYS[2], ends", &[b"ZADD", readers, ends.as_bytes(), value])?;
+        run.call("call('PEXPIREAT', KEYS[2], ends", &[b"PEXPIREAT", readers, ends.as_bytes()])?;
     }
     if extends {
         return Ok(Reply::Int(1));
@@ -108,6 +111,14 @@ pub(super) fn release(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
             return Ok(Reply::Int(2));
         }
     }
+    let latest =
+        run.call("call('ZREVRANGE', KEYS[2], 0, 1", &[b"ZREVRANGE", readers, b"0", b"1"])?;
+    if matches!(&latest, Reply::Array(only) if *only == [Reply::Bulk(value.to_vec())])
+        && cool_down.is_none()
+    {
+        run.call("call('DEL', KEYS[1], KEYS[2]", &[b"DEL", lock, readers])?;
+        return Ok(Reply::Int(2));
+    }
     let now = now(run)?;
     let until = (now - 1).to_string();
     let remove = [b"ZREMRANGEBYSCORE", readers, b"-inf", until.as_bytes()];
@@ -147,7 +158,10 @@ fn score(run: &mut Run<'_, '_>, readers: &[u8], value: &[u8]) -> Result<Option<i
 
 /// Returns the expiry of the reader that expires last.
 fn last(run: &mut Run<'_, '_>, readers: &[u8]) -> Result<Option<i64>, Reply> {
-    let last = run.call("call('ZREVRANGE'", &[b"ZREVRANGE", readers, b"0", b"0", b"WITHSCORES"])?;
+    let last = run.call(
+        "call('ZREVRANGE', KEYS[2], 0, 0",
+        &[b"ZREVRANGE", readers, b"0", b"0", b"WITHSCORES"],
+    )?;
     match last {
         Reply::Pairs(pairs) => match pairs.as_slice() {
             [(_, Reply::Score(last))] => Ok(Some(*last)),
@@ -160,7 +174,7 @@ fn last(run: &mut Run<'_, '_>, readers: &[u8]) -> Result<Option<i64>, Reply> {
 fn expire_at(run: &mut Run<'_, '_>, keys: [&[u8]; 2], ms: i64) -> Result<(), Reply> {
     let ms = ms.to_string();
     for (at, key) in
-        ["call('PEXPIREAT', KEYS[1]", "call('PEXPIREAT', KEYS[2]"].into_iter().zip(keys)
+        ["call('PEXPIREAT', KEYS[1], last", "call('PEXPIREAT', KEYS[2], last"].into_iter().zip(keys)
     {
         run.call(at, &[b"PEXPIREAT", key, ms.as_bytes()])?;
     }
