@@ -12,8 +12,9 @@ export fuzz=fuzz/Cargo.toml
 
 # A file with one line per step.
 summary=$(mktemp)
-# The process ID of the job that runs beside the steps, if any.
-beside_job=
+# The process IDs and the output files of the jobs that run beside the steps.
+jobs=()
+outputs=()
 
 setup() {
     header "setup"
@@ -35,7 +36,7 @@ setup() {
     export TMPDIR
     # Some servers run as another user and need access to their directories.
     chmod 711 "$TMPDIR"
-    trap '[[ -z $beside_job ]] || kill "$beside_job"; rm -rf "$TMPDIR" "$summary"' EXIT
+    trap '[[ ${#jobs[@]} -eq 0 ]] || kill "${jobs[@]}"; rm -rf "$TMPDIR" "$summary"' EXIT
     servers_before=$(servers)
 }
 
@@ -68,24 +69,29 @@ step() {
     printf '%6d s  %-6s  %s\n' $((SECONDS - start)) "$result" "$name" >>"$summary"
 }
 
-# Runs a function in the background, at idle priority, beside the steps that follow. `join` waits for this function.
+# Runs a function in the background, beside the steps that follow. `join` waits for this function.
 beside() {
-    beside_output=$(mktemp)
-    (set -e; trap - EXIT; idle; "$@") >"$beside_output" 2>&1 &
-    beside_job=$!
+    local output
+    output=$(mktemp)
+    (set -e; trap - EXIT; "$@") >"$output" 2>&1 &
+    jobs+=("$!")
+    outputs+=("$output")
 }
 
 idle() {
     if [[ -n $(command -v chrt) ]]; then chrt --idle --pid 0 "$BASHPID"; else renice -n 19 -p "$BASHPID"; fi
 }
 
-# Waits for the function that `beside` started, and prints its output.
+# Waits for the functions that `beside` started, and prints their output.
 join() {
-    local status=0
-    wait "$beside_job" || status=$?
-    beside_job=
-    cat "$beside_output"
-    [[ $status -eq 0 ]] || step "the steps beside others" exit "$status"
+    local at status
+    for at in "${!jobs[@]}"; do
+        status=0
+        wait "${jobs[at]}" || status=$?
+        cat "${outputs[at]}"
+        [[ $status -eq 0 ]] || step "the steps beside others" exit "$status"
+    done
+    jobs=()
 }
 
 # Prints the process IDs of running Redis and Valkey servers.

@@ -1,0 +1,124 @@
+//! Compares the kinds of locks with a plain acquire: `cargo bench --bench kinds [-- part-of-a-row's-name]`.
+//!
+//! Each task has its own locks, so all of them are free. Both sides alternate every second on the same five servers, so
+//! they run under the same load. A cycle is an acquire and a release.
+
+use kit::Cluster;
+use quorlock::{Acquire, Redlock};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+const PAIRS: usize = 8;
+const SLICE: Duration = Duration::from_secs(1);
+const TASKS: [usize; 3] = [1, 64, 512];
+const WAIT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain,
+    /// One of ten resources.
+    Any,
+    /// A permit of a semaphore with ten permits.
+    Permit,
+    Read,
+    Write,
+}
+
+const KINDS: [(&str, Kind); 4] = [
+    ("acquire_any", Kind::Any),
+    ("semaphore", Kind::Permit),
+    ("read", Kind::Read),
+    ("write", Kind::Write),
+];
+
+impl Kind {
+    /// Returns a function that starts an acquire of the task's lock.
+    fn of_task(self, redlock: &Redlock, task: usize) -> Box<dyn Fn() -> Acquire + Send> {
+        let (redlock, name) = (redlock.clone(), format!("key/{task}"));
+        let good = "a valid name";
+        match self {
+            Self::Plain => Box::new(move || redlock.acquire(&name)),
+            Self::Any => {
+                let names: Vec<_> = (0..10).map(|number| format!("any/{task}/{number}")).collect();
+                Box::new(move || redlock.acquire_any(&names))
+            }
+            Self::Permit => {
+                let semaphore = redlock.semaphore(format!("semaphore/{task}"), 10).expect(good);
+                Box::new(move || semaphore.acquire())
+            }
+            Self::Read | Self::Write => {
+                let lock = redlock.rw_lock(&name).expect(good);
+                let is_reader = matches!(self, Self::Read);
+                Box::new(move || if is_reader { lock.read() } else { lock.write() })
+            }
+        }
+    }
+}
+
+/// Returns the numbers of cycles and of failed ones in one slice.
+async fn play(redlock: &Redlock, kind: Kind, tasks: usize) -> (usize, usize) {
+    let end = Instant::now() + SLICE;
+    let each = (0..tasks).map(|task| {
+        let acquire = kind.of_task(redlock, task);
+        tokio::spawn(async move {
+            let (mut cycles, mut failed) = (0, 0);
+            while Instant::now() < end {
+                let is_done = match acquire().wait(WAIT).await {
+                    Ok(lease) => lease.release().await.is_ok(),
+                    Err(_) => false,
+                };
+                if is_done { cycles += 1 } else { failed += 1 }
+            }
+            (cycles, failed)
+        })
+    });
+    let each = futures::future::try_join_all(each).await.expect("no task panics");
+    each.into_iter().fold((0, 0), |sum, task| (sum.0 + task.0, sum.1 + task.1))
+}
+
+fn percentile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let place = (share * values.len().saturating_sub(1) as f64).round() as usize;
+    values.get(place).copied().unwrap_or(f64::NAN)
+}
+
+#[allow(clippy::cast_precision_loss)] // Counts are below 2^53.
+fn run(name: &str, kind: Kind, tasks: usize, runtime: &Runtime) {
+    let cluster = Cluster::start(5);
+    let redlock = Redlock::builder().nodes(cluster.urls()).build().expect("valid settings");
+    let (mut plain, mut other, mut ratios, mut failures) = (vec![], vec![], vec![], [0, 0]);
+    for pair in 0..=PAIRS {
+        let [base, rival] =
+            [Kind::Plain, kind].map(|kind| runtime.block_on(play(&redlock, kind, tasks)));
+        // The first pair is a warm-up.
+        if pair > 0 {
+            plain.push(base.0 as f64);
+            other.push(rival.0 as f64);
+            ratios.push(rival.0 as f64 / base.0.max(1) as f64);
+            failures = [failures[0] + base.1, failures[1] + rival.1];
+        }
+    }
+    println!(
+        "| {name}, {tasks} tasks | {:.0} | {:.0} | {:.2}x ({:.2} to {:.2}) | {} / {} |",
+        percentile(&mut plain, 0.5),
+        percentile(&mut other, 0.5),
+        percentile(&mut ratios, 0.5),
+        percentile(&mut ratios, 0.0),
+        percentile(&mut ratios, 1.0),
+        failures[0],
+        failures[1],
+    );
+}
+
+fn main() {
+    let part = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let part = part.unwrap_or_default();
+    let runtime = Runtime::new().expect("a runtime");
+    println!("| case | plain cycles/s | cycles/s | rate | failed |\n|---|---|---|---|---|");
+    for (name, kind) in KINDS.into_iter().filter(|(name, _)| name.contains(&part)) {
+        for tasks in TASKS {
+            run(name, kind, tasks, &runtime);
+        }
+    }
+}
