@@ -21,8 +21,9 @@ pub(crate) struct ReportedLoss {
 }
 
 /// Returns each pair of holds of the same resource that overlap in time while at least one of them
-/// is not a reader's. Holds that only touch do not overlap. Also returns each hold of a semaphore that begins while as many others are valid as
-/// the semaphore has permits, with the oldest of these, unless the hold is in a pair already.
+/// is not a reader's. Holds that only touch do not overlap. Also returns each hold of a semaphore
+/// that begins while as many others are valid as the semaphore has permits, with the oldest of
+/// these, unless the hold is in a pair already.
 pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
     let mut sorted: Vec<_> = holds.iter().filter(|hold| hold.from < hold.until).collect();
     sorted.sort_by_key(|hold| (rule(hold), hold.from, hold.until));

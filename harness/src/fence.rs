@@ -70,9 +70,9 @@ impl<'a> Fence<'a> {
         found
     }
 
-    /// Checks that a later acquire has a higher token, and that all tokens differ. The token of a
-    /// reader must not be lower than those of earlier writers, unless a node has lost its counters
-    /// since. Several readers can have the same token.
+    /// Checks that a later acquire has a higher token, and that all tokens differ. A reader can have
+    /// the token of another holder, but must not have a lower token than an earlier writer. This is
+    /// not checked if a node has lost its counters after the writer's acquire.
     fn tokens(&self, holds: &[&'a Hold], found: &mut FenceReport) {
         found.fencing.tokens += holds.iter().filter(|hold| hold.token.is_some()).count() as u64;
         let writers: Vec<_> = holds.iter().copied().filter(|hold| !hold.is_read()).collect();

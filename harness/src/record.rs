@@ -252,7 +252,7 @@ pub struct Stretch {
 /// Outside the guarantee, only `breaches` must be empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// Overlapping holds of one resource, except those of readers, and holds of a semaphore with
+    /// Overlapping holds of one resource, unless both are of readers, and holds of a semaphore with
     /// all permits held.
     pub overlaps: Vec<Overlap>,
     /// Violations of the guarantees of fencing tokens.
