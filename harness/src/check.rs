@@ -1,5 +1,7 @@
 //! Searches the records of a run for violations.
 
+use crate::boot;
+use crate::choice::LONGEST_TTL;
 use crate::record::{Call, Fault, Hold, Overlap, Verb};
 use crate::resources::Semaphore;
 use crate::steps::Steps;
@@ -65,13 +67,21 @@ fn conflicts<'a>(open: &[&'a Hold], second: &Hold) -> Vec<&'a Hold> {
     if same.is_empty() && is_full { open[..1].to_vec() } else { same }
 }
 
-/// Describes each run of a job in a period in which the job had already run.
-pub(crate) fn repeated_runs(holds: &[Hold]) -> Vec<String> {
+/// Describes each run of a job in a period in which the job had already run. `losses` contains the
+/// intervals in which nodes may have lost counters. A node without its counter counts again after a
+/// quarantine period, which is longer than [`LONGEST_TTL`]. From then on, the loss explains a
+/// second run, by a call that began in the period and was stopped or had to wait.
+pub(crate) fn repeated_runs(holds: &[Hold], losses: &[(u64, u64)]) -> Vec<String> {
     let of_period = |hold: &Hold| (hold.resource, hold.period);
     let mut runs: Vec<_> = holds.iter().filter(|hold| hold.period.is_some()).collect();
     runs.sort_by_key(|hold| (of_period(hold), hold.from));
+    let is_explained = |first: &Hold, second: &Hold| {
+        let counts_again = |end: u64| end + boot::nanos(LONGEST_TTL) <= second.from;
+        losses.iter().any(|(_, end)| *end >= first.asked && counts_again(*end))
+    };
     let pairs = runs.windows(2).filter(|pair| of_period(pair[0]) == of_period(pair[1]));
     pairs
+        .filter(|pair| !is_explained(pair[0], pair[1]))
         .map(|pair| format!("a job ran again in its period: {:?} and {:?}", pair[0], pair[1]))
         .collect()
 }
@@ -211,9 +221,13 @@ mod tests {
     fn second_run_of_a_period_is_reported() {
         let run = |resource, period, from| Hold { period, ..hold(resource, from, from + 1) };
         let runs = [run(1, Some(7), 0), run(2, Some(7), 5), run(1, Some(8), 9), run(1, None, 9)];
-        assert!(repeated_runs(&runs).is_empty());
-        let again = [&runs[..], &[run(2, Some(7), 99), run(1, None, 99)]].concat();
-        assert_eq!(repeated_runs(&again).len(), 1);
+        assert!(repeated_runs(&runs, &[]).is_empty());
+        let again = [&runs[..], &[run(2, Some(7), 3 * SECOND), run(1, None, 99)]].concat();
+        assert_eq!(repeated_runs(&again, &[]).len(), 1);
+        let explains = |from, until| repeated_runs(&again, &[(from, until)]).is_empty();
+        assert!(explains(3, 8) && explains(5, SECOND));
+        assert!(!explains(5, SECOND + 1), "the node does not count yet");
+        assert!(!explains(0, 4), "a loss before the first run");
     }
 
     #[test]

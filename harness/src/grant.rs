@@ -13,8 +13,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
-/// The period of all jobs. It is shorter than the quarantine period of a restarted node, so a node
-/// that has lost its data cannot allow a second run within the guarantee.
+/// The period of all jobs: the shortest one. It ends before a restarted node counts again, so lost
+/// counters can hardly repeat a run.
 const PERIOD: Duration = Duration::from_secs(1);
 /// The library's default, and thus the longest time that an acquire waits for a new connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

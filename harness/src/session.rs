@@ -177,7 +177,7 @@ impl Ended {
                 &context.data_losses,
             );
             findings.others.extend(losses);
-            findings.others.extend(check::repeated_runs(&records.holds));
+            findings.others.extend(check::repeated_runs(&records.holds, &context.counter_losses));
         }
         let (mut updates, mut writes) = (0, Vec::new());
         for audit in store.audit() {

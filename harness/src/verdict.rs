@@ -33,7 +33,7 @@ impl RunCounts {
         self.lost_early += part.records.lost_early.len();
         let holds = &part.records.holds;
         self.runs += holds.iter().filter(|hold| hold.period.is_some()).count();
-        self.repeated_runs += check::repeated_runs(holds).len();
+        self.repeated_runs += check::repeated_runs(holds, &[]).len();
         let gaps = part.gaps.iter().map(|gap| gap.lasts);
         self.due += gaps.clone().sum::<u64>();
         self.longest_gap = self.longest_gap.max(gaps.max().unwrap_or(0));
