@@ -1,5 +1,7 @@
 //! Searches the records of a run for violations.
 
+use crate::boot;
+use crate::choice::LONGEST_TTL;
 use crate::record::{Call, Fault, Hold, Overlap, Verb};
 use crate::resources::Semaphore;
 use crate::steps::Steps;
@@ -20,9 +22,10 @@ pub(crate) struct ReportedLoss {
     pub(crate) at: u64,
 }
 
-/// Returns each pair of holds of the same resource that overlap in time. Holds that only touch do
-/// not overlap. Also returns each hold of a semaphore that begins while as many others are valid as
-/// the semaphore has permits, with the oldest of these, unless the hold is in a pair already.
+/// Returns each pair of holds of the same resource that overlap in time while at least one of them
+/// is not a reader's. Holds that only touch do not overlap. Also returns each hold of a semaphore
+/// that begins while as many others are valid as the semaphore has permits, with the oldest of
+/// these, unless the hold is in a pair already.
 pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
     let mut sorted: Vec<_> = holds.iter().filter(|hold| hold.from < hold.until).collect();
     sorted.sort_by_key(|hold| (rule(hold), hold.from, hold.until));
@@ -55,9 +58,32 @@ fn rule(hold: &Hold) -> (u16, usize) {
 /// rule, in the order of their beginning.
 fn conflicts<'a>(open: &[&'a Hold], second: &Hold) -> Vec<&'a Hold> {
     let (_, limit) = rule(second);
-    let same = open.iter().filter(|first| first.resource == second.resource);
-    let same: Vec<_> = same.copied().collect();
-    if same.is_empty() && open.len() >= limit { open[..1].to_vec() } else { same }
+    let excludes = |first: &&&Hold| {
+        first.resource == second.resource
+            && first.exclusive_until().max(second.exclusive_until()) > second.from
+    };
+    let same: Vec<_> = open.iter().filter(excludes).copied().collect();
+    let is_full = Semaphore::of(second.resource).is_some() && open.len() >= limit;
+    if same.is_empty() && is_full { open[..1].to_vec() } else { same }
+}
+
+/// Describes each run of a job in a period in which the job had already run. `losses` contains the
+/// intervals in which nodes may have lost counters. A node without its counter counts again after a
+/// quarantine period, which is longer than [`LONGEST_TTL`]. From then on, the loss explains a
+/// second run, by a call that began in the period and was stopped or had to wait.
+pub(crate) fn repeated_runs(holds: &[Hold], losses: &[(u64, u64)]) -> Vec<String> {
+    let of_period = |hold: &Hold| (hold.resource, hold.period);
+    let mut runs: Vec<_> = holds.iter().filter(|hold| hold.period.is_some()).collect();
+    runs.sort_by_key(|hold| (of_period(hold), hold.from));
+    let is_explained = |first: &Hold, second: &Hold| {
+        let counts_again = |end: u64| end + boot::nanos(LONGEST_TTL) <= second.from;
+        losses.iter().any(|(_, end)| *end >= first.asked && counts_again(*end))
+    };
+    let pairs = runs.windows(2).filter(|pair| of_period(pair[0]) == of_period(pair[1]));
+    pairs
+        .filter(|pair| !is_explained(pair[0], pair[1]))
+        .map(|pair| format!("a job ran again in its period: {:?} and {:?}", pair[0], pair[1]))
+        .collect()
 }
 
 /// Returns the names of the faults that were active between `from` and `until`, sorted and without
@@ -76,10 +102,8 @@ pub(crate) fn active_faults(faults: &[Fault], from: u64, until: u64) -> Vec<Stri
 pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> Vec<&'a Call> {
     let running = |call: &Call| pauses.running(call.client, call.from, call.until);
     let allowance = |call: &Call| match call.verb {
-        Verb::Acquire | Verb::AcquireAny | Verb::AcquirePermit => {
-            steps.largest(call.from, call.until)
-        }
-        Verb::Extend | Verb::Release => 0,
+        Verb::Extend | Verb::Downgrade | Verb::Release => 0,
+        _ => steps.largest(call.from, call.until),
     };
     calls.iter().filter(|call| running(call) > call.bound + SLACK + allowance(call)).collect()
 }
@@ -120,8 +144,26 @@ mod tests {
     fn hold(resource: u16, from: u64, until: u64) -> Hold {
         let end = End::Released;
         let (token, asked) = (None, from);
-        let is_renewed = false;
-        Hold { resource, client: 0, task: 0, id: 0, token, asked, from, until, end, is_renewed }
+        let (client, task, id) = (0, 0, 0);
+        let (is_renewed, shared_from, period) = (false, None, None);
+        Hold {
+            resource,
+            client,
+            task,
+            id,
+            token,
+            asked,
+            from,
+            until,
+            end,
+            is_renewed,
+            shared_from,
+            period,
+        }
+    }
+
+    fn shared(shared_from: u64, from: u64, until: u64) -> Hold {
+        Hold { shared_from: Some(shared_from), ..hold(1, from, until) }
     }
 
     fn pairs(holds: &[Hold]) -> Vec<(u64, u64)> {
@@ -151,6 +193,41 @@ mod tests {
     fn each_overlapping_pair_is_counted_once() {
         let holds = [hold(1, 0, 100), hold(1, 10, 20), hold(1, 15, 30), hold(1, 40, 50)];
         assert_eq!(pairs(&holds), [(0, 10), (0, 15), (10, 15), (0, 40)]);
+    }
+
+    #[test]
+    fn readers_may_overlap_and_exclude_all_others() {
+        let readers = [shared(0, 0, 30), shared(5, 5, 20), shared(5, 5, 40)];
+        assert!(pairs(&readers).is_empty());
+        let with = |other: Hold| pairs(&[&readers[..], &[other]].concat());
+        assert_eq!(with(hold(1, 30, 35)), [(5, 30)], "the last reader");
+        assert_eq!(with(hold(1, 4, 6)), [(0, 4), (4, 5), (4, 5)], "a writer before two readers");
+        assert!(with(hold(1, 40, 50)).is_empty() && with(hold(2, 0, 50)).is_empty());
+    }
+
+    #[test]
+    fn downgraded_writer_overlaps_only_with_later_readers() {
+        let writer = shared(20, 10, 50);
+        let with = |other| pairs(&[writer.clone(), other]);
+        assert!(with(shared(20, 20, 30)).is_empty());
+        assert_eq!(with(shared(19, 19, 30)), [(10, 19)], "a reader before the downgrade");
+        assert_eq!(with(shared(5, 5, 11)), [(5, 10)], "a reader before the writer");
+        assert_eq!(with(hold(1, 49, 60)), [(10, 49)], "another writer");
+        assert_eq!(with(shared(45, 30, 60)), [(10, 30)], "a writer that becomes a reader later");
+        assert!(pairs(&[shared(90, 10, 50), shared(50, 50, 60)]).is_empty(), "ended before");
+    }
+
+    #[test]
+    fn second_run_of_a_period_is_reported() {
+        let run = |resource, period, from| Hold { period, ..hold(resource, from, from + 1) };
+        let runs = [run(1, Some(7), 0), run(2, Some(7), 5), run(1, Some(8), 9), run(1, None, 9)];
+        assert!(repeated_runs(&runs, &[]).is_empty());
+        let again = [&runs[..], &[run(2, Some(7), 3 * SECOND), run(1, None, 99)]].concat();
+        assert_eq!(repeated_runs(&again, &[]).len(), 1);
+        let explains = |from, until| repeated_runs(&again, &[(from, until)]).is_empty();
+        assert!(explains(3, 8) && explains(5, SECOND));
+        assert!(!explains(5, SECOND + 1), "the node does not count yet");
+        assert!(!explains(0, 4), "a loss before the first run");
     }
 
     #[test]

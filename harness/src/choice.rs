@@ -63,6 +63,11 @@ pub(crate) enum LeaseEnd {
 }
 
 impl Choice {
+    /// Returns true if the library extends the lease in the background.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.auto_extend.is_some() || matches!(self.target, Target::Job(_) | Target::Leadership(_))
+    }
+
     /// Returns the choices of a task for one cycle. `task` identifies the task by three numbers:
     /// the part of the run, the client, and the task within the client.
     pub(crate) fn of(seed: u64, task: [u16; 3], cycle: u64) -> Self {

@@ -4,7 +4,7 @@
 
 use crate::cells::Cells;
 use crate::choice::LONGEST_TTL;
-use crate::line::{ClientConfig, ClientMessage, ControlMessage, MessageWriter, Nodes};
+use crate::line::{ClientConfig, ClientMessage, ControlMessage, MessageWriter, Nodes, Sabotage};
 use crate::readiness;
 use crate::task::Task;
 use quorlock::{ConfigError, Redlock};
@@ -91,11 +91,14 @@ impl Nodes {
 /// Runs the tasks of this client until they end, and closes the client. Returns false if a task
 /// panicked.
 async fn run_tasks(
-    config: ClientConfig,
+    mut config: ClientConfig,
     writer: &Arc<MessageWriter>,
     cells: Arc<Cells>,
     is_ended: watch::Receiver<bool>,
 ) -> bool {
+    if config.sabotage == Some(Sabotage::Prefix) {
+        config.nodes.prefix.push_str("sabotage:");
+    }
     let config = Arc::new(config);
     let redlock = match config.nodes.client(config.client) {
         Ok(redlock) => redlock,

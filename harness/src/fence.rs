@@ -15,6 +15,8 @@ pub(crate) struct Fence<'a> {
     /// For each resource, the writes in the order in which its cell received them.
     writes: Vec<Vec<Write>>,
     faults: &'a [Fault],
+    /// The intervals in which nodes may have lost counters.
+    losses: &'a [(u64, u64)],
 }
 
 pub(crate) struct FenceReport {
@@ -27,12 +29,18 @@ pub(crate) struct FenceReport {
 type WriteWithTenure<'a> = (Write, &'a Hold);
 
 impl<'a> Fence<'a> {
-    pub(crate) fn new(holds: &'a [Hold], writes: Vec<Vec<Write>>, faults: &'a [Fault]) -> Self {
+    pub(crate) fn new(
+        holds: &'a [Hold],
+        writes: Vec<Vec<Write>>,
+        faults: &'a [Fault],
+        losses: &'a [(u64, u64)],
+    ) -> Self {
         let mut by_resource = vec![Vec::new(); writes.len()];
-        for hold in holds.iter().filter(|hold| hold.token.is_some()) {
+        // A reader has no token if it has found none.
+        for hold in holds.iter().filter(|hold| hold.token.is_some() || hold.is_read()) {
             by_resource[usize::from(hold.resource)].push(hold);
         }
-        Self { holds: by_resource, writes, faults }
+        Self { holds: by_resource, writes, faults, losses }
     }
 
     /// Runs all checks. Outside the guarantee, another client may acquire the lock of a valid
@@ -62,10 +70,13 @@ impl<'a> Fence<'a> {
         found
     }
 
-    /// Checks that a later acquire has a higher token, and that all tokens differ.
+    /// Checks that a later acquire has a higher token, and that all tokens differ. A reader can have
+    /// the token of another holder, but must not have a lower token than an earlier writer. This is
+    /// not checked if a node has lost its counters after the writer's acquire.
     fn tokens(&self, holds: &[&'a Hold], found: &mut FenceReport) {
-        found.fencing.tokens += holds.len() as u64;
-        let (mut begun, mut returned) = (holds.to_vec(), holds.to_vec());
+        found.fencing.tokens += holds.iter().filter(|hold| hold.token.is_some()).count() as u64;
+        let writers: Vec<_> = holds.iter().copied().filter(|hold| !hold.is_read()).collect();
+        let (mut begun, mut returned) = (holds.to_vec(), writers.clone());
         begun.sort_by_key(|hold| hold.asked);
         returned.sort_by_key(|hold| hold.from);
         let mut returned = returned.into_iter().peekable();
@@ -75,15 +86,22 @@ impl<'a> Fence<'a> {
                 highest = highest.max_by_token(earlier);
             }
             found.fencing.ordered += u64::from(highest.is_some());
-            if let Some(earlier) = highest.filter(|earlier| earlier.token > later.token) {
+            let is_higher = |earlier: &&Hold| earlier.token > later.token;
+            if let Some(earlier) = highest.filter(is_higher)
+                && !(later.is_read() && self.is_lost(earlier.asked, later.from))
+            {
                 found.breaches.push(self.breach(BreachKind::LowerToken, earlier, later));
             }
         }
-        let mut by_token = holds.to_vec();
+        let mut by_token = writers;
         by_token.sort_by_key(|hold| (hold.token, hold.from));
         for pair in by_token.windows(2).filter(|pair| pair[0].token == pair[1].token) {
             found.breaches.push(self.breach(BreachKind::EqualTokens, pair[0], pair[1]));
         }
+    }
+
+    fn is_lost(&self, from: u64, until: u64) -> bool {
+        self.losses.iter().any(|(begin, end)| *begin <= until && *end >= from)
     }
 
     /// Checks that a cell accepted no write of an earlier holder after a write of a later holder.
@@ -174,6 +192,8 @@ mod tests {
             until,
             end,
             is_renewed: false,
+            shared_from: None,
+            period: None,
         }
     }
 
@@ -186,7 +206,7 @@ mod tests {
     }
 
     fn examined(holds: &[Hold], writes: &[Write]) -> FenceReport {
-        Fence::new(holds, vec![writes.to_vec()], &[]).examine(true, &Pauses::default())
+        Fence::new(holds, vec![writes.to_vec()], &[], &[]).examine(true, &Pauses::default())
     }
 
     fn breaches(holds: &[Hold], writes: &[Write]) -> Vec<(BreachKind, u64, u64)> {
@@ -255,13 +275,37 @@ mod tests {
     }
 
     #[test]
+    fn reader_has_at_least_the_token_of_earlier_writers() {
+        let reader = |id, asked, token| Hold {
+            shared_from: Some(asked),
+            token,
+            ..hold(id, asked, asked + 10, 0)
+        };
+        let writer = hold(1, 0, 10, 5);
+        let with = |token| [writer.clone(), reader(2, 20, token), reader(3, 20, token)];
+        assert!(breaches(&with(Some(5)), &[]).is_empty(), "the same token");
+        for low in [Some(4), None] {
+            let holds = with(low);
+            assert_eq!(breaches(&holds, &[]), [(LowerToken, 1, 2), (LowerToken, 1, 3)]);
+            let of_loss = |losses| {
+                let fence = Fence::new(&holds, vec![Vec::new()], &[], losses);
+                fence.examine(true, &Pauses::default()).breaches.len()
+            };
+            assert_eq!([of_loss(&[(15, 16)]), of_loss(&[(31, 32)])], [0, 2]);
+        }
+        assert!(breaches(&[reader(1, 0, None), reader(2, 20, None)], &[]).is_empty());
+        let later = [reader(1, 0, Some(9)), hold(2, 20, 30, 7)];
+        assert!(breaches(&later, &[]).is_empty(), "no order from a reader to a later writer");
+    }
+
+    #[test]
     fn equal_tokens_of_concurrent_acquires_are_a_breach() {
         let holds = [hold(1, 0, 10, 5), hold(2, 5, 20, 5), hold(3, 40, 50, 5)];
         assert_eq!(breaches(&holds, &[]), [(EqualTokens, 1, 2), (EqualTokens, 2, 3)]);
         let mut elsewhere = hold(2, 20, 30, 5);
         elsewhere.resource = 1;
         let holds = [hold(1, 0, 10, 5), elsewhere];
-        let fence = Fence::new(&holds, vec![Vec::new(); 2], &[]);
+        let fence = Fence::new(&holds, vec![Vec::new(); 2], &[], &[]);
         assert!(
             fence.examine(true, &Pauses::default()).breaches.is_empty(),
             "tokens of different resources"
@@ -273,7 +317,7 @@ mod tests {
         let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6)];
         let writes = [vec![accepted(2), write(1, false, true)]];
         assert_eq!(breaches(&holds, &writes[0]), [(HolderRefused, 1, 2)]);
-        let fence = Fence::new(&holds, writes.to_vec(), &[]);
+        let fence = Fence::new(&holds, writes.to_vec(), &[], &[]);
         let outside = fence.examine(false, &Pauses::default());
         assert_eq!((outside.breaches.len(), outside.fencing.excused.len()), (0, 1));
         assert_eq!(breaches(&holds, &[write(1, false, true)]), [(HolderRefused, 1, 1)]);
@@ -293,8 +337,8 @@ mod tests {
             [(wipe(WIPE, 15), 1), (wipe(WIPE, 31), 0), (wipe("FLUSHALL", 15), 0)]
         {
             let faults = [fault];
-            let found =
-                Fence::new(&holds, vec![Vec::new()], &faults).examine(false, &Pauses::default());
+            let found = Fence::new(&holds, vec![Vec::new()], &faults, &[])
+                .examine(false, &Pauses::default());
             let (all, not) = (found.fencing.excused.len(), found.breaches.len());
             assert_eq!((all, all + not), (excused, 1), "{:?}", faults[0]);
         }
@@ -312,7 +356,7 @@ mod tests {
         let mut pauses = Pauses::default();
         pauses.record(0, 100, 200);
         pauses.record(1, 240, 260);
-        let found = Fence::new(&holds, vec![Vec::new()], &[]).examine(true, &pauses);
+        let found = Fence::new(&holds, vec![Vec::new()], &[], &[]).examine(true, &pauses);
         assert_eq!(found.fencing.slept_through, 1, "only the first tenure");
     }
 }

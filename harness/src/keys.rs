@@ -9,16 +9,19 @@ use std::time::Duration;
 /// The time limit for a connection attempt and for each reply.
 const LIMIT: Duration = Duration::from_secs(20);
 const STEP: u32 = 1_000;
-const COUNTER: &[u8] = b"#quorlock:token";
+/// Kinds of companion keys that outlive their lock: fencing counters, the counters of jobs, and the
+/// notes about waiting writers and readers.
+const LASTING: [&str; 4] = ["token", "period", "writer", "waiting"];
+const READERS: &str = "readers";
 
 /// The keys that a session left on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
     /// Keys of locks that were not released and have not expired.
     pub locks: Vec<Vec<u8>>,
-    /// Fencing counters with a TTL, which are meant to outlive their locks.
+    /// Counters and other companion keys with a TTL, which are meant to outlive their locks.
     pub counters: Vec<Vec<u8>>,
-    /// Fencing counters without a TTL. They would never expire, which is a bug.
+    /// Companion keys without a TTL. They would never expire, which is a bug.
     pub endless: Vec<Vec<u8>>,
 }
 
@@ -41,7 +44,7 @@ impl Keys {
             match left {
                 // The key has expired, or never existed.
                 -2 => {}
-                _ if !is_counter(&key) => keys.locks.push(key),
+                _ if !is_lasting(&key) => keys.locks.push(key),
                 -1 => keys.endless.push(key),
                 _ => keys.counters.push(key),
             }
@@ -49,7 +52,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Returns the number of leaked keys: lock keys, and counters without a TTL.
+    /// Returns the number of leaked keys: lock keys, and companion keys without a TTL.
     pub fn leaked(&self) -> u64 {
         (self.locks.len() + self.endless.len()) as u64
     }
@@ -111,17 +114,20 @@ fn is_forbidden(error: &redis::RedisError) -> bool {
 }
 
 fn session_keys(prefix: &str) -> BTreeSet<Vec<u8>> {
-    let both = resources::keys(prefix).flat_map(|key| {
-        // The library's name for the counter of a key with or without a hash tag.
+    let each = resources::keys(prefix).flat_map(|key| {
+        // The library's name for a companion key of a key with or without a hash tag.
         let tag = if key.contains('{') { String::new() } else { format!(":{{{key}}}") };
-        let counter = format!("{key}#quorlock:token{tag}");
-        [key.into_bytes(), counter.into_bytes()]
+        let kinds = LASTING.into_iter().chain([READERS]);
+        let companions = kinds.map(|kind| format!("{key}#quorlock:{kind}{tag}").into_bytes());
+        let companions: Vec<_> = companions.collect();
+        companions.into_iter().chain([key.into_bytes()])
     });
-    both.collect()
+    each.collect()
 }
 
-fn is_counter(key: &[u8]) -> bool {
-    key.windows(COUNTER.len()).any(|part| part == COUNTER)
+fn is_lasting(key: &[u8]) -> bool {
+    let key = String::from_utf8_lossy(key);
+    LASTING.iter().any(|kind| key.contains(&format!("#quorlock:{kind}")))
 }
 
 #[cfg(test)]
@@ -135,16 +141,18 @@ mod tests {
     }
 
     #[test]
-    fn counters_and_locks_are_distinguished() {
+    fn locks_and_lasting_companion_keys_are_distinguished() {
         let known = session_keys("p:");
-        assert_eq!(known.len(), 2 * usize::from(resources::RESOURCES));
+        assert_eq!(known.len(), 6 * usize::from(resources::RESOURCES));
         assert_eq!(
-            known.iter().filter(|key| is_counter(key)).count(),
-            usize::from(resources::RESOURCES)
+            known.iter().filter(|key| is_lasting(key)).count(),
+            4 * usize::from(resources::RESOURCES)
         );
         for key in [
             "p:resource:7",
             "p:resource:7#quorlock:token:{p:resource:7}",
+            "p:resource:0#quorlock:readers:{p:resource:0}",
+            "p:job:27#quorlock:period:{p:job:27}",
             "p:semaphore:20#quorlock:permit1:{p:semaphore:20}",
             "p:semaphore:20#quorlock:permit1:{p:semaphore:20}#quorlock:token",
         ] {

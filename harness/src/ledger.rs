@@ -67,9 +67,20 @@ impl Ledger {
 impl Records {
     fn take(&mut self, client: u16, line: ClientMessage) {
         match line {
-            ClientMessage::Begun { id, resources, task, token, asked, from, until, is_renewed } => {
+            ClientMessage::Begun {
+                id,
+                resources,
+                task,
+                token,
+                asked,
+                from,
+                until,
+                is_renewed,
+                is_read,
+                period,
+            } => {
                 let begin = self.holds.len();
-                let end = End::ValidUntil;
+                let (end, shared_from) = (End::ValidUntil, is_read.then_some(from));
                 self.holds.extend(resources.into_iter().map(|resource| Hold {
                     resource,
                     client,
@@ -81,11 +92,16 @@ impl Records {
                     until,
                     end,
                     is_renewed,
+                    shared_from,
+                    period,
                 }));
                 self.open.insert((client, id), (begin..self.holds.len()).collect());
             }
             ClientMessage::Extended { id, until } => {
                 self.amend((client, id), |hold| hold.until = until);
+            }
+            ClientMessage::Downgraded { id, at } => {
+                self.amend((client, id), |hold| hold.shared_from = Some(at));
             }
             ClientMessage::Ended { id, until, end } => {
                 self.amend((client, id), |hold| {
@@ -152,6 +168,8 @@ mod tests {
             from,
             until,
             is_renewed: false,
+            is_read: false,
+            period: None,
         }
     }
 

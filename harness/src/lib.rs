@@ -25,6 +25,7 @@ mod date;
 mod early_losses;
 mod fence;
 pub mod fleet;
+mod grant;
 pub mod keys;
 mod ledger;
 mod line;

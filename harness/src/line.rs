@@ -53,6 +53,8 @@ pub enum Sabotage {
     Token,
     /// Uses more permits of a semaphore than the other clients.
     Permits,
+    /// Uses keys with another prefix.
+    Prefix,
 }
 
 impl FromStr for Sabotage {
@@ -63,7 +65,8 @@ impl FromStr for Sabotage {
             "lock" => Ok(Self::Lock),
             "token" => Ok(Self::Token),
             "permits" => Ok(Self::Permits),
-            _ => Err("expected `lock`, `token` or `permits`"),
+            "prefix" => Ok(Self::Prefix),
+            _ => Err("expected `lock`, `token`, `permits` or `prefix`"),
         }
     }
 }
@@ -74,6 +77,7 @@ impl fmt::Display for Sabotage {
             Self::Lock => "lock",
             Self::Token => "token",
             Self::Permits => "permits",
+            Self::Prefix => "prefix",
         })
     }
 }
@@ -137,6 +141,10 @@ pub(crate) enum ClientMessage {
         /// The end of the validity when the hold began.
         until: u64,
         is_renewed: bool,
+        /// Whether the holder is a reader.
+        is_read: bool,
+        /// The period in which the hold is the only run of a job, if any.
+        period: Option<u64>,
     },
     /// The lease was extended.
     Extended {
@@ -144,6 +152,8 @@ pub(crate) enum ClientMessage {
         /// The new end of the validity.
         until: u64,
     },
+    /// The writer becomes a reader. The client sends this message before it calls `downgrade`.
+    Downgraded { id: u64, at: u64 },
     /// The hold has ended. The client sends this message before it calls `release`, because another
     /// client can hold the lock before `release` returns.
     Ended { id: u64, until: u64, end: End },

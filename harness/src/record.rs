@@ -14,7 +14,7 @@ pub const WIPE: &str = "FLUSHALL on all nodes at once";
 /// of the loss, whichever is earliest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Index of the lock or permit, less than [`Setting::resources`].
+    /// Index of the lock, permit, job or election, less than [`Setting::resources`].
     pub resource: u16,
     /// Number of the client process. A process that replaces a killed client gets a new number.
     pub client: u16,
@@ -35,6 +35,12 @@ pub struct Hold {
     pub end: End,
     /// Whether the library extended the lease in the background.
     pub is_renewed: bool,
+    /// Time from which the holder is a reader, so that other readers may hold the lock. `None` if
+    /// the holder is never a reader.
+    pub shared_from: Option<u64>,
+    /// Number of the period in which the hold is the only run of a job. `None` if the hold is no
+    /// run, if the job may run again after a failure, or if a new period began with the call.
+    pub period: Option<u64>,
 }
 
 /// Why a hold ended.
@@ -89,16 +95,48 @@ pub enum Verb {
     AcquireAny,
     /// A call of `Semaphore::acquire` or `Semaphore::try_acquire`.
     AcquirePermit,
+    /// A call of `RwLock::read` or `RwLock::try_read`.
+    AcquireRead,
+    /// A call of `RwLock::write` or `RwLock::try_write`.
+    AcquireWrite,
+    /// A call of `ScheduledJob::start`.
+    StartJob,
+    /// A call of `Election::campaign`.
+    Campaign,
     /// A call of `LeaseRef::extend`.
     Extend,
-    /// A call of `Lease::release`.
+    /// A call of `LeaseRef::downgrade`.
+    Downgrade,
+    /// A call of `Lease::release` or `StartedJob::finish`.
     Release,
+}
+
+impl Hold {
+    /// Returns true if the hold is a reader's from its beginning.
+    pub(crate) fn is_read(&self) -> bool {
+        self.shared_from.is_some_and(|from| from <= self.from)
+    }
+
+    /// Returns the time until which the hold excludes every other hold of the resource.
+    pub(crate) fn exclusive_until(&self) -> u64 {
+        self.shared_from.map_or(self.until, |from| from.min(self.until))
+    }
 }
 
 impl Verb {
     /// All methods, in the order of the report.
-    pub const ALL: [Self; 5] =
-        [Self::Acquire, Self::AcquireAny, Self::AcquirePermit, Self::Extend, Self::Release];
+    pub const ALL: [Self; 10] = [
+        Self::Acquire,
+        Self::AcquireAny,
+        Self::AcquirePermit,
+        Self::AcquireRead,
+        Self::AcquireWrite,
+        Self::StartJob,
+        Self::Campaign,
+        Self::Extend,
+        Self::Downgrade,
+        Self::Release,
+    ];
 }
 
 /// A client's call of the library.
@@ -118,7 +156,8 @@ pub struct Call {
     pub outcome: String,
 }
 
-/// Two holds that must not overlap: of one resource, or of a semaphore with all permits held.
+/// Two holds that must not overlap: of one resource, at least one of them not a reader's, or of a
+/// semaphore with all permits held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overlap {
     /// The hold that began first. If there are too many holds of a semaphore, the oldest of them.
@@ -213,7 +252,8 @@ pub struct Stretch {
 /// Outside the guarantee, only `breaches` must be empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// Overlapping holds of one resource, and holds of a semaphore with all permits held.
+    /// Overlapping holds of one resource, unless both are of readers, and holds of a semaphore with
+    /// all permits held.
     pub overlaps: Vec<Overlap>,
     /// Violations of the guarantees of fencing tokens.
     pub breaches: Vec<Breach>,
@@ -252,7 +292,7 @@ pub struct Setting {
     pub nodes: u16,
     /// Number of client processes.
     pub clients: u16,
-    /// Number of locks and permits for which the clients compete.
+    /// Number of locks, permits, jobs and elections for which the clients compete.
     pub resources: u16,
     /// Duration of the run, in nanoseconds.
     pub lasted: u64,

@@ -1,12 +1,21 @@
-//! The resources for which the clients compete: locks, and the permits of semaphores. Each resource
-//! has a number, a counter and a fenced cell.
+//! The resources for which the clients compete: locks, the permits of semaphores, jobs, and
+//! elections. Each resource has a number, a counter and a fenced cell.
 
 use std::ops::Range;
 
 /// The number of locks. Their resources have the first numbers.
 pub(crate) const LOCKS: u16 = 20;
+/// The locks that clients also acquire for reading and for writing.
+pub(crate) const SHARED_LOCKS: [u16; 2] = [0, LOCKS - 1];
+/// The jobs that run once per period.
+pub(crate) const JOBS: Range<u16> = UNEQUAL.end()..UNEQUAL.end() + 4;
+pub(crate) const ELECTIONS: Range<u16> = JOBS.end..JOBS.end + 2;
 /// The number of resources for which the clients compete.
-pub const RESOURCES: u16 = UNEQUAL.end();
+pub const RESOURCES: u16 = ELECTIONS.end;
+
+/// The kinds of resources whose names consist of the kind and a number.
+const KINDS: [(&str, Range<u16>); 3] =
+    [("resource:", 0..LOCKS), ("job:", JOBS), ("election:", ELECTIONS)];
 
 pub(crate) static SEMAPHORES: [Semaphore; 2] = [EQUAL, UNEQUAL];
 const EQUAL: Semaphore = Semaphore { first: LOCKS, permits: &[2], is_fenced: true };
@@ -54,16 +63,26 @@ impl Semaphore {
     }
 }
 
-/// Returns the name of a lock.
-pub(crate) fn lock_name(resource: u16) -> String {
-    format!("resource:{resource}")
+/// Returns the name of a lock, a job or an election.
+pub(crate) fn name(resource: u16) -> String {
+    let kind = KINDS.iter().find(|(_, of)| of.contains(&resource));
+    let (kind, _) = kind.expect("a permit has no name of its own");
+    format!("{kind}{resource}")
+}
+
+/// Returns true if the job commits its period after the run, so that another run can follow a
+/// failed one.
+pub(crate) fn takes_over(job: u16) -> bool {
+    !(job - JOBS.start).is_multiple_of(2)
 }
 
 /// Returns the resource whose name a lease reported. Returns `None` if no resource has this name.
 pub(crate) fn resource_of(name: &[u8]) -> Option<u16> {
     let name = std::str::from_utf8(name).ok()?;
-    if let Some(number) = name.strip_prefix("resource:") {
-        return number.parse().ok().filter(|number| *number < LOCKS);
+    for (kind, of) in KINDS {
+        if let Some(number) = name.strip_prefix(kind) {
+            return number.parse().ok().filter(|number| of.contains(number));
+        }
     }
     SEMAPHORES.iter().find_map(|semaphore| {
         let permit = name.strip_prefix(&semaphore.name())?.strip_prefix("#quorlock:permit")?;
@@ -75,13 +94,13 @@ pub(crate) fn resource_of(name: &[u8]) -> Option<u16> {
 
 /// Returns the keys of all resources. `prefix` must not contain braces.
 pub(crate) fn keys(prefix: &str) -> impl Iterator<Item = String> {
-    let locks = (0..LOCKS).map(move |resource| format!("{prefix}{}", lock_name(resource)));
+    let named = |of: Range<u16>| of.map(move |resource| format!("{prefix}{}", name(resource)));
     let permits = SEMAPHORES.iter().flat_map(move |semaphore| {
         let key = format!("{prefix}{}", semaphore.name());
         // The library's name for a permit of a semaphore without a hash tag.
         (0..semaphore.resources().len()).map(move |n| format!("{key}#quorlock:permit{n}:{{{key}}}"))
     });
-    locks.chain(permits)
+    named(0..LOCKS).chain(permits).chain(named(JOBS.start..ELECTIONS.end))
 }
 
 #[cfg(test)]
@@ -96,8 +115,14 @@ mod tests {
         assert_eq!(resources, (0..RESOURCES).map(Some).collect::<Vec<_>>());
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), usize::from(RESOURCES));
         assert!(keys("p:").all(|key| key.starts_with("p:")));
-        for other in ["resource:20", "resource:x", "semaphore:20", "semaphore:20#quorlock:permit3:"]
-        {
+        for other in [
+            "resource:20",
+            "resource:x",
+            "semaphore:20",
+            "semaphore:20#quorlock:permit3:",
+            "job:0",
+            "election:27",
+        ] {
             assert_eq!(resource_of(other.as_bytes()), None, "{other}");
         }
     }

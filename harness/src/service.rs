@@ -104,7 +104,21 @@ mod tests {
     fn hold(from: u64) -> Hold {
         let (end, until) = (End::Released, from + 1);
         let (resource, client, task, id, token, asked) = (0, 0, 0, 0, None, from);
-        Hold { resource, client, task, id, token, asked, from, until, end, is_renewed: false }
+        let (is_renewed, shared_from, period) = (false, None, None);
+        Hold {
+            resource,
+            client,
+            task,
+            id,
+            token,
+            asked,
+            from,
+            until,
+            end,
+            is_renewed,
+            shared_from,
+            period,
+        }
     }
 
     fn longest(nodes: u16, outages: &[Outage], begun: &[u64]) -> Gap {

@@ -77,6 +77,9 @@ pub struct RunContext {
     /// Intervals in which nodes may have restarted without data, in nanoseconds since the start of
     /// the run.
     pub data_losses: Vec<(u64, u64)>,
+    /// Intervals in which nodes may have lost fencing counters, in nanoseconds since the start of
+    /// the run.
+    pub counter_losses: Vec<(u64, u64)>,
     /// Product and version of the server, as reported by a node.
     pub server: String,
 }
@@ -174,6 +177,7 @@ impl Ended {
                 &context.data_losses,
             );
             findings.others.extend(losses);
+            findings.others.extend(check::repeated_runs(&records.holds, &context.counter_losses));
         }
         let (mut updates, mut writes) = (0, Vec::new());
         for audit in store.audit() {
@@ -182,7 +186,8 @@ impl Ended {
             findings.lost_updates += lost;
             writes.push(of_one);
         }
-        let fence = Fence::new(&records.holds, writes, &context.faults);
+        let losses = &context.counter_losses;
+        let fence = Fence::new(&records.holds, writes, &context.faults, losses);
         let fenced = fence.examine(context.is_inside, &records.pauses);
         findings.breaches = fenced.breaches;
         findings.others.extend(fenced.unmatched);

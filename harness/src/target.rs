@@ -2,7 +2,7 @@
 //! contains the rule that the holders of a kind must follow.
 
 use crate::record::Verb;
-use crate::resources::{LOCKS, SEMAPHORES, Semaphore, lock_name};
+use crate::resources::{ELECTIONS, JOBS, LOCKS, SEMAPHORES, SHARED_LOCKS, Semaphore, name};
 use quorlock::{Acquire, ConfigError, Redlock};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -23,13 +23,27 @@ pub(crate) enum Target {
     Any(Vec<u16>),
     /// Any permit of a semaphore.
     Permit(&'static Semaphore),
+    /// A lock that readers share.
+    Shared(u16, Access),
+    /// A run of a job.
+    Job(u16),
+    /// The leadership of an election.
+    Leadership(u16),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// Writes once, and then becomes a reader.
+    Downgrade,
 }
 
 impl Target {
     pub(crate) fn random(rng: &mut StdRng) -> Self {
         let is_fenced = rng.random_range(0..LOCKS) < FENCED_LOCKS;
         let group = if is_fenced { 0..FENCED_LOCKS } else { FENCED_LOCKS..LOCKS };
-        match rng.random_range(0..20) {
+        match rng.random_range(0..26) {
             0..11 => Self::All(distinct(rng, 1, &group)),
             11..13 => {
                 let together = rng.random_range(2..=MOST_TOGETHER);
@@ -39,7 +53,13 @@ impl Target {
                 let candidates = rng.random_range(2..=MOST_CANDIDATES);
                 Self::Any(distinct(rng, candidates, &group))
             }
-            _ => Self::Permit(&SEMAPHORES[rng.random_range(0..SEMAPHORES.len())]),
+            16..20 => Self::Permit(&SEMAPHORES[rng.random_range(0..SEMAPHORES.len())]),
+            20..23 => {
+                let lock = SHARED_LOCKS[rng.random_range(0..SHARED_LOCKS.len())];
+                Self::Shared(lock, Access::random(rng))
+            }
+            23..25 => Self::Job(rng.random_range(JOBS)),
+            _ => Self::Leadership(rng.random_range(ELECTIONS)),
         }
     }
 
@@ -49,7 +69,15 @@ impl Target {
         match self {
             Self::All(locks) | Self::Any(locks) => locks.iter().all(|lock| *lock < FENCED_LOCKS),
             Self::Permit(semaphore) => semaphore.is_fenced,
+            Self::Shared(lock, _) => *lock < FENCED_LOCKS,
+            Self::Job(job) => *job < JOBS.start + 2,
+            Self::Leadership(_) => true,
         }
+    }
+
+    /// Returns whether the acquire is for reading only.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self, Self::Shared(_, Access::Read))
     }
 
     pub(crate) fn verb(&self) -> Verb {
@@ -57,21 +85,29 @@ impl Target {
             Self::All(_) => Verb::Acquire,
             Self::Any(_) => Verb::AcquireAny,
             Self::Permit(_) => Verb::AcquirePermit,
+            Self::Shared(_, Access::Read) => Verb::AcquireRead,
+            Self::Shared(..) => Verb::AcquireWrite,
+            Self::Job(_) => Verb::StartJob,
+            Self::Leadership(_) => Verb::Campaign,
         }
     }
 
     /// Creates the acquire, which waits or makes a single attempt. `permits` is the number of
     /// permits that the client uses for a semaphore.
+    ///
+    /// # Panics
+    ///
+    /// Panics for a job or a leadership, which are not acquired as locks.
     pub(crate) fn acquire(
         &self,
         redlock: &Redlock,
         permits: impl Fn(&Semaphore) -> u16,
         waits: bool,
     ) -> Result<Acquire, ConfigError> {
-        let names = |locks: &[u16]| locks.iter().copied().map(lock_name).collect::<Vec<_>>();
+        let names = |locks: &[u16]| locks.iter().copied().map(name).collect::<Vec<_>>();
         Ok(match (self, waits) {
             (Self::All(locks), _) if locks.len() == 1 => {
-                let name = lock_name(locks[0]);
+                let name = name(locks[0]);
                 if waits { redlock.acquire(name) } else { redlock.try_acquire(name) }
             }
             (Self::All(locks), true) => redlock.acquire_all(names(locks)),
@@ -83,6 +119,16 @@ impl Target {
                 let semaphore = redlock.semaphore(semaphore.name(), permits)?;
                 if waits { semaphore.acquire() } else { semaphore.try_acquire() }
             }
+            (Self::Shared(lock, access), _) => {
+                let lock = redlock.rw_lock(name(*lock))?;
+                match (*access == Access::Read, waits) {
+                    (true, true) => lock.read(),
+                    (true, false) => lock.try_read(),
+                    (false, true) => lock.write(),
+                    (false, false) => lock.try_write(),
+                }
+            }
+            (Self::Job(_) | Self::Leadership(_), _) => unreachable!("not acquired as a lock"),
         })
     }
 
@@ -94,6 +140,7 @@ impl Target {
             }
             (Self::Any(locks), [one]) => locks.contains(one),
             (Self::Permit(semaphore), [one]) => semaphore.resources().contains(one),
+            (Self::Shared(own, _) | Self::Job(own) | Self::Leadership(own), [one]) => own == one,
             _ => false,
         }
     }
@@ -104,6 +151,17 @@ impl Target {
             Self::All(locks) => locks.clone(),
             Self::Any(locks) => locks.iter().take(1).copied().collect(),
             Self::Permit(semaphore) => semaphore.resources().take(1).collect(),
+            Self::Shared(own, _) | Self::Job(own) | Self::Leadership(own) => vec![*own],
+        }
+    }
+}
+
+impl Access {
+    fn random(rng: &mut StdRng) -> Self {
+        match rng.random_range(0..10) {
+            0..6 => Self::Read,
+            6..8 => Self::Write,
+            _ => Self::Downgrade,
         }
     }
 }
@@ -137,6 +195,7 @@ mod tests {
             let resources = match &target {
                 Target::All(locks) | Target::Any(locks) => locks.clone(),
                 Target::Permit(semaphore) => semaphore.resources().collect(),
+                _ => target.without_lock(),
             };
             assert!(!resources.is_empty() && target.matches(&target.without_lock()), "{target:?}");
             for resource in resources {

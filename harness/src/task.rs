@@ -3,13 +3,14 @@
 use crate::boot;
 use crate::cells::Cells;
 use crate::choice::{Caution, Choice, Extend, LeaseEnd};
+use crate::grant::Grant;
 use crate::line::{ClientConfig, ClientMessage, MessageWriter, Sabotage};
 use crate::record::{Call, Verb};
-use crate::resources::{Semaphore, resource_of};
+use crate::resources::resource_of;
+use crate::target::{Access, Target};
 use crate::tenure::{Begin, OpenTenure};
 use quorlock::{
-    AcquireError, ExtendError, FencingToken, Lease, LeaseRef, Loss, Redlock, ReleaseError,
-    ReleaseOutcome,
+    DowngradeError, ExtendError, FencingToken, LeaseRef, Loss, Redlock, ReleaseOutcome,
 };
 use std::pin::pin;
 use std::sync::Arc;
@@ -51,22 +52,24 @@ impl Task {
         let acquired = self.acquire(choice).await;
         let from = boot::now();
         let resources = match &acquired {
-            Some(lease) => self.resources(lease, choice),
+            Some(grant) => self.resources(grant.lease(), choice),
             None => choice.target.without_lock(),
         };
         let begin = Begin {
             writer: &self.writer,
             task: self.number,
             resources: &resources,
-            token: acquired.as_ref().and_then(|lease| self.token(lease, choice)),
+            token: acquired.as_ref().and_then(|grant| self.token(grant.lease(), choice)),
+            is_read: choice.target.is_read(),
+            period: acquired.as_ref().and_then(Grant::period),
             origin: self.config.origin,
             asked,
             from,
         };
         match acquired {
-            Some(lease) => {
-                let tenure = OpenTenure::of(lease.view(), begin, choice.auto_extend.is_some());
-                self.hold(lease, tenure, choice).await;
+            Some(grant) => {
+                let tenure = OpenTenure::of(grant.lease().clone(), begin, choice.is_renewed());
+                self.hold(grant, tenure, choice).await;
             }
             None if self.config.sabotage == Some(Sabotage::Lock) => {
                 let token = self.guess(&resources, choice).await;
@@ -78,45 +81,9 @@ impl Task {
         }
     }
 
-    async fn acquire(&self, choice: &Choice) -> Option<Lease> {
-        let permits = |semaphore: &Semaphore| match self.config.sabotage {
-            Some(Sabotage::Permits) => semaphore.limit() + 1,
-            _ => semaphore.permits(self.config.client),
-        };
-        let acquire = choice.target.acquire(&self.redlock, permits, choice.wait.is_some());
-        let mut acquire = match acquire {
-            Ok(acquire) => acquire.ttl(choice.ttl),
-            Err(error) => {
-                self.writer.send(&ClientMessage::Error(format!("invalid semaphore: {error}")));
-                return None;
-            }
-        };
-        if let Some(wait) = choice.wait {
-            acquire = acquire.wait(wait);
-        }
-        let is_fenced = choice.target.is_fenced();
-        if is_fenced {
-            acquire = acquire.fenced();
-        }
-        if choice.gives_up_early {
-            acquire = acquire.give_up_early();
-        }
-        if let Some(most) = choice.auto_extend {
-            acquire = acquire.auto_extend(most);
-        }
-        // If the nodes draw different tokens, the acquire needs a second round trip.
-        let rounds = if is_fenced { 2 } else { 1 };
-        let bound = choice.wait.unwrap_or_default() + rounds * self.config.nodes.node_timeout;
-        let verb = choice.target.verb();
-        let acquired = self.call(verb, bound, choice.drop_after, acquire, |acquired| {
-            acquired.as_ref().map_or_else(refusal, |_| "ok")
-        });
-        acquired.await?.ok()
-    }
-
     /// Returns the resources that the lease reports. If these differ from the target of the
     /// acquire, sends an error.
-    fn resources(&self, lease: &Lease, choice: &Choice) -> Vec<u16> {
+    fn resources(&self, lease: &LeaseRef, choice: &Choice) -> Vec<u16> {
         let resources: Vec<_> = lease.resources().filter_map(resource_of).collect();
         if resources.len() != lease.resources().count() || !choice.target.matches(&resources) {
             let names = lease.resources().map(String::from_utf8_lossy).collect::<Vec<_>>();
@@ -126,11 +93,12 @@ impl Task {
         resources
     }
 
-    /// Returns the token with which the task writes, or `None` if the lease has no token. A
-    /// sabotaged task adds [`FORGED`] to the lease's token.
-    fn token(&self, lease: &Lease, choice: &Choice) -> Option<u64> {
+    /// Returns the token with which the task writes, or `None` if the lease has no token. A reader
+    /// has none if no writer has had one. A sabotaged task adds [`FORGED`] to the lease's token.
+    fn token(&self, lease: &LeaseRef, choice: &Choice) -> Option<u64> {
         let token = lease.token().map(FencingToken::get);
-        if token.is_some() != choice.target.is_fenced() {
+        let is_optional = choice.target.is_read() && token.is_none();
+        if token.is_some() != choice.target.is_fenced() && !is_optional {
             self.writer
                 .send(&ClientMessage::Error(format!("unexpected token {token:?}: {choice:?}")));
         }
@@ -149,24 +117,26 @@ impl Task {
         Some(highest? + 1)
     }
 
-    async fn hold(&self, lease: Lease, mut tenure: OpenTenure<'_>, choice: &Choice) {
-        self.work(&mut tenure, Some(&lease), choice).await;
+    async fn hold(&self, grant: Grant, mut tenure: OpenTenure<'_>, choice: &Choice) {
+        self.work(&mut tenure, Some(grant.lease()), choice).await;
         tenure.end();
         match choice.lease_end {
-            LeaseEnd::Drop => drop(lease),
-            LeaseEnd::Release => self.release(lease, &tenure, None).await,
-            LeaseEnd::DropRelease(after) => self.release(lease, &tenure, Some(after)).await,
+            LeaseEnd::Drop => drop(grant),
+            LeaseEnd::Release => self.release(grant, &tenure, None).await,
+            LeaseEnd::DropRelease(after) => self.release(grant, &tenure, Some(after)).await,
         }
-        let late_write_after = choice.late_write_after.filter(|_| choice.target.is_fenced());
+        let writes = choice.target.is_fenced() && !choice.target.is_read();
+        let late_write_after = choice.late_write_after.filter(|_| writes);
         if let (Some(after), Some(resource)) = (late_write_after, tenure.resources().first()) {
             sleep(after).await;
             self.write_fenced(&tenure, *resource, 0).await;
         }
     }
 
-    /// Updates the counters and writes to the fenced cells. `lease` is `None` only in a sabotaged
-    /// task.
-    async fn work(&self, tenure: &mut OpenTenure<'_>, lease: Option<&Lease>, choice: &Choice) {
+    /// Updates the counters and writes to the fenced cells. A reader only reads the counter. `lease`
+    /// is `None` only in a sabotaged task.
+    async fn work(&self, tenure: &mut OpenTenure<'_>, lease: Option<&LeaseRef>, choice: &Choice) {
+        let mut reads = choice.target.is_read();
         let (awaits_loss, checks) =
             (choice.caution == Caution::Notified, choice.caution != Caution::Unchecked);
         let mut lost = pin!(loss(lease.filter(|_| awaits_loss)));
@@ -183,7 +153,7 @@ impl Task {
                 }
             }
             let deadline = tenure.deadline();
-            if let Some(deadline) = deadline {
+            if let Some(deadline) = deadline.filter(|_| !reads) {
                 match self.cells.write(*resource, read + 1, deadline).await {
                     Some(true) => {}
                     Some(false) => self.writer.send(&ClientMessage::TooLate),
@@ -192,12 +162,18 @@ impl Task {
             }
             // A write to a counter requires a check of the lease; a write to a fenced cell does
             // not.
-            if deadline.is_some() || !checks {
+            if !reads && (deadline.is_some() || !checks) {
                 let until = tenure.valid_until().unwrap_or(0);
                 self.write_fenced(tenure, *resource, until).await;
             }
             if deadline.is_none() {
                 break;
+            }
+            if let (Target::Shared(_, Access::Downgrade), Some(lease), false) =
+                (&choice.target, lease, reads)
+            {
+                self.downgrade(lease, tenure).await;
+                reads = true;
             }
             if let (Some(extend), Some(lease)) = (&step.extend, lease) {
                 self.extend(lease, extend).await;
@@ -213,6 +189,17 @@ impl Task {
     async fn write_fenced(&self, tenure: &OpenTenure<'_>, resource: u16, until: u64) {
         let Some((id, token)) = tenure.id_and_token() else { return };
         self.cells.write_fenced(resource, id, token, until).await;
+    }
+
+    async fn downgrade(&self, lease: &LeaseRef, tenure: &OpenTenure<'_>) {
+        tenure.downgrade();
+        let outcome = |downgraded: &_| match downgraded {
+            Ok(()) => "ok",
+            Err(DowngradeError::Unconfirmed(_)) => "unconfirmed",
+            Err(_) => "other",
+        };
+        let bound = self.config.nodes.node_timeout;
+        self.call(Verb::Downgrade, bound, None, lease.downgrade(), outcome).await;
     }
 
     async fn extend(&self, lease: &LeaseRef, extend: &Extend) {
@@ -233,16 +220,16 @@ impl Task {
         .await;
     }
 
-    async fn release(&self, lease: Lease, tenure: &OpenTenure<'_>, drop_after: Option<Duration>) {
-        let outcome = |released: &_| match released {
+    async fn release(&self, grant: Grant, tenure: &OpenTenure<'_>, drop_after: Option<Duration>) {
+        let outcome = |released: &Result<_, _>| match released {
             Ok(ReleaseOutcome::Released) => "ok",
             Ok(ReleaseOutcome::Expired) => "expired",
             Ok(ReleaseOutcome::TakenOver) => "taken over",
-            Err(ReleaseError::NoQuorum { .. }) => "no quorum",
-            _ => "other",
+            Ok(_) => "other",
+            Err(reason) => *reason,
         };
-        let bound = self.config.nodes.node_timeout;
-        let call = self.call(Verb::Release, bound, drop_after, lease.release(), outcome);
+        let bound = grant.release_bound(self.config.nodes.node_timeout);
+        let call = self.call(Verb::Release, bound, drop_after, grant.release(), outcome);
         if let Some(Ok(outcome @ (ReleaseOutcome::Expired | ReleaseOutcome::TakenOver))) =
             call.await
         {
@@ -252,7 +239,7 @@ impl Task {
 
     /// Makes a call and records its outcome. If `drop_after` elapses first, drops the call and
     /// returns `None`.
-    async fn call<T>(
+    pub(crate) async fn call<T>(
         &self,
         verb: Verb,
         bound: Duration,
@@ -280,7 +267,7 @@ impl Task {
 }
 
 /// Resolves when the lease is lost. Never resolves without a lease.
-async fn loss(lease: Option<&Lease>) -> Loss {
+async fn loss(lease: Option<&LeaseRef>) -> Loss {
     match lease {
         Some(lease) => lease.lost().await,
         None => std::future::pending().await,
@@ -291,18 +278,5 @@ fn lose(tenure: &mut OpenTenure<'_>, reason: Loss) {
     tenure.lose();
     if !matches!(reason, Loss::Expired | Loss::MaxHold) {
         tenure.report_early_loss(&format!("lost: {reason}"));
-    }
-}
-
-fn refusal(error: &AcquireError) -> &'static str {
-    match error {
-        AcquireError::Contended { .. } => "contended",
-        AcquireError::NoQuorum { .. } => "no quorum",
-        AcquireError::Expired { .. } => "expired",
-        AcquireError::Timeout { .. } => "timeout",
-        AcquireError::Closed => "closed",
-        AcquireError::NotPolled { .. } => "not polled",
-        AcquireError::Overloaded { .. } => "overloaded",
-        _ => "other",
     }
 }

@@ -51,7 +51,7 @@ impl<'a> OpenTenure<'a> {
     }
 
     fn begin(validity_source: ValiditySource, begin: Begin<'a>, is_renewed: bool) -> Self {
-        let Begin { writer, task, resources, token, origin, asked, from } = begin;
+        let Begin { writer, task, resources, token, is_read, period, origin, asked, from } = begin;
         // The tenure of a lease that has already expired has a length of zero.
         let until = validity_source.valid_until().unwrap_or(from);
         let id = writer.next_id();
@@ -65,6 +65,8 @@ impl<'a> OpenTenure<'a> {
             from,
             until: recorded,
             is_renewed,
+            is_read,
+            period,
         });
         let (recorded, is_over) = (until, false);
         Self { writer, resources, id, token, validity_source, origin, until, recorded, is_over }
@@ -104,6 +106,13 @@ impl<'a> OpenTenure<'a> {
     /// Returns the ID and the fencing token, or `None` if the lease has no token.
     pub(crate) fn id_and_token(&self) -> Option<(u64, u64)> {
         Some((self.id, self.token?))
+    }
+
+    /// Records that the writer becomes a reader. Must be called before the downgrade, because
+    /// another reader can acquire the lock during the downgrade.
+    pub(crate) fn downgrade(&self) {
+        let at = boot::now() - self.origin;
+        self.writer.send(&ClientMessage::Downgraded { id: self.id, at });
     }
 
     /// Records that the library has just reported the loss of the lease.
@@ -179,6 +188,10 @@ pub(crate) struct Begin<'a> {
     pub(crate) resources: &'a [u16],
     /// The fencing token with which the task writes, if any.
     pub(crate) token: Option<u64>,
+    /// Whether the holder is a reader.
+    pub(crate) is_read: bool,
+    /// The period in which the hold is the only run of a job, if any.
+    pub(crate) period: Option<u64>,
     /// The start of the run on the boot clock, in nanoseconds.
     pub(crate) origin: u64,
     /// The boot-clock time at which the acquire began.

@@ -1,5 +1,6 @@
 //! Prints the summary of a run on standard output.
 
+use crate::check;
 use crate::record::{Breach, BreachKind, Fencing, Run, SkippedFault, Verb, WIPE};
 use crate::say;
 use crate::session::Outcome;
@@ -19,6 +20,8 @@ pub(crate) struct RunCounts {
     lost_early: usize,
     longest_gap: u64,
     due: u64,
+    runs: usize,
+    repeated_runs: usize,
 }
 
 impl RunCounts {
@@ -28,6 +31,9 @@ impl RunCounts {
         self.undelivered += part.records.undelivered;
         self.losses += part.records.losses.len();
         self.lost_early += part.records.lost_early.len();
+        let holds = &part.records.holds;
+        self.runs += holds.iter().filter(|hold| hold.period.is_some()).count();
+        self.repeated_runs += check::repeated_runs(holds, &[]).len();
         let gaps = part.gaps.iter().map(|gap| gap.lasts);
         self.due += gaps.clone().sum::<u64>();
         self.longest_gap = self.longest_gap.max(gaps.max().unwrap_or(0));
@@ -68,6 +74,11 @@ fn work(run: &Run, counts: &RunCounts) {
             "a majority was available for {due:.1?}; the longest time without a new lock was {longest:.1?}"
         );
     }
+    say!(
+        "{} runs of jobs that run once per period, {} repeated",
+        counts.runs,
+        counts.repeated_runs
+    );
     say!("{} writes arrived after the validity had ended and were refused", counts.late_writes);
     say!("{} releases were still pending when their client closed", counts.undelivered);
 }

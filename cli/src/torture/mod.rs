@@ -128,7 +128,7 @@ impl Torture {
     ) -> Outcome {
         // Every fault may have restarted a node, even a fault that was applied only in part.
         let partial = skipped.iter().map(|fault| (fault.from, fault.until));
-        let data_losses =
+        let data_losses: Vec<_> =
             faults.iter().map(|fault| (fault.from, fault.until)).chain(partial).collect();
         ended.judge(RunContext {
             nodes: self.size(),
@@ -140,6 +140,7 @@ impl Torture {
             // At most a minority of the nodes has a fault at the same time, and nodes recover during the pause after
             // each wave.
             outages: Vec::new(),
+            counter_losses: data_losses.clone(),
             data_losses,
             server: self.server.clone(),
         })

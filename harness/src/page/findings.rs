@@ -31,7 +31,7 @@ fn checks(out: &mut Html, found: &Findings) {
     let rows = [
         (
             "Overlaps",
-            "two tenures of one resource at the same time, or too many of a semaphore",
+            "two tenures of one resource at the same time, not both of readers, or too many of a semaphore",
             number(found.overlaps.len()),
         ),
         (
@@ -118,8 +118,10 @@ pub(super) fn holder(hold: &Hold) -> String {
         End::Lost => "lost",
     };
     let renewed = if hold.is_renewed { ", renewed" } else { "" };
+    let reads =
+        hold.shared_from.map_or_else(String::new, |from| format!(", a reader from {}", at(from)));
     format!(
-        "client {}, task {}: {} – {}, {end}{renewed}",
+        "client {}, task {}: {} – {}, {end}{renewed}{reads}",
         hold.client,
         hold.task,
         at(hold.from),

@@ -16,7 +16,12 @@ pub(super) fn name(verb: Verb) -> &'static str {
         Verb::Acquire => "acquire",
         Verb::AcquireAny => "acquire any",
         Verb::AcquirePermit => "acquire permit",
+        Verb::AcquireRead => "acquire for reading",
+        Verb::AcquireWrite => "acquire for writing",
+        Verb::StartJob => "start job",
+        Verb::Campaign => "campaign",
         Verb::Extend => "extend",
+        Verb::Downgrade => "downgrade",
         Verb::Release => "release",
     }
 }

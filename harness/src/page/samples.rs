@@ -162,7 +162,21 @@ fn hold(run: &mut Run, dice: &mut Dice, resource: u16, begin: u64, period: u64) 
     let (client, task, is_renewed) = (dice.small(4), dice.small(8), dice.below(10) == 0);
     let (id, asked) = (number(run.holds.len()), from - took);
     let (token, until) = (Some(1_700_000_000_000_000 + from / MICROSECOND), from + long);
-    let by = Hold { resource, client, task, id, token, asked, from, until, end, is_renewed };
+    let (shared_from, period) = (None, None);
+    let by = Hold {
+        resource,
+        client,
+        task,
+        id,
+        token,
+        asked,
+        from,
+        until,
+        end,
+        is_renewed,
+        shared_from,
+        period,
+    };
     run.holds.push(by);
     let mut call = |verb, from, took, bound, outcome: &str| {
         let outcome = outcome.into();

@@ -50,8 +50,9 @@ impl Verdict {
     fn meaning(self) -> &'static str {
         match self {
             Self::Clean => {
-                "No two tenures of a resource overlap, no semaphore has more holders than permits, and each \
-                 fencing token is higher than the earlier ones. The other checks have no findings, either."
+                "No two tenures of a resource overlap, except those of readers, no semaphore has more holders than \
+                 permits, no job ran twice in a period, and each fencing token is higher than the earlier ones. The \
+                 other checks have no findings, either."
             }
             Self::Expected => {
                 "The faults of this run exceed those that Redlock tolerates, so two clients can hold a \

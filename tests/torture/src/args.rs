@@ -49,7 +49,7 @@ pub(crate) struct RunOptions {
     #[arg(long, default_value = "target/torture")]
     pub(crate) out: PathBuf,
     /// Intentional defect of one client, to test the checks: it works without the lock, forges
-    /// tokens, or uses too many permits of semaphores
+    /// tokens, uses too many permits of semaphores, or uses other keys than the other clients
     #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "lock")]
     pub(crate) sabotage: Option<Sabotage>,
 }

@@ -244,6 +244,13 @@ impl Nemesis {
         matches!(self, N::DelayedRestart | N::DurableRestart | N::EmptyRestart | N::RollingRestart)
     }
 
+    /// Returns true if a node loses its data in the fault with this name.
+    pub(crate) fn loses_data(name: &str) -> bool {
+        let losing =
+            [N::DelayedRestart, N::EmptyRestart, N::FlushAll, N::WipeAll, N::RollingRestart];
+        losing.iter().any(|nemesis| nemesis.name() == name)
+    }
+
     /// Returns true if the fault is possible on a node with this persistence. A durable restart
     /// requires a durable node, and an empty restart a node that is not durable.
     pub(crate) fn suits(self, is_durable: bool) -> bool {

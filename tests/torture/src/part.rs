@@ -5,7 +5,7 @@ use crate::apply::ProxiedNode;
 use crate::executor::{Executor, READY_LIMIT};
 use crate::keep::keep;
 use crate::log::Log;
-use crate::nemesis::{MIN_OLD_AGE, NODE_TIMEOUT, ROLLING, TargetClass};
+use crate::nemesis::{MIN_OLD_AGE, NODE_TIMEOUT, Nemesis, ROLLING, TargetClass};
 use crate::plan::{NEW_CLIENTS, Planned, Setup};
 use harness::keys::Keys;
 use harness::record::Fault;
@@ -94,12 +94,27 @@ impl Part {
 
     fn context(&self, span: (u64, u64), log: &Log, server: String) -> RunContext {
         let faults = log.faults();
-        let rolling = faults.iter().filter(|fault| fault.nemesis == ROLLING);
-        let data_losses = rolling.map(|Fault { from, until, .. }| (*from, *until)).collect();
+        let times = |is_of: fn(&Fault) -> bool| {
+            let faults = faults.iter().filter(|fault| is_of(fault));
+            faults.map(|fault| (fault.from, fault.until)).collect()
+        };
+        let data_losses = times(|fault| fault.nemesis == ROLLING);
+        let counter_losses = times(|fault| Nemesis::loses_data(&fault.nemesis));
         let (steps, outages) = (log.steps(), log.outages());
         let Setup { nodes, is_inside, .. } = self.setup;
         let skipped = Vec::new();
-        RunContext { nodes, is_inside, span, faults, skipped, steps, outages, data_losses, server }
+        RunContext {
+            nodes,
+            is_inside,
+            span,
+            faults,
+            skipped,
+            steps,
+            outages,
+            data_losses,
+            counter_losses,
+            server,
+        }
     }
 
     fn server(&self) -> ServerBuilder {

@@ -55,9 +55,18 @@ fn run_within_guarantee_has_no_findings() {
     assert!(count(&record["faults"]) > 5, "and faults");
     assert!(count(&record["calls"]) > count(&record["holds"]), "and calls");
     let calls = record["calls"].as_array().expect("a list");
-    for verb in ["Acquire", "AcquireAny", "AcquirePermit"] {
+    for (verb, least) in [
+        ("Acquire", 20),
+        ("AcquireAny", 20),
+        ("AcquirePermit", 20),
+        ("AcquireRead", 10),
+        ("AcquireWrite", 5),
+        ("Downgrade", 0),
+        ("StartJob", 5),
+        ("Campaign", 5),
+    ] {
         let acquired = calls.iter().filter(|call| call["verb"] == verb && call["outcome"] == "ok");
-        assert!(acquired.count() > 20, "{verb}");
+        assert!(acquired.count() > least, "{verb}");
     }
     let fencing = &record["fencing"];
     assert!(number(&fencing["tokens"]) > 50 && number(&fencing["ordered"]) > 50, "{fencing:#}");
@@ -100,6 +109,25 @@ fn client_with_too_many_permits_is_detected() {
         assert_ne!(overlap["first"]["resource"], overlap["second"]["resource"], "{overlap:#}");
     }
     assert_eq!((&findings["lost_updates"], kinds(&findings).len()), (&0.into(), 0), "{findings:#}");
+}
+
+#[test]
+fn client_with_other_keys_is_detected_for_each_kind_of_lock() {
+    let (status, findings, record) = run("prefix", &["--seconds", "5", "--sabotage", "prefix"]);
+    assert_eq!(status.code(), Some(1));
+    let overlaps = findings["overlaps"].as_array().expect("a list");
+    let is_reader =
+        |hold: &Value| !hold["shared_from"].is_null() && hold["shared_from"] == hold["from"];
+    let readers = |overlap: &Value| [is_reader(&overlap["first"]), is_reader(&overlap["second"])];
+    let has = |expected| overlaps.iter().any(|overlap| readers(overlap) == expected);
+    assert!(has([true, false]) && has([false, true]) && !has([true, true]), "{findings:#}");
+    // The last two resources are elections.
+    let first = number(&record["setting"]["resources"]) - 2;
+    let is_election = |overlap: &Value| number(&overlap["first"]["resource"]) >= first;
+    assert!(overlaps.iter().any(is_election), "{findings:#}");
+    let others = findings["others"].as_array().expect("a list").iter();
+    let mut others = others.map(|other| other.as_str().expect("a text"));
+    assert!(others.any(|other| other.contains("ran again in its period")), "{findings:#}");
 }
 
 #[test]
