@@ -84,7 +84,8 @@ impl RwLock {
     /// key: the next extension detects that.
     ///
     /// With [`fenced`](Acquire::fenced), the lease has a token that is not below the token of any earlier writer, or
-    /// none if no writer has had a token. Several readers can have the same token.
+    /// none if no writer has had a token. Several readers can have the same token. A resource compares a reader's token
+    /// with the highest token that it has seen, but does not store it: the next writer's token can be lower.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError). [`Contended`](crate::AcquireError::Contended) means that a writer
