@@ -38,8 +38,8 @@ pub(crate) struct JobRuns(BTreeMap<(usize, u64), Vec<JobRun>>);
 struct JobRun {
     /// When the call started.
     begun: Instant,
-    /// When the call returned that the job has run and that its period is done.
-    committed: Option<Instant>,
+    /// Whether the call has returned that the job has run and that its period is done.
+    is_committed: bool,
 }
 
 impl JobCall {
@@ -99,8 +99,7 @@ impl Worker {
             },
         };
         if matches!(ended, Ok(JobOutcome::Ran(Ok(())))) {
-            let now = self.now();
-            self.checker.state().jobs.commit(&call, number, begun, now);
+            self.checker.state().jobs.commit(&call, number, begun);
         }
         self.log(format_args!("job {} of period {number}: {ended:?}", call.job));
         self.inspect(&ended);
@@ -114,7 +113,8 @@ impl Worker {
 
 impl CheckerState {
     /// Records that a job starts. Checks that no earlier run of the same period prevents it. `wiped` contains the times
-    /// at which the nodes last lost their data.
+    /// at which the nodes last lost their data. A committed run prevents all later ones, because the job checks its
+    /// period under the lock, which the earlier run released after its commit.
     fn start_job(
         &mut self,
         call: &JobCall,
@@ -125,11 +125,10 @@ impl CheckerState {
         let runs = self.jobs.0.entry((call.job, number)).or_default();
         let prevents = |run: &JobRun| {
             let has_lost = wiped.iter().flatten().any(|at| *at >= run.begun);
-            let is_done = run.committed.is_some_and(|at| at <= begun);
-            !has_lost && (!call.takes_over() || is_done)
+            !has_lost && (!call.takes_over() || run.is_committed)
         };
         let is_prevented = runs.iter().any(prevents);
-        runs.push(JobRun { begun, committed: None });
+        runs.push(JobRun { begun, is_committed: false });
         if is_prevented {
             let how = format!("job {} runs again in period {number}", call.job);
             self.violated(Rule::Periods, how);
@@ -138,10 +137,10 @@ impl CheckerState {
 }
 
 impl JobRuns {
-    fn commit(&mut self, call: &JobCall, number: u64, begun: Instant, now: Instant) {
+    fn commit(&mut self, call: &JobCall, number: u64, begun: Instant) {
         let runs = self.0.entry((call.job, number)).or_default();
         if let Some(run) = runs.iter_mut().find(|run| run.begun == begun) {
-            run.committed = Some(now);
+            run.is_committed = true;
         }
     }
 }
