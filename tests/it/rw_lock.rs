@@ -153,6 +153,18 @@ async fn expired_reader_no_longer_excludes_writers() {
 }
 
 #[tokio::test]
+async fn last_reader_after_an_expired_one_frees_the_lock() {
+    let cluster = Cluster::start(3);
+    let (short, long) = (rw_lock(&quick_client(&cluster)), rw_lock(&client(&cluster)));
+    let expired = short.read().ttl(ms(500)).await.expect("free");
+    let last = long.read().ttl(ms(30_000)).await.expect("free");
+    sleep(ms(600)).await;
+    assert!(!expired.is_valid());
+    assert_eq!(last.release().await, Ok(ReleaseOutcome::Released));
+    long.try_write().await.expect("no reader is left").release().await.expect("nodes are up");
+}
+
+#[tokio::test]
 async fn renewed_reader_detects_the_deletion_of_the_lock() {
     let cluster = Cluster::start(3);
     let (one, two) = (quick_client(&cluster), client(&cluster));
