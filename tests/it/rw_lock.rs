@@ -165,6 +165,17 @@ async fn last_reader_after_an_expired_one_frees_the_lock() {
 }
 
 #[tokio::test]
+async fn release_of_the_longest_reader_keeps_the_others() {
+    let cluster = Cluster::start(3);
+    let (one, two) = (rw_lock(&client(&cluster)), rw_lock(&client(&cluster)));
+    let longest = one.read().ttl(ms(30_000)).await.expect("free");
+    let other = two.read().ttl(ms(20_000)).await.expect("readers share the lock");
+    assert_eq!(longest.release().await, Ok(ReleaseOutcome::Released));
+    assert!(is_contended(&one.try_write().await), "the other reader holds the lock");
+    assert_eq!(other.release().await, Ok(ReleaseOutcome::Released));
+}
+
+#[tokio::test]
 async fn renewed_reader_detects_the_deletion_of_the_lock() {
     let cluster = Cluster::start(3);
     let (one, two) = (quick_client(&cluster), client(&cluster));
