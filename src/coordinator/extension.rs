@@ -66,7 +66,7 @@ impl Coordinator {
             Goal::Extend { current, .. } if cause == Cause::Renewal => {
                 // The round ends before the validity, so that a process that is late still reads the replies in time.
                 let left = current.since(now);
-                now.after(left / 2).max(timeout).min(now.after(left - left / 8))
+                now.after(left / 2).max(timeout).min(now.after(left / 8 * 7))
             }
             // An extension that is granted after the old end of validity does not count (I9).
             Goal::Extend { current, .. } => timeout.min(current),

@@ -22,7 +22,6 @@ pub(super) struct Lease {
     pub(super) any_of: Option<Key>,
     /// When the attempt that acquired the lease started (T1).
     pub(super) since: Time,
-    pub(super) is_renewed: bool,
     /// Whether the coordinator must notice the lease's end, because it renews the lease or because a caller waits for
     /// the end.
     pub(super) is_watched: bool,
@@ -61,7 +60,6 @@ impl Lease {
             tag: terms.tag,
             any_of: terms.any_of.clone(),
             since: attempt.t1,
-            is_renewed: terms.max_hold.is_some(),
             is_watched: false,
             is_subscribed: terms.is_reader() || terms.subscribes(),
             acquire_id: None,

@@ -63,7 +63,7 @@ impl Coordinator {
 
     /// Starts the renewal of an auto-extended lease that the caller has taken. Has no effect on other leases.
     pub(crate) fn handle_taken(&mut self, id: LeaseId, now: Time) {
-        if self.leases.get(id).is_some_and(|lease| lease.is_renewed) {
+        if self.leases.get(id).is_some_and(|lease| lease.renewal.is_auto_extended()) {
             self.watch(id, now);
         }
         self.settle(now);

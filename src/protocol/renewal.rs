@@ -155,6 +155,10 @@ impl Renewal {
         Self { quorum, drift, status: LeaseStatus::Held { valid_until }, auto_extension: None }
     }
 
+    pub(crate) fn is_auto_extended(&self) -> bool {
+        self.auto_extension.is_some()
+    }
+
     /// Enables auto-extension of a lease acquired at `t1`. The lease is extended to `ttl` whenever a third of its
     /// validity has passed. It ends at the latest when `most` has passed since `t1`.
     pub(crate) fn auto_extended(mut self, ttl: Ttl, t1: Time, most: Duration) -> Self {
