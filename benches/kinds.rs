@@ -1,7 +1,8 @@
 //! Compares the kinds of locks with a plain acquire: `cargo bench --bench kinds [-- part-of-a-row's-name]`.
 //!
 //! Each task has its own locks, so all of them are free. Both sides alternate every second on the same five servers, so
-//! they run under the same load. A cycle is an acquire and a release.
+//! they run under the same load. A cycle is an acquire and a release. The last line shows how long a writer waits for a
+//! lock that readers hold.
 
 use kit::Cluster;
 use quorlock::{Acquire, Redlock};
@@ -111,6 +112,47 @@ fn run(name: &str, kind: Kind, tasks: usize, runtime: &Runtime) {
     );
 }
 
+/// Prints the waits of a writer for a lock that 50 readers of another client hold for 10 ms each, again and again.
+async fn wait_for_readers(cluster: &Cluster) {
+    const READERS: usize = 50;
+    const HOLD: Duration = Duration::from_millis(10);
+    let [reading, writing] = [(); 2].map(|()| {
+        let redlock = Redlock::builder().nodes(cluster.urls()).build().expect("valid settings");
+        redlock.rw_lock("shared").expect("a valid name")
+    });
+    let end = Instant::now() + 10 * SLICE;
+    let readers = (0..READERS).map(|_| {
+        let lock = reading.clone();
+        tokio::spawn(async move {
+            let mut reads = 0;
+            while Instant::now() < end {
+                if let Ok(lease) = lock.read().wait(WAIT).await {
+                    tokio::time::sleep(HOLD).await;
+                    reads += usize::from(lease.release().await.is_ok());
+                }
+            }
+            reads
+        })
+    });
+    let readers = futures::future::try_join_all(readers.collect::<Vec<_>>());
+    let mut waits_ms = Vec::new();
+    while Instant::now() < end {
+        let begun = Instant::now();
+        if let Ok(lease) = writing.write().wait(WAIT).await {
+            waits_ms.push(begun.elapsed().as_secs_f64() * 1e3);
+            drop(lease);
+        }
+        tokio::time::sleep(2 * HOLD).await;
+    }
+    let reads: usize = readers.await.expect("no task panics").iter().sum();
+    let [half, most, all] = [0.5, 0.99, 1.0].map(|share| percentile(&mut waits_ms, share));
+    println!(
+        "\na writer among {READERS} readers of {HOLD:?}: {} waits, p50 {half:.1} ms, p99 {most:.1} ms, at most \
+         {all:.1} ms; {reads} reads",
+        waits_ms.len()
+    );
+}
+
 fn main() {
     let part = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let part = part.unwrap_or_default();
@@ -120,5 +162,8 @@ fn main() {
         for tasks in TASKS {
             run(name, kind, tasks, &runtime);
         }
+    }
+    if "writer among readers".contains(&part) {
+        runtime.block_on(wait_for_readers(&Cluster::start(5)));
     }
 }
