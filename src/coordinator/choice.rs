@@ -64,8 +64,8 @@ impl Coordinator {
         }
     }
 
-    /// Releases the keys that `claim` has not chosen on the nodes that have not replied in its acquire `round`. If
-    /// `claim` belongs to no lease yet, also releases them on the other nodes that may have set one.
+    /// Releases the keys that `claim` has not chosen on the nodes that were asked and have not replied in its acquire
+    /// `round`. If `claim` belongs to no lease yet, also releases them on the other nodes that may have set one.
     pub(super) fn release_unchosen(
         &mut self,
         claim: &Claim,
@@ -75,8 +75,9 @@ impl Coordinator {
     ) {
         let Some(votes) = self.rounds.get(round) else { return };
         let silent = self.cx.settings.quorum.ids().filter(|node| !votes.has_replied(*node));
+        let silent = silent.collect::<NodeSet>().without(votes.without_conflict());
         let others = if is_lease { NodeSet::default() } else { may_lack_chosen_key(votes) };
-        self.release_other_keys(claim, others.union(silent.collect()), now);
+        self.release_other_keys(claim, others.union(silent), now);
     }
 
     /// Releases the keys that `claim` has not chosen on `nodes`, if it is the claim to one of several keys.

@@ -19,10 +19,12 @@
 local MAX = 4200 -- bytes; no lock has a longer value
 local READERS = 'quorlock:readers'
 local call, value, extends = redis.call, ARGV[1], ARGV[3] == 'extend'
-local held = redis.pcall('GET', KEYS[1])
-if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
-  return held
+local found = redis.pcall('MGET', KEYS[1], KEYS[3])
+if found.err then
+  return found
 end
+-- False if the key is missing or holds no string.
+local held, intent = found[1], tonumber(found[2] or nil)
 local function refuse(left, holder)
   if ARGV[3] == 'wait' then
     -- Redis 7.2.0 to 7.2.4 pass multiples of 10^8 with an exponent, which is an error in SET.
@@ -34,7 +36,7 @@ if held and held ~= READERS and held ~= value then
   if extends then
     return -1
   end
-  return refuse(call('PTTL', KEYS[1]), type(held) == 'string' and #held <= MAX and held or nil)
+  return refuse(call('PTTL', KEYS[1]), #held <= MAX and held or nil)
 end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -48,9 +50,12 @@ if held == value then
   call('DEL', KEYS[3])
 elseif not own then
   if extends then
+    local other = not held and redis.pcall('GET', KEYS[1])
+    if type(other) == 'table' then
+      return string.find(other.err, 'WRONGTYPE', 1, true) and -1 or other
+    end
     return 0
   end
-  local intent = tonumber(call('GET', KEYS[3]) or nil)
   if intent and intent > now then
     return refuse(intent - now)
   end
@@ -58,9 +63,11 @@ end
 local number = KEYS[5] and (call('GET', KEYS[5]) or '0')
 if held ~= READERS then
   local ends = string.format('%.0f', expiry)
-  call('DEL', KEYS[2])
   -- With an expiry, so that the key ends even if the user has no permission for the next commands.
-  call('SET', KEYS[1], READERS, 'PXAT', ends)
+  if not call('SET', KEYS[1], READERS, 'PXAT', ends, held and 'XX' or 'NX') then
+    return refuse(call('PTTL', KEYS[1])) -- no string
+  end
+  call('DEL', KEYS[2])
   call('ZADD', KEYS[2], ends, value)
   call('PEXPIREAT', KEYS[2], ends)
 else

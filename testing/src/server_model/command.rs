@@ -95,7 +95,7 @@ impl CommandSpec {
     }
 
     pub(crate) fn keys_read<'a>(&self, arguments: &'a [Vec<u8>]) -> &'a [Vec<u8>] {
-        let end = if self.name == "exists" { arguments.len() } else { 2 };
+        let end = if ["exists", "mget"].contains(&self.name) { arguments.len() } else { 2 };
         arguments.get(1..end).unwrap_or_default()
     }
 
@@ -109,9 +109,10 @@ impl CommandSpec {
     }
 }
 
-static COMMANDS: [CommandSpec; 45] = [
+static COMMANDS: [CommandSpec; 46] = [
     spec("set", -3, WRITE | MEMORY, strings::set),
     spec("get", 2, READ, strings::get),
+    spec("mget", -2, READ, strings::mget),
     spec("getrange", 4, READ, strings::get_range),
     spec("msetex", -4, WRITE | MEMORY, strings::msetex).since(8, 4),
     spec("msetex", -4, WRITE | MEMORY, strings::msetex).since_valkey(9, 1),

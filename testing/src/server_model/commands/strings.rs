@@ -1,4 +1,4 @@
-//! `SET`, `MSETEX`, `GET` and `GETRANGE`.
+//! `SET`, `MSETEX`, `GET`, `MGET` and `GETRANGE`.
 
 use crate::server_model::command_context::CommandContext;
 use crate::server_model::keyspace::{Entry, Kind};
@@ -21,6 +21,15 @@ pub(crate) fn get(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Re
         Some(Kind::String(value)) => Reply::Bulk(value),
         Some(_) => Reply::error(WRONGTYPE),
     }
+}
+
+/// Executes `MGET key [key ...]`. The reply is nil for each key that is missing or no string.
+pub(crate) fn mget(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let get = |key: &Vec<u8>| match context.find(key).map(|entry| entry.kind) {
+        Some(Kind::String(value)) => Reply::Bulk(value),
+        _ => Reply::Null,
+    };
+    Reply::Array(arguments[1..].iter().map(get).collect())
 }
 
 /// Executes `GETRANGE key start end`. Both positions are inclusive. A negative position counts from

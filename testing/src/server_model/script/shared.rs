@@ -17,11 +17,30 @@ enum Holder {
     Other(Option<Vec<u8>>),
 }
 
+impl Holder {
+    /// Returns the holder whose value the lock key holds.
+    fn of(held: Vec<u8>, value: &[u8]) -> Self {
+        match held {
+            held if held == READERS => Self::Readers,
+            held if held == value => Self::Own,
+            held => Self::Other(Some(held).filter(|held| held.len() <= MAX_VALUE)),
+        }
+    }
+}
+
 pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
     let (lock, readers) = (argument(keys, 1), argument(keys, 2));
     let (value, ttl) = (argument(args, 1), whole(argument(args, 2)));
     let extends = argument(args, 3) == b"extend";
-    let holder = holder(run, lock, value)?;
+    let (held, intent) = match run.pcall("redis.pcall('MGET'", &[b"MGET", lock, argument(keys, 3)])
+    {
+        Reply::Array(found) => (found[0].clone(), found[1].clone()),
+        refusal => return Err(refusal),
+    };
+    let holder = match held {
+        Reply::Bulk(held) => Holder::of(held, value),
+        _ => Holder::Nothing,
+    };
     if let Holder::Other(other) = holder {
         if extends {
             return Ok(Reply::Int(-1));
@@ -41,9 +60,10 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         run.call("call('DEL', KEYS[3]", &[b"DEL", argument(keys, 3)])?;
     } else if own.is_none() {
         if extends {
-            return Ok(Reply::Int(0));
+            let is_no_string = matches!(holder, Holder::Nothing)
+                && matches!(run.held("KEYS[1]", lock)?, KeyContent::Other);
+            return Ok(Reply::Int(if is_no_string { -1 } else { 0 }));
         }
-        let intent = run.call("call('GET', KEYS[3]", &[b"GET", argument(keys, 3)])?;
         if let Some(left) = remaining(&intent, now) {
             return refuse(run, (keys, args), left, None);
         }
@@ -64,9 +84,13 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
             }
         }
     } else {
+        let condition = if matches!(holder, Holder::Own) { "XX" } else { "NX" };
+        let set = [b"SET", lock, READERS, b"PXAT", ends.as_bytes(), condition.as_bytes()];
+        if run.call("call('SET', KEYS[1]", &set)? == Reply::Null {
+            let left = int(&run.call("call('PTTL', KEYS[1])) -- no string", &[b"PTTL", lock])?);
+            return refuse(run, (keys, args), left, None);
+        }
         run.call("call('DEL', KEYS[2]", &[b"DEL", readers])?;
-        let set = [b"SET", lock, READERS, b"PXAT", ends.as_bytes()];
-        run.call("call('SET', KEYS[1]", &set)?;
         run.call("call('ZADD', KEYS[2], ends", &[b"ZADD", readers, ends.as_bytes(), value])?;
         run.call("call('PEXPIREAT', KEYS[2], ends", &[b"PEXPIREAT", readers, ends.as_bytes()])?;
     }
@@ -142,9 +166,7 @@ pub(super) fn release(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
 fn holder(run: &mut Run<'_, '_>, lock: &[u8], value: &[u8]) -> Result<Holder, Reply> {
     Ok(match run.held("KEYS[1]", lock)? {
         KeyContent::Missing => Holder::Nothing,
-        KeyContent::Value(held) if held == READERS => Holder::Readers,
-        KeyContent::Value(held) if held == value => Holder::Own,
-        KeyContent::Value(held) => Holder::Other(Some(held).filter(|held| held.len() <= MAX_VALUE)),
+        KeyContent::Value(held) => Holder::of(held, value),
         KeyContent::Other => Holder::Other(None),
     })
 }
