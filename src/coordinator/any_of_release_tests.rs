@@ -6,6 +6,7 @@ use super::any_of_tests::{
 };
 use super::world_calls_tests::{keys, request, ttl};
 use super::world_tests::{HostState, World, ms};
+use crate::observe::event::CommandKind;
 use crate::protocol::Ttl;
 use crate::wire::CounterKeys;
 use quorlock_test::internals::Config;
@@ -30,6 +31,23 @@ fn grants_for_other_keys_are_released() {
         assert_eq!(["b", "c"].map(|key| world.copies(key)), [2, 0]);
         world.assert_idle();
     }
+}
+
+/// A node replies that it does not know the script, after the other nodes have granted the acquire.
+#[test]
+fn node_without_the_script_gets_the_other_keys_release_once() {
+    let mut world = World::new(3, 12);
+    let a = world.connected();
+    world.flush_scripts(2);
+    let id = world.acquire(a, try_any(&ABC));
+    world.delay_commands(2, ms(1));
+    let held = acquired(&mut world, a, id);
+    world.run_for(ms(50));
+    assert_eq!((world.copies(&key_of(&held)), world.finished(a, CommandKind::Release)), (3, 1));
+    world.release(&held);
+    world.run_for(ms(50));
+    assert_eq!(world.finished(a, CommandKind::Release), 4);
+    world.assert_idle();
 }
 
 #[test]
