@@ -313,11 +313,12 @@ fn draw_token_ttl(mode: Mode, seed: u64, ttl_ms: u64) -> (Duration, u64) {
 }
 
 /// Decides at random whether the nodes forbid `TIME`. Modes that depend on readings of clocks never
-/// forbid it. The value comes from a separate generator, so that a seed's other parameters do not
+/// forbid it, and neither does the mode in which every lease must be renewed: a writer that becomes
+/// a reader needs `TIME`. The value comes from a separate generator, so that a seed's other parameters do not
 /// depend on it.
 fn forbids_time(mode: Mode, seed: u64) -> bool {
     let is_used = mode.has_steps() || !(mode.keeps_all_data() || mode.is_new_deployment());
-    mode.is_promised() && !is_used && Dice::new(!seed).chance(125)
+    mode.is_promised() && !is_used && mode != Mode::Outages && Dice::new(!seed).chance(125)
 }
 
 /// Chooses three parameters at random: the ttl in milliseconds, the number of nodes, and the ratio

@@ -80,7 +80,7 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         if own.is_none_or(|own| own < expiry) {
             run.call("call('ZADD', KEYS[2], expiry", &[b"ZADD", readers, ends.as_bytes(), value])?;
             if let Some(last) = last(run, readers)? {
-                expire_at(run, [lock, readers], last)?;
+                expire_at(run, [lock, readers], last, "last")?;
             }
         }
     } else {
@@ -158,7 +158,7 @@ pub(super) fn release(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         return Ok(Reply::Int(2));
     };
     if cool_down.is_some() || own > last {
-        expire_at(run, [lock, readers], last.max(now + 1))?;
+        expire_at(run, [lock, readers], last.max(now + 1), "expiry")?;
     }
     Ok(Reply::Int(1))
 }
@@ -193,12 +193,17 @@ fn last(run: &mut Run<'_, '_>, readers: &[u8]) -> Result<Option<i64>, Reply> {
     }
 }
 
-fn expire_at(run: &mut Run<'_, '_>, keys: [&[u8]; 2], ms: i64) -> Result<(), Reply> {
+/// Sets the expiry of the lock key and of the list of readers. `variable` is the name of `ms` in the script.
+fn expire_at(
+    run: &mut Run<'_, '_>,
+    keys: [&[u8]; 2],
+    ms: i64,
+    variable: &str,
+) -> Result<(), Reply> {
     let ms = ms.to_string();
-    for (at, key) in
-        ["call('PEXPIREAT', KEYS[1], last", "call('PEXPIREAT', KEYS[2], last"].into_iter().zip(keys)
-    {
-        run.call(at, &[b"PEXPIREAT", key, ms.as_bytes()])?;
+    for (place, key) in (1..).zip(keys) {
+        let at = format!("call('PEXPIREAT', KEYS[{place}], {variable})");
+        run.call(&at, &[b"PEXPIREAT", key, ms.as_bytes()])?;
     }
     Ok(())
 }
